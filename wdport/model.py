@@ -97,11 +97,12 @@ class Resolved:
 
 
 class Stated(NamedTuple):
-    """A configuration as it is written, for a library that reads it itself: the ``config.json`` of a checkpoint, and
-    the user's values in place of its own."""
+    """A configuration as it is written, for a library that reads it itself: the ``config.json`` of a checkpoint, the
+    user's values in place of its own, and other JSON files of the folder by name, empty if they do not exist."""
 
     document: Document
     values: Document
+    beside: Callable[[str], Document] = lambda _: {}
 
 
 Batch = Mapping[str, Array]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,8 +14,11 @@ from net import MLP  # type: ignore[import-not-found, unused-ignore]
 from torch.optim import SGD, Adam, AdamW, lr_scheduler
 
 from tests.conversion.test_optimiser import TABLE, batches, decay_groups
+from tests.families.masked_lm import make as masked_lm
 from tests.families.toys import residual_net
 from tests.families.toys.nets import randomised
+from tests.families.unet2d import make as unet2d
+from tests.families.wan_vae import make as wan_vae
 from tests.make import stated
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.registry import shipped
@@ -94,9 +98,13 @@ def runs(family: str, area: str, known: Mapping[str, list[tuple[str, str]]], fol
         return
     if area == "training" and GOLDEN.is_dir():
         yield _resumed(folder, "etth1")
-    if area == "sampling" and family == "shared":
+    if area in ("sampling", "edges") and family == "shared":
         for name in points():
             yield Run(name, str(_network(folder, name)), str(folder / f"{name}.keras"), _table(folder, name))
+    for name, at in folders() if area != "export" else ():
+        if name == family:
+            path = str(folder / f"folder-{name}-{at}")
+            yield Run(f"folder {name}-{at}", path, f"{path}.keras", {}, convert={})
     if family == "ts2vec" and GOLDEN.is_dir():
         chosen = [(str(GOLDEN / "ts2vec-stocks.pt"), str(folder / "ts2vec.keras"))]
     for full in (False, True):
@@ -144,6 +152,8 @@ def prepare(folder: Path) -> list[Run]:
         (folder / f"{name}.yaml").write_text(text)
         network = str(_network(folder, name))
         found.append(Run(name, network, str(folder / f"{name}.keras"), convert=_table(folder, name)))
+    for (name, at), save in folders().items():
+        save(folder / f"folder-{name}-{at}")
     if not GOLDEN.is_dir():
         return found
     config = str(GOLDEN / "etth1-seq24-db2.config.yaml")
@@ -167,6 +177,25 @@ def points() -> dict[str, str]:
         "flow-sample": cosine.replace("target: velocity", "target: sample"),
         "diffusion": diffusion,
         "labelled": labelled.TABLE,
+    }
+
+
+def folders() -> dict[tuple[str, int], Callable[[Path], object]]:
+    """Folders as the libraries save them, which state what the converted files above do not."""
+    video = {**wan_vae.OLD, "z_dim": 16, "temperal_downsample": [False]}
+    given = {name: value for name, value in video.items() if not name.startswith("latents")}
+    image = {**unet2d.fields_of("as published"), "sample_size": (8, 12)}
+
+    def unet(path: Path, **scheduler: object) -> None:
+        unet2d.save(path, image)
+        document = {"_class_name": "DDIMScheduler", "num_train_timesteps": 100, **scheduler}
+        (path / "scheduler_config.json").write_text(json.dumps(document))
+
+    return {
+        ("masked_lm", 0): lambda path: masked_lm.save(path, masked_lm.fields_of("one head")),
+        ("wan_vae", 0): lambda path: wan_vae.save(path, given),
+        ("unet2d", 0): lambda path: unet(path, clip_sample_range=2.0),
+        ("unet2d", 1): lambda path: unet(path, clip_sample=False),
     }
 
 

@@ -157,7 +157,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 def test_correct_generation_passes(pair: Pair) -> None:
     gate = generation_gate(pair, full=False)
     assert gate.passed, list(map(str, gate.findings))
-    assert gate.compared == gate.expected == 2 * (len(generation.RULES) + 1) + 3
+    assert gate.compared == gate.expected == 3 * (len(generation.RULES) + 1) + 3
     assert gate.worst is not None
     assert gate.worst < 1e-13
 

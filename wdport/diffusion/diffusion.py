@@ -42,7 +42,7 @@ class Diffusion:
     the checkpoint's own code, by name; ``whole`` are those that can only take every step; ``end`` is the signal and
     noise left at the end. ``loops`` are the checkpoint's own samplers as plain loops, with which ``runs`` are compared,
     over the steps that ``listed`` returns for a number of them. ``first`` is the first of the T steps on which the
-    network was trained.
+    network was trained. ``clip`` is the largest absolute value of the predicted clean state, if it is clipped.
     """
 
     schedule: NoiseSchedule
@@ -56,6 +56,7 @@ class Diffusion:
     listed: Callable[[int], list[int]] | None = None
     runs: tuple[Run, ...] = ()
     first: int = 1
+    clip: float | None = None
 
     @property
     def samplers(self) -> tuple[str, ...]:

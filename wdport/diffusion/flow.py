@@ -171,6 +171,11 @@ class Flow:
         return tuple(SAMPLERS)
 
     @property
+    def clip(self) -> None:
+        """None: the estimate of the data is not clipped."""
+        return None
+
+    @property
     def few(self) -> None:
         """None: the default sampler takes few steps."""
         return None

@@ -39,6 +39,11 @@ class Process(Protocol):
         ...
 
     @property
+    def clip(self) -> float | None:
+        """The largest absolute value of the predicted clean state, if it is clipped."""
+        ...
+
+    @property
     def samplers(self) -> Sequence[str]:
         """Names of the samplers; the first one is the default."""
         ...

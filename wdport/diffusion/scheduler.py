@@ -189,6 +189,7 @@ class Scheduler:
             runs=tuple(runs),
             scheduler=self,
             fraction=fraction,
+            clip=self.clip,
         )
 
 

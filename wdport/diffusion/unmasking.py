@@ -181,7 +181,7 @@ def _refine_block(
         return _Carry(tokens, when, now.taken + now.going, step, posts, going, ended, now.calls + 1)
 
     zero = jnp.zeros_like(carry.step)
-    going = (jnp.any(open_first, axis=1) | edits) & ~carry.ended
+    going = (jnp.any(open_first, axis=1) | (edits & jnp.any(~held, axis=1))) & ~carry.ended
     begun = carry._replace(step=zero, posts=zero, going=going)
     return jax.lax.while_loop(lambda now: jnp.any(now.going), advance, begun)
 

@@ -52,6 +52,15 @@ class DiffusersClass:
                     if name not in self.others}  # fmt: skip
         return cast(nn.Module, changed(found).from_config(document))
 
+    def misread(
+        self, values: Mapping[str, object], module: Any, load: Callable[[Mapping[str, object]], Any]
+    ) -> list[str]:
+        """The fields that the library, whose ``module`` it built of a stated configuration, reads otherwise than
+        ``values``; ``load`` makes a configuration of fields."""
+        theirs = load({name: each for name, each in module.config.items() if name in values}).to_dict()
+        return [f"{name} is {each!r} as diffusers reads config.json, and {values[name]!r} here"
+                for name, each in theirs.items() if name not in self.others and each != values[name]]  # fmt: skip
+
     def _arguments(self, values: Mapping[str, object]) -> dict[str, object]:
         """The fields that differ from the defaults."""
         return {name: value for name, value in values.items()

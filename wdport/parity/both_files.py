@@ -77,8 +77,9 @@ def _prepared(stack: ExitStack, checkpoint: Path, settings: Settings, converted:
 def _stated(prepared: Prepared, converted: Converted) -> Stated | None:
     """The checkpoint's own configuration, with the values that the conversion was given; ``None`` if the checkpoint has
     none, or the converted file does not state which were given."""
-    document = source_of(prepared.checkpoint).document()
+    source = source_of(prepared.checkpoint)
+    document = source.document()
     if not document or not converted.origins:
         return None
     given = [name for name, origin in converted.origins.items() if origin in ("config", "flag")]
-    return Stated(document, {name: getattr(converted.config, name) for name in given})
+    return Stated(document, {name: getattr(converted.config, name) for name in given}, source.beside)

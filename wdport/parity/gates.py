@@ -35,21 +35,25 @@ def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence
     parts = (_told(prepared, comparison), _conditioned(comparison), _left_out(comparison), _arranged(comparison),
              comparison.reference.notes)  # fmt: skip
     notes = [*prepared.notes, *(note for part in parts for note in part)]
-    facts = (*comparison.findings, *unequal, *lost, *_unfit(comparison), *map(notice, notes))
+    facts = (*comparison.findings, *unequal, *lost, *_unfit(prepared, comparison), *map(notice, notes))
     return GATES["0"].gate(compared, expected, facts=facts)
 
 
-def _unfit(comparison: Comparison) -> list[Finding]:
-    """Reasons why the two sides cannot be compared."""
-    found, reference = [], comparison.reference
+def _unfit(prepared: Prepared, comparison: Comparison) -> list[Finding]:
+    """Reasons why the two sides cannot be compared, or are not those of the same configuration."""
+    found: list[Finding] = []
+    reference, family = comparison.reference, prepared.family
+    if isinstance(family, Referenced) and prepared.stated and family.library_of(prepared.config) and not reference.told:
+        module = comparison.modules["float32"]
+        found += [fact(text, kind="unequal") for text in family.misread(prepared.config, prepared.stated, module)]
     if not reference.evaluating:
-        found.append("the reference is not in evaluation mode")
+        found.append(fact("the reference is not in evaluation mode"))
     if comparison.precision != ("highest", "highest"):
-        found.append("matrix products do not run at the highest precision on both sides")
+        found.append(fact("matrix products do not run at the highest precision on both sides"))
     models = comparison.candidate.models.values()
     if reference.framework != "torch" or not all(isinstance(model, keras.Model) for model in models):
-        found.append("reference and candidate are not models of two frameworks")
-    return list(map(fact, found))
+        found.append(fact("reference and candidate are not models of two frameworks"))
+    return found
 
 
 def _told(prepared: Prepared, comparison: Comparison) -> list[str]:

@@ -115,6 +115,11 @@ class MaskedLMFamily:
 
         return build_reference(config, tensors, dtype, stated)
 
+    def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
+        from wdport.families.masked_lm.reference import misread
+
+        return misread(config, module)
+
     def reference_of(self, config: Config) -> str:
         from wdport.families.masked_lm.reference import reference_of
 

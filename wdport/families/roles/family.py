@@ -124,6 +124,10 @@ class Referenced(Protocol):
         """:meth:`build_reference`, where the library, if it is the reference, reads the configuration itself."""
         ...
 
+    def misread(self, config: Configuration, stated: Stated, module: Module) -> list[str]:
+        """What the library, whose class ``module`` is, reads otherwise than ``config`` has it, in words."""
+        ...
+
 
 @runtime_checkable
 class Accompanied(Protocol):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from wdport.families.unet2d.config import Config
-from wdport.model import Port, Signature
+from wdport.model import Array, Port, Signature
 from wdport.recorder import parse_input
 
 LARGEST: Final = 64
@@ -33,7 +35,7 @@ def signature(config: Config) -> Signature:
         inputs.append(f"labels: b, {_times(config)}")
     elif config.classes == "identity":
         inputs.append(f"labels: b {config.time_width}")
-    output = Port("sample", "b c h w -> b h w c")
+    output = Port("sample", "b c h w -> b h w c", decode=_images)
     free = dict.fromkeys("hw", config.stride)
     return Signature(tuple(map(parse_input, inputs)), (output,), (note,) if note else (), free)
 
@@ -67,3 +69,8 @@ def image_size(config: Config) -> tuple[tuple[int, int], str]:
         why = f"the network is convolutional, and its own size is {told[0]} x {told[1]}"
         return sizes, f"compared at {sizes[0]} x {sizes[1]}: {why}"
     return told, ""
+
+
+def _images(states: Array) -> Array:
+    """States (B, H, W, C) as the library's pipelines return them: from 0 to 1."""
+    return np.minimum(np.maximum(states / 2.0 + 0.5, 0.0), 1.0)

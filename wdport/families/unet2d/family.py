@@ -112,6 +112,12 @@ class UNet2DFamily:
 
         return build_reference(config, tensors, dtype, stated)
 
+    def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
+        from wdport.families.unet2d.library_scheduler import misread_scheduler
+        from wdport.families.unet2d.reference import LIBRARY
+
+        return [*LIBRARY.misread(config.to_dict(), module, load), *misread_scheduler(config, stated)]
+
     def reference_of(self, config: Config) -> str:
         from wdport.families.unet2d.reference import LIBRARY
 

@@ -105,6 +105,11 @@ class WanVaeFamily:
 
         return build_reference(config, tensors, dtype, stated)
 
+    def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
+        from wdport.families.wan_vae.reference import LIBRARY
+
+        return LIBRARY.misread(config.to_dict(), module, load)
+
     def reference_of(self, config: Config) -> str:
         from wdport.families.wan_vae.reference import LIBRARY
 

@@ -39,9 +39,11 @@ def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full:
     known, modules = (family, config), comparison.modules
     # a recording has no tables: its port's own are compared with their formulas
     process = file_process(family, prepared) if modules else keras_network(model, known).process()
-    given = comparison.signature.in_port(comparison.signature.make(SEED, 2, 1.0))
+    one, two = (comparison.signature.in_port(comparison.signature.make(SEED, count, 1.0)) for count in (1, 2))
+    stated = two[0].shape[1:]  # an input of one sample may be longer
+    decode = next((port.decode for port in comparison.signature.outputs if not port.parts), None)
     if not full or not modules:
-        return samplers_gate(model, family, config, process, given)
+        return samplers_gate(model, family, config, process, one, stated, decode)
 
     def double(inputs: tuple[Array, ...]) -> Array:
         with lifted(), highest_precision():
@@ -51,7 +53,7 @@ def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full:
         return reference_network(comparison.signature, labels, double)(state, times)
 
     reference: Labelled = plain
-    return samplers_gate(model, family, config, process, given, reference)
+    return samplers_gate(model, family, config, process, one, stated, decode, reference)
 
 
 def _tokens(comparison: Comparison) -> Tokens:

@@ -38,11 +38,11 @@ WORDS, MASK = 13, 4
 
 RULES = (
     Rule(steps=2, threshold=0.4, edit=0.3),
-    Rule(length=14, block_length=3, steps=3, threshold=1.0),
-    Rule(length=14, block_length=3, steps=2, threshold=0.3, edit=0.25),
-    Rule(length=14, block_length=3, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
-    Rule(length=14, block_length=3, steps=4, threshold=0.5, temperature=1.0, top_p=0.6),
-    Rule(length=14, block_length=3, steps=2, threshold=1.0, temperature=5.0, end=1),
+    Rule(length=14, block_length=4, steps=3, threshold=1.0),
+    Rule(length=14, block_length=4, steps=2, threshold=0.3, edit=0.25),
+    Rule(length=14, block_length=4, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
+    Rule(length=14, block_length=4, steps=4, threshold=0.5, temperature=1.0, top_p=0.6),
+    Rule(length=14, block_length=4, steps=2, threshold=1.0, temperature=5.0, end=1),
 )
 """Of prompts of different lengths in one batch: gaps, then open ends. Each length and block is a program to compile. In
 the last one, a text's end is drawn while masks before it are open."""
@@ -117,8 +117,12 @@ def _compare_tokens(
     name = f"{who}, length {rule.length}, block {rule.block_length or 'one'}, threshold {rule.threshold:g}"
     given = {each: getattr(rule, each) for each in ("edit", "temperature", "top_k", "top_p", "end")}
     name += "".join(f", {each} {value:g}" for each, value in given.items() if value) + f", mask {mask}" * (not mask)
-    for part, ours, theirs in (("tokens", found.tokens, [text.tokens for text in texts]),
-                               ("steps", found.steps, [text.steps for text in texts])):  # fmt: skip
+    parts: dict[str, tuple[Sequence[Array], Sequence[Array]]] = {
+        "tokens": (found.tokens, [text.tokens for text in texts]),
+        "steps": (found.steps, [text.steps for text in texts]),
+        "numbers of steps": ([found.taken], [np.array([text.taken for text in texts])]),
+    }
+    for part, (ours, theirs) in parts.items():
         comparison.add(f"{part} of {name}", partial(np.concatenate, ours), np.concatenate(theirs))
 
 

@@ -42,12 +42,13 @@ class Rule:
 
 @dataclass
 class Text:
-    """A text's tokens (N,), and the step that last set each of them, -1 for given ones; ``calls`` are those of the
-    network."""
+    """A text's tokens (N,), the step that last set each of them, -1 for given ones, the ``calls`` of the network, and
+    the number of steps ``taken``."""
 
     tokens: Array
     steps: Array
     calls: list[Call] = field(default_factory=list)
+    taken: int = 0
 
 
 class Call(NamedTuple):
@@ -66,14 +67,13 @@ def complete_text(logits: Logits, prompt: Array, mask: int, rule: Rule, draws: D
     text = Text(tokens, np.full(len(tokens), -1))
     wanted = np.flatnonzero(tokens == mask)
     size = rule.block_length or max(len(wanted), 1)
-    taken = 0
     for first in range(0, len(wanted), size):
         read = np.ones(len(tokens), bool)
         read[wanted[first + size :]] = False
         block = Block(wanted[first : first + size], first, read)
-        taken = _fill(logits, text, block, mask, rule, taken, draws)
+        text.taken = _fill(logits, text, block, mask, rule, text.taken, draws)
         if (end := _end(text.tokens, wanted, mask, rule.end)) is not None:
-            return Text(text.tokens[: end + 1], text.steps[: end + 1], text.calls)
+            return Text(text.tokens[: end + 1], text.steps[: end + 1], text.calls, text.taken)
     return text
 
 

@@ -56,7 +56,7 @@ class Draw:
 
 def samplers_gate(
     model: KerasModel, family: Sampled, config: Configuration, process: Process, given: Sequence[Array] = (),
-    reference: Labelled | None = None,
+    stated: tuple[int, ...] = (), decode: Callable[[Array], Array] | None = None, reference: Labelled | None = None,
 ) -> Gate:  # fmt: skip
     """Gate samplers (H).
 
@@ -65,7 +65,9 @@ def samplers_gate(
         family: its family.
         config: its configuration.
         process: the checkpoint's own.
-        given: the network's inputs for two samples.
+        given: the network's inputs for one sample.
+        stated: the shape of a sample as the network's inputs state it.
+        decode: states (B, *shape) to samples, in numpy, if the family's own gates do not compare it.
         reference: to draw from the model's own network as well, with padded widths too.
     """
     known = (family, config)
@@ -78,7 +80,15 @@ def samplers_gate(
             _compare(comparison, fast_network(model, known=known), reference, process, True, "the model's ")
             with suppress(UsageError):  # of a network whose widths are not padded
                 _compare_padded(comparison, fast_network(model, PAD_WIDTHS, known), reference, given)
-    _compare_shapes(comparison, plain.shape, given)
+        if decode is not None:
+            states = np.random.default_rng(SEED).uniform(-2.0, 2.0, (SAMPLES, *plain.shape))
+            comparison.add(
+                "decoding", lambda: np.asarray(family.to_series(config, jnp.asarray(states))), decode(states)
+            )
+    _compare_shapes(comparison, plain.shape, stated or plain.shape)
+    if plain.about.clip != process.clip:
+        what = f"is clipped to {plain.about.clip}, and the checkpoint's to {process.clip}"
+        comparison.facts.append(fact(f"the clean state {what}"))
     wrong = plain.process().wrong_count()
     if wrong is not None:
         comparison.facts.append(fact(f"the list for {wrong} steps is not the checkpoint's"))
@@ -98,9 +108,8 @@ def _compare_padded(comparison: UseMeasures, network: Network, plain: Labelled, 
     comparison.add("the model's network with padded widths", padded, plain(state, times, labels))
 
 
-def _compare_shapes(comparison: UseMeasures, shape: tuple[int, ...], given: Sequence[Array]) -> None:
+def _compare_shapes(comparison: UseMeasures, shape: tuple[int, ...], stated: tuple[int, ...]) -> None:
     """A network that takes any size does not show that the axes of its samples are exchanged."""
-    stated = given[0].shape[1:] if given else shape
     if shape != stated and sorted(shape) == sorted(stated):
         comparison.facts.append(fact(f"samples have the shape {shape}, and the network is made for {stated}"))
 
@@ -188,7 +197,8 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
     if isinstance(about.decoding, Decoding):
         known = _known_values(about.decoding)
         yield draw(f"known values, repeated steps ({usual})", usual, known=known, resample=2)
-        yield draw("known values, noise of a seed", usual, known=known, resample=3, seeded=True)
+        yield draw("known values, noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, known=known,
+                   resample=3, seeded=True)  # fmt: skip
         for sampler in offered if full else ():
             yield draw(f"known values ({sampler})", sampler, known=known, resample=1)
 
@@ -215,7 +225,7 @@ def _plain_samples(
         return request.guidance * made + (1.0 - request.guidance) * plain
 
     fit = None if request.known is None else _fit(about, np.asarray(request.known))
-    limit = about.clip
+    limit = process.clip
 
     def change(clean: Array) -> Array:
         clipped = clean if limit is None else np.minimum(np.maximum(clean, -limit), limit)
