@@ -3,8 +3,10 @@ does not reach both sides."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,14 @@ import wdport
 from tests.families import masked_lm, unet2d
 from tests.families.masked_lm import make as masked_lm_make
 from tests.families.unet2d import make as unet2d_make
+from tests.families.wan_vae import make as wan_vae_make
+from wdport.diffusion.scheduler import Scheduler
 from wdport.families.masked_lm import resolve as masked_lm_resolve
 from wdport.families.unet2d import resolve as unet2d_resolve
-from wdport.model import Document
+from wdport.families.unet2d.config import Config as UNet2DConfig
+from wdport.families.unet2d.library_scheduler import misread_scheduler
+from wdport.families.wan_vae import resolve as wan_vae_resolve
+from wdport.model import Document, Stated
 
 pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
@@ -36,6 +43,30 @@ def test_a_field_that_is_read_wrongly_is_found(case: str, tmp_path: Path, monkey
     verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "wrong.keras").output)
     assert not verdict
     assert place in verdict.faults[0].reference
+
+
+SCHEDULER = {"_class_name": "DDIMScheduler", "num_train_timesteps": 100, "clip_sample_range": 2.0,
+             "prediction_type": "v_prediction", "timestep_spacing": "trailing"}  # fmt: skip
+MISREAD: dict[str, dict[str, Any]] = {"clipping": {"clip": 1.0}, "prediction_type": {"prediction_type": "epsilon"},
+           "noise schedule": {"beta_end": 0.03}, "spacing of steps": {"timestep_spacing": "leading"}}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["", *MISREAD])
+def test_a_scheduler_that_is_read_wrongly_is_found(name: str) -> None:
+    scheduler = replace(Scheduler.from_document(SCHEDULER), **MISREAD.get(name, {}))
+    config = replace(UNet2DConfig.from_dict(unet2d_make.fields_of("as published")), scheduler=scheduler)
+    wrong = f"the {name} of the samplers is not that of DDIMScheduler as diffusers reads scheduler_config.json"
+    assert misread_scheduler(config, Stated({}, {}, lambda _: SCHEDULER)) == ([wrong] if name else [])
+    assert misread_scheduler(config, Stated({}, {"scheduler": scheduler}, lambda _: SCHEDULER)) == []
+
+
+def test_a_field_that_the_network_does_not_use_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = wan_vae_make.save(tmp_path / "model", {**wan_vae_make.OLD, "temperal_downsample": [False]})
+    _misread(monkeypatch, wan_vae_resolve, {"latents_mean": [0.1, -0.3]})
+    verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "wrong.keras").output)
+    wrong = "latents_mean is [0.1, -0.2] as diffusers reads config.json, and [0.1, -0.3] here"
+    assert wrong in [str(each) for each in verdict.gates[0].findings]
+    assert not verdict
 
 
 def test_values_of_the_user_precede_the_configuration(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from wdport.diffusion.schedules import noise_schedule
 from wdport.families.masked_lm.family import FAMILY as MASKED_LM
 from wdport.families.masked_lm.port import Block
 from wdport.families.waveletdiff.family import FAMILY as WAVELETDIFF
-from wdport.generation import prompts
+from wdport.generation import api, prompts
 from wdport.generation.program import Generator
 from wdport.model import Decoding, Diffused
 from wdport.nets.token_attention import TokenAttention
@@ -168,7 +168,7 @@ def test_correct_generation_passes_whole(pair: Pair, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(generation, "SEED", seed)
         gate = generation_gate(pair, full=True)
         assert gate.passed, list(map(str, gate.findings))
-        assert gate.compared == 2 * (len(generation.RULES) + 1 + len(generation.OWN_RULES)) + 3
+        assert gate.compared == 3 * (len(generation.RULES) + 1 + len(generation.OWN_RULES)) + 3
 
 
 LOOP, NETWORK = "of a small network", "logits of the block program"
@@ -177,6 +177,9 @@ GENERATION_EDITS: list[tuple[str, Callable[..., Any], str, str]] = [
     (LOOP, unmasking.committed, "argsort(-confidence", "argsort(jnp.where(jnp.isfinite(confidence), confidence, 9.0)"),
     (LOOP, unmasking.committed, "confidence > threshold", "confidence > 2.0"),
     (LOOP, unmasking.quota, "(step < wanted % steps)", "0"),
+    (LOOP, unmasking.quota, "wanted // steps + (step < wanted % steps)", "-(-wanted // steps)"),
+    (LOOP, unmasking._refine_block, "(edits & jnp.any(~held, axis=1))", "edits"),
+    (LOOP, api._joined, "found.taken[-count:]", "found.taken[:count]"),
     (LOOP, unmasking.edited, "(chosen != block) &", "(chosen == block) &"),
     (LOOP, unmasking._refine_block, "(posts <= settings.posts)", "(posts < 1)"),
     (LOOP, Generator._run, "first + block", "first"),
