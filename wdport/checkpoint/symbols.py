@@ -60,14 +60,15 @@ def resolve(module: str, name: str) -> Symbol:
 
 
 def _tensor(arguments: Arguments) -> object:
-    """``_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, backward_hooks[, metadata])``."""
+    """``_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, backward_hooks[, metadata])``; files of
+    PyTorch on Python 2 may have ``None`` for no hooks."""
     if len(arguments) not in (6, 7):
         raise Fault(f"a tensor is rebuilt from {len(arguments)} arguments instead of 6", NOT_WRITTEN_BY_TORCH)
     requires_grad, hooks = arguments[4:6]
     if type(requires_grad) is not bool:
         raise Fault("a tensor is rebuilt from arguments of the wrong type")
     made = _plain_tensor(arguments[:4])
-    if type(hooks) is not OrderedDict or hooks:
+    if hooks is not None and (type(hooks) is not OrderedDict or hooks):
         return unreadable(Unread("a tensor with backward hooks, which is not read", LOAD_AND_SAVE))
     if len(arguments) == 7 and arguments[6]:
         return unreadable(Unread("a tensor that is to be conjugated or negated, which is not read", LOAD_AND_SAVE))

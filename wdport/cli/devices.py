@@ -45,8 +45,9 @@ def _join(*where: str | int) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # type: ignore[no-untyped-call]
     known = inspect.signature(jax.distributed.initialize).parameters
     options = {name: PATIENCE for name in ("heartbeat_timeout_seconds", "shutdown_timeout_seconds") if name in known}
+    bind = {"coordinator_bind_address": where[0]} if where and where[-1] == 0 else {}  # else all interfaces listen
     try:
-        jax.distributed.initialize(*where, **options)  # type: ignore[arg-type]
+        jax.distributed.initialize(*where, **options, **bind)  # type: ignore[arg-type]
     except (RuntimeError, ValueError) as error:
         what = f"the processes did not connect ({str(error).splitlines()[0]})"
         raise MachineError("--distributed", what, "check the address, and that every process was started") from error

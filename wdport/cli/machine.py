@@ -82,7 +82,7 @@ def _require_flags() -> None:
     """Check XLA_FLAGS in a child process, since XLA ends the process at an unknown flag."""
     if not os.environ.get("XLA_FLAGS"):
         return
-    tried = subprocess.run([sys.executable, "-c", PARSE], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    tried = subprocess.run([sys.executable, "-P", "-c", PARSE], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                            stdin=subprocess.DEVNULL, text=True, errors="replace", check=False)  # fmt: skip
     said = next((line for line in tried.stderr.splitlines() if "XLA_FLAGS" in line or "Flag" in line), None)
     if tried.returncode and said:
