@@ -98,6 +98,13 @@ def test_the_archive_that_all_these_are_altered_from_is_read(tmp_path: Path) -> 
         assert checkpoint.read("w").tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 
+def test_a_tensor_of_python_2_has_none_for_its_hooks(tmp_path: Path) -> None:
+    path = tmp_path / "old.pt"
+    path.write_bytes(one(tensor(hooks=forge.NONE)))
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.read("w").tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+
+
 def test_every_cut_is_refused(tmp_path: Path) -> None:
     for length in range(len(GOOD)):
         refuse_bytes(tmp_path, GOOD[:length], "")

@@ -185,6 +185,18 @@ def test_a_sound_flag_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
     machine.require_jax()
 
 
+def test_a_module_in_the_current_folder_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In the process that tries XLA's flags."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    for name in ("jaxlib", "json", "os"):
+        (tmp_path / f"{name}.py").write_text(f"open('ran', 'a').write('{name}'); raise SystemExit(1)")
+    machine._require_flags()
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_device_that_is_not_here(pair: tuple[str, str]) -> None:
     code, said = shell("$W export $2 -o $2.stablehlo", *pair, JAX_PLATFORMS="nonsense")
     assert (code, said.count("\n"), said.startswith("error: jax: finds no device (")) == (5, 1, True), said

@@ -232,8 +232,8 @@ def test_it_installs_its_own_version(tmp_path: Path, inputs: dict[str, str], ext
     ran = Ran(INSTALL, tmp_path, {**inputs, "requirements": "$(touch owned) -r x"})
     assert ran.code == 0
     assert ran.calls == [
-        ["-m", "venv", str(ran.temp / "wdport-venv")],
-        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        ["-I", "-m", "venv", str(ran.temp / "wdport-venv")],
+        ["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
          f"--constraint={FILE.parent}/constraints.txt", f"{FILE.parent}{extra}",
          "--requirement=$(touch owned) -r x"],
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from wdport.errors import MachineError, UsageError
 
@@ -44,10 +44,12 @@ def _join(*where: str | int) -> None:
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # type: ignore[no-untyped-call]
     known = inspect.signature(jax.distributed.initialize).parameters
-    options = {name: PATIENCE for name in ("heartbeat_timeout_seconds", "shutdown_timeout_seconds") if name in known}
-    bind = {"coordinator_bind_address": where[0]} if where and where[-1] == 0 else {}  # else all interfaces listen
+    options: dict[str, Any] = {name: PATIENCE for name in ("heartbeat_timeout_seconds", "shutdown_timeout_seconds")
+                               if name in known}  # fmt: skip
+    if where and where[-1] == 0:  # the first process, which would listen on every interface
+        options["coordinator_bind_address"] = where[0]
     try:
-        jax.distributed.initialize(*where, **options, **bind)  # type: ignore[arg-type]
+        jax.distributed.initialize(*where, **options)  # type: ignore[arg-type]
     except (RuntimeError, ValueError) as error:
         what = f"the processes did not connect ({str(error).splitlines()[0]})"
         raise MachineError("--distributed", what, "check the address, and that every process was started") from error
