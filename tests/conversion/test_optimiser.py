@@ -512,3 +512,30 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
             wdport.load_optimizer(made.optimizer.path, model)
     with pytest.raises(wdport.WdportError):
         wdport.load_optimizer(made.output, model)
+
+
+def test_a_state_beside_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Converted over another checkpoint's model, whose optimizer stays."""
+    first, other = Two(), Two()
+    checkpoint, table = saved(tmp_path, torch.optim.AdamW(first.parameters()), first)
+    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    assert made.optimizer is not None
+    wdport.load_optimizer(made.optimizer.path, wdport.load_model(made.output, mapping=table))
+    (tmp_path / "b").mkdir()
+    again, _ = saved(tmp_path / "b", torch.optim.AdamW(other.parameters()), other)
+    wdport.convert(again, tmp_path / "two.keras", mapping=table, force=True)
+    with pytest.raises(MisfitError, match="belongs to other weights than the model's"):
+        wdport.load_optimizer(made.optimizer.path, wdport.load_model(made.output, mapping=table))
+    words = [
+        "export",
+        str(made.output),
+        "--to",
+        "torch",
+        "--mapping",
+        str(table),
+        "--optimizer",
+        str(made.optimizer.path),
+    ]
+    assert main([*words, "-o", str(tmp_path / "back.pt")]) == MisfitError.exit_code
+    assert "belongs to other weights than the model's" in capsys.readouterr().err
+    assert not (tmp_path / "back.pt").exists()
