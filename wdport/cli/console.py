@@ -18,6 +18,8 @@ from typing import Any, Final, TextIO
 
 import click
 
+from wdport.errors import printable
+
 NARROWEST: Final = 20
 """Columns; lines are not wrapped for narrower terminals."""
 
@@ -164,9 +166,16 @@ def painted(line: str) -> str:
     return f"{line[:start]}{click.style(found.group(), **style)}{line[found.end() :]}"
 
 
+def _inert(line: str) -> str:
+    """The line without characters that a terminal obeys, and without a command for the runner of a CI."""
+    escaped = printable(line, None).replace("##[", r"#\x23[")
+    start = len(escaped) - len(escaped.lstrip())
+    return f"{escaped[:start]}\\x3a{escaped[start + 1 :]}" if escaped.startswith("::", start) else escaped
+
+
 def _print(text: str, stream: TextIO, wrap: bool = True) -> None:
     width, colour = width_of(stream) if wrap else None, coloured(stream)
-    lines = text.split("\n")
+    lines = [_inert(line) for line in text.split("\n")]
     if width is not None:
         lines = [part for line in lines for part in wrapped(line, width)]
     if colour:

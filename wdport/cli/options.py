@@ -158,6 +158,7 @@ def size(count: int) -> str:
 
 def facts(pairs: Sequence[tuple[str, object]]) -> str:
     """Label and value per line, labels in a column; empty values are left out."""
-    shown = [(label, printable(value, LONGEST_FACT)) for label, value in pairs if value not in ("", None)]
+    shown = [(printable(label, LONGEST_FACT), printable(value, LONGEST_FACT)) for label, value in pairs
+             if value not in ("", None)]  # fmt: skip
     width = max((len(label) for label, _ in shown), default=0)
     return "\n".join(f"  {label:<{width}}  {value}" for label, value in shown)
