@@ -11,6 +11,7 @@ import pytest
 
 import wdport
 from tests.families.wan_vae.make import OLD, save
+from wdport.cli.coding import read_coded
 from wdport.cli.main import main
 from wdport.compile_cache import fast_compile
 from wdport.nets import chunked
@@ -138,3 +139,22 @@ def test_without_pyav_it_says_what_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "av" else own(name, *rest))
     assert main(["decode", str(vae), str(tmp_path / "z.npz"), "-o", str(tmp_path / "v.mp4")]) == 5
     assert "needs PyAV, which is not installed; install wdport[video]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["l.npy", "l.npz", "packed.npz"])
+def test_no_damaged_array_raises_anything_else(name: str, tmp_path: Path) -> None:
+    latents, path = np.random.default_rng(0).normal(size=(1, 2, 3, 3, 2)).astype(np.float32), tmp_path / name
+    if name == "l.npy":
+        np.save(path, latents)
+    else:
+        (np.savez if name == "l.npz" else np.savez_compressed)(path, latents=latents)
+    whole, random, refused = path.read_bytes(), np.random.default_rng(0), 0
+    for at in range(300):
+        changed = bytearray(whole)
+        changed[random.integers(len(whole))] ^= 1 << random.integers(8)
+        path.write_bytes(changed[: random.integers(len(whole))] if at % 4 == 0 else changed)
+        try:
+            read_coded(path, ("latents",))
+        except wdport.WdportError:
+            refused += 1
+    assert refused > 60

@@ -349,6 +349,9 @@ def test_groups_that_shapes_do_not_tell_apart_need_names(tmp_path: Path) -> None
     names.write_text(json.dumps(["first.weight"]))
     with pytest.raises(InputError, match="4 parameters, but 1 names"):
         wdport.convert(checkpoint, tmp_path / "x.keras", mapping=table, with_optimizer=True, parameter_names=names)
+    names.write_text("[" * 100_000)
+    with pytest.raises(InputError, match="is not JSON"):
+        wdport.convert(checkpoint, tmp_path / "x.keras", mapping=table, with_optimizer=True, parameter_names=names)
 
 
 def test_named_parameters_need_no_search(tmp_path: Path) -> None:

@@ -108,6 +108,21 @@ def test_a_damaged_file_is_one_line(lowered: Lowered, tmp_path: Path, case: str)
     assert "\n" not in str(raised.value)
 
 
+def test_no_damage_raises_anything_else(lowered: Lowered, tmp_path: Path) -> None:
+    whole = write(tmp_path / "a.stablehlo", lowered).read_bytes()
+    random, refused = np.random.default_rng(0), list[str]()
+    for at in range(60):
+        changed = bytearray(whole)
+        changed[random.integers(len(whole))] ^= 1 << random.integers(8)
+        (tmp_path / "b.stablehlo").write_bytes(changed[: random.integers(1, len(whole))] if at % 4 == 0 else changed)
+        try:
+            loader.load(tmp_path / "b.stablehlo")
+        except loader.ArtefactError as error:
+            refused.append(str(error))
+    assert len(refused) > 40
+    assert not any("\n" in said for said in refused)
+
+
 @pytest.mark.parametrize("data", [b"", b"PK", b"no archive at all"])
 def test_no_archive(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.stablehlo").write_bytes(data)

@@ -110,26 +110,24 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     import numpy as np
 
     from wdport.checkpoint.faults import Fault
-    from wdport.data.archive import Arrays
+    from wdport.checkpoint.regular import open_regular
+    from wdport.data.arrays import opened_npz, understood
     from wdport.data.files import data_file
     from wdport.data.npy import read_array
 
     if path.suffix not in LATENTS:
         raise InputError(path, "is not an .npy or .npz file", "save it with numpy.save or numpy.savez")
-    with data_file(path) as file, open(file, "rb") as opened:
-        count = file.stat().st_size
-        try:
-            if path.suffix == ".npy":
-                array = read_array(opened, count)
-            else:
-                arrays = Arrays(opened, count)
+    with data_file(path) as file:
+        if path.suffix == ".npy":
+            with open_regular(file) as opened, understood(".npy"):
+                array = read_array(opened, file.stat().st_size)
+        else:
+            with opened_npz(file) as arrays:
                 known = (*names, *(arrays.files if len(arrays) == 1 else ()))
                 name = next((each for each in known if each in arrays), "")
                 if not name:
                     raise Fault(f"has no array {' or '.join(names)}", f"save it as {names[0]}")
                 array = arrays[name]
-        except (ValueError, EOFError, KeyError) as error:
-            raise Fault(f"cannot be read ({error})", "save it again with numpy") from None
     array = array[None] if array.ndim == 4 else array
     if array.ndim != 5 or 0 in array.shape:
         raise InputError(path, f"has an array of shape {array.shape}", "give (B, T, H, W, C) or (T, H, W, C)")

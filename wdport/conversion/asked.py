@@ -83,7 +83,7 @@ class Wanted:
         fix = "give a JSON list of names"
         try:
             found = json.loads(read_option(path, MAX_KEPT_BYTES, fix))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(path, f"is not JSON ({error})", fix) from None
         if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
             raise InputError(path, "is not a list of names", fix)

@@ -193,10 +193,13 @@ def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
                 weights = _weights(archive, facts["weights"], device)
             kind = {"denoiser": Denoiser, "sampler": Sampler, "network": Network}[facts["what"]]
             return kind(facts, programs, weights)
+    except (ArtefactError, MemoryError):
+        raise
     except OSError as error:
         raise ArtefactError(f"{file}: cannot be read ({error.strerror or error})") from error
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-        raise ArtefactError(f"{file}: is not a model that wdport exported, or is damaged ({error})") from error
+    except Exception as error:  # of zipfile, zlib, json and jax, which raise many for a damaged file
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ArtefactError(f"{file}: is not a model that wdport exported, or is damaged ({why})") from error
 
 
 def _check_platform(file: str, facts: Facts, device: jax.Device) -> None:

@@ -99,7 +99,7 @@ def parse_setting(key: str, text: str) -> object:
         )
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None if text in ("None", "null") else text
 
 
