@@ -122,7 +122,7 @@ def test_two_processes_have_the_losses_of_one(points: Any, tmp_path: Path) -> No
     for text in (ALL, SHARDED):
         for found in runs(tmp_path, (text, 4), (text, 4), address=free_address()):
             assert_same(found, one)
-    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["metrics.csv", "state.npz"]
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["metrics.csv", "run.json", "state.npz"]
 
 
 def test_batches_are_multiples_of_the_devices(points: Any, tmp_path: Path) -> None:

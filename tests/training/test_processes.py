@@ -40,7 +40,7 @@ def test_two_processes_write_one_run(points: Any, capsys: pytest.CaptureFixture[
     assert "trained    15 steps in 3 epochs" in said[0][1]
     assert "trained" not in said[1][1]
     assert sorted(path.name for path in Path("out").iterdir()) == [
-        "metrics.csv", "model.ema.keras", "model.keras", "state.npz"]  # fmt: skip
+        "metrics.csv", "model.ema.keras", "model.keras", "run.json", "state.npz"]  # fmt: skip
     words = [*WORDS, "-o", "alone", "--epochs", "3", "--batch-size", "16", "--json"]
     assert main(words) == 0
     told = json.loads(capsys.readouterr().out)

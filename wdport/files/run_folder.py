@@ -121,6 +121,8 @@ class RunFolder:
 
     def close(self) -> None:
         """Let other processes have the folder."""
+        with suppress(OSError):
+            (self.folder / LOCK).unlink()
         os.close(self._lock)
 
     def __enter__(self) -> RunFolder:
@@ -135,12 +137,17 @@ class RunFolder:
 
     def _held(self) -> int:
         """A file descriptor that holds the folder until it is closed."""
-        held = open_own(self.folder / LOCK, FOREIGN, os.O_CREAT | os.O_RDWR)
-        if lock(held) is False:
-            os.close(held)
-            fix = "wait for it, or give another name with -o"
-            raise MachineError(self.folder, "another process is writing to it", fix)
-        return held
+        path = self.folder / LOCK
+        while True:
+            held = open_own(path, FOREIGN, os.O_CREAT | os.O_RDWR)
+            if lock(held) is False:
+                os.close(held)
+                fix = "wait for it, or give another name with -o"
+                raise MachineError(self.folder, "another process is writing to it", fix)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.lstat(path), os.fstat(held)):
+                    return held
+            os.close(held)  # its holder removed the file meanwhile
 
 
 @contextmanager

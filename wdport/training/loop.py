@@ -191,8 +191,8 @@ class Loop:
             fix = "lower the learning rate, clip gradients, or look at the data"
             raise UsageError("loss", f"is not a finite number after {step} steps; {kept}", fix)
 
-    def facts(self) -> dict[str, object]:
-        """Everything that determines the run, except for the number of epochs.
+    def facts(self, epochs: int | None = None) -> dict[str, object]:
+        """Everything that determines the run, except for the number of epochs, which is checked if it is given.
 
         A model and an optimizer with the values of the last saved state count as those that the run began with.
         """
@@ -200,12 +200,18 @@ class Loop:
         if jax.process_count() == 1 and self.saves.exist():
             with suppress(InputError):
                 if (found := self.saves.read(self.placement.like(self.state))) is not None:
+                    if epochs is not None:
+                        self._require_more(int(found[1]["steps"]), epochs)
                     now = self._starts({role: found[0].get(role, []) for role in self.state})
                     begins = {name: found[1]["begins"][name] if now[name] == each else each
                               for name, each in begins.items()}  # fmt: skip
         self.begins = begins
         policy = self.trained.network.dtype_policy.name
         return {**self._settings(), **begins, "dtype": policy, "data": _digest(self.source.data)}
+
+    def _require_more(self, done: int, epochs: int) -> None:
+        if done > epochs * self.per_epoch:
+            raise UsageError("epochs", f"are fewer than the run in {self.saves.folder} has", "give more")
 
     def _starts(self, state: Mapping[str, list[Any]]) -> dict[str, str]:
         """Digests of the values of a model, without the states of random generators, and of an optimizer."""
@@ -230,8 +236,7 @@ class Loop:
             return 0, []
         arrays, facts = found
         done = int(facts["steps"])
-        if done > epochs * self.per_epoch:
-            raise UsageError("epochs", f"are fewer than the run in {self.saves.folder} has", "give more")
+        self._require_more(done, epochs)
         self.state = self.placement.state({role: arrays.get(role, []) for role in self.state})
         return done, list(facts["rows"])
 

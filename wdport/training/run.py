@@ -100,7 +100,7 @@ def train(
         saves = Saves(target, placement, orbax)
         loop = Loop(trained, source, saves, optimizer or Adam([{"lr": 1e-4}]), batch_size, seed, ema, placement)
         if held is not None:
-            held.begin(loop.facts(), (), force, saves.exist, saves.check)
+            held.begin(loop.facts(None if force else epochs), (), force, saves.exist, saves.check)
         try:
             return loop.go(epochs, save_every, report, events)
         except KeyboardInterrupt as interruption:

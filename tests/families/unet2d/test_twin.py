@@ -7,9 +7,11 @@ import pytest
 
 from tests.families.unet2d.make import VARIANTS, Fields, fields_of, random_fields, tensors_of
 from wdport.compare.measure import float32_share, relative_l2
+from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.unet2d import reference
 from wdport.families.unet2d.battery import signature
 from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.family import FAMILY
 from wdport.recorder import lifted, module_names, run
 
 pytest.importorskip("diffusers", exc_type=ImportError)
@@ -19,7 +21,7 @@ def both(fields: Fields, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> None
     config, tensors = Config.from_dict(fields), tensors_of(fields, seed)
     theirs = reference.build_reference(config, tensors, "float64")
     assert type(theirs).__name__ == "UNet2DModel"
-    monkeypatch.setattr(reference, "library_class", lambda _: None)
+    monkeypatch.setattr(DiffusersClass, "installed", lambda *_: None)
     ours = reference.build_reference(config, tensors, "float64")
     assert [name for name in module_names(ours) if name not in module_names(theirs)] == []
     inputs = signature(config).make(seed, 3, 1.0)
@@ -43,6 +45,6 @@ def test_random_configurations_equal_the_library(seed: int, monkeypatch: pytest.
 
 
 def test_who_the_reference_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reference.reference_of(Config()).startswith("UNet2DModel of diffusers ")
+    assert FAMILY.reference_of(Config()).startswith("UNet2DModel of diffusers ")
     monkeypatch.setitem(__import__("sys").modules, "diffusers", None)
-    assert "wdport's own" in reference.reference_of(Config())
+    assert "wdport's own" in FAMILY.reference_of(Config())

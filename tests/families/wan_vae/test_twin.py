@@ -7,9 +7,11 @@ import pytest
 
 from tests.families.wan_vae.make import VARIANTS, Fields, random_fields, tensors_of
 from wdport.compare.measure import float32_share, relative_l2
+from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.wan_vae import reference
 from wdport.families.wan_vae.battery import signature
 from wdport.families.wan_vae.config import Config
+from wdport.families.wan_vae.family import FAMILY
 from wdport.recorder import lifted, module_names, run
 
 pytest.importorskip("diffusers", exc_type=ImportError)
@@ -20,7 +22,7 @@ def both(fields: Fields, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> floa
     theirs = reference.build_reference(config, tensors, "float64")
     assert type(theirs).__name__ == "AutoencoderKLWan"
     assert type(theirs).__mro__[1].__module__.startswith("diffusers.")
-    monkeypatch.setattr(reference, "library_class", lambda _: None)
+    monkeypatch.setattr(DiffusersClass, "installed", lambda *_: None)
     ours = reference.build_reference(config, tensors, "float64")
     assert set(module_names(ours)) <= set(module_names(theirs))
     inputs = signature(config).make(seed, 2, 1.0)
@@ -45,9 +47,9 @@ def test_random_configurations_equal_the_library(seed: int, monkeypatch: pytest.
 
 
 def test_who_the_reference_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reference.reference_of(Config()).startswith("AutoencoderKLWan of diffusers ")
+    assert FAMILY.reference_of(Config()).startswith("AutoencoderKLWan of diffusers ")
     monkeypatch.setitem(__import__("sys").modules, "diffusers", None)
-    assert "wdport's own" in reference.reference_of(Config())
+    assert "wdport's own" in FAMILY.reference_of(Config())
 
 
 def test_the_librarys_own_forward_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

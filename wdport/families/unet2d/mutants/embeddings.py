@@ -44,7 +44,11 @@ def time_mutants(config: Config) -> list[Mutant]:
         *found,
         Mutant("time: off by one", TIME, _fed(lambda t: t + 1), quick=True),
         Mutant("time: divided by 1000", TIME, _fed(lambda t: ops.cast(t, "float32") / 1000.0)),
-        Mutant(f"time: freq_shift {other:g}", TIME, _frequencies(frequencies(half, other))),
+        *(
+            [Mutant(f"time: freq_shift {other:g}", TIME, _frequencies(frequencies(half, other)))]
+            if half != other
+            else []
+        ),
         Mutant("time: frequencies by the whole width", TIME, _frequencies(frequencies(2 * half, shift)[:half])),
         Mutant("time: longest period 1000", TIME, _frequencies(frequencies(half, shift) ** (np.log(1e3) / _LOG))),
     ]
