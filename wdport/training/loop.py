@@ -215,7 +215,7 @@ class Loop:
 
     def _starts(self, state: Mapping[str, list[Any]]) -> dict[str, str]:
         """Digests of the values of a model, without the states of random generators, and of an optimizer."""
-        weights = [each for each, is_weight in zip(state["other"], self._weights, strict=True) if is_weight]
+        weights = [each for each, is_weight in zip(state["other"], self._weights, strict=False) if is_weight]
         return {"model": _digest([state["trained"], weights]), "optimizer_state": _digest(state["optimizer"])}
 
     def _settings(self) -> dict[str, Any]:

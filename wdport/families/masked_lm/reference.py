@@ -54,7 +54,8 @@ def library_arguments(config: Config, stated: Stated | None = None) -> dict[str,
     if stated is not None:
         rotary = ROPE if "rope_theta" in stated.values else ()
         written = {name: value for name, value in stated.document.items() if name not in rotary}
-        return {**written, **stated.values, "bos_token_id": None, "eos_token_id": None}
+        told = {**written, **stated.values, "bos_token_id": None, "eos_token_id": None}
+        return {name: value for name, value in told.items() if (name, value) != ("mask_token_id", None)}
     told = config.to_dict()
     theta = told.pop("rope_theta")
     if config.mask_token_id is None:
@@ -97,4 +98,5 @@ def misread(config: Config, module: Any) -> list[str]:
     document = {name: each for name, each in module.config.to_dict().items() if name in (*FIELDS, *ROPE)}
     theirs = load(read_settings(document, "config.json")).to_dict()
     return [f"{name} is {each!r} as transformers reads config.json, and {value!r} here"
-            for name, value in config.to_dict().items() if (each := theirs[name]) != value]  # fmt: skip
+            for name, value in config.to_dict().items()
+            if (each := theirs[name]) != value and (name, value) != ("mask_token_id", None)]  # fmt: skip
