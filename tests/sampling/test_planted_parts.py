@@ -28,10 +28,11 @@ def block(start: int, count: int = 2) -> dict[str, Array]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two parts of a run."""
+    """Two parts of a run that was killed, so its lock is still there."""
     with Parts(tmp_path / "a.npz", FACTS, layout=LAYOUT) as parts:
         for start in (0, 2):
             parts.save(start, block(start))
+    (parts.folder / "lock").touch(0o600)
     return parts.folder
 
 
