@@ -573,3 +573,16 @@ def test_a_folder_that_is_not_there(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="could not be written") as refusal:
         record_small("tests.user_model:small", checkpoint, tmp_path / "no" / "run.npz")
     assert refusal.value.exit_code == 5
+
+
+def test_calls_share_copies_of_equal_values_alone() -> None:
+    tensor = torch.tensor([0.0, float("nan"), 2.0])
+    first = recorder.to_array(tensor)
+    assert recorder.to_array(tensor) is first
+    tensor.mul_(-1.0)
+    second = recorder.to_array(tensor)
+    assert second is not first
+    assert np.signbit(second[0])
+    assert first[2] == 2.0
+    assert recorder.to_array(tensor.view(3, 1)).shape == (3, 1)
+    assert recorder.to_array(tensor.view(torch.int32)).dtype == np.int32

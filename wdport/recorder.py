@@ -48,6 +48,7 @@ from typing import (
     overload,
 )
 from unittest.mock import patch
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -1032,11 +1033,22 @@ def _nested(value: object) -> Nested:
 
 
 def to_array(tensor: Tensor) -> Array:
-    """A copy of a tensor's values, in C order."""
+    """A copy of a tensor's values, in C order. A layer's output is the next one's input, so calls share copies; none
+    may be changed."""
     import torch
 
     tensor = tensor.detach().cpu()
-    return np.array((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy(), copy=True, order="C")
+    values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    key = (tensor.data_ptr(), values.shape, values.dtype.str)
+    known = _COPIES.get(key)
+    bits = f"u{values.itemsize}"
+    if known is None or values.itemsize > 8 or not np.array_equal(known.view(bits), values.view(bits)):
+        known = _COPIES[key] = np.array(values, copy=True, order="C")
+    return known
+
+
+_COPIES: WeakValueDictionary[tuple[object, ...], Array] = WeakValueDictionary()
+"""Copies that are in use, by the address of their tensor, which another tensor may have meanwhile."""
 
 
 def _tensor(value: Any) -> Any:

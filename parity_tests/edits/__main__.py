@@ -1,5 +1,5 @@
 """``python -m parity_tests.edits -o FILE``: try the edits, and write a row of JSON for each, except for those that FILE
-has."""
+has; then print what the rows show."""
 
 from __future__ import annotations
 
@@ -14,25 +14,15 @@ from queue import Queue
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from parity_tests.edits.judge import table
 from parity_tests.edits.runs import pairs, prepare, runs
+from parity_tests.edits.server import ROOT, Server
 from wdport.mapping.strict_yaml import load_yaml
-from wdport.parity.selftest.edits import EditServer, copy_package
 
-ROOT = Path(__file__).parents[2]
 OUTSIDE = {
     "training": "`verify` does not run the loop and the losses of training",
 }
-"""Areas that `verify` does not cover, and why, as the field ``outside`` of an edit; they are tried all the same, and
-counted apart."""
-
-
-class Server(EditServer):
-    """A process that runs jobs, and the copy of the package that its edits are made in."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        super().__init__(folder / "compiled")
-        self.tree, self.result = folder / f"tree-{name}", folder / f"result-{name}.json"
-        copy_package(self.tree)
+"""Areas that `verify` does not cover, and why, as the field ``outside`` of an edit; they are not tried."""
 
 
 def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any], controls: dict[str, Any]) -> dict[str, Any]:
@@ -44,11 +34,11 @@ def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any], controls
     count = 0
     try:
         for count, run in enumerate(every, 1):
-            made = server.run(run.job(server.tree, server.result))
+            made = server.run(run.job())
             if made["exit_code"]:
                 path.write_text(source, encoding="utf-8")
                 if run.name not in controls:
-                    controls[run.name] = server.run(run.job(server.tree, server.result))
+                    controls[run.name] = server.run(run.job())
                 alarm = bool(controls[run.name]["exit_code"])
                 row = {**edit, "killed": None if alarm else run.name, "runs": count, "outcome": made}
                 return {**row, "control": controls[run.name]} if alarm else row
@@ -59,8 +49,11 @@ def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any], controls
 
 def listed() -> list[dict[str, Any]]:
     """All edits; raises ``ValueError`` if the text of one does not stand in its file once."""
-    path = Path(__file__).with_name("edits.yaml")
-    rows: list[dict[str, Any]] = load_yaml(path.read_bytes(), path).plain()
+    rows: list[dict[str, Any]] = []
+    for path in sorted(Path(__file__).with_name("list").glob("*.yaml")):
+        for row in load_yaml(path.read_bytes(), path).plain():
+            reason = {"outside": OUTSIDE[row["area"]]} if row["area"] in OUTSIDE else {}
+            rows.append({"family": path.stem, **reason, **row})
     for row in rows:
         file = ROOT / row["file"]
         count = file.read_text(encoding="utf-8").count(row["old"]) if file.is_file() else 0
@@ -73,6 +66,7 @@ def main(words: list[str] | None = None) -> int:
     """Try the chosen edits and write a row for each."""
     parser = argparse.ArgumentParser(prog="python -m parity_tests.edits", description=__doc__)
     parser.add_argument("--area", action="append", help="only the edits of this area")
+    parser.add_argument("--name", action="append", help="only the edit of this name")
     parser.add_argument("--only", metavar="N-M", help="only the edits of these numbers, from 0, in a random order")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("-o", "--output", type=Path, required=True)
@@ -83,8 +77,9 @@ def main(words: list[str] | None = None) -> int:
     first, _, last = (given.only or f"0-{len(rows)}").partition("-")
     tried = given.output.read_text(encoding="utf-8").splitlines() if given.output.is_file() else []
     known_names = {json.loads(line)["name"] for line in tried}
-    rows = [row for row in rows if row["name"] not in known_names]
     rows = [row for row in rows[int(first) : int(last)] if not given.area or row["area"] in given.area]
+    rows = [row for row in rows if not given.name or row["name"] in given.name]
+    rows = [row for row in rows if row["name"] not in known_names and "outside" not in row]
     with TemporaryDirectory() as made:
         folder = Path(made)
         known = pairs(folder)
@@ -94,7 +89,7 @@ def main(words: list[str] | None = None) -> int:
             servers.put(Server(folder, str(at)))
         opener = servers.queue[0]
         for run in prepare(folder):
-            assert not opener.run(run.job(opener.tree, opener.result))["exit_code"]
+            assert not opener.run(run.job())["exit_code"]
 
         def one(edit: dict[str, Any]) -> dict[str, Any]:
             server = servers.get()
@@ -103,16 +98,15 @@ def main(words: list[str] | None = None) -> int:
             finally:
                 servers.put(server)
 
-        living = 0
         with ThreadPoolExecutor(given.workers) as pool, given.output.open("a", encoding="utf-8") as file:
             for row in (each.result() for each in as_completed([pool.submit(one, row) for row in rows])):
                 file.write(json.dumps(row) + "\n")
                 file.flush()
-                living += not row["killed"] and row["area"] not in OUTSIDE and "outside" not in row
         while not servers.empty():
             servers.get().close()
-    sys.stdout.write(f"{len(rows)} edits, {living} not found\n")
-    return 1 if living else 0
+    results = {row["name"]: row for row in map(json.loads, given.output.read_text(encoding="utf-8").splitlines())}
+    sys.stdout.write(f"{table(listed(), results)}\n")
+    return 0 if all(row["killed"] for row in results.values()) else 1
 
 
 if __name__ == "__main__":

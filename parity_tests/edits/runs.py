@@ -22,7 +22,9 @@ from tests.families.wan_vae import make as wan_vae
 from tests.make import stated
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.registry import shipped
-from wdport.families.roles import Edited, Faulty
+from wdport.families.roles import Faulty
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.selftest.specimen import Specimen
 from wdport.wavelets.lengths import group_lengths
 
@@ -30,9 +32,14 @@ GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 POINTS = Path(__file__).parents[2] / "examples" / "points"
 
 
+STANDARDISED = Config((5, 5, 8, 13), 3, 16, 2, 2, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24,
+                      norm_mean=(0.517, -2.113, 30.71), norm_std=(2.037, 0.2513, 7.19))  # fmt: skip
+"""A WaveletDiff with the mean and standard deviation of its data."""
+
+
 @dataclass(frozen=True)
 class Run:
-    """One job of :class:`wdport.parity.selftest.edits.EditServer`."""
+    """One job of :class:`parity_tests.edits.server.Server`."""
 
     name: str
     checkpoint: str
@@ -41,9 +48,9 @@ class Run:
     export: Mapping[str, Any] | None = None
     convert: Mapping[str, Any] | None = None
 
-    def job(self, tree: Path, result: Path) -> dict[str, Any]:
-        """What the process is told."""
-        return {**asdict(self), "tree": str(tree), "result": str(result)}
+    def job(self) -> dict[str, Any]:
+        """Its lines for `process.py`."""
+        return asdict(self)
 
 
 def pairs(folder: Path) -> dict[str, list[tuple[str, str]]]:
@@ -53,8 +60,6 @@ def pairs(folder: Path) -> dict[str, list[tuple[str, str]]]:
         if not isinstance(family, Faulty):
             continue
         configs = dict(family.examples())
-        if isinstance(family, Edited):
-            configs |= {f"edited {name}": config for name, config in family.edited().items()}
         configs |= {f"more {at}": config for at, config in enumerate(more(family.name, configs))}
         for at, config in enumerate(configs.values()):
             specimen = Specimen(family.name, family, config)
@@ -77,7 +82,7 @@ def more(family: str, known: Mapping[str, Any]) -> list[Any]:
                            timestep_spacing="linspace")  # fmt: skip
         return [replace(config, sample_size=(8, 12), scheduler=wide), replace(config, scheduler=cosine, freq_shift=1)]
     if family == "waveletdiff":
-        found = []
+        found = [STANDARDISED, replace(STANDARDISED, qk_norm=True)]
         for mode, length, wavelet in (("periodization", 23, "db2"), ("smooth", 24, "db3")):
             lengths = group_lengths(length, wavelet, 3, mode)
             found.append(replace(config, boundary_mode=mode, seq_len=length, wavelet=wavelet, level_lengths=lengths,
@@ -92,6 +97,9 @@ def runs(family: str, area: str, known: Mapping[str, list[tuple[str, str]]], fol
     chosen = [pair for name in names for pair in known.get(name, [])]
     if area == "export":
         yield from _exports(family, known)
+    if area == "file":
+        yield from (_anew(folder, name) for name in anew())
+        return
     if area == "optimiser":
         yield from (_resumed(folder, name) for name in optimisers())
         yield Run("waveletdiff-0 --full", *known["waveletdiff"][0], {"full": True})
@@ -110,6 +118,21 @@ def runs(family: str, area: str, known: Mapping[str, list[tuple[str, str]]], fol
     for full in (False, True):
         for checkpoint, converted in chosen[: 2 if full else None]:
             yield Run(f"{Path(converted).stem}{' --full' * full}", checkpoint, converted, {"full": full})
+
+
+def anew() -> dict[str, Config]:
+    """Configurations of checkpoints that the edited code converts."""
+    return {"standardised": STANDARDISED, "qk_norm": replace(STANDARDISED, qk_norm=True)}
+
+
+def _anew(folder: Path, name: str) -> Run:
+    """The conversion and the whole comparison of a checkpoint that :func:`prepare` wrote."""
+    config = anew()[name]
+    stated = {"num_heads": config.num_heads, "wavelet": config.wavelet, "seq_len": config.seq_len,
+              "boundary_mode": config.boundary_mode, "prediction_target": config.prediction_target}  # fmt: skip
+    values = {key: str(value) for key, value in stated.items() if value is not None}
+    return Run(f"convert {name}", str(folder / f"{name}.pt"), str(folder / f"{name}.keras"), {"full": True},
+               convert={"values": values, "norm_stats": str(folder / "norm.json")})  # fmt: skip
 
 
 def _exports(family: str, known: Mapping[str, list[tuple[str, str]]]) -> Iterator[Run]:
@@ -146,6 +169,10 @@ def prepare(folder: Path) -> list[Run]:
         if name != "etth1":
             torch.save(trained(name), folder / f"{name}.pt")
             found.append(Run(name, str(folder / f"{name}.pt"), str(folder / f"{name}.keras"), convert=told))
+    (folder / "norm.json").write_text(json.dumps({"mean": STANDARDISED.norm_mean, "std": STANDARDISED.norm_std}))
+    for name, config in anew().items():
+        tensors = FAMILY.random_tensors(config, 0)
+        torch.save({key: torch.from_numpy(array) for key, array in tensors.items()}, folder / f"{name}.pt")
     for name, network in (("points", MLP()), ("labelled", labelled.Net())):
         torch.save(network.state_dict(), folder / f"{name}.pt")
     for name, text in points().items():

@@ -15,28 +15,29 @@ from wdport.compare.programs import Program
 class Slow:
     """In place of a jitted function: every step of making a program takes a while, and is counted."""
 
-    def __init__(self) -> None:
-        self.steps: list[str] = []
+    def __init__(self, program: Program[Any, Any]) -> None:
+        self.program, self.steps = program, list[str]()
 
-    def lower(self, *_: Any) -> Slow:
+    def lower(self, *arguments: Any) -> Slow:
         self.steps.append("lower")
+        self.program._distinct(*arguments)
         time.sleep(0.02)
         return self
 
     @property
     def out_info(self) -> str:
         time.sleep(0.02)
-        return "shapes"
+        return ["shapes"]
 
     def compile(self) -> Any:
         self.steps.append("compile")
         time.sleep(0.02)
-        return lambda x: 2 * x
+        return lambda x: [2 * x]
 
 
 def test_threads_that_ask_for_one_program_make_it_once() -> None:
     program, x = Program(lambda x: x), np.arange(3.0, dtype=np.float32)
-    program._jitted = slow = Slow()  # type: ignore[assignment]
+    program._jitted = slow = Slow(program)  # type: ignore[assignment]
     with ThreadPoolExecutor(8) as pool:
         found = [pool.submit(program if at % 2 else program.result_of, x) for at in range(8)]
         results = [each.result() for each in found]
@@ -58,3 +59,21 @@ def test_an_array_that_a_thread_with_x64_holds() -> None:
         program: Program[Any, Any] = Program(lambda ids: ids + 1)
         assert np.array_equal(program(tokens), tokens + 1)
     assert kept
+
+
+def test_an_array_is_an_output_once() -> None:
+    """And still stands at all its places in the result."""
+
+    def twice(x: Any) -> Any:
+        y = x + 1
+        return {"a": [y, x], "b": (y, y * 2)}
+
+    program: Program[Any, Any] = Program(twice)
+    for length in (3, 2, 3):
+        x = np.arange(float(length), dtype=np.float32)
+        result = program(x)
+        assert np.array_equal(result["a"][0], x + 1)
+        assert np.array_equal(result["b"][1], 2 * x + 2)
+        assert result["a"][0] is result["b"][0]
+        assert program.result_of(x)["b"][1].shape == (length,)
+        assert len(program.compiled(x)(x)) == 3

@@ -297,10 +297,8 @@ WRITERS = {
     "files/video.py": "writes to the name that the writer gives it",
     "parity/repro.py": "writes to the names that the writer gives it",
     "parity/reports/markdown.py": "appends to the summary of a step",
-    "parity/selftest/edits.py": "copies of code in a temporary folder",
     "exporting/isolated.py": "results in the temporary folder of its process",
     "exporting/process.py": "inputs in that folder",
-    "parity/selftest/edit_server.py": "an answer in that folder",
 }
 """Every module that opens, renames or syncs a file to write, and why it may."""
 

@@ -1,16 +1,21 @@
-"""The edits of `python -m parity_tests.edits` are edits of the code as it is."""
+"""The edits of `python -m parity_tests.edits` fit the code as it is, and outcomes are judged as they should be."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from parity_tests.edits import __main__ as edits
+from parity_tests.edits.judge import cause, placed, table
+
+ROWS = edits.listed()
 
 
 def test_every_edit_is_of_the_code_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = edits.listed()
-    assert len({row["name"] for row in rows}) == len(rows) > 200
-    monkeypatch.setattr(edits, "load_yaml", lambda *_: Plain([{**rows[0], "old": "not there"}]))
+    assert len({row["name"] for row in ROWS}) == len(ROWS) > 400
+    monkeypatch.setattr(edits, "load_yaml", lambda *_: Plain([{**ROWS[0], "old": "not there"}]))
     with pytest.raises(ValueError, match="0 times"):
         edits.listed()
 
@@ -18,3 +23,66 @@ def test_every_edit_is_of_the_code_as_it_is(monkeypatch: pytest.MonkeyPatch) -> 
 class Plain(list[dict[str, str]]):
     def plain(self) -> list[dict[str, str]]:
         return self
+
+
+@pytest.mark.parametrize("file", sorted({row["file"] for row in ROWS if row["file"].endswith(".py")}))
+def test_what_an_edit_makes_of_a_file_is_python(file: str) -> None:
+    text = (edits.ROOT / file).read_text(encoding="utf-8")
+    for row in ROWS:
+        if row["file"] == file:
+            edited = text.replace(row["old"], row["new"])
+            assert edited != text
+            compile(edited, row["name"], "exec")
+
+
+def test_every_edit_has_a_place() -> None:
+    assert {row["area"] for row in ROWS} >= {"network", "sampling", "series", "file", "coding", "generation", "export"}
+    assert all(row.get("layers") for row in ROWS if row["area"] == "network" and "outside" not in row)
+    assert not any("*" in row["layers"] for row in ROWS if "layers" in row)
+
+
+def outcome(gates: dict[str, list[str]], *candidates: str, **more: Any) -> dict[str, Any]:
+    faults = [[name.replace("/", "."), name, ""] for name in candidates]
+    return {"error": "", "gates": list(gates.items()), "faults": faults, "causes": {}, **more}
+
+
+NORM = {"name": "a", "area": "network", "layers": ["level_*/norm[12]"], "says": "epsilon"}
+SAMPLING = {"name": "b", "area": "sampling"}
+PLACED: dict[str, tuple[Mapping[str, Any], dict[str, Any], bool | None]] = {
+    "found": (NORM, outcome({"A": []}, "level_0/norm1", "level_1/norm2"), True),
+    "another place as well": (NORM, outcome({"A": []}, "level_0/norm1", "level_0"), False),
+    "no place": (NORM, outcome({"H": []}), False),
+    "a layer inside not run": (NORM, outcome({"0": []}, missing=["level_0/norm1/ada_lin"]), True),
+    "a layer elsewhere not run": (NORM, outcome({"0": []}, missing=["level_0/position"]), False),
+    "refused": (NORM, {"error": "MisfitError: no", "exit_code": 4}, None),
+    "sampling": (SAMPLING, outcome({"E'": []}), True),
+    "elsewhere": (SAMPLING, outcome({"F": []}), False),
+    "an area without a gate": ({"name": "c", "area": "edges"}, outcome({"A": []}, "level_0"), None),
+}
+
+
+@pytest.mark.parametrize("case", PLACED)
+def test_the_place_of_an_edit(case: str) -> None:
+    edit, told, right = PLACED[case]
+    assert placed(edit, told) is right
+
+
+def test_a_cause_is_right_by_its_words() -> None:
+    right, wrong = (
+        outcome({"A": []}, "level_0/norm1", causes={"level_0/norm1": [text]}) for text in ("epsilon 1", "x")
+    )
+    assert cause(NORM, right) == "right"
+    assert cause(NORM, wrong) == "wrong"
+    assert cause({**NORM, "says": "y"}, right) == "wrong"
+    assert cause(SAMPLING, right) == "wrong"
+    assert cause(NORM, outcome({"A": []}, "level_0/norm1")) == ""
+
+
+def test_the_table_counts_and_names_what_is_not_right() -> None:
+    made = outcome({"A": []}, "level_0", causes={"level_0": ["x"]})
+    rows = {"a": {"killed": "pair", "outcome": made}, "b": {"killed": "", "outcome": outcome({})}}
+    text = table([NORM, SAMPLING, {"name": "d", "area": "series"}], rows)
+    counts = {line.split()[0]: line.split()[1:] for line in text.splitlines()[1:4]}
+    assert counts == {"network": ["1", "1", "0", "0", "0", "1"], "sampling": ["1", "0", "0", "0", "0", "0"],
+                      "all": ["2", "1", "0", "0", "0", "1"]}  # fmt: skip
+    assert text.splitlines()[4:] == ["at another place: a", "another cause: a", "not found: b"]

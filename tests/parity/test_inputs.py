@@ -26,6 +26,7 @@ TABLES = {
     + LAYERS + EMBED + "  - {torch: score, keras: score, kind: linear}\n",
     "Placed": IDS + LAYERS + EMBED + "  - {torch: position, keras: position, kind: embedding}\n",
     "Gappy": f'inputs: ["x: b t={edges.LENGTH} 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
+    "Chunked": 'inputs: ["x: b n=16..40 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
     "Normed": 'inputs: ["x: b 5"]\n' + LAYERS
     + "  - {torch: first, keras: first, kind: linear}\n  - {torch: norm, keras: norm, kind: batch_norm}\n",
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
@@ -45,11 +46,12 @@ FAULTS = [
     ("Gappy", "no_step"),
     ("Attended", "unshifted"),
     ("Attended", "shifted"),
+    ("Chunked", "later"),
     ("Normed", "trains"),
     ("Normed", "doubles"),
 ]
 CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
-            ("Normed", "network"), ("Attended", "attended")]  # fmt: skip
+            ("Normed", "network"), ("Attended", "attended"), ("Chunked", "chunked")]  # fmt: skip
 
 
 def verified(folder: Path, reference: str, port: str, **told: int) -> Verdict:
@@ -76,6 +78,15 @@ def test_a_port_that_is_wrong_at_an_edge_fails(reference: str, port: str, tmp_pa
     assert findings(verdict)
     if reference == "Normed":
         assert any("where the model is called as model(x)" in each for each in findings(verdict))
+
+
+def test_calls_that_only_a_longer_input_needs_are_compared(tmp_path: Path) -> None:
+    """And a fault is placed at the first of them that has it."""
+    folders = [tmp_path / port for port in ("chunked", "later")]
+    good, bad = (verified(folder, "Chunked", folder.name) for folder in folders if not folder.mkdir())
+    assert [tap.reference for tap in good.taps if tap.reference.startswith("first")] == [
+        "first", "first#2", "first#3", "first#4", "first#5"]  # fmt: skip
+    assert [(fault.candidate, fault.feeds) for fault in bad.faults] == [("", "first#3")]
 
 
 def test_ids_hold_the_first_the_last_and_that_of_padding() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ class Alignment:
         left_out: layers that are compared only by their parts, with the reason.
         timed: taps that are fed one scalar per sample, with the position of that input.
         settings: the hyper-parameters of both sides.
+        later: taps of calls that the first case does not make, such as those of the chunks of a longer video.
     """
 
     def __init__(self, reference: Reference, candidate: Candidate) -> None:
@@ -56,6 +57,8 @@ class Alignment:
         self.unconverted = unconverted(table, reference.names, self._layers, features)
         self.without_module = without_module(table, reference.names, features)
         self.left_out: dict[Tap, str] = {}
+        self.later: set[str] = set()
+        self._once: list[Tap] = []
         self.timed: dict[str, int] = {}
         self.settings = SettingsReport(note="" if self.modules else "the reference is a recording, which states none")
 
@@ -89,15 +92,30 @@ class Alignment:
         ours = {name: call.caller for name, call in shapes.items()}
         self.left_out = left_out(self.taps, theirs, ours)
         self.timed = scalar_fed(seen.inputs, seen.calls) if len(seen.inputs) == self._inputs else {}
-        order = {name: position for position, name in enumerate(seen.calls)}
-        self.taps, faults = every_call([tap for tap in self.taps if tap not in self.left_out], theirs, ours)
-        self.taps.sort(key=lambda tap: order.get(tap.reference, len(order)))
+        self._once = [tap for tap in self.taps if tap not in self.left_out]
+        self.taps, faults = _every_call(self._once, seen, ours)
         self.compare_settings(seen, shapes)
+        return self._results(self.taps, ours), faults
+
+    def extend(self, seen: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
+        """Add the calls that a later case makes and none before did; returns as :meth:`settle`."""
+        ours = {name: call.caller for name, call in shapes.items()}
+        taps, faults = _every_call(self._once, seen, ours)
+        known = {tap.reference for tap in self.taps}
+        more = [tap for tap in taps if tap.reference not in known]
+        self.taps += more
+        self.later |= {tap.reference for tap in more}
+        return self._results(more, ours), faults
+
+    def of(self, calls: Calls) -> list[Tap]:
+        """The taps of a case in which the reference makes these calls."""
+        return [tap for tap in self.taps if tap.reference not in self.later or tap.reference in calls]
+
+    def _results(self, taps: Sequence[Tap], ours: Mapping[str, str]) -> dict[str, TapResult]:
         known = {tap.candidate: tap.reference for tap in self.taps}
-        callers = [known.get(nearest(tap.candidate, ours, known), "") for tap in self.taps]
-        results = {tap.reference: TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
-                   for tap, caller in zip(self.taps, callers, strict=True)}  # fmt: skip
-        return results, faults
+        callers = [known.get(nearest(tap.candidate, ours, known), "") for tap in taps]
+        return {tap.reference: TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
+                for tap, caller in zip(taps, callers, strict=True)}  # fmt: skip
 
     @contextmanager
     def settings_in_errors(self) -> Iterator[None]:
@@ -109,3 +127,10 @@ class Alignment:
             if differ:
                 error.details = (*(error.details or (f"{error.where}: {error.what}",)), *differ)
             raise
+
+
+def _every_call(taps: Sequence[Tap], seen: Observation, ours: Mapping[str, str]) -> tuple[list[Tap], list[Finding]]:
+    """A tap for every call, in the order of the computation, and the findings on calls."""
+    found, faults = every_call(taps, {name: call.caller for name, call in seen.calls.items()}, ours)
+    order = {name: position for position, name in enumerate(seen.calls)}
+    return sorted(found, key=lambda tap: order.get(tap.reference, len(order))), faults

@@ -39,6 +39,9 @@ from wdport.recorder import Observation, Single, one_line
 CASES_AT_ONCE = 1
 """Cases that the port computes while the reference runs the next: each holds several copies of every layer's arrays."""
 
+LARGE = 1 << 27
+"""Recorded bytes of a case from which it is compared before the next one runs."""
+
 Say = Callable[[str], None]
 
 
@@ -101,6 +104,7 @@ class _Started:
     outputs: Outputs
     calls: Mapping[str, Expected]
     into: InPort
+    taps: Sequence[Tap]
     inputs: tuple[Array, ...]
     port: Pending
     whole: Pending | None = None
@@ -133,7 +137,8 @@ class _Engine:
                         self._settle(seen)
                     submit = Deferred if self.result.candidate.eager else pool.submit
                     under_way += self._started(submit, case, seen)
-                if under_way and (self.brief or len(under_way) > CASES_AT_ONCE):
+                ahead = 0 if self.brief or _size(seen) > LARGE else CASES_AT_ONCE
+                while len(under_way) > ahead:
                     self._finish(under_way.pop(0))
                 if self.brief and self.result.faulty:
                     return
@@ -172,6 +177,13 @@ class _Engine:
         differing = plain_use(self.result.candidate.models["float64"], self.signature.in_port(seen.inputs))
         self.result.findings |= dict.fromkeys([*findings, *differing])
 
+    def _extend(self, seen: Observation, shapes: Calls) -> None:
+        """Compare the calls too that no case before this one makes."""
+        results, findings = self.alignment.extend(seen, shapes)
+        self.result.taps |= results
+        self.result.findings |= dict.fromkeys(findings)
+        self.result.runs.update(dict.fromkeys(results, self.result.cases))
+
     def _started(self, submit: Callable[..., Pending], case: Case, seen: Observation) -> list[_Started]:
         """Start one case; nothing, with a finding, if the port does not accept its inputs."""
         try:
@@ -188,7 +200,9 @@ class _Engine:
         """Start all of Keras's programs for one case."""
         inputs = self.signature.in_port(seen.inputs)
         wanted, shapes = self.port.shapes(inputs)
-        into = InPort(self.alignment.taps, shapes)
+        self._extend(seen, shapes)
+        taps = self.alignment.of(seen.calls)
+        into = InPort(taps, shapes)
         outputs = self.result.outputs_in_port(seen.outputs, seen.names, wanted)
         calls = into(seen.calls)
         self.own_values |= bool(into.misfits) or _keeps_own_values(calls, shapes)
@@ -197,14 +211,14 @@ class _Engine:
         if single is None:
             exact = [dtype for dtype in dtypes if dtype == "float64"]
             companion = {dtype: submit(self._accompany, dtype, inputs) for dtype in exact}
-            return _Started(case, seen, outputs, calls, into, inputs, port, companion=companion)
+            return _Started(case, seen, outputs, calls, into, taps, inputs, port, companion=companion)
         answers = into(answers_of(case, seen.calls))
         narrow = self.signature.in_port(single.inputs)
         whole = submit(self.port.run, "float32", "whole", narrow)
-        isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(into))
+        isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(taps, into))
         pairs = {"float64": inputs, "float32": narrow}
         companion = {dtype: submit(self._accompany, dtype, pairs[dtype]) for dtype in dtypes}
-        return _Started(case, seen, outputs, calls, into, inputs, port, whole, isolated, companion)
+        return _Started(case, seen, outputs, calls, into, taps, inputs, port, whole, isolated, companion)
 
     def _finish(self, started: _Started) -> None:
         """Wait for the port's results of one case and compare them."""
@@ -242,9 +256,9 @@ class _Engine:
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             return self.companion.predict(dtype, inputs)
 
-    def _doubtful(self, into: InPort) -> set[str]:
+    def _doubtful(self, taps: Sequence[Tap], into: InPort) -> set[str]:
         """The port's calls whose answers have other shapes."""
-        return {tap.candidate for tap in self.alignment.taps if tap.reference in into.misfits}
+        return {tap.candidate for tap in taps if tap.reference in into.misfits}
 
     def _float64(self, started: _Started) -> None:
         """Isolated and cumulative float64 errors at every tap, in the order of the computation.
@@ -253,13 +267,13 @@ class _Engine:
         Otherwise an isolated run locates the fault.
         """
         result, (outputs, through) = self.result, started.port.result()
-        own = self._tap_errors(through, started.calls, started.into)
+        own = self._tap_errors(through, started, started.calls, started.into)
         padded = {name for name in started.into.misfed if (error := own[name]) is not None and error[1] <= self.logic}
         own |= dict.fromkeys(padded, (0.0, 0.0))  # other inputs, such as fewer zeros around them, and equal outputs
         own |= self._arranged(own, through, started, outputs)
         alone, alone_outputs, into = own, outputs, started.into
         if any(error is not None and not max(error) <= self.logic for error in own.values()):
-            doubtful = self._doubtful(started.into)
+            doubtful = self._doubtful(started.taps, started.into)
             alone_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
             port = {**answered, "": Call((), alone_outputs)}
             whole = {**started.calls, "": Expected({}, 0, started.outputs)}
@@ -267,9 +281,9 @@ class _Engine:
             result.evidence = result.evidence or evidence
             expected = started.calls
             if into.misfits:  # most of them only follow from the first: in isolation, the shapes behind it are right
-                into = InPort(self.alignment.taps, answered)
+                into = InPort(started.taps, answered)
                 expected = into(started.seen.calls)
-            alone = self._tap_errors(answered, expected, into)
+            alone = self._tap_errors(answered, started, expected, into)
             alone |= dict.fromkeys(into.misfed, (inf, 0.0))  # of these, the code around the layer is to blame
             alone |= dict.fromkeys(padded, (0.0, 0.0))
         if not result.arranged:
@@ -278,7 +292,11 @@ class _Engine:
                     result.find(f"{name}: {text}", name)
         explanations = self._explained(started, own, alone)
         self._output_errors(started, outputs, alone_outputs, explanations.get(OUTPUT, NOTHING))
+        called = {tap.reference for tap in started.taps}
         for tap in self.alignment.taps:
+            if tap.reference not in called:  # neither side calls it in this case
+                result.runs[tap.reference] += 1
+                continue
             result.float64.expected += 1
             cumulative, isolated = own[tap.reference], alone[tap.reference]
             if cumulative is None or isolated is None:
@@ -297,10 +315,10 @@ class _Engine:
             result.runs[tap.reference] += 1
 
     def _tap_errors(
-        self, calls: Calls, expected: Mapping[str, Expected], into: InPort
+        self, calls: Calls, started: _Started, expected: Mapping[str, Expected], into: InPort
     ) -> dict[str, tuple[float, float] | None]:
         """Errors by the reference's name; infinite if the arrays cannot be compared."""
-        found = {tap.reference: tap_errors(tap, calls, expected) for tap in self.alignment.taps}
+        found = {tap.reference: tap_errors(tap, calls, expected) for tap in started.taps}
         for name in into.misfits:
             error = found.get(name)
             found[name] = (0.0, inf) if error is None else error
@@ -311,7 +329,7 @@ class _Engine:
     ) -> dict[str, tuple[float, float]]:
         """Set no error for layers that hold the reference's values in another order, if the output agrees and no other
         layers differ: the order of keys, for example, is mathematically arbitrary."""
-        taps = self.alignment.taps
+        taps = started.taps
         off = [tap for tap in taps if (each := errors[tap.reference]) is not None and not max(each) <= self.logic]
         if not off or not started.outputs or not max(output_errors(outputs, started.outputs)) <= self.logic:
             return {}
@@ -383,7 +401,7 @@ class _Engine:
         if result.parts is not None and reference:
             result.parts.add_single(outputs[0], reference[0], truth[0])
         references, truths = (started.into(calls) for _, calls in single.isolated)
-        for tap in self.alignment.taps:
+        for tap in started.taps:
             result.float32.expected += 1
             if all(tap.candidate in side for side in (port, references, truths)):
                 at, arranged = tap.candidate, tap.reference in result.arranged
@@ -402,6 +420,13 @@ class _Engine:
         reference, truth = (self.result.outputs_in_port(each, names, shapes) for each in single.outputs)
         if reference and truth:
             companion.compare_single(outputs["float32"], reference[0], truth[0])
+
+
+def _size(seen: Observation) -> int:
+    """The bytes of a case's recorded arrays; calls share some."""
+    runs = [seen.calls, *((calls for _, calls in seen.single.isolated) if seen.single is not None else ())]
+    arrays = (leaf for run in runs for call in run.values() for leaf in leaves([*call.inputs, *call.outputs]))
+    return sum({id(array): array.nbytes for array in arrays}.values())
 
 
 def _keeps_own_values(calls: Mapping[str, Expected], shapes: Calls) -> bool:

@@ -11,6 +11,9 @@ import numpy as np
 from wdport.compare.bounds import UNIT_ROUNDOFF
 from wdport.model import Array
 
+BLOCK = 1 << 18
+"""Numbers of which copies are made at a time."""
+
 
 def like(candidate: Array, reference: Array) -> Array:
     """``candidate`` with its trailing axes merged or split as in ``reference``, such as (B, L, H, K) and (B, L, D).
@@ -27,21 +30,32 @@ def like(candidate: Array, reference: Array) -> Array:
 
 def relative_l2(candidate: Array, reference: Array) -> float:
     """||c - r|| / ||r|| in float64."""
+    c, r = candidate.astype(np.float64, copy=False), reference.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN, and told as such below
-        difference = float(np.linalg.norm(candidate.astype(np.float64) - reference.astype(np.float64)))
-    size = float(np.linalg.norm(reference.astype(np.float64)))
+        difference, size = _norm(c - r), _norm(r)
     if not isfinite(difference) or not isfinite(size):
         return inf
     return difference / size if size else (0.0 if difference == 0.0 else inf)
 
 
+def _norm(values: Array) -> float:
+    """The Euclidean norm, without a copy of squares."""
+    flat = values.ravel(order="K")
+    return float(np.sqrt(np.dot(flat, flat)))
+
+
 def float32_share(values: Array) -> float:
     """Share of the distinct values, other than 0 and 1, that float32 holds exactly; 0.0 if there are none. A bias that
     a layer gives out unchanged at many steps counts once."""
-    values = values[(values != 0.0) & (np.abs(values) != 1.0)]
-    if not _held(values).any():
+    flat = values.ravel(order="K")
+    if not any(_held(block[_telling(block)]).any() for block in np.array_split(flat, flat.size // BLOCK + 1)):
         return 0.0
-    return float(np.mean(_held(np.unique(values))))
+    return float(np.mean(_held(np.unique(flat[_telling(flat)]))))
+
+
+def _telling(values: Array) -> Array:
+    """Which values are other than 0, 1 and -1."""
+    return np.asarray((values != 0.0) & (np.abs(values) != 1.0))
 
 
 def _held(values: Array) -> Array:

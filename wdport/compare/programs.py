@@ -5,7 +5,7 @@ A probe patches Keras during a trace, and Python traces on one core anyway; XLA 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from threading import RLock
 from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
@@ -34,16 +34,32 @@ class Program(Generic[*Arguments, Result]):
     """
 
     def __init__(self, function: Callable[[*Arguments], Result], options: Mapping[str, Option] | None = None) -> None:
-        self._jitted = jax.jit(function, compiler_options=known_options(options or {}))
+        self._function = function
+        self._jitted = jax.jit(self._distinct, compiler_options=known_options(options or {}))
         self._lowered: dict[Key, jax.stages.Lowered] = {}
-        self._results: dict[Key, object] = {}
+        self._forms: dict[Key, tuple[jax.tree_util.PyTreeDef, list[int]]] = {}
+        self._results: dict[Key, list[object]] = {}
         self._compiled: dict[Key, jax.stages.Compiled] = {}
         self._settling = RLock()  # several threads may ask for one program
 
     def __call__(self, *arguments: *Arguments) -> Result:
         fitting: tuple[*Arguments] = jax.tree.map(_canonical, arguments)
-        made: Result = self.compiled(*fitting)(*fitting)
+        made: Result = self._nested(_key(fitting), self.compiled(*fitting)(*fitting))
         return made
+
+    def _distinct(self, *arguments: *Arguments) -> list[object]:
+        """The function's arrays, each once: XLA has a buffer for every output, and a layer's output is the input of the
+        next."""
+        leaves, tree = jax.tree.flatten(self._function(*arguments))
+        distinct = list({id(leaf): leaf for leaf in leaves}.values())
+        place = {id(leaf): at for at, leaf in enumerate(distinct)}
+        self._forms[_key(arguments)] = tree, [place[id(leaf)] for leaf in leaves]
+        return distinct
+
+    def _nested(self, key: Key, distinct: Sequence[object]) -> Any:
+        """The function's result from its distinct arrays."""
+        tree, places = self._forms[key]
+        return jax.tree.unflatten(tree, [distinct[at] for at in places])
 
     def compiled(self, *arguments: *Arguments) -> jax.stages.Compiled:
         """The program for arguments like these."""
@@ -66,19 +82,22 @@ class Program(Generic[*Arguments, Result]):
     def result_of(self, *arguments: *Arguments) -> Any:
         """Shapes and dtypes of the function's result for arguments like these, in its nesting; runs nothing."""
         self.trace(*arguments)
-        return self._results[_key(arguments)]
+        return self._nested(_key(arguments), self._results[_key(arguments)])
 
 
 def _canonical(leaf: object) -> object:
     """The array that JAX would make of this NumPy array with its present setting of x64; other values as they are."""
-    if not isinstance(leaf, np.ndarray):
-        return leaf
-    return leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype), copy=False)
+    return leaf.astype(_dtype(leaf), copy=False) if isinstance(leaf, np.ndarray) else leaf
+
+
+def _dtype(leaf: Any) -> Any:
+    """The dtype of this array in a program."""
+    return jax.dtypes.canonicalize_dtype(leaf.dtype) if isinstance(leaf, np.ndarray) else leaf.dtype
 
 
 def _key(arguments: tuple[object, ...]) -> Key:
     flat, tree = jax.tree.flatten(arguments)
-    return tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in flat)
+    return tree, tuple((leaf.shape, str(_dtype(leaf))) for leaf in flat)
 
 
 class Pending(Protocol):

@@ -955,8 +955,6 @@ class SelftestDetails(TypedDict):
     """Correct ports."""
     quick: bool
     """Whether only a few faults were tried."""
-    edits: bool
-    """Whether the source was edited."""
     causes: bool
     """Whether causes had to be looked for."""
     bounds: dict[str, float]

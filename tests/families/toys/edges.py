@@ -92,6 +92,17 @@ class Attended(nn.Module):
         return self.head(weights @ x).mean(1)
 
 
+class Chunked(nn.Module):
+    """Series to numbers, eight steps at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(3, WIDTH), nn.Linear(WIDTH, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(sum(self.first(chunk).tanh().sum(1) for chunk in x.split(8, 1)))
+
+
 def padded() -> nn.Module:
     return Recurrent(PADDING)
 
@@ -277,6 +288,25 @@ class Network(keras.Model):
         return 2.0 * made if training is None and self.how == "doubles" else made
 
 
+@keras.saving.register_keras_serializable("edges")
+class Chunks(keras.Model):
+    """The same in chunks; ``how`` says that those from the third on are taken twice as large."""
+
+    def __init__(self, how: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.how, self.first, self.head = how, layers.Dense(WIDTH), layers.Dense(2)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "how": self.how}
+
+    def call(self, x: Any) -> Any:
+        total = 0.0
+        for at in range(0, x.shape[1], 8):
+            chunk = x[:, at : at + 8] * (2.0 if self.how and at >= 16 else 1.0)
+            total = total + ops.sum(ops.tanh(self.first(chunk)), 1)
+        return self.head(total)
+
+
 def port(build: Callable[..., Any], **told: Any) -> Callable[[], Any]:
     return lambda: build(**told)
 
@@ -292,4 +322,6 @@ every_feature = port(gappy, how="all")
 no_step = port(gappy, how="")
 network = port(Network)
 trains = port(Network, how="trains")
+chunked = port(Chunks)
+later = port(Chunks, how="later")
 doubles = port(Network, how="doubles")

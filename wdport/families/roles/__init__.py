@@ -29,7 +29,7 @@ from wdport.families.roles.tasks import (
     Tree,
     VideoCoder,
 )
-from wdport.families.roles.tested import Edited, Faulty, FaultyAround, Rewritten
+from wdport.families.roles.tested import Faulty, FaultyAround, Rewritten
 
 __all__ = [
     "Accompanied",
@@ -39,7 +39,6 @@ __all__ = [
     "Convertible",
     "Denoiser",
     "Documented",
-    "Edited",
     "Encoding",
     "Family",
     "Faulty",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from wdport.families.faults import Group
@@ -52,25 +51,4 @@ class Rewritten(Protocol):
     def rewrites(self, config: Configuration) -> Sequence[Mutant]:
         """Correct ports that compute the same in another way: mutants, applied everywhere at once, that must
         survive."""
-        ...
-
-
-@runtime_checkable
-class Edited(Faulty, Protocol):
-    """The role of a family whose source `wdport selftest --edits` edits."""
-
-    def edited(self) -> Mapping[str, Configuration]:
-        """The configurations that source edits are tried on, by the variant that an edit names."""
-        ...
-
-    def edits(self) -> Path:
-        """The file of source edits."""
-        ...
-
-    def given(self, config: Configuration) -> dict[str, str]:
-        """Configuration values that shapes do not determine, as for ``--set``."""
-        ...
-
-    def statistics(self, config: Configuration) -> tuple[Sequence[float], Sequence[float]] | None:
-        """Mean and standard deviation of each feature, if known."""
         ...

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from wdport.diffusion.process import Process
     from wdport.families.mutants import Mutant
-    from wdport.families.roles import Documented, Edited, FaultyAround, Fresh, Rewritten, Sampled, Trained
+    from wdport.families.roles import Documented, FaultyAround, Fresh, Rewritten, Sampled, Trained
     from wdport.families.waveletdiff.fast import Conditions, Denoiser
     from wdport.families.waveletdiff.port import WaveletDiff
     from wdport.wavelets.transform import WaveletTransform
@@ -267,24 +267,6 @@ class WaveletDiffFamily:
 
         return rewrites(config)
 
-    def edited(self) -> dict[str, Config]:
-        official = Config((5, 5, 8, 13), 3, 16, 2, 2, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24,
-                          norm_mean=(0.517, -2.113, 30.71), norm_std=(2.037, 0.2513, 7.19))  # fmt: skip
-        return {"official": official, "qk_norm": replace(official, qk_norm=True)}
-
-    def edits(self) -> Path:
-        return Path(__file__).with_name("edits.yaml")
-
-    def given(self, config: Config) -> dict[str, str]:
-        told = {"num_heads": config.num_heads, "wavelet": config.wavelet, "seq_len": config.seq_len,
-                "boundary_mode": config.boundary_mode, "prediction_target": config.prediction_target,
-                "dropout": config.dropout}  # fmt: skip
-        return {name: str(value) for name, value in told.items() if value is not None}
-
-    def statistics(self, config: Config) -> tuple[Sequence[float], Sequence[float]] | None:
-        known = config.norm_mean is not None and config.norm_std is not None
-        return (config.norm_mean or (), config.norm_std or ()) if known else None
-
     def smallest(self) -> Config:
         return Config((5, 5, 5), 3, 16, 2, 1, 8)
 
@@ -343,5 +325,5 @@ def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[sli
 FAMILY = WaveletDiffFamily()
 
 if TYPE_CHECKING:  # checked by mypy
-    _ROLES: tuple[Edited, FaultyAround, Rewritten] = (FAMILY, FAMILY, FAMILY)
+    _ROLES: tuple[FaultyAround, Rewritten] = (FAMILY, FAMILY)
     _MORE: tuple[Documented, Fresh, Sampled, Trained] = (FAMILY, FAMILY, FAMILY, FAMILY)

@@ -10,7 +10,7 @@ from math import inf, log10
 
 from wdport.compare.calls import layer_of
 from wdport.compare.findings import Gate
-from wdport.errors import IncompleteError, InternalError
+from wdport.errors import IncompleteError, InternalError, MisfitError
 from wdport.families.faults import Bounds, Kill
 from wdport.families.mutants import Mutant
 from wdport.parity.diagnose import tapped
@@ -90,7 +90,7 @@ def judge(specimen: Specimen, faults: Sequence[Injected], held: Bounds | None, s
     """What `verify` says of the specimen with these faults."""
     try:
         verdict = specimen.verify(faults, held=held, setup=setup)
-    except IncompleteError as error:
+    except (IncompleteError, MisfitError) as error:  # the faulty port does not run, or not all of it
         return Judgement(("0",), (str(error.where),), {"0": inf}, ratio=inf)
     return judgement_of(verdict)
 

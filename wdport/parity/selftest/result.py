@@ -16,9 +16,6 @@ SCHEMA: Final = 1
 CAUSES_RIGHT: Final = 0.8
 """Share of the logic faults whose cause must be found; no cause may be wrong."""
 
-PLACES_RIGHT: Final = 0.95
-"""Share of the source edits for which only the right place may be named."""
-
 
 @dataclass(frozen=True)
 class GroupResult:
@@ -50,7 +47,6 @@ class SelftestResult:
     groups: tuple[GroupResult, ...]
     variants: tuple[Variant, ...] = ()
     quick: bool = False
-    edits: bool = False
     causes: bool = True
     bounds: dict[str, float] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
@@ -91,15 +87,9 @@ class SelftestResult:
 
     @property
     def exit_code(self) -> int:
-        """0 if it passes, 1 if it fails, 6 if nothing was run (or no correct variant, except in a quick run).
-
-        All source edits must be killed, nearly all at the right place, and no named cause may be wrong.
-        """
-        if not self.faults or not (self.quick or self.edits or self.variants):
+        """0 if it passes, 1 if it fails, 6 if nothing was run (or no correct variant, except in a quick run)."""
+        if not self.faults or not (self.quick or self.variants):
             return 6
-        if self.edits:
-            placed = sum(kill.exact for kill in self.faults) >= PLACES_RIGHT * len(self.faults)
-            return 0 if placed and all(kill.killed for kill in self.faults) and not self.misdiagnosed else 1
         named = sum(kill.diagnosed for kill in self.sought)
         sought = bool(self.sought) or not self.causes
         enough = self.quick or (sought and named >= CAUSES_RIGHT * len(self.sought))

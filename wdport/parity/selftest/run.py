@@ -19,9 +19,8 @@ from wdport.compare.glossary import GATES
 from wdport.errors import MachineError, UsageError
 from wdport.families.faults import Bounds, Group, Kill
 from wdport.families.registry import shipped
-from wdport.families.roles import Edited, Faulty, FaultyAround, Sampled, Trained
+from wdport.families.roles import Faulty, FaultyAround, Sampled, Trained
 from wdport.parity.policy.policy import Policy, loosened
-from wdport.parity.selftest.edits import read_edits, run_edits
 from wdport.parity.selftest.inject import NOTHING, inject, run_mutants
 from wdport.parity.selftest.result import GroupResult, SelftestResult
 from wdport.parity.selftest.samplers import run_sampler_faults
@@ -36,13 +35,12 @@ QUICK_SAMPLER_FAULT = "target mixed up"
 
 
 def run_selftest(
-    quick: bool = False, bounds: Bounds | None = None, say: Say | None = None, edits: bool = False, family: str = ""
+    quick: bool = False, bounds: Bounds | None = None, say: Say | None = None, family: str = ""
 ) -> SelftestResult:
     """Inject every known fault into a correct port, one at a time, and run correct ports in many ways.
 
     Args:
         quick: a dozen faults only, without diagnosis and without correct variants.
-        edits: edits of the source in place of known faults, each tried by a whole `verify` in a copy of wdport.
         bounds: the bounds that differ from the default, by name.
         family: name of the only family whose faults are tried; not for a quick run.
         say: called with a short message at every step, for a progress display.
@@ -58,12 +56,7 @@ def run_selftest(
     limits = {**default_bounds(), **(bounds or {})}
     groups: list[GroupResult] = []
     variants: list[Variant] = []
-    if edits:
-        for each in chosen:
-            if isinstance(each, Edited):
-                tried = run_edits(each, read_edits(each.edits()))
-                groups.append(_gather(Group("", f"{each.name}: source edits", tried), say))
-    elif quick:
+    if quick:
         groups.append(_gather(Group("", "quick faults", quick_faults(limits)), say))
     else:
         for each in chosen:
@@ -74,7 +67,7 @@ def run_selftest(
             groups += [_gather(group, say) for group in further_groups(each, limits)]
     seconds = time.monotonic() - started
     causes = any(each.causes_known for each in chosen)
-    return SelftestResult(tuple(groups), tuple(variants), quick, edits, causes, limits, _environment(), seconds)
+    return SelftestResult(tuple(groups), tuple(variants), quick, causes, limits, _environment(), seconds)
 
 
 def canary_gate(policy: Policy | None) -> Gate:

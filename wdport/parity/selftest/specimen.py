@@ -51,13 +51,18 @@ Injected = tuple[Mutant, str]
 
 
 class Recalled(Live):
-    """A live reference that runs every case once."""
+    """A live reference that runs every case once; several may share its modules."""
 
     def __init__(self, live: Live) -> None:
         vars(self).update(vars(live))
+        self._live = live
         self._observations: dict[tuple[Case, tuple[str, ...]], Observation] = {}
         self._conditionings: dict[tuple[Case, str], Conditioning] = {}
         self._sweeps: dict[tuple[str, ...], Mapping[str, Sweep]] = {}
+
+    def use(self, random_biases: bool) -> None:
+        """As :meth:`Live.use`; which weights the modules have is known to the live reference alone."""
+        self._live.use(random_biases)
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         """As :meth:`Live.observe`."""

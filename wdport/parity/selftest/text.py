@@ -33,8 +33,7 @@ def summary(result: SelftestResult) -> str:
     word = {0: "PASS", 1: "FAIL"}.get(result.exit_code, "INCOMPLETE")
     faults, right = result.faults, [kill for kill in result.faults if kill.right]
     killed = sum(kill.killed for kill in faults)
-    how = "at the right place" if result.edits else "by the right gate at the right place"
-    parts = [f"{killed} of {len(faults)} faults killed, {len(right)} {how}"]
+    parts = [f"{killed} of {len(faults)} faults killed, {len(right)} by the right gate at the right place"]
     same = [kill for kill in result.kills if kill.equivalent]
     if same:
         parts.append(f"{sum(kill.right for kill in same)} of {len(same)} equivalents let pass")
