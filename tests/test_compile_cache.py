@@ -82,14 +82,14 @@ def test_the_command_line_keeps_its_programs(pair: tuple[str, str], tmp_path: Pa
     assert run(VERB, *given, WDPORT_COMPILE_CACHE=str(tmp_path / "kept")) == f"0 {tmp_path / 'kept'}"
 
 
-def not_used(pair: tuple[str, str], folder: Path, said: str, named: bool = True) -> None:
-    """Programs are compiled all the same, and only a folder that was named is spoken of."""
+def not_used(pair: tuple[str, str], folder: Path, said: str, named: str = "WDPORT_COMPILE_CACHE") -> None:
+    """Programs are compiled all the same, and only a folder that was named by this variable is spoken of."""
     given = ["sample", pair[1], "--sampler", "euler", "--steps", "2", "-o", f"{pair[1]}.npz", "--force"]
-    name = {"WDPORT_COMPILE_CACHE": str(folder)} if named else {"XDG_CACHE_HOME": str(folder.parent.parent)}
+    name = {named: str(folder)} if named else {"XDG_CACHE_HOME": str(folder.parent.parent)}
     kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     done = subprocess.run([sys.executable, "-c", VERB, *given], capture_output=True, text=True, check=True,
                           env={**kept, **name})  # fmt: skip
-    note = f"note: WDPORT_COMPILE_CACHE={folder} {said}: programs are compiled again\n" if named else ""
+    note = f"note: {named}={folder} {said}: programs are compiled again\n" if named else ""
     assert (done.stdout.splitlines()[-1], done.stderr) == ("0 None", note)
     assert not folder.is_dir() or not any(folder.iterdir())
 
@@ -99,8 +99,13 @@ def test_a_cache_that_others_can_write_to_is_not_used(pair: tuple[str, str], tmp
     folder = tmp_path / "wdport" / "compiled"
     folder.mkdir(parents=True)
     folder.chmod(0o777)
-    not_used(pair, folder, "may be written to by other users")
-    not_used(pair, folder, "", named=False)
+    for name in ("WDPORT_COMPILE_CACHE", "JAX_COMPILATION_CACHE_DIR"):
+        not_used(pair, folder, "may be written to by other users", name)
+    not_used(pair, folder, "", named="")
+    folder.chmod(0o700)
+    folder.parent.chmod(0o777)
+    said = f"can be replaced by other users, who may write to {folder.parent}"
+    not_used(pair, folder, said, "JAX_COMPILATION_CACHE_DIR")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")

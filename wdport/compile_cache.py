@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from wdport.owners import distrust
+from wdport.owners import distrust, replaceable
 
 Option = str | bool | int | float
 
@@ -104,18 +104,21 @@ class Unusable(Exception):
 def use_compile_cache() -> Path | None:
     """Enable the cache for this process, which has not compiled anything yet.
 
-    Does nothing if the calling program has set JAX's cache, or if ``WDPORT_COMPILE_CACHE`` is "off". Returns the
-    folder, ``None`` if nothing was changed. Its contents run as machine code, so only this user may own or write to
-    it. Raises :class:`Unusable` if ``WDPORT_COMPILE_CACHE`` names a folder that is not private, or cannot be created
-    or written to.
+    Leaves a cache that is set already (``JAX_COMPILATION_CACHE_DIR``), and sets none if ``WDPORT_COMPILE_CACHE`` is
+    "off". Returns the folder, ``None`` if nothing was changed. Its contents run as machine code, so only this user may
+    own, replace or write to it. Raises :class:`Unusable`, with no cache enabled, if either variable names a folder that
+    is not private, or cannot be created or written to.
     """
     wanted = os.environ.get(VARIABLE, "")
-    if wanted == "off":
-        return None
     import jax
     from platformdirs import user_cache_path
 
-    if getattr(jax.config, "jax_compilation_cache_dir", None):
+    if known := getattr(jax.config, "jax_compilation_cache_dir", None):
+        if "://" not in known and (reason := _reason_against(Path(known))):
+            jax.config.update("jax_compilation_cache_dir", None)  # type: ignore[no-untyped-call]
+            raise Unusable(f"JAX_COMPILATION_CACHE_DIR={known} {reason}")
+        return None
+    if wanted == "off":
         return None
     folder = Path(wanted) if wanted else user_cache_path("wdport", appauthor=False) / "compiled"
     if reason := _reason_against(folder):
@@ -149,6 +152,8 @@ def _reason_against(folder: Path) -> str | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if reason := distrust(folder.stat(), folder):
             return reason
+        if parent := replaceable(folder.resolve()):
+            return f"can be replaced by other users, who may write to {parent}"
     except (OSError, ValueError) as error:  # a name with a zero byte
         return f"cannot be created ({getattr(error, 'strerror', None) or error})"
     return None if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else "cannot be written to"

@@ -35,6 +35,16 @@ def distrust(found: os.stat_result, folder: Path, friends: Collection[int] = ())
     return None if found.st_uid == new.st_uid else f"belongs to another user (id {found.st_uid})"
 
 
+def replaceable(path: Path) -> Path | None:
+    """Return the folder around ``path``, which is absolute, in which anybody may rename what others own; None if there
+    is none."""
+    for parent in path.parents if hasattr(os, "geteuid") else ():
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return parent
+    return None
+
+
 def _new_file(folder: Path) -> os.stat_result | None:
     """Return the status of a new private file in the folder, None if none can be created."""
     try:

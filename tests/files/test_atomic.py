@@ -82,12 +82,16 @@ def test_permissions_of_the_old_file_stay(tmp_path: Path, mode: int) -> None:
     (tmp_path / "a").chmod(mode)
     write_text(tmp_path / "a", "new")
     assert (tmp_path / "a").stat().st_mode & 0o777 == mode
-    before = os.umask(0o027)
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o027, 0o640), (0, 0o644), (0o077, 0o600)])
+def test_a_new_file_has_what_the_umask_leaves_and_no_other_user_may_write(tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
     try:
         write_text(tmp_path / "b", "new")
     finally:
         os.umask(before)
-    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o640, "a new file has what the umask leaves"
+    assert (tmp_path / "b").stat().st_mode & 0o777 == mode
 
 
 def test_a_link_that_came_meanwhile_is_not_followed(tmp_path: Path) -> None:

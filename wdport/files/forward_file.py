@@ -26,10 +26,10 @@ class ForwardFile:
     def __init__(self, path: Path) -> None:
         self._direct = bool(DIRECT)
         try:
-            self._file = os.open(path, _NEW | DIRECT, 0o666)
+            self._file = os.open(path, _NEW | DIRECT, 0o644)
         except OSError:  # the file system knows no direct writes; another refusal comes again
             path.unlink(missing_ok=True)
-            self._file, self._direct = os.open(path, _NEW, 0o666), False
+            self._file, self._direct = os.open(path, _NEW, 0o644), False
         self._stage = memoryview(mmap.mmap(-1, STAGE))
         self._filled, self.size = 0, 0
 

@@ -35,7 +35,7 @@ class WeightsWriter:
     """Streams arrays to a ``.weights.h5`` file; peak memory is one array."""
 
     def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]]) -> None:
-        self._hdf5 = _Hdf5(os.open(path, _NEW, 0o666), variables)
+        self._hdf5 = _Hdf5(os.open(path, _NEW, 0o644), variables)
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         """Put one array in its place."""

@@ -117,7 +117,7 @@ def quiet_hdf5() -> Iterator[None]:
             if mode not in _WRITING or not isinstance(name, (str, os.PathLike)):
                 super().__init__(name, mode, **options)
                 return
-            quiet = QuietFile(os.open(name, os.O_RDWR | CLOEXEC | _WRITING[mode], 0o666))
+            quiet = QuietFile(os.open(name, os.O_RDWR | CLOEXEC | _WRITING[mode], 0o644))
             files.callback(quiet.close)
             opened.append(quiet)
             super().__init__(quiet, mode, **options)

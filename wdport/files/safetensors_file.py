@@ -65,7 +65,7 @@ class SafetensorsWriter:
         self._offsets = {entry.name: start for entry, start in laid_out(self._entries)}
         size = sum(entry.nbytes for entry in self._entries)
         self._start = len(header_bytes(self._entries, {METADATA: room}))
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | CLOEXEC, 0o666)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | CLOEXEC, 0o644)
         allocate(self._file, self._start + size)
 
     def write(self, name: str, array: NDArray[Any]) -> None:

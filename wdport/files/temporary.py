@@ -66,24 +66,27 @@ class Temporary:
 
 
 def make_temporary(finished: Path) -> Temporary:
-    """Create an empty file; raises ``OSError``, and :class:`~wdport.errors.MachineError` on Windows."""
+    """Create an empty file that no other user may write to.
+
+    Raises ``OSError``, and :class:`~wdport.errors.MachineError` on Windows.
+    """
     require_supported()
     ending = _ENDING.search(finished.name)
     while True:
         name = f".{finished.name}.{secrets.token_hex(8)}{_MARK}{ending[0] if ending else ''}"
         path = finished.with_name(name)
-        made = Temporary(finished, path, os.open(path, _NEW, 0o666))
+        made = Temporary(finished, path, os.open(path, _NEW, 0o644))
         if lock(made.descriptor, shared=True) is not False and made.is_there():
             return made
         os.close(made.descriptor)  # taken for left over before it was held
 
 
 def make_temporary_folder(finished: Path) -> Temporary:
-    """Create an empty, locked folder; raises as :func:`make_temporary` does."""
+    """Create an empty, locked folder in the same way; raises as :func:`make_temporary` does."""
     require_supported()
     while True:
         path = finished.with_name(f".{finished.name}.{secrets.token_hex(8)}{_MARK}")
-        os.mkdir(path)
+        os.mkdir(path, 0o755)
         made = Temporary(finished, path, os.open(path, os.O_RDONLY | DIRECTORY | NOFOLLOW | CLOEXEC))
         if lock(made.descriptor, shared=True) is not False and made.is_there():
             return made

@@ -29,13 +29,14 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("network: latents in reverse order", NETWORK, _latents(lambda x: x[:, ::-1])),
         Mutant("network: channels of latents in reverse", NETWORK, _latents(lambda x: x[..., ::-1])),
         Mutant("network: latents' height and width exchanged", NETWORK, _latents(_turned)),
-        Mutant("network: first part not special", NETWORK, _whole_groups, shares=True, quick=True),
         Mutant("network: convolution of the moments left out", NETWORK, _left_out("quant_conv"), gate="0"),
         Mutant("network: convolution of the latents left out", NETWORK, _left_out("post_quant_conv"), gate="0"),
         Mutant("network: bfloat16 weights", NETWORK, _rounded, shares=True),
         Mutant("middle: attention first", ("*/mid",), calling(_attention_first)),
         Mutant("middle: both blocks with the first's weights", ("*/mid",), _same_weights, shares=True),
     ]  # fmt: skip
+    if not config.is_residual:  # whose shortcuts do not take such a part
+        found.append(Mutant("network: first part not special", NETWORK, _whole_groups, shares=True, quick=True))
     if config.z_dim == 1:
         found = [each for each in found if "channels of latents" not in each.name]
     if config.normalises:
