@@ -143,7 +143,7 @@ class Objective:
 
     make_batch: Callable[[int, int], Batch]
     inputs: Callable[[Batch], tuple[Array, ...]]
-    target: Callable[[Batch], Array]
+    target: Callable[[Batch], jax.Array]
     loss: Callable[[jax.Array, Batch], jax.Array]
     reference_loss: Callable[[torch.nn.Module, Batch], tuple[torch.Tensor, torch.Tensor]]
 

@@ -102,7 +102,8 @@ def output_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target
 def write_texts(target: Target, done: Done) -> None:
     """Write the texts: a line each, the document, or arrays (n, N) padded with -1."""
     from wdport.cli.documents import rendered
-    from wdport.files.atomic import whole_file, write_text
+    from wdport.files.atomic import write_text
+    from wdport.files.npz_seal import sealed_npz
 
     if target.format == "txt":
         write_text(target.path, "\n".join(done.lines()) + "\n")
@@ -118,5 +119,5 @@ def write_texts(target: Target, done: Done) -> None:
         for name, values in arrays.items():
             for row, each in enumerate(values):
                 padded[name][row, : len(each)] = each
-        with whole_file(target.path) as file:
+        with sealed_npz(target.path) as file:
             np.savez(file, **padded, lengths=lengths)

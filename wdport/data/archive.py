@@ -1,7 +1,7 @@
 """Read the arrays of an ``.npz`` file on demand. Nothing is unpickled.
 
 Declared sizes are compared with what the file can contain before memory is allocated: a few kilobytes of deflated zeros
-may represent gigabytes.
+may represent gigabytes. The arrays of an archive with a seal are compared with it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import IO, Final
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.npy import read_array
+from wdport.files.npz_seal import Hashed, digests_in
 from wdport.limits import MAX_ARCHIVE_ARRAYS, MAX_INFLATION, MIN_INFLATED_BYTES
 from wdport.model import Array
 
@@ -30,6 +31,7 @@ class Arrays(Mapping[str, Array]):
     def __init__(self, file: IO[bytes], size: int, most: int | None = None) -> None:
         _require_short_directory(file, size)
         self._archive = zipfile.ZipFile(file)
+        self._digests = digests_in(self._archive) or {}
         self._most = max(MIN_INFLATED_BYTES, MAX_INFLATION * size) if most is None else most
         self._members: dict[str, zipfile.ZipInfo] = {}
         for member in self._archive.infolist():
@@ -56,9 +58,11 @@ class Arrays(Mapping[str, Array]):
         if member.file_size > self._most:
             what = f"unpacks to {member.file_size} bytes (at most {self._most} are read)"
             raise Fault(what, "save it uncompressed, or only the part that is needed", name)
-        with self._archive.open(member) as file:
+        with self._archive.open(member) as opened:
+            file = Hashed(opened)
             array = read_array(file, member.file_size)
             file.read(1)  # at the end of a member its CRC is compared
+            file.require(self._digests.get(member.filename), name)
             return array
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ def understood(kind: str) -> Iterator[None]:
     except (Fault, WdportError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: a place before the file
             raise
         lines = str(error).splitlines() or [type(error).__name__]
         raise Fault(f"is not a {kind} file, or is damaged ({lines[0]})", f"write it again as {kind}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from math import prod
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Protocol
 
 import numpy as np
 
@@ -20,7 +20,13 @@ _PIECE: Final = 1 << 24
 _MAGIC: Final = b"\x93NUMPY"
 
 
-def read_array(file: IO[bytes], size: int) -> Array:
+class Readable(Protocol):
+    """What bytes are read from."""
+
+    def read(self, count: int, /) -> bytes: ...
+
+
+def read_array(file: Readable, size: int) -> Array:
     """Read the array of real numbers in ``file``, of ``size`` bytes; raises :class:`Fault`, and numpy's exceptions."""
     shape, fortran, dtype, _ = _checked(file, size)
     flat = np.empty(prod(shape), dtype)
@@ -36,7 +42,7 @@ def map_array(file: IO[bytes], size: int) -> Array:
     return np.memmap(file, dtype, "r", start, shape, "F" if fortran else "C")
 
 
-def _checked(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+def _checked(file: Readable, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     """Shape, order and dtype that a file declares, and where the data begin."""
     head = file.read(8)
     if head[:6] != _MAGIC:
@@ -57,7 +63,7 @@ def _checked(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtyp
     return shape, fortran, dtype, len(header)
 
 
-def _fill(target: Array, file: IO[bytes]) -> None:
+def _fill(target: Array, file: Readable) -> None:
     for start in range(0, len(target), _PIECE):
         wanted = target[start : start + _PIECE]
         piece = file.read(len(wanted))

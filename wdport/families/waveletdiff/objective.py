@@ -36,8 +36,8 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
     def inputs(batch: Batch) -> tuple[Array, ...]:
         return tuple(map(np.asarray, trained.noisy(*drawn(batch))))
 
-    def target(batch: Batch) -> Array:
-        return np.asarray(trained.target(*drawn(batch)))
+    def target(batch: Batch) -> jax.Array:
+        return trained.target(*drawn(batch))
 
     def loss(prediction: jax.Array, batch: Batch) -> jax.Array:
         return trained.total(trained.errors(prediction, *drawn(batch)))

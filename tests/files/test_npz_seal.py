@@ -1,0 +1,95 @@
+"""The seal of `.npz` files: whoever replaces an array, with its CRC, is found; archives of others have none."""
+
+from __future__ import annotations
+
+import io
+import random
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wdport.checkpoint.faults import Fault
+from wdport.data.arrays import opened_npz
+from wdport.files.npz_seal import sealed_npz
+from wdport.model import Array
+
+ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.arange(5, dtype=np.int32)}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with sealed_npz(tmp_path / "a.npz") as file:
+        np.savez(file, **ARRAYS)  # type: ignore[arg-type]
+    return tmp_path / "a.npz"
+
+
+def read(path: Path) -> dict[str, Array]:
+    with opened_npz(path) as arrays:
+        return {name: arrays[name] for name in arrays}
+
+
+def rewritten(path: Path, member: str, data: bytes, comment: bytes | None = None) -> None:
+    """With another member, and CRC, in the place of this one."""
+    with zipfile.ZipFile(path) as archive:
+        members = {each.filename: archive.read(each) for each in archive.infolist()}
+        kept = archive.comment
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, own in (members | {member: data}).items():
+            archive.writestr(name, own)
+        archive.comment = kept if comment is None else comment
+
+
+def npy(array: Array) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def test_numpy_reads_the_arrays_alone(path: Path) -> None:
+    with np.load(path) as arrays:
+        assert set(arrays.files) == set(ARRAYS)
+    assert all(np.array_equal(array, ARRAYS[name]) for name, array in read(path).items())
+
+
+def test_an_array_that_was_replaced_is_found(path: Path) -> None:
+    rewritten(path, "b.npy", npy(ARRAYS["b"] + 1))
+    with opened_npz(path) as arrays:
+        assert np.array_equal(arrays["a"], ARRAYS["a"])
+        with pytest.raises(Fault, match="is not what wdport wrote"):
+            arrays["b"]
+
+
+def test_arrays_that_came_or_went_are_found(path: Path) -> None:
+    rewritten(path, "c.npy", npy(ARRAYS["b"]))
+    with pytest.raises(Fault, match="its arrays are not those that wdport wrote"):
+        read(path)
+
+
+def test_a_damaged_seal_is_found(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        seal, data = archive.comment, archive.read("a.npy")
+    for at in range(0, len(seal), 5):
+        rewritten(path, "a.npy", data, seal[:at] + bytes([seal[at] ^ 1]) + seal[at + 1 :])
+        with pytest.raises(Fault, match="its seal is damaged"):
+            read(path)
+
+
+def test_an_archive_without_a_seal_is_read(path: Path) -> None:
+    rewritten(path, "b.npy", npy(ARRAYS["b"] + 1), b"")
+    assert np.array_equal(read(path)["b"], ARRAYS["b"] + 1)
+
+
+def test_no_changed_byte_is_read_as_other_values(path: Path) -> None:
+    """Even where the CRC fits the change."""
+    sound, draw = path.read_bytes(), random.Random(0)
+    for _ in range(300):
+        at = draw.randrange(len(sound))
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ (1 << draw.randrange(8))]) + sound[at + 1 :])
+        try:
+            found = read(path)
+        except Fault:
+            continue
+        assert all(np.array_equal(found[name], ARRAYS[name]) for name in ARRAYS)
+        assert set(found) == set(ARRAYS)

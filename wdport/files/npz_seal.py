@@ -1,0 +1,81 @@
+"""The seal of an ``.npz`` file that wdport wrote: SHA-256 of every member, in the archive's comment.
+
+Readers of archives ignore the comment, and `numpy.load` finds the arrays alone. The CRC of a member shows damage by
+accident; the seal also shows members that were replaced. An archive without a comment has no seal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from wdport.checkpoint.faults import Fault
+from wdport.files.atomic import replacing
+from wdport.files.manifests import sealed, unsealed
+
+FORMAT: Final = 1
+PIECE: Final = 1 << 20
+"""Bytes that are hashed at a time."""
+
+_FIX: Final = "write it again with wdport"
+
+
+@contextmanager
+def sealed_npz(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write as an ``.npz`` archive; it replaces ``path``, with a seal, when the block succeeds.
+
+    Raises :class:`MachineError` if writing fails.
+    """
+    with replacing(path) as (temporary,):
+        with temporary.open("wb") as file:
+            yield file
+        with zipfile.ZipFile(temporary, "a") as archive:
+            digests = {member.filename: _digest(archive, member) for member in archive.infolist()}
+            archive.comment = sealed({"format": FORMAT, "sha256": digests}).encode()
+
+
+def digests_in(archive: zipfile.ZipFile) -> Mapping[str, str] | None:
+    """The digests of an archive's members; ``None`` without a seal. Raises :class:`Fault` if the seal is damaged, or
+    is that of other members."""
+    if not archive.comment:
+        return None
+    try:
+        facts = unsealed(archive.comment)
+    except Fault:
+        raise Fault("its seal is damaged", _FIX) from None
+    digests = facts.get("sha256")
+    if facts.get("format") != FORMAT or not isinstance(digests, dict):
+        raise Fault("its seal is of another version of wdport", _FIX)
+    if set(digests) != set(archive.namelist()):
+        raise Fault("its arrays are not those that wdport wrote", _FIX)
+    return digests
+
+
+class Hashed:
+    """A member that is read to its end, and its digest."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._digest = file, hashlib.sha256()
+
+    def read(self, count: int) -> bytes:
+        """The next ``count`` bytes, or fewer at the end."""
+        piece = self._file.read(count)
+        self._digest.update(piece)
+        return piece
+
+    def require(self, expected: str | None, name: str) -> None:
+        """Raise :class:`Fault` if the digest is not this one."""
+        if expected is not None and self._digest.hexdigest() != expected:
+            raise Fault("is not what wdport wrote", _FIX, name)
+
+
+def _digest(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
+    digest = hashlib.sha256()
+    with archive.open(member) as file:
+        for piece in iter(lambda: file.read(PIECE), b""):
+            digest.update(piece)
+    return digest.hexdigest()
