@@ -19,9 +19,9 @@ import wdport
 from tests.make import SETTINGS, make_state, save
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.cli.main import main
-from wdport.errors import MachineError, UsageError
+from wdport.errors import InputError, MachineError, UsageError
 from wdport.exporting import loader
-from wdport.exporting.artefact import export_target, write_artefact
+from wdport.exporting.artefact import export_target, member_digests, read_facts, write_artefact
 from wdport.exporting.lower import Lowered, Lowering, lower_denoiser
 
 FACTS = {"what": "denoiser", "platforms": ["cpu"], "batch": None, "coefficients": 5, "features": 3, "dtype": "float32"}
@@ -202,3 +202,25 @@ def test_refusals_import_nothing_heavy(converted: Path) -> None:
     arguments = ["export", str(converted), "-o", str(converted.with_suffix(".onnx"))]
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "2 []"
+
+
+@pytest.mark.parametrize("name", ["facts.json", "weights.bin", "denoise.program"])
+def test_a_member_that_was_replaced_is_found(lowered: Lowered, tmp_path: Path, name: str) -> None:
+    """Also where the CRC and the facts fit it: the archive's seal does not."""
+    path = write(tmp_path / "a.stablehlo", lowered)
+    with zipfile.ZipFile(path) as archive:
+        seal, names = archive.comment, archive.namelist()
+    wanted = next(each for each in names if each.endswith(name.removeprefix("denoise")))
+
+    def replace(members: dict[str, bytes]) -> None:
+        data = bytearray(members[wanted])
+        data[-3] ^= 1
+        members[wanted] = bytes(data) if name != "facts.json" else members[wanted].replace(b'"cpu"', b'"cpu" ')
+
+    damage(path, replace)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = seal
+    with pytest.raises(loader.ArtefactError, match="is not a model that wdport exported, or is damaged"):
+        loader.load(path)
+    with pytest.raises(InputError, match="that wdport wrote"):
+        (read_facts if name == "facts.json" else member_digests)(path)

@@ -61,7 +61,7 @@ def command(
     import numpy as np
 
     from wdport.checkpoint.known import require_sha256
-    from wdport.files.npz_seal import sealed_npz
+    from wdport.files.zip_seal import sealed_archive
 
     require_sha256(model, sha256)
     given = Path(video)
@@ -90,7 +90,7 @@ def command(
     mean, logvar = coder_of(converted, dtype).encode(
         array.astype("float32"), chunk=chunk, normalise=normalised, compute_dtype=compute_dtype
     )
-    with sealed_npz(path) as file:
+    with sealed_archive(path) as file:
         np.savez(file, latents=mean, logvar=logvar)
     settings = {
         "values": "float32", "normalised": normalised, "truncated": False, "dtype": dtype,

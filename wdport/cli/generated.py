@@ -103,7 +103,7 @@ def write_texts(target: Target, done: Done) -> None:
     """Write the texts: a line each, the document, or arrays (n, N) padded with -1."""
     from wdport.cli.documents import rendered
     from wdport.files.atomic import write_text
-    from wdport.files.npz_seal import sealed_npz
+    from wdport.files.zip_seal import sealed_archive
 
     if target.format == "txt":
         write_text(target.path, "\n".join(done.lines()) + "\n")
@@ -119,5 +119,5 @@ def write_texts(target: Target, done: Done) -> None:
         for name, values in arrays.items():
             for row, each in enumerate(values):
                 padded[name][row, : len(each)] = each
-        with sealed_npz(target.path) as file:
+        with sealed_archive(target.path) as file:
             np.savez(file, **padded, lengths=lengths)

@@ -12,7 +12,7 @@ from typing import IO, Final
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.npy import read_array
-from wdport.files.npz_seal import Hashed, digests_in
+from wdport.files.zip_seal import Hashed, digests_in
 from wdport.limits import MAX_ARCHIVE_ARRAYS, MAX_INFLATION, MIN_INFLATED_BYTES
 from wdport.model import Array
 

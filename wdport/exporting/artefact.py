@@ -22,9 +22,9 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
 from wdport.checkpoint.strict_json import strict_json
 from wdport.errors import InputError, MachineError, UsageError
-from wdport.files.atomic import whole_file
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
+from wdport.files.zip_seal import digests_in, sealed_archive
 from wdport.model import Array
 
 FORMAT = 1
@@ -59,7 +59,7 @@ def write_artefact(
     """
     listed = [{"dtype": str(array.dtype), "shape": list(array.shape)} for array in weights]
     document = json.dumps({"format": FORMAT, **facts, "weights": listed}, indent=1).encode()
-    with whole_file(target.path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with sealed_archive(target.path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(FACTS), document)
         for name, program in programs.items():
             archive.writestr(zipfile.ZipInfo(f"{name}{PROGRAM}"), program)
@@ -85,7 +85,10 @@ def read_facts(path: Path) -> dict[str, Any]:
     """The facts of an artefact; raises :class:`InputError` if it has none."""
     try:
         with located(path), zipfile.ZipFile(path) as archive:
-            return strict_json(archive.read(FACTS), FACTS)
+            facts, digests = archive.read(FACTS), digests_in(archive)
+            if digests is not None and hashlib.sha256(facts).hexdigest() != digests.get(FACTS):
+                raise Fault("its facts are not those that wdport wrote", EXPORT_AGAIN)
+            return strict_json(facts, FACTS)
     except UNZIPPING as error:
         raise InputError(path, f"is not a model that wdport exported ({error})", EXPORT_AGAIN) from None
 
@@ -95,12 +98,14 @@ def member_digests(path: Path) -> dict[str, str]:
     found = {}
     try:
         with located(path), zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name != FACTS]
+            names, digests = [name for name in archive.namelist() if name != FACTS], digests_in(archive)
             if len(set(names)) != len(names):
                 raise Fault("has two members of one name", EXPORT_AGAIN)
             for name in names:
                 with archive.open(name) as member:
                     found[name] = hashlib.file_digest(member, "sha256").hexdigest()  # type: ignore[arg-type]
+                if digests is not None and found[name] != digests.get(name):
+                    raise Fault(f"its member {name} is not the one that wdport wrote", EXPORT_AGAIN)
     except UNZIPPING as error:
         raise InputError(path, f"is damaged ({error})", EXPORT_AGAIN) from None
     return found
@@ -113,7 +118,7 @@ def write_compared(target: Target, source: Path, compared: Mapping[str, object])
     """
     document = json.dumps({**read_facts(source), "compared": compared}, indent=1).encode()
     with (
-        whole_file(target.path) as file,
+        sealed_archive(target.path) as file,
         zipfile.ZipFile(source) as before,
         zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
     ):

@@ -20,9 +20,10 @@ Denoisers and samplers of models with classes take ``labels`` (b,) as their last
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike, fspath
 from typing import Any, NamedTuple
@@ -184,13 +185,16 @@ def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
             facts = json.loads(archive.read("facts.json"))
             if facts["format"] != FORMAT:
                 raise ArtefactError(f"{file}: has format {facts['format']}, this loader reads {FORMAT}")
+            digests = json.loads(archive.comment)["manifest"]["members"] if archive.comment else {}
             names = [name for name in archive.namelist() if name.endswith(".program")]
             serialised = {name.removesuffix(".program"): archive.read(name) for name in names}
+            for name in ["facts.json", *names]:
+                _require(name, hashlib.sha256(archive.read(name)), digests)
             device = device or jax.devices()[0]
             _check_platform(file, facts, device)
             with _bits(facts):
                 programs = {name: _program(data) for name, data in serialised.items()}
-                weights = _weights(archive, facts["weights"], device)
+                weights = _weights(archive, facts["weights"], device, digests)
             kind = {"denoiser": Denoiser, "sampler": Sampler, "network": Network}[facts["what"]]
             return kind(facts, programs, weights)
     except (ArtefactError, MemoryError):
@@ -218,15 +222,25 @@ def _program(data: bytes) -> Program:
         raise ArtefactError("jax reads exported programs with flatbuffers: pip install flatbuffers") from None
 
 
-def _weights(archive: zipfile.ZipFile, listed: list[Facts], device: jax.Device) -> tuple[jax.Array, ...]:
-    found = []
+def _require(name: str, digest: Any, digests: Mapping[str, str]) -> None:
+    """Raise ``ValueError`` for a member that was not written by wdport; archives of older releases have no digests."""
+    if digests and digest.hexdigest() != digests[name]:
+        raise ValueError(f"{name} was changed")
+
+
+def _weights(
+    archive: zipfile.ZipFile, listed: list[Facts], device: jax.Device, digests: Mapping[str, str]
+) -> tuple[jax.Array, ...]:
+    found, digest = [], hashlib.sha256()
     with archive.open("weights.bin") as member:
         for each in listed:
             dtype, shape = jnp.dtype(each["dtype"]), tuple(each["shape"])
             data = member.read(dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
+            digest.update(data)
             found.append(jax.device_put(np.frombuffer(data, dtype).reshape(shape), device))
         if member.read(1):
             raise ValueError("weights are left over")
+    _require("weights.bin", digest, digests)
     return tuple(found)
 
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from wdport.errors import InternalError, MachineError, UsageError
 from wdport.files.atomic import whole_file
-from wdport.files.npz_seal import sealed_npz
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
+from wdport.files.zip_seal import sealed_archive
 from wdport.model import Array
 
 Block = Mapping[str, Array]
@@ -89,7 +89,7 @@ def write_samples(
     """
     csv, parquet = (partial(table, names=Names(steps or {}, tuple(features))) for table in (_csv, _parquet))
     write: dict[str, Write] = {"npz": _npz, "npy": _npy, "csv": csv, "parquet": parquet}
-    written = sealed_npz if target.format == "npz" else whole_file
+    written = sealed_archive if target.format == "npz" else whole_file
     with written(target.path) as file:
         write[target.format](file, count, blocks)
     return target.path.stat().st_size

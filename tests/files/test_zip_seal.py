@@ -1,4 +1,4 @@
-"""The seal of `.npz` files: whoever replaces an array, with its CRC, is found; archives of others have none."""
+"""The seal of archives: a member that is replaced, with its CRC, is found; archives of others have none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
-from wdport.files.npz_seal import sealed_npz
+from wdport.files.zip_seal import sealed_archive
 from wdport.model import Array
 
 ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.arange(5, dtype=np.int32)}
@@ -20,7 +20,7 @@ ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.arange(5, dtype=np.int32)}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with sealed_npz(tmp_path / "a.npz") as file:
+    with sealed_archive(tmp_path / "a.npz") as file:
         np.savez(file, **ARRAYS)  # type: ignore[arg-type]
     return tmp_path / "a.npz"
 
@@ -63,7 +63,7 @@ def test_an_array_that_was_replaced_is_found(path: Path) -> None:
 
 def test_arrays_that_came_or_went_are_found(path: Path) -> None:
     rewritten(path, "c.npy", npy(ARRAYS["b"]))
-    with pytest.raises(Fault, match="its arrays are not those that wdport wrote"):
+    with pytest.raises(Fault, match="its members are not those that wdport wrote"):
         read(path)
 
 

@@ -1,6 +1,6 @@
-"""The seal of an ``.npz`` file that wdport wrote: SHA-256 of every member, in the archive's comment.
+"""The seal of a zip archive that wdport wrote, such as an ``.npz`` file: SHA-256 of every member, in its comment.
 
-Readers of archives ignore the comment, and `numpy.load` finds the arrays alone. The CRC of a member shows damage by
+Other readers ignore the comment, and `numpy.load` finds the arrays alone. The CRC of a member shows damage by
 accident; the seal also shows members that were replaced. An archive without a comment has no seal.
 """
 
@@ -25,8 +25,8 @@ _FIX: Final = "write it again with wdport"
 
 
 @contextmanager
-def sealed_npz(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write as an ``.npz`` archive; it replaces ``path``, with a seal, when the block succeeds.
+def sealed_archive(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write as an archive; it replaces ``path``, with a seal, when the block succeeds.
 
     Raises :class:`MachineError` if writing fails.
     """
@@ -35,7 +35,7 @@ def sealed_npz(path: Path) -> Iterator[IO[bytes]]:
             yield file
         with zipfile.ZipFile(temporary, "a") as archive:
             digests = {member.filename: _digest(archive, member) for member in archive.infolist()}
-            archive.comment = sealed({"format": FORMAT, "sha256": digests}).encode()
+            archive.comment = sealed({"format": FORMAT, "members": digests}).encode()
 
 
 def digests_in(archive: zipfile.ZipFile) -> Mapping[str, str] | None:
@@ -47,11 +47,11 @@ def digests_in(archive: zipfile.ZipFile) -> Mapping[str, str] | None:
         facts = unsealed(archive.comment)
     except Fault:
         raise Fault("its seal is damaged", _FIX) from None
-    digests = facts.get("sha256")
+    digests = facts.get("members")
     if facts.get("format") != FORMAT or not isinstance(digests, dict):
         raise Fault("its seal is of another version of wdport", _FIX)
     if set(digests) != set(archive.namelist()):
-        raise Fault("its arrays are not those that wdport wrote", _FIX)
+        raise Fault("its members are not those that wdport wrote", _FIX)
     return digests
 
 
