@@ -237,16 +237,23 @@ def exact_float64() -> Iterator[None]:
     Keras's type promotion treats float64 as float32 on JAX, and its attention computes a softmax in float32. The
     promotion table is private, so its effect is checked at every tap by the share of values that float32 can represent.
     """
+    with (
+        default_float("float64"),
+        patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"}),
+        patch.object(jax.nn, "dot_product_attention", _explicit_attention),
+        patch.object(nn.logging, "exception", lambda *_, **__: None),  # a traceback, before Keras tries another way
+    ):
+        yield
+
+
+@contextmanager
+def default_float(dtype: str) -> Iterator[None]:
+    """Make this the dtype of what has none, such as a model's inputs, whatever the user's `keras.config.floatx` is."""
     before = keras.config.floatx()
     keras.config.dtype_policy()  # Keras makes it of the floatx of its first use, and keeps it
-    keras.config.set_floatx("float64")
+    keras.config.set_floatx(dtype)
     try:
-        with (
-            patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"}),
-            patch.object(jax.nn, "dot_product_attention", _explicit_attention),
-            patch.object(nn.logging, "exception", lambda *_, **__: None),  # a traceback, before Keras tries another way
-        ):
-            yield
+        yield
     finally:
         keras.config.set_floatx(before)
 

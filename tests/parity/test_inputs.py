@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import torch
@@ -60,6 +61,21 @@ def verified(folder: Path, reference: str, port: str, **told: int) -> Verdict:
     table.write_text(HEAD.format(torch=reference, keras=port) + TABLES[reference])
     output = wdport.convert(folder / "ck.pt", folder / "out.weights.h5", mapping=table).output
     return wdport.verify(folder / "ck.pt", output, mapping=table, **told)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_a_users_default_float_changes_no_model(dtype: str, tmp_path: Path) -> None:
+    """`keras.config.set_floatx`, or keras.json, gives a model's inputs this dtype where they have none."""
+    verified(tmp_path, "Gappy", "gappy")
+    output = wdport.convert(tmp_path / "ck.pt", tmp_path / "out.keras", mapping=tmp_path / "my.yaml").output
+    before = keras.config.floatx()
+    keras.config.set_floatx(dtype)
+    try:
+        model = wdport.load_model(output, mapping=tmp_path / "my.yaml")
+        assert wdport.verify(tmp_path / "ck.pt", output, mapping=tmp_path / "my.yaml")
+    finally:
+        keras.config.set_floatx(before)
+    assert {str(variable.dtype) for variable in model.weights} == {"float32"}
 
 
 def findings(verdict: Verdict) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 from wdport import recorder
@@ -86,10 +86,10 @@ def _policy(dtype: str) -> Iterator[None]:
     import keras
 
     from wdport.compare.programs import TRACING
-    from wdport.keras_runtime import exact_float64, fresh_names, unfilled
+    from wdport.keras_runtime import default_float, exact_float64, fresh_names, unfilled
 
     before = keras.config.dtype_policy()
-    with TRACING, fresh_names(), unfilled(), exact_float64() if dtype == "float64" else nullcontext():
+    with TRACING, fresh_names(), unfilled(), exact_float64() if dtype == "float64" else default_float("float32"):
         keras.config.set_dtype_policy(dtype)
         try:
             yield
