@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from wdport.conversion.apply import converted_arrays
@@ -15,6 +14,7 @@ from wdport.errors import MisfitError
 from wdport.families.choice import own_model
 from wdport.families.registry import remember
 from wdport.families.roles import Family
+from wdport.files.scratch import scratch_folder
 from wdport.model import KerasModel
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Port:
                 compared.
         """
         if converted is None:
-            with TemporaryDirectory(prefix="wdport-") as folder:
+            with scratch_folder() as folder:
                 output = Path(folder, f"{Path(checkpoint).stem}.keras")
                 self.convert(checkpoint, output, config=config, key=key, cast=cast)
                 return self.verify(checkpoint, output, key=key, full=full, fresh=fresh, repro=repro, say=say, seed=seed,

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -25,6 +24,7 @@ from wdport.cli.signals import signal_of
 from wdport.cli.verb import Verb
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
+from wdport.files.scratch import scratch_folder
 from wdport.files.writable import by_name, require_writable
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _verify(table: Path, weights: Path, config: Path | None) -> Verdict:
     from wdport.conversion.river import convert
     from wdport.parity.verify import verify
 
-    with TemporaryDirectory(prefix="wdport-") as folder:
+    with scratch_folder() as folder:
         converted = Path(folder, "converted.keras")
         convert(weights, converted, mapping=table, config=config)
         return verify(weights, converted, mapping=table)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from wdport.cli.console import console
@@ -17,6 +16,7 @@ from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, printable
 from wdport.files.manifests import file_sha256
+from wdport.files.scratch import scratch_folder
 from wdport.model import Document, KerasModel, Recipe
 from wdport.training.folder import STATES, WRITTEN
 
@@ -149,7 +149,7 @@ def _begun(wanted: Wanted) -> Iterator[_Begin]:
     from wdport.conversion.load import load_model
     from wdport.conversion.optimiser_file import optimiser_beside
 
-    with TemporaryDirectory(prefix="wdport-") as folder:
+    with scratch_folder() as folder:
         path = Path(wanted.resume)
         told = Recipe()
         if is_checkpoint(wanted.resume):

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
 
 from wdport.compile_cache import cache_variables
 from wdport.errors import InputError, printable
+from wdport.files.scratch import scratch_folder
 from wdport.model import Array
 from wdport.platforms import plain_environment
 
@@ -39,16 +39,23 @@ class Result:
 
 def run_calls(path: Path, sha256: str, calls: Sequence[Call]) -> list[Result]:
     """Run the calls of an artefact with this SHA-256; raises :class:`InputError` if it cannot be loaded."""
-    with TemporaryDirectory(prefix="wdport-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         shutil.copy(HERE / "loader.py", folder)
         (folder / "calls.json").write_text(json.dumps([program for program, _ in calls]))
         arrays: dict[str, Any] = {f"{at}.{place}": each for at, (_, inputs) in enumerate(calls)
                                   for place, each in enumerate(inputs)}  # fmt: skip
         np.savez(folder / "inputs.npz", **arrays)
         environment = {**plain_environment(), **cache_variables(), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-        command = [sys.executable, "-I", str(HERE / "isolated.py"), name, str(path.absolute()), sha256, *_installed()]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd=name,
+        command = [
+            sys.executable,
+            "-I",
+            str(HERE / "isolated.py"),
+            str(folder),
+            str(path.absolute()),
+            sha256,
+            *_installed(),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd=folder,
                               stdin=subprocess.DEVNULL, env=environment)  # fmt: skip
         if done.returncode:
             said = (done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"])[-1]

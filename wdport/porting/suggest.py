@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from wdport import recorder
 from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomFamily
+from wdport.files.scratch import scratch_folder
 from wdport.model import Document
 from wdport.porting.folding import Section, fold, fold_doubts, sections
 from wdport.porting.options import Fields, table_of
@@ -159,7 +159,7 @@ def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> N
     if found.stop is not None or not found.parts:
         return
     found.verdict, found.failure = None, ""  # those of another proof
-    with TemporaryDirectory(prefix="wdport-") as folder:
+    with scratch_folder() as folder:
         table = Path(folder, "suggested.yaml")
         table.write_text(found.text(), encoding="utf-8")
         own = checkpoint or (found.models.checkpoint if loads_itself(found.models) else None)

@@ -1,0 +1,47 @@
+"""A temporary folder goes at the end of its process, or at the next one's start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from wdport.files.scratch import scratch_folder
+
+KILLED = "import time\nfrom wdport.files.scratch import scratch_folder\nwith scratch_folder() as folder:\n" \
+    "    (folder / 'large').write_text('x')\n    print(folder, flush=True)\n    time.sleep(60)"  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def test_it_is_private_and_goes(place: Path) -> None:
+    before = os.umask(0)
+    try:
+        with scratch_folder() as folder:
+            assert folder.stat().st_mode & 0o777 == 0o700
+            (folder / "a").mkdir()
+    finally:
+        os.umask(before)
+    assert list(place.iterdir()) == []
+
+
+def test_what_a_killed_process_left_goes(place: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        with scratch_folder():
+            assert (left / "large").is_file()  # of a process that runs
+        process.send_signal(signal.SIGKILL)
+    assert left.is_dir()
+    with scratch_folder() as folder:
+        assert list(place.iterdir()) == [folder]
