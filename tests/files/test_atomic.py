@@ -297,7 +297,7 @@ WRITERS = {
     "cli/encode.py": "writes to the name that the writer gives it",
     "cli/generated.py": "writes to the name that the writer gives it",
     "training/state_file.py": "writes to the name that the writer gives it",
-    "files/zip_seal.py": "writes to the name that the writer gives it",
+    "files/sealed_archive.py": "writes to the name that the writer gives it",
     "families/masked_lm/port.py": "Keras names the folder, which it packs into its archive",
     "files/video.py": "writes to the name that the writer gives it",
     "parity/repro.py": "writes to the names that the writer gives it",

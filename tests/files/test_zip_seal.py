@@ -12,7 +12,7 @@ import pytest
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
-from wdport.files.zip_seal import sealed_archive
+from wdport.files.sealed_archive import sealed_archive
 from wdport.model import Array
 
 ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.arange(5, dtype=np.int32)}

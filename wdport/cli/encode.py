@@ -61,7 +61,7 @@ def command(
     import numpy as np
 
     from wdport.checkpoint.known import require_sha256
-    from wdport.files.zip_seal import sealed_archive
+    from wdport.files.sealed_archive import sealed_archive
 
     require_sha256(model, sha256)
     given = Path(video)

@@ -103,7 +103,7 @@ def write_texts(target: Target, done: Done) -> None:
     """Write the texts: a line each, the document, or arrays (n, N) padded with -1."""
     from wdport.cli.documents import rendered
     from wdport.files.atomic import write_text
-    from wdport.files.zip_seal import sealed_archive
+    from wdport.files.sealed_archive import sealed_archive
 
     if target.format == "txt":
         write_text(target.path, "\n".join(done.lines()) + "\n")

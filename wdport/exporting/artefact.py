@@ -22,9 +22,10 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
 from wdport.checkpoint.strict_json import strict_json
 from wdport.errors import InputError, MachineError, UsageError
+from wdport.files.sealed_archive import sealed_archive
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
-from wdport.files.zip_seal import digests_in, sealed_archive
+from wdport.files.zip_seal import digests_in
 from wdport.model import Array
 
 FORMAT = 1

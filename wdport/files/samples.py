@@ -19,9 +19,9 @@ import numpy as np
 
 from wdport.errors import InternalError, MachineError, UsageError
 from wdport.files.atomic import whole_file
+from wdport.files.sealed_archive import sealed_archive
 from wdport.files.target import Target
 from wdport.files.writable import require_writable
-from wdport.files.zip_seal import sealed_archive
 from wdport.model import Array
 
 Block = Mapping[str, Array]

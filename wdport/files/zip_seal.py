@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import IO, Final
 
 from wdport.checkpoint.faults import Fault
-from wdport.files.atomic import replacing
 from wdport.files.manifests import sealed, unsealed
 
 FORMAT: Final = 1
@@ -24,18 +21,10 @@ PIECE: Final = 1 << 20
 _FIX: Final = "write it again with wdport"
 
 
-@contextmanager
-def sealed_archive(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write as an archive; it replaces ``path``, with a seal, when the block succeeds.
-
-    Raises :class:`MachineError` if writing fails.
-    """
-    with replacing(path) as (temporary,):
-        with temporary.open("wb") as file:
-            yield file
-        with zipfile.ZipFile(temporary, "a") as archive:
-            digests = {member.filename: _digest(archive, member) for member in archive.infolist()}
-            archive.comment = sealed({"format": FORMAT, "members": digests}).encode()
+def seal_of(archive: zipfile.ZipFile) -> bytes:
+    """The seal of an archive's members."""
+    digests = {member.filename: _digest(archive, member) for member in archive.infolist()}
+    return sealed({"format": FORMAT, "members": digests}).encode()
 
 
 def digests_in(archive: zipfile.ZipFile) -> Mapping[str, str] | None:
