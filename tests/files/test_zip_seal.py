@@ -13,6 +13,7 @@ import pytest
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
 from wdport.files.sealed_archive import sealed_archive
+from wdport.files.zip_seal import SEAL
 from wdport.model import Array
 
 ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.arange(5, dtype=np.int32)}
@@ -70,15 +71,16 @@ def test_arrays_that_came_or_went_are_found(path: Path) -> None:
 def test_a_damaged_seal_is_found(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         seal, data = archive.comment, archive.read("a.npy")
-    for at in range(0, len(seal), 5):
+    for at in range(len(SEAL), len(seal), 5):
         rewritten(path, "a.npy", data, seal[:at] + bytes([seal[at] ^ 1]) + seal[at + 1 :])
         with pytest.raises(Fault, match="its seal is damaged"):
             read(path)
 
 
 def test_an_archive_without_a_seal_is_read(path: Path) -> None:
-    rewritten(path, "b.npy", npy(ARRAYS["b"] + 1), b"")
-    assert np.array_equal(read(path)["b"], ARRAYS["b"] + 1)
+    for comment in (b"", b"made by another program", b"{}"):
+        rewritten(path, "b.npy", npy(ARRAYS["b"] + 1), comment)
+        assert np.array_equal(read(path)["b"], ARRAYS["b"] + 1)
 
 
 def test_no_changed_byte_is_read_as_other_values(path: Path) -> None:

@@ -107,6 +107,11 @@ class Alignment:
         self.later |= {tap.reference for tap in more}
         return self._results(more, ours), faults
 
+    @property
+    def always(self) -> list[Tap]:
+        """The taps of the calls that the first case makes."""
+        return self.of({})
+
     def of(self, calls: Calls) -> list[Tap]:
         """The taps of a case in which the reference makes these calls."""
         return [tap for tap in self.taps if tap.reference not in self.later or tap.reference in calls]

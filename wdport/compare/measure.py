@@ -32,16 +32,10 @@ def relative_l2(candidate: Array, reference: Array) -> float:
     """||c - r|| / ||r|| in float64."""
     c, r = candidate.astype(np.float64, copy=False), reference.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN, and told as such below
-        difference, size = _norm(c - r), _norm(r)
+        difference, size = float(np.linalg.norm(c - r)), float(np.linalg.norm(r))
     if not isfinite(difference) or not isfinite(size):
         return inf
     return difference / size if size else (0.0 if difference == 0.0 else inf)
-
-
-def _norm(values: Array) -> float:
-    """The Euclidean norm, without a copy of squares."""
-    flat = values.ravel(order="K")
-    return float(np.sqrt(np.dot(flat, flat)))
 
 
 def float32_share(values: Array) -> float:

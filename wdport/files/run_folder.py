@@ -48,7 +48,7 @@ class RunFolder:
             if private:
                 own_folder(folder, FOREIGN)
             else:
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(0o755, parents=True, exist_ok=True)
             self._lock = self._held()
             self.clear(self._is_unfinished)
 

@@ -15,6 +15,9 @@ from wdport.checkpoint.faults import Fault
 from wdport.files.manifests import sealed, unsealed
 
 FORMAT: Final = 1
+SEAL: Final = sealed({}).encode()[:10]
+"""How a seal begins."""
+
 PIECE: Final = 1 << 20
 """Bytes that are hashed at a time."""
 
@@ -28,9 +31,9 @@ def seal_of(archive: zipfile.ZipFile) -> bytes:
 
 
 def digests_in(archive: zipfile.ZipFile) -> Mapping[str, str] | None:
-    """The digests of an archive's members; ``None`` without a seal. Raises :class:`Fault` if the seal is damaged, or
-    is that of other members."""
-    if not archive.comment:
+    """The digests of an archive's members; ``None`` without a seal, such as with a comment of another program. Raises
+    :class:`Fault` if the seal is damaged, or is that of other members."""
+    if not archive.comment.startswith(SEAL):
         return None
     try:
         facts = unsealed(archive.comment)

@@ -21,7 +21,6 @@ from wdport.compare.glossary import GATES
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
 from wdport.compare.rounding_errors import RoundingErrors
-from wdport.compare.taps import Tap
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
@@ -42,7 +41,7 @@ def bfloat16_gate(
 ) -> tuple[Gate, dict[str, float]]:
     """Run cases with the current weights; return the gate and the ratios by the reference's names. If the model
     ``samples``, the network that samplers run is compared as a whole, in the first case."""
-    taps, model = _taps(comparison), _model(prepared, comparison)
+    taps, model = comparison.alignment.always, _model(prepared, comparison)
     probe = Probe(model, {layer_of(tap.candidate) for tap in taps})
     ratios: dict[str, float] = {}
     for case in cases:
@@ -55,11 +54,6 @@ def bfloat16_gate(
         pair = _whole(comparison, network, cases[0])
         ratios[WHOLE] = max(pair.rms_ratio, pair.max_ratio)
     return _gate(ratios, len(taps) + len(comparison.outputs) + samples), ratios
-
-
-def _taps(comparison: Comparison) -> list[Tap]:
-    """The taps of calls that every case makes."""
-    return [tap for tap in comparison.alignment.taps if tap.reference not in comparison.alignment.later]
 
 
 def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> ErrorPair:
@@ -84,7 +78,7 @@ def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> Erro
 
 def _errors(comparison: Comparison, probe: Probe, case: Case) -> RoundingErrors:
     """The errors of one case, of the isolated layers and of what they are fed."""
-    taps = _taps(comparison)
+    taps = comparison.alignment.always
     inputs = comparison.reference.inputs(case)
     single, (reference, truth), names, answers = _reference_calls(comparison, case, inputs)
     narrow = comparison.signature.in_port(single)
@@ -112,7 +106,7 @@ def _reference_calls(
     import torch
 
     modules: Mapping[str, torch.nn.Module] = comparison.modules
-    names = [tap.reference for tap in _taps(comparison)]
+    names = [tap.reference for tap in comparison.alignment.always]
     told: list[str] = []
     with lifted():
         _, calls = record(modules["float64"], inputs, output_names=told)
