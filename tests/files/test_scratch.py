@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from wdport.files.atomic import replacing
 from wdport.files.scratch import scratch_folder
 
 KILLED = "import time\nfrom wdport.files.scratch import scratch_folder\nwith scratch_folder() as folder:\n" \
@@ -28,7 +29,7 @@ def test_it_is_private_and_goes(place: Path) -> None:
     before = os.umask(0)
     try:
         with scratch_folder() as folder:
-            assert folder.stat().st_mode & 0o777 == 0o700
+            assert folder.parent.stat().st_mode & 0o777 == 0o700
             (folder / "a").mkdir()
     finally:
         os.umask(before)
@@ -44,4 +45,11 @@ def test_what_a_killed_process_left_goes(place: Path) -> None:
         process.send_signal(signal.SIGKILL)
     assert left.is_dir()
     with scratch_folder() as folder:
-        assert list(place.iterdir()) == [folder]
+        assert list(place.iterdir()) == [folder.parent]
+
+
+def test_it_takes_files_that_are_written_all_or_nothing() -> None:
+    with scratch_folder() as folder:
+        with replacing(folder / "made.bin") as (temporary,):
+            temporary.write_bytes(b"1")
+        assert [path.name for path in folder.iterdir()] == ["made.bin"]

@@ -21,6 +21,8 @@ def scratch_folder() -> Iterator[Path]:
         made = make_temporary_folder(place)
     try:
         made.path.chmod(0o700)
-        yield made.path
+        inside = made.path / "files"  # the folder itself is locked, and whoever writes into a folder locks it
+        inside.mkdir()
+        yield inside
     finally:
         made.discard()
