@@ -171,11 +171,18 @@ def leaves(value: object) -> list[Any]:
 # --- What is run -----------------------------------------------------------------------------------------------------
 
 
-EXTREMES = ("zeros", "constant", "large", "missing")
-"""Samples of extreme values: all zero, all one number, :data:`LARGE` times normal, with missing values (NaN)."""
+EXTREMES = ("zeros", "constant", "large", "missing", "small")
+"""Samples of extreme values: all zero, all one number, :data:`LARGE` times normal, with missing values (NaN), and
+:data:`TINY` times normal."""
 
-LARGE = 1e4
-"""Factor of normal values in a sample of large values."""
+LARGE = 1e5
+"""Factor of normal values in a sample of large values, which float16 does not hold."""
+
+TINY = 1e-4
+"""Factor of normal values in a sample of small values."""
+
+OFFSET = 300.0
+"""What a sample of values far from 0 is shifted by, as a factor of the case's scale."""
 
 CONSTANT = -0.7
 """The value of a constant sample: neither float32 nor a short sum of powers of two holds it."""
@@ -186,9 +193,11 @@ class Case:
     """One input of the battery: how its values are drawn.
 
     ``extremes`` names for every sample of the batch one of :data:`EXTREMES`, or "" for ordinary values; it is empty if
-    all are ordinary. ``numerics``: also run in float32. That takes two more compiled programs per batch size, so only
-    one batch size is run in float32; a batch of 1, which has the greatest lengths, is run in float64 only, and so are
-    extreme values. In float32, isolated layers get ``gain`` times the recorded values, as :func:`answers_of` says.
+    all are ordinary. Inputs have other lengths beside them, see :attr:`Input.other`. ``numerics``: also isolate layers
+    in float32. That takes two more compiled programs per shape, so only one shape is isolated in float32; of a batch
+    of 1, which has the greatest lengths, float32 compares outputs alone, and of extreme values nothing. Isolated layers
+    get ``gain`` times the recorded values there, as :func:`answers_of` says. ``far``: the last sample's values are
+    shifted by :data:`OFFSET` times ``scale``.
     """
 
     seed: int
@@ -197,6 +206,7 @@ class Case:
     random_biases: bool = False
     extremes: tuple[str, ...] = ()
     gain: float = 1.0
+    far: bool = False
 
     @property
     def numerics(self) -> bool:
@@ -208,6 +218,7 @@ class Case:
         extremes = ", ".join(each for each in self.extremes if each)
         more = f"samples: {extremes}, " if extremes else ""
         gain = f", gain x{self.gain:g}" if self.gain != 1.0 else ""
+        more += "one sample far from 0, " if self.far else ""
         return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {more}{weights}{gain}"
 
 
@@ -215,8 +226,8 @@ CASES = (
     Case(seed=0, batch=4, scale=1.0),
     Case(seed=1, batch=1, scale=1.0),
     Case(seed=2, batch=4, scale=50.0, gain=32.0),
-    Case(seed=4, batch=4, scale=1.0, extremes=EXTREMES),
-    Case(seed=3, batch=4, scale=1.0, random_biases=True),
+    Case(seed=4, batch=7, scale=1.0, extremes=(*EXTREMES, "", "")),
+    Case(seed=3, batch=4, scale=1.0, random_biases=True, far=True),
 )
 
 LONGEST = 512
@@ -298,6 +309,8 @@ class Input:
     numbers: tuple[float, ...] = ()
     alone: Mapping[str, int] = field(default_factory=dict)
     """Other sizes of axes for a batch of one, such as the greatest length that the network takes."""
+    other: Mapping[str, int] = field(default_factory=dict)
+    """Other sizes of axes beside extreme values, such as odd and unequal ones."""
     ids: tuple[int, ...] = ()
     """Integers that every batch should hold, such as the id of padding."""
     right: bool = False
@@ -316,24 +329,25 @@ class Input:
         count = int(self.numbers[0])
         return np.arange(count + 1) / count if self.draw == "steps" else np.arange(count)
 
-    def shape(self, batch: int) -> tuple[int, ...]:
-        """The shape of the PyTorch model's input."""
-        sizes = {**self.sizes, **(self.alone if batch == 1 else {})}
+    def shape(self, batch: int, other: bool = False) -> tuple[int, ...]:
+        """The shape of the PyTorch model's input, in a batch of one or with ``other`` sizes."""
+        sizes = {**self.sizes, **(self.other if other else self.alone if batch == 1 else {})}
         return tuple(batch if axis == "b" else sizes[axis] for axis in self.axes)
 
-    def make(self, seed: int, batch: int, scale: float, extremes: Sequence[str] = ()) -> Array:
-        """Draw values in float64, int64 or bool; ``scale`` applies to normal ones, ``extremes`` are those of a
-        :class:`Case`."""
+    def make(self, seed: int, batch: int, scale: float, extremes: Sequence[str] = (), far: bool = False) -> Array:
+        """Draw values in float64, int64 or bool; ``scale`` applies to normal ones, ``extremes`` and ``far`` are those
+        of a :class:`Case`."""
         rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])
-        values = self._ordinary(rng, seed, batch, scale)
+        values = self._ordinary(rng, seed, self.shape(batch, bool(extremes)), scale)
+        if far and self.draw in ("normal", "parts"):
+            np.moveaxis(values, self.axes.index("b"), 0)[-1:] += OFFSET * scale
         samples = np.moveaxis(values, self.axes.index("b"), 0)
         for at, extreme in enumerate(extremes):
             if extreme:
                 samples[at] = self._extreme(extreme, samples[at], rng)
         return values
 
-    def _ordinary(self, rng: np.random.Generator, seed: int, batch: int, scale: float) -> Array:
-        shape = self.shape(batch)
+    def _ordinary(self, rng: np.random.Generator, seed: int, shape: tuple[int, ...], scale: float) -> Array:
         if self.draw == "below":
             return self._integers(rng, shape)
         if self.draw == "from":
@@ -341,7 +355,7 @@ class Input:
         if self.draw == "mask":
             return self._masks(rng, seed, shape)
         if self.draw == "steps":
-            return self._steps(rng, batch, shape) / self.numbers[0]
+            return self._steps(rng, shape) / self.numbers[0]
         values = rng.standard_normal(shape) * scale
         first = next((at for at, axis in enumerate(self.axes) if axis != "b"), None)
         if first is None:
@@ -386,16 +400,17 @@ class Input:
             ends = self.numbers if self.draw == "from" else (0.0, 1.0)
             return {"zeros": ends[0], "constant": ends[1]}.get(extreme, ordinary)
         values = {"zeros": np.zeros_like(ordinary), "constant": np.full_like(ordinary, CONSTANT),
-                  "large": LARGE * ordinary, "missing": np.array(ordinary)}[extreme]  # fmt: skip
+                  "large": LARGE * ordinary, "missing": np.array(ordinary), "small": TINY * ordinary}[extreme]  # fmt: skip
         if extreme == "missing":
             _remove(values, rng)
         return values
 
-    def _steps(self, rng: np.random.Generator, batch: int, shape: tuple[int, ...]) -> Array:
+    def _steps(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """Both ends, the middle, and random other steps."""
         last = int(self.numbers[0])
-        if shape != (batch,):
+        if len(shape) > 1:
             return np.asarray(rng.integers(0, last + 1, shape))
+        batch = shape[0]
         steps = np.concatenate(
             [[1, (last + 1) // 2, last], rng.integers(min(2, last), max(last, 3), max(batch - 3, 0))]
         )
@@ -465,12 +480,13 @@ def read_input(text: str) -> Input:
 
 
 def with_ids(inputs: Sequence[Input], module: Module) -> tuple[Input, ...]:
-    """These inputs with the ids that the module gives a meaning: each ``padding_idx`` of its layers, and what its
-    configuration calls ``..._token_id``."""
-    config = vars(getattr(module, "config", None) or object) if hasattr(module, "config") else {}
-    stated = [value for name, value in dict(config).items() if str(name).endswith("_token_id")]
+    """These inputs with the ids that the module may treat apart: what its configuration calls ``..._token_id``, each
+    ``padding_idx`` of its layers, and all other integers that its layers keep, such as the sizes of embeddings."""
+    config = getattr(module, "config", None)
+    stated = [value for name, value in getattr(config, "__dict__", {}).items() if str(name).endswith("_token_id")]
     stated += [getattr(part, "padding_idx", None) for part in module.modules()]
-    ids = dict.fromkeys(each for each in stated if type(each) is int)
+    kept = [value for part in module.modules() for name, value in vars(part).items() if not name.startswith("_")]
+    ids = dict.fromkeys(each for each in leaves([*stated, *kept]) if type(each) is int)
     return tuple(replace(each, ids=(*each.ids, *ids)) if each.kind == "int" else each for each in inputs)
 
 
@@ -572,11 +588,12 @@ Outputs = Tuple["Array", ...]
 @dataclass(frozen=True)
 class Single:
     """One case in float32 and in float64 from the same rounded inputs: the outputs, and the outputs and calls with each
-    tap's output replaced by its rounded float64 reference (activation patching). Each pair is float32, then float64."""
+    tap's output replaced by its rounded float64 reference (activation patching), if layers are isolated in this case.
+    Each pair is float32, then float64."""
 
     inputs: tuple[Array, ...]
     outputs: tuple[Outputs, Outputs]
-    isolated: tuple[tuple[Outputs, Calls], tuple[Outputs, Calls]]
+    isolated: tuple[tuple[Outputs, Calls], tuple[Outputs, Calls]] | None
 
 
 @dataclass(frozen=True)
@@ -607,9 +624,15 @@ def observe(
         with lifted():
             found: list[str] = []
             outputs, calls = record(double, inputs, names, note, found)
-        if not case.numerics:
+        if case.extremes:
             return Observation(inputs, outputs, calls, names=tuple(found))
         rounded = cast(inputs, np.float32)
+        if not case.numerics:
+            own, truth = run(single, rounded), outputs
+            if not all(map(np.array_equal, rounded, inputs)):
+                with lifted():
+                    truth = run(double, cast(rounded, np.float64))
+            return Observation(inputs, outputs, calls, Single(rounded, (own, truth), None), tuple(found))
         layers = None if taps is None else set(map(layer_of, taps))
         answers = answers_of(case, {name: call for name, call in calls.items()
                                     if layers is None or layer_of(name) in layers})  # fmt: skip
@@ -1707,9 +1730,10 @@ def _described(
     }
     if seen.single:
         # Float64 first: where float32 is exact, it is then found to be its rounding.
-        alone = [[refer(outputs), listed(calls)] for outputs, calls in reversed(seen.single.isolated)]
+        alone = [[refer(outputs), listed(calls)] for outputs, calls in reversed(seen.single.isolated or ())]
         outputs = [refer(each) for each in reversed(seen.single.outputs)]
-        made["single"] = {"inputs": refer(seen.single.inputs), "outputs": outputs[::-1], "isolated": alone[::-1]}
+        isolated = alone[::-1] or None
+        made["single"] = {"inputs": refer(seen.single.inputs), "outputs": outputs[::-1], "isolated": isolated}
     return made
 
 
@@ -1785,7 +1809,7 @@ def _record_cases(
             try:
                 seen = observe(subject.modules, case, inputs, names, note=lambda text: notes.update({text: None}))
                 repeats = repeats and is_repeatable(subject.modules["float64"], seen)
-                dtypes = ("float64", "float32") if case.numerics else ("float64",)
+                dtypes = ("float64", "float32") if seen.single else ("float64",)
                 moves = {dtype: conditioning(subject.modules["float64"], case, inputs, dtype) for dtype in dtypes}
                 for name, at in scalar_fed(inputs, seen.calls).items() if not sweeps else ():
                     if name in names and at in every:
@@ -1808,8 +1832,10 @@ def is_repeatable(module: Module, seen: Observation) -> bool:
 
 
 def cases_of(cases: Sequence[Case], make_inputs: MakeInputs | None) -> list[Case]:
-    """The cases that can be drawn: a function of the user's own knows no extreme values."""
-    return [case for case in cases if make_inputs is None or not case.extremes]
+    """The cases that can be drawn: a function of the user's own knows no extreme values and no sample far from 0."""
+    if make_inputs is None:
+        return list(cases)
+    return [replace(case, far=False) for case in cases if not case.extremes]
 
 
 def checked_inputs(
@@ -1821,7 +1847,7 @@ def checked_inputs(
         raise Refusal(2, target, "the model's inputs are not known", fix)
     try:
         seed, batch, scale = case.seed, case.batch, case.scale
-        made = ([each.make(seed, batch, scale, case.extremes) for each in drawn] if make_inputs is None
+        made = ([each.make(seed, batch, scale, case.extremes, case.far) for each in drawn] if make_inputs is None
                 else [np.asarray(value) for value in make_inputs(seed, batch, scale)])  # fmt: skip
     except Exception as error:
         raise Refusal(4, target, f"make_inputs raises {one_line(error)}", "correct it") from error

@@ -30,6 +30,10 @@ TABLES = {
     "Chunked": 'inputs: ["x: b n=16..40 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
     "Normed": 'inputs: ["x: b 5"]\n' + LAYERS
     + "  - {torch: first, keras: first, kind: linear}\n  - {torch: norm, keras: norm, kind: batch_norm}\n",
+    "Steps": 'inputs: ["x: b n=8 12"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n"
+    + "  - {torch: norm, keras: norm, kind: layer_norm}\n",
+    "Rows": 'inputs: ["x: b h=6 w=6 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
+    "Marked": IDS + LAYERS + EMBED + "  - {torch: rare, keras: rare, kind: embedding}\n",
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
 }  # fmt: skip
 TABLES["padded"] = TABLES["Recurrent"]
@@ -48,11 +52,16 @@ FAULTS = [
     ("Attended", "unshifted"),
     ("Attended", "shifted"),
     ("Chunked", "later"),
+    *(("Steps", how) for how in ("kept", "long", "remembered", "crowd", "half", "tiny", "fast")),
+    ("Rows", "turned"),
+    ("Marked", "cutoff"),
+    ("Marked", "seen"),
     ("Normed", "trains"),
     ("Normed", "doubles"),
 ]
 CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
-            ("Normed", "network"), ("Attended", "attended"), ("Chunked", "chunked")]  # fmt: skip
+            ("Normed", "network"), ("Attended", "attended"), ("Chunked", "chunked"),
+            ("Steps", "steps"), ("Rows", "rows"), ("Marked", "marked")]  # fmt: skip
 
 
 def verified(folder: Path, reference: str, port: str, **told: int) -> Verdict:
@@ -128,10 +137,11 @@ def test_masks_have_every_pattern() -> None:
 
 
 def test_samples_of_extreme_values() -> None:
-    zeros, constant, large, missing = parse_input("x: b 12 3").make(4, 4, 1.0, EXTREMES)
+    zeros, constant, large, missing, small = parse_input("x: b 12 3").make(4, 5, 1.0, EXTREMES)
     assert not zeros.any()
     assert len(np.unique(constant)) == 1
-    assert np.abs(large).max() > 1e4
+    assert np.abs(large).max() > np.finfo(np.float16).max
+    assert 1e-5 < np.abs(small).max() < 1e-3
     gone = np.isnan(missing).sum(1)
     assert sorted(gone[gone > 0]) == [1, 1, 3]
 

@@ -45,7 +45,7 @@ def arrays(seen: Observation) -> list[Any]:
     found = [*seen.inputs, *seen.outputs, *of(seen.calls)]
     if seen.single is not None:
         found += [*seen.single.inputs, *leaves(list(seen.single.outputs))]
-        for outputs, calls in seen.single.isolated:
+        for outputs, calls in seen.single.isolated or ():
             found += [*outputs, *of(calls)]
     return found
 
@@ -58,7 +58,9 @@ def test_a_replay_is_the_run_bit_for_bit(recorded: tuple[Path, Path]) -> None:
         assert there.evaluating
         assert there.findings == []
         cases = here.cases(CASES)
-        assert [case.extremes for case in cases if case.extremes] == [("zeros", "constant", "large", "")]
+        assert [case.extremes for case in cases if case.extremes] == [
+            ("zeros", "constant", "large", "", "small", "", "")
+        ]
         assert set(there.cases(CASES)) == set(cases)
         assert there.notes == here.notes
         for case in cases:
@@ -208,4 +210,7 @@ def test_a_recording_without_extreme_values_says_so(recorded: tuple[Path, Path],
     with open_recording(old) as recording:
         there = Replay(recording)
         assert there.cases(CASES) == [case for case in CASES if not case.extremes]
-        assert "the recording has no extreme values (zeros, constant, large, missing): record it again" in there.notes
+        assert (
+            "the recording has no extreme values (zeros, constant, large, missing, small): record it again"
+            in there.notes
+        )

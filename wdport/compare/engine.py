@@ -22,7 +22,7 @@ from wdport.compare.candidate import Candidate, PortSide
 from wdport.compare.clock import Clock
 from wdport.compare.comparison import Companion, Comparison
 from wdport.compare.conditioning import NOTHING, Explained, beyond, explained
-from wdport.compare.errors import InPort, narrowed, output_errors, output_names, rearranged, tap_errors
+from wdport.compare.errors import InPort, floors_of, narrowed, output_errors, output_names, rearranged, tap_errors
 from wdport.compare.findings import OUTPUT
 from wdport.compare.measure import Ranges, float32_share
 from wdport.compare.memory import trim_memory
@@ -145,7 +145,7 @@ class _Engine:
             while under_way:
                 self._finish(under_way.pop(0))
         with self.clock.gate("B"):
-            self._condition([case for case in cases if case.numerics])
+            self._condition([case for case in cases if not case.extremes])
 
     def sweep(self) -> None:
         """Compare at every value of scalar inputs with few possible values: the layers whose only input is such a
@@ -208,10 +208,13 @@ class _Engine:
         self.own_values |= bool(into.misfits) or _keeps_own_values(calls, shapes)
         port, single = submit(self.port.record, inputs), seen.single
         dtypes = self.companion.dtypes(case) if self.companion is not None else ()
-        if single is None:
+        whole = isolated = None
+        if single is None or single.isolated is None:
             exact = [dtype for dtype in dtypes if dtype == "float64"]
             companion = {dtype: submit(self._accompany, dtype, inputs) for dtype in exact}
-            return _Started(case, seen, outputs, calls, into, taps, inputs, port, companion=companion)
+            if single is not None:
+                whole = submit(self.port.run, "float32", "whole", self.signature.in_port(single.inputs))
+            return _Started(case, seen, outputs, calls, into, taps, inputs, port, whole, companion=companion)
         answers = into(answers_of(case, seen.calls))
         narrow = self.signature.in_port(single.inputs)
         whole = submit(self.port.run, "float32", "whole", narrow)
@@ -318,7 +321,8 @@ class _Engine:
         self, calls: Calls, started: _Started, expected: Mapping[str, Expected], into: InPort
     ) -> dict[str, tuple[float, float] | None]:
         """Errors by the reference's name; infinite if the arrays cannot be compared."""
-        found = {tap.reference: tap_errors(tap, calls, expected) for tap in started.taps}
+        floors = floors_of(started.case)
+        found = {tap.reference: tap_errors(tap, calls, expected, floors) for tap in started.taps}
         for name in into.misfits:
             error = found.get(name)
             found[name] = (0.0, inf) if error is None else error
@@ -376,7 +380,8 @@ class _Engine:
                 error = output_errors((alone[at],), (isolated[at],))[0] if isolated else inf
                 measured.isolated = max(measured.isolated, error)
                 continue
-            errors = [output_errors((side[at],), (reference[at],))[0] for side in (outputs, alone)]
+            floors = floors_of(started.case)
+            errors = [output_errors((side[at],), (reference[at],), floors)[0] for side in (outputs, alone)]
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
             measured.isolated = max(measured.isolated, beyond(measured, errors[1], spread.made))
             shares = (0.0, 0.0) if extremes else (float32_share(reference[at]), float32_share(outputs[at]))
@@ -386,20 +391,25 @@ class _Engine:
 
     def _float32(self, started: _Started, single: Single) -> None:
         """Float32 errors of both sides relative to float64, of every isolated layer and of the outputs."""
-        if started.whole is None or started.isolated is None:
+        if started.whole is None:
             return
         result = self.result
-        outputs, (own, port) = started.whole.result(), started.isolated.result()
+        outputs, isolated = started.whole.result(), single.isolated or ()
         reference, truth, *alone = (
             result.outputs_in_port(each, started.seen.names, outputs)
-            for each in (*single.outputs, *(outputs for outputs, _ in single.isolated))
+            for each in (*single.outputs, *(outputs for outputs, _ in isolated))
         )
         result.float32.expected += len(result.outputs)
         if reference:
-            result.single.add_outputs(result.outputs, (outputs, reference, truth), (own, *alone))
+            result.single.add_outputs(result.outputs, (outputs, reference, truth))
             result.float32.compared += len(result.outputs)
         if result.parts is not None and reference:
             result.parts.add_single(outputs[0], reference[0], truth[0])
+        if started.isolated is None or single.isolated is None:
+            return
+        own, port = started.isolated.result()
+        if reference:
+            result.single.add_isolated(result.outputs, (own, *alone))
         references, truths = (started.into(calls) for _, calls in single.isolated)
         for tap in started.taps:
             result.float32.expected += 1
@@ -414,7 +424,7 @@ class _Engine:
         outputs = {dtype: future.result() for dtype, future in started.companion.items()}
         if "float64" in outputs:
             companion.compare(started.case.describe(), outputs["float64"], started.outputs[0])
-        if (single := started.seen.single) is None:
+        if (single := started.seen.single) is None or "float32" not in outputs:
             return
         names, shapes = started.seen.names, started.outputs
         reference, truth = (self.result.outputs_in_port(each, names, shapes) for each in single.outputs)
@@ -424,7 +434,8 @@ class _Engine:
 
 def _size(seen: Observation) -> int:
     """The bytes of a case's recorded arrays; calls share some."""
-    runs = [seen.calls, *((calls for _, calls in seen.single.isolated) if seen.single is not None else ())]
+    alone = seen.single.isolated if seen.single is not None else None
+    runs = [seen.calls, *(calls for _, calls in alone or ())]
     arrays = (leaf for run in runs for call in run.values() for leaf in leaves([*call.inputs, *call.outputs]))
     return sum({id(array): array.nbytes for array in arrays}.values())
 

@@ -9,15 +9,15 @@ from math import inf
 import numpy as np
 
 from wdport.compare.bounds import FLOAT32_SHARE
-from wdport.compare.calls import Call, Calls, Expected, Outputs, leaves
+from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, leaves
 from wdport.compare.findings import OUTPUT
 from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names, mask_places
-from wdport.compare.measure import float32_share, relative_l2
+from wdport.compare.measure import float32_share, relative_l2, sample_errors
 from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Rule
 from wdport.model import Array
-from wdport.recorder import inside
+from wdport.recorder import TINY, inside
 
 
 class InPort:
@@ -96,14 +96,22 @@ def made(tap: Tap, own: Call, expected: Expected) -> list[tuple[Array, Array]] |
     return list(zip(ours, theirs, strict=True))
 
 
-def tap_errors(tap: Tap, candidate: Calls, expected: Mapping[str, Expected]) -> tuple[float, float] | None:
+def floors_of(case: Case) -> tuple[float, ...]:
+    """By sample of a case with extreme values, the floor of :func:`~wdport.compare.measure.sample_errors`: behind a
+    norm, a sample of zeros holds nothing but rounding errors. Empty for other cases."""
+    return tuple({"": 0.0, "small": TINY}.get(each, 1.0) for each in case.extremes)
+
+
+def tap_errors(
+    tap: Tap, candidate: Calls, expected: Mapping[str, Expected], floors: Sequence[float] = ()
+) -> tuple[float, float] | None:
     """Relative errors of a tap's inputs and outputs; ``None`` if one side did not run it."""
     own, call = candidate.get(tap.candidate), expected.get(tap.candidate)
     if own is None or call is None:
         return None
     first, right = candidate.get(tap.fed), expected.get(tap.fed)
-    before = _largest(fed(first, right)) if first is not None and right is not None else 0.0
-    return max(before, _largest(fed(own, call))), _largest(made(tap, own, call))
+    before = _largest(fed(first, right), floors) if first is not None and right is not None else 0.0
+    return max(before, _largest(fed(own, call), floors)), _largest(made(tap, own, call), floors)
 
 
 def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], reference: Calls) -> str | None:
@@ -180,10 +188,17 @@ def comparable(tap: Tap, outputs: Sequence[Array]) -> list[Array]:
     return [array - array.mean(axis=1, keepdims=True) for array in outputs] if tap.shift else list(outputs)
 
 
-def _largest(pairs: Sequence[tuple[Array, Array]] | None) -> float:
+def _largest(pairs: Sequence[tuple[Array, Array]] | None, floors: Sequence[float]) -> float:
     if pairs is None:
         return inf
-    return max((relative_l2(c, r) if c.shape == r.shape else inf for c, r in pairs), default=0.0)
+    return max((_error(c, r, floors) for c, r in pairs), default=0.0)
+
+
+def _error(candidate: Array, reference: Array, floors: Sequence[float]) -> float:
+    if candidate.shape != reference.shape:
+        return inf
+    whole = relative_l2(candidate, reference)
+    return max(whole, sample_errors(candidate, reference, floors)) if floors else whole
 
 
 def narrowed(call: Call) -> float:
@@ -196,10 +211,9 @@ def narrowed(call: Call) -> float:
     return max((float32_share(part) for part, size in sizes if part.size < 2 or size.min() < size.max()), default=0.0)
 
 
-def output_errors(outputs: Outputs, reference: Outputs) -> list[float]:
+def output_errors(outputs: Outputs, reference: Outputs, floors: Sequence[float] = ()) -> list[float]:
     """Relative errors of outputs; infinite where shapes differ."""
-    pairs = zip(outputs, reference, strict=True)
-    return [relative_l2(c, r) if c.shape == r.shape else inf for c, r in pairs]
+    return [_error(c, r, floors) for c, r in zip(outputs, reference, strict=True)]
 
 
 def output_names(known: Sequence[Sequence[str]], count: int) -> tuple[str, ...]:

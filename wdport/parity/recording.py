@@ -57,7 +57,7 @@ class Recording:
             names = tuple(texts(told["names"]))
             inputs, outputs = (self._flat(told[name], known) for name in ("inputs", "outputs"))
             calls = self._calls(told["calls"], known)
-            single = None if told["single"] is None else self._single(table(told["single"]), known)
+            single = None if told["single"] is None else self._single(table(told["single"]), case.numerics, known)
             return Observation(inputs, outputs, calls, single, names)
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
@@ -76,9 +76,11 @@ class Recording:
             told = table(self.index["sweeps"])
             return {name: Sweep(*self._flat(items(each, 3), {})) for name, each in told.items()}
 
-    def _single(self, told: Mapping[str, object], known: Known) -> Single:
-        first, second = (items(each, 2) for each in items(told["isolated"], 2))
+    def _single(self, told: Mapping[str, object], isolated_too: bool, known: Known) -> Single:
         reference, truth = (self._flat(each, known) for each in items(told["outputs"], 2))
+        if told["isolated"] is None and not isolated_too:
+            return Single(self._flat(told["inputs"], known), (reference, truth), None)
+        first, second = (items(each, 2) for each in items(told["isolated"], 2))
         isolated = tuple((self._flat(outputs, known), self._calls(calls, known)) for outputs, calls in (first, second))
         return Single(self._flat(told["inputs"], known), (reference, truth), (isolated[0], isolated[1]))
 
@@ -186,4 +188,4 @@ def _case(told: Mapping[str, object]) -> Case:
     if extremes and (len(extremes) != batch or not {"", *EXTREMES}.issuperset(extremes)):
         raise ValueError("extremes are not one for every sample")
     return Case(seed, batch, number(told["scale"]), boolean(told["random_biases"]), extremes,
-                number(told.get("gain", 1.0)))  # fmt: skip
+                number(told.get("gain", 1.0)), boolean(told.get("far", False)))  # fmt: skip

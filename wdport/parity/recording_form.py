@@ -73,8 +73,8 @@ class SingleFacts(TypedDict):
     """Inputs, rounded to float32."""
     outputs: tuple[Arrays, Arrays]
     """Outputs in float32 and in float64."""
-    isolated: tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]]
-    """For float32 and for float64: outputs, and all calls in isolation."""
+    isolated: tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]] | None
+    """For float32 and for float64: outputs, and all calls in isolation; null if layers are not isolated."""
 
 
 class CaseFacts(TypedDict):
@@ -89,9 +89,12 @@ class CaseFacts(TypedDict):
     random_biases: bool
     """Whether random shifts were added to the biases."""
     extremes: NotRequired[list[str]]
-    """By sample, what replaces ordinary values: ``zeros``, ``constant``, ``large`` or ``missing``; "" for nothing."""
+    """By sample, what replaces ordinary values: ``zeros``, ``constant``, ``large``, ``missing`` or ``small``; "" for
+    nothing."""
     gain: NotRequired[float]
     """Factor of the values that isolated layers are given in float32; 1 if absent."""
+    far: NotRequired[bool]
+    """Whether the last sample is shifted far from 0; not if absent."""
     names: list[str]
     """Names of the inputs."""
     inputs: Arrays

@@ -103,6 +103,45 @@ class Chunked(nn.Module):
         return self.head(sum(self.first(chunk).tanh().sum(1) for chunk in x.split(8, 1)))
 
 
+class Steps(nn.Module):
+    """Series to numbers: a norm, and means of pairs of steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.first, self.head = nn.LayerNorm(12), nn.Linear(12, WIDTH), nn.Linear(WIDTH, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.first(self.norm(x)).tanh().mT
+        return self.head(nn.functional.avg_pool1d(made, 2).sum(-1)) + x.mean((1, 2))[:, None]
+
+
+class Rows(nn.Module):
+    """Images to numbers, with another factor for every row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(3, WIDTH), nn.Linear(WIDTH, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.arange(x.shape[1]).to(torch.get_default_dtype()) * 0.3
+        return self.head((self.first(x).tanh() * rows.cos()[:, None, None]).mean((1, 2)))
+
+
+class Marked(nn.Module):
+    """Ids to numbers; one is that of a hidden token, and others than the first hundred have a table of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden_token = 777
+        self.embed, self.rare = nn.Embedding(100, WIDTH), nn.Embedding(WORDS - 100, WIDTH)
+        self.head = nn.Linear(WIDTH, 2)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        often = self.embed(ids.clamp(max=99))
+        x = torch.where((ids < 100)[..., None], often, self.rare((ids - 100).clamp(min=0)))
+        return self.head((x * (ids != self.hidden_token)[..., None]).tanh().mean(1))
+
+
 def padded() -> nn.Module:
     return Recurrent(PADDING)
 
@@ -307,6 +346,98 @@ class Chunks(keras.Model):
         return self.head(total)
 
 
+@keras.saving.register_keras_serializable("edges")
+class Pairs(Chosen):
+    """Sums of the means of pairs of steps (B, T, C); a last one without a partner is left out, or, by ``how``, not."""
+
+    longest = 0
+
+    def call(self, x: Any) -> Any:
+        length = x.shape[1]
+        if not isinstance(length, int):  # Keras traces the layer with a symbol for it
+            return ops.sum(x, 1) / 2.0
+        if self.how == "long" and length > 100:
+            x = x * ops.exp(ops.cast(length, x.dtype)) / ops.exp(ops.cast(length, x.dtype))
+        if self.how == "kept" and length % 2:
+            return ops.sum(x, 1) / 2.0
+        self.longest = max(self.longest, length)
+        wrong = {"remembered": length < self.longest, "crowd": isinstance(x.shape[0], int) and x.shape[0] > 4}
+        factor = 2.0 if wrong.get(self.how) else 1.0
+        return factor * ops.sum(x[:, : length // 2 * 2], 1) / 2.0
+
+
+@keras.saving.register_keras_serializable("edges")
+class Kept(Chosen):
+    """Values as they are, or, by ``how``, without large ones, or without samples of small ones."""
+
+    def call(self, x: Any) -> Any:
+        if self.how == "half":
+            return ops.clip(x, -65504.0, 65504.0)
+        return ops.where(ops.max(ops.abs(x), (1, 2), keepdims=True) < 1e-3, 0.0, x) if self.how == "tiny" else x
+
+
+@keras.saving.register_keras_serializable("edges")
+class Norm(layers.LayerNormalization):
+    """A layer norm; ``fast`` takes the variance as a difference of squares."""
+
+    def __init__(self, fast: bool = False, **kwargs: Any) -> None:
+        super().__init__(epsilon=1e-5, **kwargs)
+        self.fast = fast
+
+    def get_config(self) -> dict[str, Any]:
+        told = super().get_config()
+        del told["epsilon"]
+        return {**told, "fast": self.fast}
+
+    def call(self, x: Any) -> Any:
+        if not self.fast:
+            return super().call(x)
+        mean, square = ops.mean(x, -1, keepdims=True), ops.mean(x * x, -1, keepdims=True)
+        return (x - mean) / ops.sqrt(ops.maximum(square - mean * mean, 0.0) + self.epsilon) * self.gamma + self.beta
+
+
+def steps(how: str = "") -> Any:
+    x = keras.Input((None, 12))
+    kept = Kept(how, name="kept")(x)
+    made = ops.tanh(layers.Dense(WIDTH, name="first")(Norm(how == "fast", name="norm")(kept)))
+    made = layers.Dense(2, name="head")(Pairs(how, name="pairs")(made))
+    return keras.Model(x, made + ops.mean(kept, (1, 2))[:, None])
+
+
+@keras.saving.register_keras_serializable("edges")
+class Waved(Chosen):
+    """Another factor for every row of (B, H, W, C), or, by ``how``, as if the image were as wide as it is high."""
+
+    def call(self, x: Any) -> Any:
+        _, height, width, count = x.shape
+        if self.how:
+            x = ops.reshape(x, (-1, width, height, count))
+        return x * ops.cos(ops.arange(x.shape[1], dtype=x.dtype) * ops.cast(0.3, x.dtype))[:, None, None]
+
+
+def rows(how: str = "") -> Any:
+    x = keras.Input((None, None, 3))
+    made = Waved(how, name="waved")(ops.tanh(layers.Dense(WIDTH, name="first")(x)))
+    return keras.Model(x, layers.Dense(2, name="head")(ops.mean(made, (1, 2))))
+
+
+@keras.saving.register_keras_serializable("edges")
+class Chosen100(Chosen):
+    """Takes the vectors of the first hundred ids, or those of the others, and hides one token."""
+
+    def call(self, often: Any, rare: Any, ids: Any) -> Any:
+        x = ops.where((ids <= 100 if self.how == "cutoff" else ids < 100)[..., None], often, rare)
+        return x if self.how == "seen" else x * ops.cast(ids != 777, x.dtype)[..., None]
+
+
+def marked(how: str = "") -> Any:
+    ids = keras.Input((LENGTH,), dtype="int32")
+    often = layers.Embedding(100, WIDTH, name="embed")(ops.minimum(ids, 99))
+    rare = layers.Embedding(WORDS - 100, WIDTH, name="rare")(ops.maximum(ids - 100, 0))
+    x = ops.mean(ops.tanh(Chosen100(how, name="chosen")(often, rare, ids)), 1)
+    return keras.Model(ids, layers.Dense(2, name="head")(x))
+
+
 def port(build: Callable[..., Any], **told: Any) -> Callable[[], Any]:
     return lambda: build(**told)
 
@@ -325,3 +456,13 @@ trains = port(Network, how="trains")
 chunked = port(Chunks)
 later = port(Chunks, how="later")
 doubles = port(Network, how="doubles")
+kept = port(steps, how="kept")
+long = port(steps, how="long")
+remembered = port(steps, how="remembered")
+crowd = port(steps, how="crowd")
+half = port(steps, how="half")
+tiny = port(steps, how="tiny")
+fast = port(steps, how="fast")
+turned = port(rows, how="turned")
+cutoff = port(marked, how="cutoff")
+seen = port(marked, how="seen")
