@@ -399,8 +399,9 @@ class Input:
         if self.draw in ("from", "steps"):
             ends = self.numbers if self.draw == "from" else (0.0, 1.0)
             return {"zeros": ends[0], "constant": ends[1]}.get(extreme, ordinary)
-        values = {"zeros": np.zeros_like(ordinary), "constant": np.full_like(ordinary, CONSTANT),
-                  "large": LARGE * ordinary, "missing": np.array(ordinary), "small": TINY * ordinary}[extreme]  # fmt: skip
+        factor = {"large": LARGE, "small": TINY}.get(extreme, 1.0)
+        fixed = {"zeros": 0.0, "constant": CONSTANT}
+        values: Array = np.full_like(ordinary, fixed[extreme]) if extreme in fixed else factor * ordinary
         if extreme == "missing":
             _remove(values, rng)
         return values
