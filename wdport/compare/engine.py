@@ -27,7 +27,7 @@ from wdport.compare.findings import OUTPUT
 from wdport.compare.measure import Ranges, float32_share
 from wdport.compare.memory import trim_memory
 from wdport.compare.output_parts import OutputParts
-from wdport.compare.plain_use import plain_use
+from wdport.compare.plain_use import PlainUse
 from wdport.compare.programs import Deferred, Pending
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, TapResult
@@ -92,6 +92,7 @@ def compare(
                 engine.sweep()
         else:
             engine.require_variation()
+        engine.use_plainly()
     return result
 
 
@@ -120,6 +121,8 @@ class _Engine:
         self.alignment, self.port, self.clock = result.alignment, result.port, result.clock
         self.signature, self.logic = result.signature, result.bounds["logic"]
         self.ranges = Ranges()
+        self.plain: PlainUse | None = None
+        self.first: Outputs | None = None  # the port's on the first inputs
         self.own_values = False  # whether an isolated port keeps values of its own, such as an input of another size
 
     def run(self, cases: Sequence[Case]) -> None:
@@ -145,7 +148,7 @@ class _Engine:
             while under_way:
                 self._finish(under_way.pop(0))
         with self.clock.gate("B"):
-            self._condition([case for case in cases if not case.extremes])
+            self._condition([case for case in cases if not case.extreme])
 
     def sweep(self) -> None:
         """Compare at every value of scalar inputs with few possible values: the layers whose only input is such a
@@ -174,8 +177,14 @@ class _Engine:
         stated = [port.name for port in self.signature.outputs]
         self.result.outputs = output_names((self.port.output_names, seen.names, stated), len(outputs))
         self.result.taps, findings = self.alignment.settle(seen, shapes)
-        differing = plain_use(self.result.candidate.models["float64"], self.signature.in_port(seen.inputs))
-        self.result.findings |= dict.fromkeys([*findings, *differing])
+        self.result.findings |= dict.fromkeys(findings)
+        self.plain = PlainUse(self.result.candidate.models["float64"], self.signature.in_port(seen.inputs))
+
+    def use_plainly(self) -> None:
+        """Compare the model called as users call it, after all other calls."""
+        if self.plain is not None:
+            with self.clock.gate("A"):
+                self.result.findings |= dict.fromkeys(self.plain.differing(self.first))
 
     def _extend(self, seen: Observation, shapes: Calls) -> None:
         """Compare the calls too that no case before this one makes."""
@@ -213,7 +222,7 @@ class _Engine:
             exact = [dtype for dtype in dtypes if dtype == "float64"]
             companion = {dtype: submit(self._accompany, dtype, inputs) for dtype in exact}
             if single is not None:
-                whole = submit(self.port.run, "float32", "whole", self.signature.in_port(single.inputs))
+                whole = submit(self.port.run, "float32", "briefly", self.signature.in_port(single.inputs))
             return _Started(case, seen, outputs, calls, into, taps, inputs, port, whole, companion=companion)
         answers = into(answers_of(case, seen.calls))
         narrow = self.signature.in_port(single.inputs)
@@ -270,6 +279,7 @@ class _Engine:
         Otherwise an isolated run locates the fault.
         """
         result, (outputs, through) = self.result, started.port.result()
+        self.first = outputs if self.first is None else self.first
         own = self._tap_errors(through, started, started.calls, started.into)
         padded = {name for name in started.into.misfed if (error := own[name]) is not None and error[1] <= self.logic}
         own |= dict.fromkeys(padded, (0.0, 0.0))  # other inputs, such as fewer zeros around them, and equal outputs
@@ -311,7 +321,7 @@ class _Engine:
             measured.cumulative = max(measured.cumulative, beyond(measured, cumulative[1], spread.running))
             measured.inputs = max(measured.inputs, beyond(measured, isolated[0], spread.fed))
             measured.isolated = max(measured.isolated, beyond(measured, isolated[1], spread.made))
-            shares = [0.0 if started.case.extremes else narrowed(side) for side in (call, through[tap.candidate])]
+            shares = [0.0 if started.case.extreme else narrowed(side) for side in (call, through[tap.candidate])]
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
             self.ranges.add(tap.reference, call.outputs)
             result.float64.compared += 1
@@ -366,7 +376,7 @@ class _Engine:
 
     def _output_errors(self, started: _Started, outputs: Outputs, alone: Outputs, spread: Explained) -> None:
         """Compare the network's outputs, as a whole and part by part."""
-        result, reference, extremes = self.result, started.outputs, bool(started.case.extremes)
+        result, reference, extremes = self.result, started.outputs, started.case.extreme
         isolated = reference
         if not reference and alone is not outputs:  # of another size, which may be the fault of a layer alone
             isolated = result.outputs_in_port(started.seen.outputs, started.seen.names, alone)

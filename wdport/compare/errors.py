@@ -99,7 +99,7 @@ def made(tap: Tap, own: Call, expected: Expected) -> list[tuple[Array, Array]] |
 def floors_of(case: Case) -> tuple[float, ...]:
     """By sample of a case with extreme values, the floor of :func:`~wdport.compare.measure.sample_errors`: behind a
     norm, a sample of zeros holds nothing but rounding errors. Empty for other cases."""
-    return tuple({"": 0.0, "small": TINY}.get(each, 1.0) for each in case.extremes)
+    return tuple({"zeros": 1.0, "constant": 1.0, "small": TINY}.get(each, 0.0) for each in case.extremes)
 
 
 def tap_errors(

@@ -4,12 +4,16 @@ All other comparisons run in evaluation mode, so that they do not see a layer th
 ``call(self, x, training=True)``, or one that does something else if ``training`` is ``None``. Both calls are traced,
 which takes a small part of the time that compiling takes: equal programs compute equal values on all inputs. Only if
 the programs differ is the model run, eagerly and in float64, in both ways.
+
+The plain call is traced first, and the other one after all other calls, so that a model that remembers earlier inputs,
+such as their greatest length, is found as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import jax
 import numpy as np
@@ -27,20 +31,39 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where a Python function of a traced program is in memory."""
 
 
-def plain_use(model: KerasModel, inputs: tuple[Array, ...]) -> list[Finding]:
-    """The first layer of a float64 ``model`` that computes something else where the model is called without
-    ``training``; empty if there is none."""
-    if not model._call_has_training_arg:
-        return []  # then the evaluation mode is the plain call
-    with jax.default_matmul_precision("highest"), jax.enable_x64(True), TRACING:
-        try:
-            if _program(model, inputs, None) == _program(model, inputs, False):
+class PlainUse:
+    """The plain call of a float64 ``model`` on the first inputs, traced now."""
+
+    def __init__(self, model: KerasModel, inputs: tuple[Array, ...]) -> None:
+        self._model, self._inputs = model, inputs
+        self._raised: Finding | None = None
+        with _exactly():
+            try:
+                self._first = _program(model, inputs, None)
+            except Exception as error:  # of the user's code
+                told = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+                self._raised = fact(f"the model raises {told} where it is called without `training`")
+
+    def differing(self, outputs: Outputs | None) -> list[Finding]:
+        """The first layer that computes something else where the model is called without ``training``, or else that
+        the model now does on the inputs that gave these ``outputs`` before; empty if neither is so."""
+        if self._raised is not None:
+            return [self._raised]
+        with _exactly():
+            if self._first == _program(self._model, self._inputs, False):
                 return []
-            outputs, calls = _run(model, inputs, None)
-        except Exception as error:  # of the user's code
-            told = " ".join(f"{type(error).__name__}: {error}".split())[:160]
-            return [fact(f"the model raises {told} where it is called without `training`")]
-        return _differing((outputs, calls), _run(model, inputs, False))
+            plain, still = (_run(self._model, self._inputs, training) for training in (None, False))
+            if (found := _differing(plain, still)) or outputs is None:
+                return found
+        error = _error(outputs, still[0])
+        told = f"the model is off by {error:.1e} on the first inputs after others: it keeps something of earlier calls"
+        return [] if error <= LOGIC else [fact(told)]
+
+
+@contextmanager
+def _exactly() -> Iterator[None]:
+    with jax.default_matmul_precision("highest"), jax.enable_x64(True), TRACING:
+        yield
 
 
 def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None) -> str:

@@ -16,7 +16,19 @@ from wdport.errors import IncompleteError, InputError
 from wdport.model import Array
 from wdport.parity.recorded_values import boolean, count, items, number, pair, sha256, shape, table, text, texts
 from wdport.parity.recording_file import AGAIN, RecordingFile, reading
-from wdport.recorder import EXTREMES, SCHEMA, Call, Conditioning, Observation, Single, Spread, Sweep, Tensors, layer_of
+from wdport.recorder import (
+    EXTREMES,
+    SCHEMA,
+    UNUSUAL,
+    Call,
+    Conditioning,
+    Observation,
+    Single,
+    Spread,
+    Sweep,
+    Tensors,
+    layer_of,
+)
 
 Known = dict[str, Array]
 """Arrays by reference, so that none is read twice within a case."""
@@ -123,11 +135,12 @@ class Replay:
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         """The recorded ones, in which extreme values are those that the reference has a meaning for."""
-        plain = [self._recorded(case) for case in battery if not case.extremes]
-        extreme = [case for case in self._recording.cases if case.extremes]
-        if not extreme:
-            self.notes = [*self.notes, f"the recording has no extreme values ({', '.join(EXTREMES)}): record it again"]
-        return [*plain, *extreme]
+        by_seed = {case.seed: case for case in self._recording.cases}
+        found = [by_seed.get(case.seed) if case.extremes else self._recorded(case) for case in battery]
+        if any(case.extremes and not (here and here.extremes) for case, here in zip(battery, found, strict=True)):
+            values = ", ".join((*EXTREMES, *UNUSUAL))
+            self.notes = [*self.notes, f"the recording has no extreme values ({values}): record it again"]
+        return [case for case in found if case is not None]
 
     def _recorded(self, case: Case) -> Case:
         """The recorded case, which may have another gain."""
@@ -185,7 +198,7 @@ def _tensors(told: Mapping[str, object]) -> Tensors:
 def _case(told: Mapping[str, object]) -> Case:
     seed, batch = count(told["seed"]), count(told["batch"])
     extremes = tuple(texts(told.get("extremes", [])))
-    if extremes and (len(extremes) != batch or not {"", *EXTREMES}.issuperset(extremes)):
+    if extremes and (len(extremes) != batch or not {"", *EXTREMES, *UNUSUAL}.issuperset(extremes)):
         raise ValueError("extremes are not one for every sample")
     return Case(seed, batch, number(told["scale"]), boolean(told["random_biases"]), extremes,
-                number(told.get("gain", 1.0)), boolean(told.get("far", False)))  # fmt: skip
+                number(told.get("gain", 1.0)))  # fmt: skip

@@ -89,12 +89,10 @@ class CaseFacts(TypedDict):
     random_biases: bool
     """Whether random shifts were added to the biases."""
     extremes: NotRequired[list[str]]
-    """By sample, what replaces ordinary values: ``zeros``, ``constant``, ``large``, ``missing`` or ``small``; "" for
-    nothing."""
+    """By sample, what replaces ordinary values: ``zeros``, ``constant``, ``large``, ``missing``, ``small`` or ``far``;
+    "" for nothing."""
     gain: NotRequired[float]
     """Factor of the values that isolated layers are given in float32; 1 if absent."""
-    far: NotRequired[bool]
-    """Whether the last sample is shifted far from 0; not if absent."""
     names: list[str]
     """Names of the inputs."""
     inputs: Arrays

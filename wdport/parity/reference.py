@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,16 +14,10 @@ from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError, MisfitError, UsageError
 from wdport.families.roles import Referenced
 from wdport.model import Array, Signature
-from wdport.recorder import CASES, LONGEST, Case, Input, build, checked_inputs, highest_precision, lifted, run
+from wdport.recorder import CASES, LONGEST, Input, build, checked_inputs, highest_precision, lifted, run
 
 if TYPE_CHECKING:
     import torch
-
-LONG: Final = next(case for case in CASES if case.batch == 1)
-"""The case of the greatest lengths."""
-
-OTHER: Final = replace(LONG, extremes=("",))
-"""One ordinary sample of the case with other lengths."""
 
 
 def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
@@ -37,8 +31,7 @@ def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
 
     try:
         modules = {dtype: build_module(dtype) for dtype in ("float64", "float32")}
-        signature = family.signature(config)
-        return Live(modules, drawn=other_inputs(signature.inputs, signature.free, modules["float64"]))
+        return Live(modules, drawn=family.signature(config).inputs)
     except ModuleNotFoundError as error:
         what = f"the reference needs {error.name}, which is not installed"
         raise MachineError("verify", what, "install wdport[torch]") from None
@@ -61,10 +54,7 @@ def user_reference(
     if not (subject.make_inputs or signature.inputs):
         fix = "add `inputs:` to the table, give --input 'x: b 3 48 48', or return (module, make_inputs)"
         raise UsageError(target, "the model's inputs are not known", fix)
-    drawn: tuple[Input, ...] = ()
-    if not subject.make_inputs:
-        module = subject.modules["float64"]
-        drawn = other_inputs(longest_inputs(signature, module), signature.free, module)
+    drawn = () if subject.make_inputs else longest_inputs(signature, subject.modules["float64"])
     return Live(subject.modules, subject.make_inputs, subject.notes, target, drawn)
 
 
@@ -96,32 +86,9 @@ def _with_length(each: Input, axis: str, size: int, length: int) -> Input:
     return replace(each, alone={**each.alone, axis: length}) if each.sizes.get(axis) == size else each
 
 
-def other_inputs(inputs: tuple[Input, ...], free: Mapping[str, int], module: torch.nn.Module) -> tuple[Input, ...]:
-    """The inputs with :attr:`Input.other` sizes of the ``free`` axes, those of which are multiples of their step: odd
-    multiples, other ones for every axis, that the reference accepts. An axis without such a size keeps its own.
-
-    Axes of the same name and size, such as the lengths of ids and of their mask, stay equal.
-    """
-    open_axes = [(axis, each.sizes[axis]) for each in inputs for axis in each.axes
-                 if axis in free and axis in each.sizes and each.draw != "parts"]  # fmt: skip
-    for axis, size in dict.fromkeys(open_axes):
-        step, taken = free[axis], {each.other[name] for each in inputs for name in each.other}
-        near = sorted(range(-8, 9), key=lambda steps: (abs(steps), steps > 0))
-        found = (size + step * steps for steps in near if steps and (size // step + steps) % 2)
-        for other in [each for each in found if each > 0 and each not in taken][:4]:
-            changed = tuple(_with_other(each, axis, size, other) for each in inputs)
-            if _accepts(module, changed, OTHER):
-                inputs = changed
-                break
-    return inputs
-
-
-def _with_other(each: Input, axis: str, size: int, other: int) -> Input:
-    return replace(each, other={**each.other, axis: other}) if each.sizes.get(axis) == size else each
-
-
-def _accepts(module: torch.nn.Module, inputs: tuple[Input, ...], case: Case = LONG) -> bool:
-    """Whether a float64 module runs on the inputs of a case."""
+def _accepts(module: torch.nn.Module, inputs: tuple[Input, ...]) -> bool:
+    """Whether a float64 module runs on a batch of one."""
+    case = next(case for case in CASES if case.batch == 1)
     try:
         with highest_precision(), lifted():
             return all(np.all(np.isfinite(each)) for each in run(module, checked_inputs(None, case, "", inputs)))

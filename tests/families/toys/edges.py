@@ -361,8 +361,7 @@ class Pairs(Chosen):
         if self.how == "kept" and length % 2:
             return ops.sum(x, 1) / 2.0
         self.longest = max(self.longest, length)
-        wrong = {"remembered": length < self.longest, "crowd": isinstance(x.shape[0], int) and x.shape[0] > 4}
-        factor = 2.0 if wrong.get(self.how) else 1.0
+        factor = 2.0 if self.how == "remembered" and length < self.longest else 1.0
         return factor * ops.sum(x[:, : length // 2 * 2], 1) / 2.0
 
 
@@ -459,7 +458,6 @@ doubles = port(Network, how="doubles")
 kept = port(steps, how="kept")
 long = port(steps, how="long")
 remembered = port(steps, how="remembered")
-crowd = port(steps, how="crowd")
 half = port(steps, how="half")
 tiny = port(steps, how="tiny")
 fast = port(steps, how="fast")
