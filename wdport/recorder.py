@@ -195,10 +195,10 @@ class Case:
     """One input of the battery: how its values are drawn.
 
     ``extremes`` names for every sample of the batch one of :data:`EXTREMES` or :data:`UNUSUAL`, or "" for ordinary
-    values; it is empty if all are ordinary. ``numerics``: also isolate layers in float32. That takes two more compiled
-    programs per batch size, so only one batch size is isolated in float32; of a batch of 1, which has the greatest
-    lengths, float32 compares outputs alone, and of extreme values nothing. Isolated layers get ``gain`` times the
-    recorded values there, as :func:`answers_of` says.
+    values; it is empty if all are ordinary. ``numerics``: also run in float32. That takes two more compiled programs
+    per batch size, so only one batch size is run in float32; a batch of 1, which has the greatest lengths, is run in
+    float64 only, and so are extreme values. In float32, isolated layers get ``gain`` times the recorded values, as
+    :func:`answers_of` says.
     """
 
     seed: int
@@ -341,14 +341,15 @@ class Input:
         """Draw values in float64, int64 or bool; ``scale`` applies to normal ones, ``extremes`` are those of a
         :class:`Case`."""
         rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])
-        values = self._ordinary(rng, seed, self.shape(batch), scale)
+        values = self._ordinary(rng, seed, batch, scale)
         samples = np.moveaxis(values, self.axes.index("b"), 0)
         for at, extreme in enumerate(extremes):
             if extreme:
                 samples[at] = self._extreme(extreme, samples[at], scale, rng)
         return values
 
-    def _ordinary(self, rng: np.random.Generator, seed: int, shape: tuple[int, ...], scale: float) -> Array:
+    def _ordinary(self, rng: np.random.Generator, seed: int, batch: int, scale: float) -> Array:
+        shape = self.shape(batch)
         if self.draw == "below":
             return self._integers(rng, shape)
         if self.draw == "from":
@@ -356,7 +357,7 @@ class Input:
         if self.draw == "mask":
             return self._masks(rng, seed, shape)
         if self.draw == "steps":
-            return self._steps(rng, shape) / self.numbers[0]
+            return self._steps(rng, batch, shape) / self.numbers[0]
         values = rng.standard_normal(shape) * scale
         first = next((at for at, axis in enumerate(self.axes) if axis != "b"), None)
         if first is None:
@@ -409,12 +410,11 @@ class Input:
             _remove(values, rng)
         return values
 
-    def _steps(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    def _steps(self, rng: np.random.Generator, batch: int, shape: tuple[int, ...]) -> Array:
         """Both ends, the middle, and random other steps."""
         last = int(self.numbers[0])
-        if len(shape) > 1:
+        if shape != (batch,):
             return np.asarray(rng.integers(0, last + 1, shape))
-        batch = shape[0]
         steps = np.concatenate(
             [[1, (last + 1) // 2, last], rng.integers(min(2, last), max(last, 3), max(batch - 3, 0))]
         )
@@ -514,25 +514,26 @@ def with_keys(
 
 
 def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Array, ...]]) -> Case:
-    """The case with only those extreme samples that the float64 module accepts and turns into finite values: few have a
-    meaning for missing values, or for a sample that is masked everywhere."""
+    """The case with only those extreme samples that the float64 module accepts and turns into finite values, of
+    unusual ones finite outputs: few have a meaning for missing values, or for a sample that is masked everywhere."""
     if not case.extremes:
         return case
     places = range(case.batch)
-    finite = _finite_samples(module, inputs_of(case), case.batch)
+    finite = _finite_samples(module, inputs_of(case), case.batch, case.extreme)
     if finite is None:  # one of them may be to blame for all
         single = [tuple(case.extremes[at] if at == each else "" for at in places) for each in places]
-        tried = [_finite_samples(module, inputs_of(replace(case, extremes=each)), case.batch) for each in single]
+        tried = [_finite_samples(module, inputs_of(replace(case, extremes=each)), case.batch, case.extreme)
+                 for each in single]  # fmt: skip
         finite = [each is not None and all(each) for each in tried]
     return replace(case, extremes=tuple(case.extremes[at] if finite[at] else "" for at in places))
 
 
-def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int) -> list[bool] | None:
-    """By sample, whether the outputs of the module and of all its submodules are finite; ``None`` if samples cannot be
-    told apart, or the module does not accept these inputs."""
+def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int, inside: bool) -> list[bool] | None:
+    """By sample, whether the outputs of the module and, if ``inside``, of all its submodules are finite; ``None`` if
+    samples cannot be told apart, or the module does not accept these inputs."""
     try:
         with highest_precision(), lifted():
-            outputs, calls = record(module, inputs)
+            outputs, calls = record(module, inputs) if inside else (run(module, inputs), {})
     except Exception:
         return None
     found = [np.isfinite(each) for made in (outputs, *(call.outputs for call in calls.values())) for each in made]
@@ -592,12 +593,11 @@ Outputs = Tuple["Array", ...]
 @dataclass(frozen=True)
 class Single:
     """One case in float32 and in float64 from the same rounded inputs: the outputs, and the outputs and calls with each
-    tap's output replaced by its rounded float64 reference (activation patching), if layers are isolated in this case.
-    Each pair is float32, then float64."""
+    tap's output replaced by its rounded float64 reference (activation patching). Each pair is float32, then float64."""
 
     inputs: tuple[Array, ...]
     outputs: tuple[Outputs, Outputs]
-    isolated: tuple[tuple[Outputs, Calls], tuple[Outputs, Calls]] | None
+    isolated: tuple[tuple[Outputs, Calls], tuple[Outputs, Calls]]
 
 
 @dataclass(frozen=True)
@@ -628,15 +628,9 @@ def observe(
         with lifted():
             found: list[str] = []
             outputs, calls = record(double, inputs, names, note, found)
-        if case.extreme:
+        if not case.numerics:
             return Observation(inputs, outputs, calls, names=tuple(found))
         rounded = cast(inputs, np.float32)
-        if not case.numerics:
-            own, truth = run(single, rounded), outputs
-            if not all(map(np.array_equal, rounded, inputs)):
-                with lifted():
-                    truth = run(double, cast(rounded, np.float64))
-            return Observation(inputs, outputs, calls, Single(rounded, (own, truth), None), tuple(found))
         layers = None if taps is None else set(map(layer_of, taps))
         answers = answers_of(case, {name: call for name, call in calls.items()
                                     if layers is None or layer_of(name) in layers})  # fmt: skip
@@ -1734,10 +1728,9 @@ def _described(
     }
     if seen.single:
         # Float64 first: where float32 is exact, it is then found to be its rounding.
-        alone = [[refer(outputs), listed(calls)] for outputs, calls in reversed(seen.single.isolated or ())]
+        alone = [[refer(outputs), listed(calls)] for outputs, calls in reversed(seen.single.isolated)]
         outputs = [refer(each) for each in reversed(seen.single.outputs)]
-        isolated = alone[::-1] or None
-        made["single"] = {"inputs": refer(seen.single.inputs), "outputs": outputs[::-1], "isolated": isolated}
+        made["single"] = {"inputs": refer(seen.single.inputs), "outputs": outputs[::-1], "isolated": alone[::-1]}
     return made
 
 
@@ -1813,7 +1806,7 @@ def _record_cases(
             try:
                 seen = observe(subject.modules, case, inputs, names, note=lambda text: notes.update({text: None}))
                 repeats = repeats and is_repeatable(subject.modules["float64"], seen)
-                dtypes = ("float64", "float32") if seen.single else ("float64",)
+                dtypes = ("float64", "float32") if case.numerics else ("float64",)
                 moves = {dtype: conditioning(subject.modules["float64"], case, inputs, dtype) for dtype in dtypes}
                 for name, at in scalar_fed(inputs, seen.calls).items() if not sweeps else ():
                     if name in names and at in every:

@@ -52,7 +52,7 @@ FAULTS = [
     ("Attended", "unshifted"),
     ("Attended", "shifted"),
     ("Chunked", "later"),
-    *(("Steps", how) for how in ("kept", "long", "remembered", "half", "tiny", "fast")),
+    *(("Steps", how) for how in ("kept", "remembered", "half", "tiny", "fast")),
     ("Rows", "turned"),
     ("Marked", "cutoff"),
     ("Marked", "seen"),

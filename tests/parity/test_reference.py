@@ -45,7 +45,7 @@ def arrays(seen: Observation) -> list[Any]:
     found = [*seen.inputs, *seen.outputs, *of(seen.calls)]
     if seen.single is not None:
         found += [*seen.single.inputs, *leaves(list(seen.single.outputs))]
-        for outputs, calls in seen.single.isolated or ():
+        for outputs, calls in seen.single.isolated:
             found += [*outputs, *of(calls)]
     return found
 
@@ -209,7 +209,4 @@ def test_a_recording_without_extreme_values_says_so(recorded: tuple[Path, Path],
     with open_recording(old) as recording:
         there = Replay(recording)
         assert there.cases(CASES) == [case for case in CASES if not case.extremes]
-        assert (
-            "the recording has no extreme values (zeros, constant, large, missing, small): record it again"
-            in there.notes
-        )
+        assert any(note.startswith("the recording has no extreme values (zeros, ") for note in there.notes)

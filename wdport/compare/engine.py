@@ -148,7 +148,7 @@ class _Engine:
             while under_way:
                 self._finish(under_way.pop(0))
         with self.clock.gate("B"):
-            self._condition([case for case in cases if not case.extreme])
+            self._condition([case for case in cases if case.numerics])
 
     def sweep(self) -> None:
         """Compare at every value of scalar inputs with few possible values: the layers whose only input is such a
@@ -217,13 +217,10 @@ class _Engine:
         self.own_values |= bool(into.misfits) or _keeps_own_values(calls, shapes)
         port, single = submit(self.port.record, inputs), seen.single
         dtypes = self.companion.dtypes(case) if self.companion is not None else ()
-        whole = isolated = None
-        if single is None or single.isolated is None:
+        if single is None:
             exact = [dtype for dtype in dtypes if dtype == "float64"]
             companion = {dtype: submit(self._accompany, dtype, inputs) for dtype in exact}
-            if single is not None:
-                whole = submit(self.port.run, "float32", "briefly", self.signature.in_port(single.inputs))
-            return _Started(case, seen, outputs, calls, into, taps, inputs, port, whole, companion=companion)
+            return _Started(case, seen, outputs, calls, into, taps, inputs, port, companion=companion)
         answers = into(answers_of(case, seen.calls))
         narrow = self.signature.in_port(single.inputs)
         whole = submit(self.port.run, "float32", "whole", narrow)
@@ -401,25 +398,20 @@ class _Engine:
 
     def _float32(self, started: _Started, single: Single) -> None:
         """Float32 errors of both sides relative to float64, of every isolated layer and of the outputs."""
-        if started.whole is None:
+        if started.whole is None or started.isolated is None:
             return
         result = self.result
-        outputs, isolated = started.whole.result(), single.isolated or ()
+        outputs, (own, port) = started.whole.result(), started.isolated.result()
         reference, truth, *alone = (
             result.outputs_in_port(each, started.seen.names, outputs)
-            for each in (*single.outputs, *(outputs for outputs, _ in isolated))
+            for each in (*single.outputs, *(outputs for outputs, _ in single.isolated))
         )
         result.float32.expected += len(result.outputs)
         if reference:
-            result.single.add_outputs(result.outputs, (outputs, reference, truth))
+            result.single.add_outputs(result.outputs, (outputs, reference, truth), (own, *alone))
             result.float32.compared += len(result.outputs)
         if result.parts is not None and reference:
             result.parts.add_single(outputs[0], reference[0], truth[0])
-        if started.isolated is None or single.isolated is None:
-            return
-        own, port = started.isolated.result()
-        if reference:
-            result.single.add_isolated(result.outputs, (own, *alone))
         references, truths = (started.into(calls) for _, calls in single.isolated)
         for tap in started.taps:
             result.float32.expected += 1
@@ -434,7 +426,7 @@ class _Engine:
         outputs = {dtype: future.result() for dtype, future in started.companion.items()}
         if "float64" in outputs:
             companion.compare(started.case.describe(), outputs["float64"], started.outputs[0])
-        if (single := started.seen.single) is None or "float32" not in outputs:
+        if (single := started.seen.single) is None:
             return
         names, shapes = started.seen.names, started.outputs
         reference, truth = (self.result.outputs_in_port(each, names, shapes) for each in single.outputs)
@@ -444,8 +436,7 @@ class _Engine:
 
 def _size(seen: Observation) -> int:
     """The bytes of a case's recorded arrays; calls share some."""
-    alone = seen.single.isolated if seen.single is not None else None
-    runs = [seen.calls, *(calls for _, calls in alone or ())]
+    runs = [seen.calls, *((calls for _, calls in seen.single.isolated) if seen.single is not None else ())]
     arrays = (leaf for run in runs for call in run.values() for leaf in leaves([*call.inputs, *call.outputs]))
     return sum({id(array): array.nbytes for array in arrays}.values())
 

@@ -157,17 +157,12 @@ class Probe:
         self._names: dict[str, tuple[str, ...]] = {}
         self._exact = any(str(variable.dtype) == "float64" for variable in model.weights)
         self._whole = self._outputs if eager else Program(self._outputs)
-        self._brief = self._outputs if eager else Program(self._outputs, FAST_COMPILE)
         self._record = self._traced_record if eager else Program(self._traced_record, FAST_COMPILE)
         self._isolate = self._traced_isolate if eager else Program(self._traced_isolate, FAST_COMPILE)
 
     def whole(self, inputs: tuple[Array, ...]) -> Outputs:
         """Only the model's outputs."""
         return tuple(map(np.asarray, self._whole(*self._weights(), inputs)))
-
-    def briefly(self, inputs: tuple[Array, ...]) -> Outputs:
-        """The same by a program that compiles faster, for inputs that are run once."""
-        return tuple(map(np.asarray, self._brief(*self._weights(), inputs)))
 
     def record(self, inputs: tuple[Array, ...]) -> tuple[Outputs, dict[str, Call]]:
         """Run the model; returns its outputs, and every call of the layers. If one raises, raises

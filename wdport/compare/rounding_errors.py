@@ -29,18 +29,16 @@ class RoundingErrors:
         self.times: dict[str, ErrorPair] = {}
         self.whole: dict[str, ErrorPair] = {}
 
-    def add_outputs(self, names: Sequence[str], sides: Sequence[Outputs]) -> None:
-        """Add the running network's outputs: of the port, the reference and the truth."""
-        self._add(self.whole, names, sides)
+    def add_outputs(self, names: Sequence[str], running: Sequence[Outputs], alone: Sequence[Outputs]) -> None:
+        """Add the network's outputs, running and isolated: of the port, the reference and the truth."""
+        for at, name in enumerate(names):
+            for known, (port, reference, truth) in ((self.whole, running), (self.alone, alone)):
+                if port[at].shape == truth[at].shape:  # float64 (A) has found others
+                    self._pair(known, name).add(port[at], reference[at], truth[at])
 
-    def add_isolated(self, names: Sequence[str], sides: Sequence[Outputs]) -> None:
-        """Add the network's outputs with every tap isolated: of the port, the reference and the truth."""
-        self._add(self.alone, names, sides)
-
-    def _add(self, known: dict[str, ErrorPair], names: Sequence[str], sides: Sequence[Outputs]) -> None:
-        for name, port, reference, truth in zip(names, *sides, strict=False):
-            if port.shape == truth.shape:  # float64 (A) has found others
-                self._pair(known, name).add(port, reference, truth)
+    def add_isolated(self, name: str, port: Array, reference: Array, truth: Array) -> None:
+        """Add an output of the network with every tap isolated."""
+        self._pair(self.alone, name).add(port, reference, truth)
 
     def add_tap(self, tap: Tap, own: Call, reference: Expected, truth: Expected, arranged: bool) -> bool:
         """Add one tap; returns whether it could be compared. Inputs of a reordered (``arranged``) tap are ignored."""

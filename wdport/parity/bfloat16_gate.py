@@ -88,8 +88,8 @@ def _errors(comparison: Comparison, probe: Probe, case: Case) -> RoundingErrors:
         outputs, port = probe.isolate(narrow, into(answers))
     found = RoundingErrors(UNIT_ROUNDOFF_16)
     sides = [comparison.outputs_in_port(made, names, wanted) for made in (reference[0], truth[0])]
-    if all(sides):
-        found.add_isolated(comparison.outputs, (tuple(map(np.asarray, outputs)), *sides))
+    for at, name in enumerate(comparison.outputs if all(sides) else ()):
+        found.add_isolated(name, np.asarray(outputs[at]), sides[0][at], sides[1][at])
     theirs, exact = (into(calls) for _, calls in (reference, truth))
     for tap in taps:
         if all(tap.candidate in side for side in (port, theirs, exact)):

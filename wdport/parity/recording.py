@@ -69,7 +69,7 @@ class Recording:
             names = tuple(texts(told["names"]))
             inputs, outputs = (self._flat(told[name], known) for name in ("inputs", "outputs"))
             calls = self._calls(told["calls"], known)
-            single = None if told["single"] is None else self._single(table(told["single"]), case.numerics, known)
+            single = None if told["single"] is None else self._single(table(told["single"]), known)
             return Observation(inputs, outputs, calls, single, names)
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
@@ -88,11 +88,9 @@ class Recording:
             told = table(self.index["sweeps"])
             return {name: Sweep(*self._flat(items(each, 3), {})) for name, each in told.items()}
 
-    def _single(self, told: Mapping[str, object], isolated_too: bool, known: Known) -> Single:
-        reference, truth = (self._flat(each, known) for each in items(told["outputs"], 2))
-        if told["isolated"] is None and not isolated_too:
-            return Single(self._flat(told["inputs"], known), (reference, truth), None)
+    def _single(self, told: Mapping[str, object], known: Known) -> Single:
         first, second = (items(each, 2) for each in items(told["isolated"], 2))
+        reference, truth = (self._flat(each, known) for each in items(told["outputs"], 2))
         isolated = tuple((self._flat(outputs, known), self._calls(calls, known)) for outputs, calls in (first, second))
         return Single(self._flat(told["inputs"], known), (reference, truth), (isolated[0], isolated[1]))
 

@@ -73,8 +73,8 @@ class SingleFacts(TypedDict):
     """Inputs, rounded to float32."""
     outputs: tuple[Arrays, Arrays]
     """Outputs in float32 and in float64."""
-    isolated: tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]] | None
-    """For float32 and for float64: outputs, and all calls in isolation; null if layers are not isolated."""
+    isolated: tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]]
+    """For float32 and for float64: outputs, and all calls in isolation."""
 
 
 class CaseFacts(TypedDict):

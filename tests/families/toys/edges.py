@@ -356,8 +356,6 @@ class Pairs(Chosen):
         length = x.shape[1]
         if not isinstance(length, int):  # Keras traces the layer with a symbol for it
             return ops.sum(x, 1) / 2.0
-        if self.how == "long" and length > 100:
-            x = x * ops.exp(ops.cast(length, x.dtype)) / ops.exp(ops.cast(length, x.dtype))
         if self.how == "kept" and length % 2:
             return ops.sum(x, 1) / 2.0
         self.longest = max(self.longest, length)
@@ -456,7 +454,6 @@ chunked = port(Chunks)
 later = port(Chunks, how="later")
 doubles = port(Network, how="doubles")
 kept = port(steps, how="kept")
-long = port(steps, how="long")
 remembered = port(steps, how="remembered")
 half = port(steps, how="half")
 tiny = port(steps, how="tiny")
