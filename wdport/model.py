@@ -186,6 +186,8 @@ class Signature:
     """Sentences on what the inputs do not show, such as a size that is used for another one."""
     free: Mapping[str, int] = field(default_factory=dict)
     """Axes whose size is only that of the comparison: the network takes every multiple of this number."""
+    longer: Mapping[str, int] = field(default_factory=dict)
+    """Axes of which the network takes some larger sizes, in these steps, and does not state them."""
 
     def make(self, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
         """Return inputs in the PyTorch model's layout, float64, int64 or bool."""

@@ -33,6 +33,7 @@ TABLES = {
     "Steps": 'inputs: ["x: b n=8 12"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n"
     + "  - {torch: norm, keras: norm, kind: layer_norm}\n",
     "Rows": 'inputs: ["x: b h=6 w=6 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
+    "Crossed": 'inputs: ["x: b n=8 3", "y: b m=8 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
     "Marked": IDS + LAYERS + EMBED + "  - {torch: rare, keras: rare, kind: embedding}\n",
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
 }  # fmt: skip
@@ -54,6 +55,7 @@ FAULTS = [
     ("Chunked", "later"),
     *(("Steps", how) for how in ("kept", "remembered", "half", "tiny", "fast")),
     ("Rows", "turned"),
+    ("Crossed", "confused"),
     ("Marked", "cutoff"),
     ("Marked", "seen"),
     ("Normed", "trains"),
@@ -61,7 +63,7 @@ FAULTS = [
 ]
 CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
             ("Normed", "network"), ("Attended", "attended"), ("Chunked", "chunked"),
-            ("Steps", "steps"), ("Rows", "rows"), ("Marked", "marked")]  # fmt: skip
+            ("Steps", "steps"), ("Rows", "rows"), ("Crossed", "crossing"), ("Marked", "marked")]  # fmt: skip
 
 
 def verified(folder: Path, reference: str, port: str, **told: int) -> Verdict:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from wdport import recorder
@@ -118,9 +119,6 @@ def _require_policy(target: str, model: KerasModel) -> None:
 
 def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> None:
     """Call a model that has no variables yet on symbolic inputs."""
-    import keras
-
-    from wdport.compare.probe import model_arguments
     from wdport.keras_runtime import layers_by_path
 
     def unbuilt() -> list[str]:
@@ -132,11 +130,8 @@ def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> N
         raise MisfitError(
             target, "returns a model that is not built", "call it once there, or state its inputs with --input"
         )
-    symbols = [keras.KerasTensor(_shape(each), dtype=_dtype(each)) for each in inputs]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, reported below
-            model(*model_arguments(model, symbols))
+        _call_symbolically(model, inputs)
     except WdportError:
         raise
     except Exception as error:
@@ -144,6 +139,31 @@ def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> N
         raise MisfitError(target, what, "correct the model, or the inputs") from error
     if left := [path for path in unbuilt() if path]:
         raise MisfitError(target, f"does not use its layer {left[0]}", "remove it from the model")
+
+
+def open_axes(model: KerasModel, inputs: Sequence[Input]) -> dict[str, int]:
+    """The axes with a name of which a built model takes another size than the stated one, each with its step, 1. A
+    subclass of ``keras.Model`` states no shapes, so it is traced at a size one greater."""
+    named = {axis: size for each in inputs for axis, size in each.sizes.items() if not axis.startswith("_")}
+    found = {}
+    for axis, size in named.items():
+        larger = {axis: size + 1}
+        with suppress(Exception):  # whatever the user's code raises
+            changed = (replace(each, sizes={**each.sizes, **larger}) if axis in each.sizes else each for each in inputs)
+            _call_symbolically(model, tuple(changed))
+            found[axis] = 1
+    return found
+
+
+def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
+    import keras
+
+    from wdport.compare.probe import model_arguments
+
+    symbols = [keras.KerasTensor(_shape(each), dtype=_dtype(each)) for each in inputs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, which the caller reports
+        model(*model_arguments(model, symbols))
 
 
 def _shape(told: Input) -> tuple[int | None, ...]:

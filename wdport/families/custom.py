@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.errors import MisfitError, UsageError
-from wdport.families.code import build_keras, save_whole
+from wdport.families.code import build_keras, open_axes, save_whole
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
 from wdport.model import Array, Constant, Document, KerasModel, Resolved, Signature, Source
@@ -55,6 +55,7 @@ class CustomFamily:
         self.inputs = tuple(inputs or table.inputs)
         self._known: tuple[tuple[int | None, ...], ...] | None = None
         self._kept: tuple[Document, KerasModel] | None = None
+        self._open: Mapping[str, int] | None = None
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         """All values of a configuration file: the table says which of them the functions take."""
@@ -214,7 +215,7 @@ class CustomFamily:
 
     def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
         """Take these as the shapes of the Keras model's inputs, so that :meth:`signature` does not build it."""
-        self._known = tuple(tuple(shape) for shape in shapes)
+        self._known, self._open = tuple(tuple(shape) for shape in shapes), {}
 
     def signature(self, config: CustomConfig) -> Signature:
         """The inputs as stated; an input with channels last in the Keras model is recognised by its shape."""
@@ -222,7 +223,9 @@ class CustomFamily:
         if self._known is None:
             self._keep(config)
         if self._known is None or len(self._known) != len(told):
-            return Signature(told)
+            if self._open is None:
+                self._open = open_axes(self._keep(config), told)
+            return Signature(told, longer=self._open)
         inputs = tuple(_as_taken(each, shape, self.table.path) for each, shape in zip(told, self._known, strict=True))
         free = {axis: 1 for each, shape in zip(inputs, self._known, strict=True)
                 for axis, size in zip(each.keras_axes, shape, strict=True) if size is None and axis != "b"}  # fmt: skip

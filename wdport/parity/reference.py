@@ -62,17 +62,18 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
     """The inputs with the greatest length up to :data:`LONGEST` positions, and at least twice the stated one, that the
     reference accepts along the first free axis of each of them; it is that of a batch of one.
 
-    Inputs whose free axes have the same name and size have the same length.
+    Inputs whose free axes have the same name and size have the same length; the lengths of others differ.
     """
-    inputs, sizes = signature.inputs, {}
+    inputs, sizes, steps = signature.inputs, {}, {**signature.longer, **signature.free}
     for each in inputs:
-        free = [axis for axis in each.axes if axis in signature.free]
+        free = [axis for axis in each.axes if axis in steps]
         if free and not each.alone:
             size = each.sizes[free[0]]
             positions = math.prod(each.sizes[axis] for axis in free)
             sizes[free[0], size] = max(2 * size, LONGEST * size // positions)
-    for (axis, size), most in sizes.items():
-        step = signature.free[axis]
+    for at, ((axis, size), most) in enumerate(sizes.items()):
+        step = steps[axis]
+        most = max(size, most - 2 * at * step)
         least, beyond = size, most + step
         while least + step < beyond:
             middle = most if beyond > most else least + (beyond - least) // 2 // step * step

@@ -142,6 +142,17 @@ class Marked(nn.Module):
         return self.head((x * (ids != self.hidden_token)[..., None]).tanh().mean(1))
 
 
+class Crossed(nn.Module):
+    """Two series to numbers: each step of one is added to the mean of the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(3, WIDTH), nn.Linear(WIDTH, 2)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.head((self.first(x) + self.first(y).sum(1, keepdim=True) / y.shape[1]).tanh().mean(1))
+
+
 def padded() -> nn.Module:
     return Recurrent(PADDING)
 
@@ -435,6 +446,22 @@ def marked(how: str = "") -> Any:
     return keras.Model(ids, layers.Dense(2, name="head")(x))
 
 
+@keras.saving.register_keras_serializable("edges")
+class Crossing(keras.Model):
+    """The same; by ``how``, with the number of steps of the other series."""
+
+    def __init__(self, how: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.how, self.first, self.head = how, layers.Dense(WIDTH), layers.Dense(2)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "how": self.how}
+
+    def call(self, x: Any, y: Any) -> Any:
+        count = (x if self.how else y).shape[1]
+        return self.head(ops.mean(ops.tanh(self.first(x) + ops.sum(self.first(y), 1, keepdims=True) / count), 1))
+
+
 def port(build: Callable[..., Any], **told: Any) -> Callable[[], Any]:
     return lambda: build(**told)
 
@@ -461,3 +488,5 @@ fast = port(steps, how="fast")
 turned = port(rows, how="turned")
 cutoff = port(marked, how="cutoff")
 seen = port(marked, how="seen")
+crossing = port(Crossing)
+confused = port(Crossing, how="confused")
