@@ -89,7 +89,7 @@ def _ours(converted: Path, states: Any) -> Step:
     model = wdport.load_model(converted)
     with tempfile.TemporaryDirectory() as folder:
         optimizer = Adam([{"lr": 1e-4, "weight_decay": 1e-5}], clip_norm=1.0)
-        saves = Saves(Path(folder), Placement())
+        saves = Saves(Path(folder), None, Placement())
         run = Loop(wdport.training_model(model), States(states), saves, optimizer, len(states))
     numbers, counted = run._order(0)
 

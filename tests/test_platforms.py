@@ -137,7 +137,8 @@ refused(lambda: wdport.convert({str(checkpoint)!r}))
 refused(lambda: wdport.load_model("small.keras"))
 from pathlib import Path
 from wdport.files.atomic import write_text
-refused(lambda: write_text(Path("a.txt"), "text"))
+from wdport.files.writable import writable
+refused(lambda: write_text(writable(Path("a.txt")), "text"))
 """
     (tmp_path / "small.keras").write_bytes(b"PK")
     done = run(tmp_path, WINDOWS, "-c", code)

@@ -11,7 +11,7 @@ import pytest
 from wdport.cli.main import main
 from wdport.cli.options import reports, require_reports
 from wdport.errors import MachineError, UsageError, WdportError
-from wdport.files.writable import require_writable
+from wdport.files.writable import writable
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_refusals(folder: Path, name: str, asked: dict[str, Any], error: type[Wd
     if "source" in asked:
         asked = {"inputs": {"source": folder / asked["source"]}}
     with pytest.raises(error) as raised:
-        require_writable(folder / name, **asked)
+        writable(folder / name, **asked)
     assert str(raised.value).endswith(f"{name}: {said}")
 
 
@@ -58,20 +58,20 @@ def test_a_closed_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The superuser may write everywhere, so the question itself is answered."""
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder)
     with pytest.raises(MachineError, match="its folder cannot be written to; choose another folder with output="):
-        require_writable(folder / "new")
+        writable(folder / "new")
 
 
 def test_what_may_be_written(folder: Path) -> None:
-    require_writable(folder / "new", {"source": folder / "source"}, force=False)
-    require_writable(folder / "there", {"source": folder / "source"})
-    require_writable(folder / "new", {"source": folder / "missing"})
+    writable(folder / "new", {"source": folder / "source"}, force=False)
+    writable(folder / "there", {"source": folder / "source"})
+    writable(folder / "new", {"source": folder / "missing"})
     assert {path.name for path in folder.iterdir()} == {"there", "source", "linked", "folder"}
 
 
 def test_a_report_may_go_into_what_is_no_file() -> None:
     require_reports(reports(("--json", "json", "/dev/null"), ("--html", "html", None)), {}, force=False)
     with pytest.raises(UsageError, match="/dev/null: is not a regular file; give another name with output="):
-        require_writable(Path("/dev/null"))
+        writable(Path("/dev/null"))
 
 
 @pytest.mark.parametrize("option", ["--json", "--html", "--junit", "--markdown"])

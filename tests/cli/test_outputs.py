@@ -201,7 +201,7 @@ def test_our_own_reports_are_known_by_what_is_in_them(tmp_path: Path) -> None:
     assert is_replaceable(file, "json")
     file.write_text(render_selftest(selftest))
     assert is_replaceable(file, "markdown")
-    write_baseline(file, make_baseline(passing()))
+    write_baseline(file, make_baseline(passing()), force=True)
     assert is_replaceable(file, "baseline")
     file.write_text(_SCRIPT)
     assert is_replaceable(file, KINDS[SCRIPT])
@@ -227,8 +227,9 @@ def test_reports_from_python(tmp_path: Path) -> None:
 
 def test_standard_output_is_added_to_wherever_it_leads(tmp_path: Path) -> None:
     """A shell's ``>> log``: what is there stays."""
-    code = ("from pathlib import Path; from wdport.files.atomic import write_text; print('one', flush=True);"
-            "write_text(Path('/dev/stdout'), 'two\\n'); print('three')")  # fmt: skip
+    code = ("from pathlib import Path; from wdport.files.atomic import write_text; "
+            "from wdport.files.writable import writable; print('one', flush=True);"
+            "write_text(writable(Path('/dev/stdout'), streams=True), 'two\\n'); print('three')")  # fmt: skip
     log = tmp_path / "log"
     log.write_text("zero\n")
     with log.open("a") as file:

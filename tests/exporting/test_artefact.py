@@ -64,7 +64,7 @@ def test_a_failure_leaves_the_old_file(lowered: Lowered, tmp_path: Path, monkeyp
 
 def test_without_flatbuffers_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MachineError, match=r"needs flatbuffers, which is not installed; pip install flatbuffers"):
+    with pytest.raises(MachineError, match=r"needs flatbuffers, which is not installed; install wdport"):
         export_target(tmp_path / "a.stablehlo")
 
 

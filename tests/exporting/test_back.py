@@ -20,6 +20,7 @@ from tests.families.unet2d import make as unets
 from tests.make import SETTINGS, SMALL, inputs, make_state, save
 from wdport.cli.main import main
 from wdport.families.waveletdiff.reference import WaveletDiff
+from wdport.files.writable import writable
 
 State = Mapping[str, torch.Tensor]
 
@@ -149,7 +150,7 @@ def test_the_streamed_file_is_what_the_library_reads(tmp_path: Path) -> None:
     state = {"odd": torch.tensor([True, False, True]), "half": half, "count": torch.tensor(7),
              "wide": torch.randn(2, 3, dtype=torch.float64), "none": torch.zeros(0, 4)}  # fmt: skip
     held = {name: _numpy(value) for name, value in state.items()}
-    size = write_tensors(Target(tmp_path / "a.safetensors", "safetensors"), held)
+    size = write_tensors(Target(writable(tmp_path / "a.safetensors"), "safetensors"), held)
     found = load_file(tmp_path / "a.safetensors")
     assert size == (tmp_path / "a.safetensors").stat().st_size
     assert all(found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in state.items())

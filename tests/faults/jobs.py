@@ -22,7 +22,7 @@ from wdport.errors import error_of
 from wdport.exporting.artefact import write_artefact
 from wdport.files.samples import write_samples
 from wdport.files.target import Target
-from wdport.files.writable import require_writable
+from wdport.files.writable import writable
 from wdport.files.written import noticing
 from wdport.parity.reports import write_reports
 from wdport.recorder import Refusal, _Writer
@@ -80,11 +80,11 @@ def _sampled(suffix: str) -> Job:
 
     def write(folder: Path, edition: str) -> None:
         path = folder / name
-        require_writable(path, {}, force=True)
+        writable(path, {}, force=True)
         with Parts(path, {"edition": edition}, anew=True) as parts, _kept(parts, PARTS * EACH, path):
             for index in range(parts.done // EACH, PARTS):
                 parts.save(index * EACH, {"series": _values(edition, index)})
-            write_samples(Target(path, suffix), PARTS * EACH, parts.blocks)
+            write_samples(Target(writable(path), suffix), PARTS * EACH, parts.blocks)
             parts.remove()
 
     return _written(f"sample {suffix}", (name,), write)
@@ -93,7 +93,7 @@ def _sampled(suffix: str) -> Job:
 def _recorded(folder: Path, edition: str) -> None:
     """As `wdport record` and the recorder do."""
     path = folder / "out.run.npz"
-    require_writable(path, {}, force=True)
+    writable(path, {}, force=True)
     try:
         with noticing(path):
             try:
@@ -117,7 +117,7 @@ def _reported(folder: Path, edition: str) -> None:
 
 
 def _exported(folder: Path, edition: str) -> None:
-    target = Target(folder / "out.stablehlo", "stablehlo")
+    target = Target(writable(folder / "out.stablehlo"), "stablehlo")
     write_artefact(target, {"edition": edition}, {"denoiser": bytes(20_000)}, [_values(edition, i) for i in range(4)])
 
 

@@ -21,7 +21,7 @@ import pytest
 from wdport.errors import MachineError
 from wdport.files.atomic import replacing, whole_file, write_text
 from wdport.files.temporary import is_temporary, make_temporary
-from wdport.files.writable import LONGEST
+from wdport.files.writable import LONGEST, writable
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +36,7 @@ def test_whatever_is_raised_the_old_files_stay(tmp_path: Path, error: Any) -> No
         (tmp_path / name).write_text("old")
 
     def write() -> None:
-        with replacing(tmp_path / "a.keras", tmp_path / "a.keras.wdport.json") as made:
+        with replacing(writable(tmp_path / "a.keras"), writable(tmp_path / "a.keras.wdport.json")) as made:
             for file in made:
                 file.write_text("new")
             raise error
@@ -50,7 +50,10 @@ def test_whatever_is_raised_the_old_files_stay(tmp_path: Path, error: Any) -> No
 def test_a_file_that_was_not_written_leaves_both_old_ones(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("old")
-    with pytest.raises(MachineError, match="could not be written"), replacing(tmp_path / "a", tmp_path / "b") as made:
+    with (
+        pytest.raises(MachineError, match="could not be written"),
+        replacing(writable(tmp_path / "a"), writable(tmp_path / "b")) as made,
+    ):
         made[0].write_text("new")
     assert {(tmp_path / name).read_text() for name in names(tmp_path)} == {"old"}
 
@@ -70,7 +73,7 @@ def test_a_file_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    with whole_file(tmp_path / "a.npz") as file:
+    with whole_file(writable(tmp_path / "a.npz")) as file:
         file.write(b"all")
     assert done[1:] == ["rename a.npz", f"sync {tmp_path.name}"]
     assert re.fullmatch(r"sync \.a\.npz\.[0-9a-f]{16}\.wdport-tmp\.npz", done[0])
@@ -80,7 +83,7 @@ def test_a_file_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: py
 def test_permissions_of_the_old_file_stay(tmp_path: Path, mode: int) -> None:
     (tmp_path / "a").write_text("old")
     (tmp_path / "a").chmod(mode)
-    write_text(tmp_path / "a", "new")
+    write_text(writable(tmp_path / "a"), "new")
     assert (tmp_path / "a").stat().st_mode & 0o777 == mode
 
 
@@ -88,7 +91,7 @@ def test_permissions_of_the_old_file_stay(tmp_path: Path, mode: int) -> None:
 def test_a_new_file_has_what_the_umask_leaves_and_no_other_user_may_write(tmp_path: Path, mask: int, mode: int) -> None:
     before = os.umask(mask)
     try:
-        write_text(tmp_path / "b", "new")
+        write_text(writable(tmp_path / "b"), "new")
     finally:
         os.umask(before)
     assert (tmp_path / "b").stat().st_mode & 0o777 == mode
@@ -97,7 +100,7 @@ def test_a_new_file_has_what_the_umask_leaves_and_no_other_user_may_write(tmp_pa
 def test_a_link_that_came_meanwhile_is_not_followed(tmp_path: Path) -> None:
     """One that is there when a verb begins is refused: `tests/cli/test_links.py`."""
     (tmp_path / "real").write_text("old")
-    with whole_file(tmp_path / "link") as file:
+    with whole_file(writable(tmp_path / "link")) as file:
         file.write(b"new")
         (tmp_path / "link").symlink_to("real")
     assert not (tmp_path / "link").is_symlink()
@@ -109,7 +112,7 @@ def test_a_link_that_came_meanwhile_is_not_followed(tmp_path: Path) -> None:
 )
 def test_leftovers_are_known_by_their_names(tmp_path: Path, name: str) -> None:
     """Of dead processes, of this very file; and the name of a temporary file ends as the file's own."""
-    with replacing(tmp_path / name) as (temporary,):
+    with replacing(writable(tmp_path / name)) as (temporary,):
         temporary.write_text("new")
         made = temporary.name
     suffix = re.search(r"(\.weights)?\.[a-z0-9]+$", name)
@@ -120,22 +123,22 @@ def test_leftovers_are_known_by_their_names(tmp_path: Path, name: str) -> None:
     assert not is_temporary(other, re.compile(re.escape(name)))
     for each in (dead, older, other):
         (tmp_path / each).write_text("half")
-    with whole_file(tmp_path / name) as file:
+    with whole_file(writable(tmp_path / name)) as file:
         file.write(b"again")
     assert names(tmp_path) == {name, other}
 
 
 def test_what_is_written_by_somebody_is_not_left_over(tmp_path: Path) -> None:
     """Though its maker has the same process id, in another container, say; the lock tells."""
-    with whole_file(tmp_path / "a") as one:
+    with whole_file(writable(tmp_path / "a")) as one:
         one.write(b"one")
-        with whole_file(tmp_path / "a") as other:
+        with whole_file(writable(tmp_path / "a")) as other:
             other.write(b"other")
         assert (tmp_path / "a").read_bytes() == b"other"
     assert (tmp_path / "a").read_bytes() == b"one"
     older = tmp_path / f".a.{os.getppid()}.wdport-tmp"
     older.write_text("of a wdport that holds no lock and still runs")
-    write_text(tmp_path / "a", "new")
+    write_text(writable(tmp_path / "a"), "new")
     assert names(tmp_path) == {"a", older.name}
 
 
@@ -146,7 +149,7 @@ def test_what_is_planted_under_such_a_name_stays(tmp_path: Path) -> None:
     planted[0].symlink_to(tmp_path / "precious")
     os.mkfifo(planted[1])
     planted[2].mkdir()
-    write_text(tmp_path / "a", "new")
+    write_text(writable(tmp_path / "a"), "new")
     assert names(tmp_path) == {"a", "precious", *(each.name for each in planted)}
     assert (tmp_path / "precious").read_text() == "mine"
 
@@ -157,7 +160,7 @@ def test_a_name_that_is_taken_is_not_written(tmp_path: Path, monkeypatch: pytest
     (tmp_path / ".a.00.wdport-tmp").symlink_to(tmp_path / "precious")
     monkeypatch.setattr("secrets.token_hex", lambda _: "00")
     with pytest.raises(MachineError, match="File exists"):
-        write_text(tmp_path / "a", "new")
+        write_text(writable(tmp_path / "a"), "new")
     assert (tmp_path / "precious").read_text() == "mine"
 
 
@@ -249,7 +252,7 @@ def test_two_writers_do_not_mix_their_pairs(tmp_path: Path, monkeypatch: pytest.
 
 
 def _pair(folder: Path, text: str) -> None:
-    with replacing(folder / "a", folder / "b") as made:
+    with replacing(writable(folder / "a"), writable(folder / "b")) as made:
         for file in made:
             file.write_text(text)
 
@@ -260,7 +263,8 @@ def test_a_killed_process_leaves_the_old_file(tmp_path: Path) -> None:
 import os, signal, sys
 from pathlib import Path
 from wdport.files.atomic import whole_file
-with whole_file(Path(sys.argv[1])) as file:
+from wdport.files.writable import writable
+with whole_file(writable(Path(sys.argv[1]))) as file:
     file.write(b"half")
     file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -270,7 +274,7 @@ with whole_file(Path(sys.argv[1])) as file:
     assert done.returncode == -signal.SIGKILL
     assert len(names(tmp_path)) == 2
     assert (tmp_path / "a.npz").read_bytes() == b"old"
-    with whole_file(tmp_path / "a.npz") as file:
+    with whole_file(writable(tmp_path / "a.npz")) as file:
         file.write(b"new")
     assert names(tmp_path) == {"a.npz"}
     assert (tmp_path / "a.npz").read_bytes() == b"new"
@@ -328,3 +332,15 @@ def test_nothing_else_writes_files() -> None:
     found = {str(path.relative_to(ROOT / "wdport")) for path in (ROOT / "wdport").rglob("*.py") if writing_calls(path)}
     packed_into_an_open_file = {"files/samples.py", "exporting/artefact.py"}
     assert found - packed_into_an_open_file == set(WRITERS)
+
+
+CHECKS = {"files/writable.py", "files/target.py", "files/run_folder.py"}
+"""Modules that check paths, or hold the folder that they are in."""
+
+
+def test_nothing_else_says_that_a_path_may_be_written() -> None:
+    """The writers take an ``OutputPath``, which mypy requires, so a verb writes only what was checked."""
+    made = re.compile(r"\bOutputPath\(")
+    paths = (ROOT / "wdport").rglob("*.py")
+    found = {str(path.relative_to(ROOT / "wdport")) for path in paths if made.search(path.read_text(encoding="utf-8"))}
+    assert found == CHECKS

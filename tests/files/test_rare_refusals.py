@@ -22,7 +22,7 @@ from wdport.errors import InputError, InternalError, UsageError, WdportError
 from wdport.files import manifests, model_files
 from wdport.files.model_files import Hashes, read_variables, write_by_keras, write_model
 from wdport.files.target import Target, choose_target
-from wdport.files.writable import require_writable
+from wdport.files.writable import OutputPath, writable
 
 VARIABLES = {"a": (2,), "b": (3,)}
 ARRAYS = {"a": np.ones(2, np.float32), "b": np.zeros(3, np.float32)}
@@ -105,7 +105,7 @@ def test_other_names_than_the_model_has(tmp_path: Path) -> None:
 
 
 def _write(path: Path, form: str, arrays: dict[str, Any], manifest: Any = None) -> None:
-    write_model(path, Target(path, form), VARIABLES, arrays.items(), manifest or (lambda _: "{}"), {})
+    write_model(path, Target(OutputPath(path), form), VARIABLES, arrays.items(), manifest or (lambda _: "{}"), {})
 
 
 def test_faults_of_ours_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_faults_of_ours_are_not_written(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(model_files, "read_beside", lambda _: model_files.Beside(None, None))
     monkeypatch.setattr("wdport.files.keras_files.add_manifest", lambda *_: None)
     with pytest.raises(InternalError, match="b: was written with other values"):
-        write_by_keras(path, Target(path, "keras"), lambda _: ARRAYS, lambda _: other, lambda _: "{}")
+        write_by_keras(path, Target(OutputPath(path), "keras"), lambda _: ARRAYS, lambda _: other, lambda _: "{}")
 
 
 def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "stat", refused)
     with pytest.raises(WdportError, match=r"its folder cannot be accessed \(Input/output error\)"):
-        require_writable(tmp_path / "new.keras", {}, force=False)
+        writable(tmp_path / "new.keras", {}, force=False)
 
 
 def test_two_sources_of_statistics(tmp_path: Path) -> None:

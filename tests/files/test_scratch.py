@@ -13,6 +13,7 @@ import pytest
 
 from wdport.files.atomic import replacing
 from wdport.files.scratch import scratch_folder
+from wdport.files.writable import writable
 
 KILLED = "import time\nfrom wdport.files.scratch import scratch_folder\nwith scratch_folder() as folder:\n" \
     "    (folder / 'large').write_text('x')\n    print(folder, flush=True)\n    time.sleep(60)"  # fmt: skip
@@ -50,6 +51,6 @@ def test_what_a_killed_process_left_goes(place: Path) -> None:
 
 def test_it_takes_files_that_are_written_all_or_nothing() -> None:
     with scratch_folder() as folder:
-        with replacing(folder / "made.bin") as (temporary,):
+        with replacing(writable(folder / "made.bin")) as (temporary,):
             temporary.write_bytes(b"1")
         assert [path.name for path in folder.iterdir()] == ["made.bin"]

@@ -13,6 +13,7 @@ import pytest
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
 from wdport.files.sealed_archive import sealed_archive
+from wdport.files.writable import writable
 from wdport.files.zip_seal import SEAL
 from wdport.model import Array
 
@@ -21,7 +22,7 @@ ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.arange(5, dtype=np.int32)}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with sealed_archive(tmp_path / "a.npz") as file:
+    with sealed_archive(writable(tmp_path / "a.npz")) as file:
         np.savez(file, **ARRAYS)  # type: ignore[arg-type]
     return tmp_path / "a.npz"
 

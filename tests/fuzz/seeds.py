@@ -19,6 +19,7 @@ from tests.checkpoint.forge import archive, entry, pickled, safetensors, table, 
 from tests.checkpoint.legacy import saved
 from tests.families.toys.nets import lstm
 from tests.make import SETTINGS, make_state, save_run
+from wdport.files.writable import writable
 from wdport.recorder import parse_input, record_file
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +78,8 @@ def _states() -> list[bytes]:
 
     with TemporaryDirectory() as folder:
         arrays = {"trained": [np.ones((3, 2), np.float32), np.arange(4.0)], "optimizer": [np.array(3, np.int32)]}
-        write_state(Path(folder), arrays, {"steps": 3, "rows": [{"epoch": 1, "loss": 0.5}], "settings": {"seed": 0}})
+        facts = {"steps": 3, "rows": [{"epoch": 1, "loss": 0.5}], "settings": {"seed": 0}}
+        write_state(writable(Path(folder, NAME)), arrays, facts)
         return [Path(folder, NAME).read_bytes()]
 
 

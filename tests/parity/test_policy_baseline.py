@@ -117,7 +117,7 @@ def test_files_are_the_same_every_time_and_written_whole(tmp_path: Path, monkeyp
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(MachineError):
+    with pytest.raises(UsageError, match="its folder does not exist"):
         write_baseline(tmp_path / "no" / "b.json", make_baseline(make()))
 
 

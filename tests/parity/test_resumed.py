@@ -20,6 +20,7 @@ from wdport.conversion.optimiser import Optimised
 from wdport.conversion.optimiser_file import read_optimiser, write_optimiser
 from wdport.errors import MisfitError
 from wdport.families.code import find_function
+from wdport.files.writable import writable
 from wdport.optimisers.torch_like import SGD, Adam
 from wdport.parity.verify import Verdict
 
@@ -113,7 +114,7 @@ def test_a_fault_in_the_state_fails(
 ) -> None:
     files = own("adamw")
     state, model = read_optimiser(files[2])
-    write_optimiser(tmp_path / "a.optimizer.safetensors", fault(state), model)
+    write_optimiser(writable(tmp_path / "a.optimizer.safetensors"), fault(state), model)
     found, verdict = gate(files, tmp_path / "a.optimizer.safetensors")
     assert not found.passed
     assert not verdict

@@ -15,6 +15,7 @@ import pytest
 import wdport
 from wdport.cli.main import main
 from wdport.errors import InputError, MachineError, UsageError
+from wdport.files.writable import writable
 from wdport.training.folder import WRITTEN, require_run_folder, run_folder
 from wdport.training.state_file import NAME, read_state, write_state
 
@@ -106,7 +107,7 @@ CHANGES: dict[str, Callable[[dict[str, bytes]], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_state_is_found_whatever_its_checksums_say(change: str, tmp_path: Path) -> None:
-    write_state(tmp_path, TINY, FACTS)
+    write_state(writable(tmp_path / "state.npz"), TINY, FACTS)
     arrays, facts = read_state(tmp_path) or ({}, {})
     assert facts == FACTS
     assert np.array_equal(arrays["w"][0], TINY["w"][0])

@@ -47,7 +47,7 @@ def test_the_network_computes_in_bfloat16_and_nothing_else(tmp_path: Path) -> No
 
     source = source_of(series, FAMILY.diffused(converted.config), trained.variable_dtype)
     assert isinstance(source, Windows)
-    loop = Loop(trained, source, Saves(tmp_path, Placement()), Adam([{}], clip_norm=1.0), 8)
+    loop = Loop(trained, source, Saves(tmp_path, None, Placement()), Adam([{}], clip_norm=1.0), 8)
     traced = jax.make_jaxpr(loop._step)(loop.state, loop.held, np.arange(8), np.ones(8, np.float32))
     kinds = products(traced.jaxpr)
     network = [each for each in kinds if each == ("bfloat16", "bfloat16")]

@@ -87,8 +87,8 @@ def test_an_interruption_tells_what_is_kept(points: Any, tmp_path: Path) -> None
 
 def test_every_state_is_taken_once_in_an_epoch_and_in_another_order_in_the_next(points: Any, tmp_path: Path) -> None:
     trained = wdport.training_model(points())
-    made = Loop(trained, States(STATES), Saves(tmp_path, Placement()), Adam([{}]), 16, 3)
-    with Events(tmp_path) as events:
+    made = Loop(trained, States(STATES), Saves(tmp_path, None, Placement()), Adam([{}]), 16, 3)
+    with Events(tmp_path, None) as events:
         made.go(2, None, None, events)
     assert made.step._cache_size() == 1  # the last batch of an epoch, of 6, is filled up
     orders = []

@@ -153,7 +153,7 @@ def command(
     read = by_name(checkpoint=checkpoint, config=config, mapping=mapping, norm_stats=norm_stats, data=data,
                    parameter_names=parameter_names)  # fmt: skip
     path = Path(output) if output else default_output(Path(checkpoint))
-    require_document(json_file, read, {"-o": path, "the manifest": manifest_of(path)}, force)
+    document = require_document(json_file, read, {"-o": path, "the manifest": manifest_of(path)}, force)
     from wdport.conversion.river import convert
     from wdport.conversion.storage import parse_size
     from wdport.conversion.value_finding import to_json
@@ -186,7 +186,7 @@ def command(
     give(
         "conversion",
         lambda: {**manifest, "values": to_json(conversion.values), "optimizer": _optimizer_document(conversion)},
-        json_file,
+        document,
         lambda: "\n".join([_summary(conversion), *_optimizer(conversion), *_odd(conversion.values)]),
     )
     return 0

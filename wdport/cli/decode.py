@@ -77,7 +77,7 @@ def command(
     converted, coded = open_coded(model, normalised)
     inputs = with_manifests(by_name(model=model, latents=latents), ["model"])
     target = video_target(path, inputs, force)
-    require_document(json_file, inputs, {"-o": target.path}, force)
+    document = require_document(json_file, inputs, {"-o": target.path}, force)
     array = read_coded(given, ("latents", "mean"))
     if array.shape[-1] != coded.latent_channels:
         what = f"has {array.shape[-1]} channels, and the model {coded.latent_channels}"
@@ -101,7 +101,7 @@ def command(
     }  # fmt: skip
     seconds = time.monotonic() - started
     ran = Ran("decode", converted.path.name, given, target.path, array.shape, shape, settings, seconds)
-    give("coded", ran.document, json_file, ran.text)
+    give("coded", ran.document, document, ran.text)
     return 0
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from wdport.cli.completion import File, matching
 from wdport.cli.console import console
 from wdport.errors import UsageError, WdportError, well_formed
-from wdport.files.writable import is_replaceable, is_stream, require_apart, require_writable
+from wdport.files.writable import OutputPath, is_replaceable, is_stream, require_apart, writable
 
 SCHEMAS: Final[Mapping[str, int]] = {
     "inspection": 1,
@@ -40,7 +40,7 @@ SCHEMAS: Final[Mapping[str, int]] = {
 }
 """By kind. A verdict and a self-test, which Python writes too, have their own numbers."""
 
-STDOUT: Final = "-"
+STDOUT: Final[Literal["-"]] = "-"
 _STANDARD_OUTPUT: Final = (STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
@@ -75,25 +75,28 @@ def file_of(json_file: str | None) -> str | None:
     return None if json_file == STDOUT else json_file
 
 
+Destination = OutputPath | Literal["-"] | None
+"""Where --json writes: to a file, to standard output in place of text, or nowhere."""
+
+
 def require_document(json_file: str | None, inputs: Mapping[str, Path], outputs: Mapping[str, Path] | None = None,
-                     force: bool = False) -> None:  # fmt: skip
-    """Refuse, before any work is done, a file that cannot be written, is an input or another output, or is not JSON of
-    wdport."""
-    if (name := file_of(json_file)) is None:
-        return
-    path = Path(name)
+                     force: bool = False) -> Destination:  # fmt: skip
+    """Return where the document goes; refuse, before any work is done, a file that cannot be written, is an input or
+    another output, or is not JSON of wdport."""
+    if json_file is None or json_file == STDOUT:
+        return STDOUT if json_file else None
+    path = Path(json_file)
     require_apart([*(outputs or {}).items(), ("--json", path)], inputs)
-    if is_stream(path):
-        return
-    require_writable(path, inputs, True, "--json")
-    if not force and not is_replaceable(path, "json"):
+    output = writable(path, inputs, True, "--json", streams=True)
+    if not (force or is_stream(path) or is_replaceable(path, "json")):
         raise UsageError(path, "exists already and is not JSON of wdport", "give another name with --json")
+    return output
 
 
 def give(
     kind: str,
     content: Callable[[], Mapping[str, object]],
-    json_file: str | None,
+    document: Destination,
     text: Callable[[], str],
     asked: bool = False,
     verdict: Callable[[], str] | None = None,
@@ -102,7 +105,7 @@ def give(
 
     Under -q only ``verdict``, one line, is printed; without it, text that is ``asked`` for and goes to no file.
     """
-    if json_file == STDOUT:
+    if document == STDOUT:
         click.echo(rendered(kind, content()))
         return
     try:
@@ -110,13 +113,13 @@ def give(
             console.show(text())
         elif verdict is not None:
             console.show(verdict())
-        elif asked and json_file is None:
+        elif asked and document is None:
             console.show(text())
     finally:  # also if the reader of the text has gone
-        if json_file is not None:
+        if isinstance(document, OutputPath):
             from wdport.files.atomic import write_text
 
-            write_text(Path(json_file), rendered(kind, content()) + "\n")
+            write_text(document, rendered(kind, content()) + "\n")
 
 
 def give_faults(error: WdportError) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from wdport.cli.documents import Destination
 from wdport.cli.options import facts, size
 from wdport.conversion.load import Converted
 from wdport.errors import UsageError, printable
@@ -64,7 +65,7 @@ class Files:
     target: Target
     figure: Target | None
     moving: Target | None = None
-    document: str | None = None
+    document: Destination = None
     beside: Beside | None = None
 
 

@@ -24,7 +24,8 @@ from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import MODEL, sha256_option
 from wdport.cli.verb import Verb
 from wdport.errors import UsageError
-from wdport.files.writable import by_name, require_writable, with_manifests
+from wdport.files.target import file_target
+from wdport.files.writable import by_name, with_manifests
 
 LARGEST = 2.0
 """Values beyond it are of another scale, such as 0 to 255; a little more than 1 is what resizing makes."""
@@ -66,12 +67,10 @@ def command(
     require_sha256(model, sha256)
     given = Path(video)
     path = Path(output) if output else given.with_name(f"{given.stem}.latents.npz")
-    if path.suffix != ".npz":
-        raise UsageError(path, "unknown output format", "end the name in .npz")
     converted, coded = open_coded(model, normalised)
     inputs = with_manifests(by_name(model=model, video=video), ["model"])
-    require_writable(path, inputs, force)
-    require_document(json_file, inputs, {"-o": path}, force)
+    target = file_target(path, (".npz",), inputs, force)
+    document = require_document(json_file, inputs, {"-o": path}, force)
     array = read_coded(given, ("video",))
     if array.shape[-1] != coded.channels:
         raise UsageError(
@@ -90,7 +89,7 @@ def command(
     mean, logvar = coder_of(converted, dtype).encode(
         array.astype("float32"), chunk=chunk, normalise=normalised, compute_dtype=compute_dtype
     )
-    with sealed_archive(path) as file:
+    with sealed_archive(target.output) as file:
         np.savez(file, latents=mean, logvar=logvar)
     settings = {
         "values": "float32", "normalised": normalised, "truncated": False, "dtype": dtype,
@@ -98,5 +97,5 @@ def command(
     }  # fmt: skip
     seconds = time.monotonic() - started
     ran = Ran("encode", converted.path.name, given, path, mean.shape, array.shape, settings, seconds)
-    give("coded", ran.document, json_file, ran.text)
+    give("coded", ran.document, document, ran.text)
     return 0

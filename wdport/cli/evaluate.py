@@ -16,7 +16,7 @@ from wdport.cli.options import MODEL, open_sampled, reports, require_reports
 from wdport.cli.progress import scores_bar
 from wdport.cli.verb import Verb, Whole
 from wdport.errors import UsageError, printable
-from wdport.files.writable import by_name, with_manifests
+from wdport.files.writable import OutputPath, by_name, with_manifests
 
 if TYPE_CHECKING:  # they import jax
     from wdport.evaluation.scores import Evaluation
@@ -61,9 +61,9 @@ def command(
         by_name(samples=samples, data=data, against=against, encoder=encoder), ["samples", "encoder"]
     )
     wanted = reports(("--html", "html", html_file))
-    require_reports(wanted, inputs, force)
-    require_document(json_file, inputs, {"--html": Path(html_file)} if html_file else {}, force)
-    if html_file:
+    page = require_reports(wanted, inputs, force).get("--html")
+    document = require_document(json_file, inputs, {"--html": Path(html_file)} if html_file else {}, force)
+    if page is not None:
         from wdport.evaluation.figures import require_figures
 
         require_figures()
@@ -94,11 +94,11 @@ def command(
     try:
         give("evaluation", lambda: {"samples": Path(samples).name, "data": _named(Path(data)),
                                     **facts_of(found, swept)},
-             json_file, lambda: f"{title}\n{text_of(found, swept)}", asked=True)  # fmt: skip
+             document, lambda: f"{title}\n{text_of(found, swept)}", asked=True)  # fmt: skip
     finally:  # the scores are told first: figures may fail
-        if html_file:
+        if page is not None:
             drawn = swept.samples if swept else {name: each.values for name, each in sets.items()}
-            _write_page(Path(html_file), found, drawn, title, swept)
+            _write_page(page, found, drawn, title, swept)
             if not console.machine and not console.quiet:
                 console.show(f"  wrote  {html_file}")
     return 0
@@ -121,11 +121,13 @@ def _named(path: Path) -> dict[str, object]:
     return {"name": path.name, "sha256": file_sha256(path)}
 
 
-def _write_page(path: Path, found: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None) -> None:
+def _write_page(
+    output: OutputPath, found: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None
+) -> None:
     from wdport.evaluation.page import page_of
     from wdport.files.atomic import write_text
 
     if swept is not None:  # those that matter first
         first = [str(swept.full().setting), str(swept.cheapest().setting)]
         sets = {name: sets[name] for name in dict.fromkeys([*first, *sets])}
-    write_text(path, page_of(found, sets, title, swept))
+    write_text(output, page_of(found, sets, title, swept))

@@ -151,7 +151,7 @@ def command(
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
     read = with_manifests(by_name(model=model, mapping=mapping), ["model"])
     target = export_target(path, read, force)
-    require_document(json_file, read, {"-o": target.path}, force)
+    document = require_document(json_file, read, {"-o": target.path}, force)
 
     require_jax()
     from wdport.exporting.api import Order, checked_platforms
@@ -164,11 +164,11 @@ def command(
         made, found = export(converted, dtype, first, order), None
         if verify:
             found = verified_artefact(converted, first.path)
-            if not passes(found, target, lambda: write_compared(target, first.path, found.compared()), json_file):
+            if not passes(found, target, lambda: write_compared(target, first.path, found.compared()), document):
                 return found.exit_code
             made = replace(made, path=target.path, size=target.path.stat().st_size)
     name = converted.path.name
-    give("export", lambda: _document(name, made, found), json_file, lambda: _text(name, made, found))
+    give("export", lambda: _document(name, made, found), document, lambda: _text(name, made, found))
     return 0
 
 

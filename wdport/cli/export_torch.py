@@ -47,7 +47,7 @@ def export_torch(
         raise UsageError(path, "cannot hold the state of an optimizer", "end the name in .pt")
     inputs = with_manifests(by_name(model=model, mapping=mapping, like=like, optimizer=optimizer), ["model"])
     target = torch_target(path, inputs, force)
-    require_document(json_file, inputs, {"-o": target.path}, force)
+    document = require_document(json_file, inputs, {"-o": target.path}, force)
     back = restored(converted, load_table(Path(mapping)) if mapping else None, Path(like) if like else None, key)
     with unverified(target, verify) as first:
         if optimizer:
@@ -60,10 +60,10 @@ def export_torch(
 
             where = back.key if optimizer else None
             found = verify_tensors(converted, first.path, back, Path(like) if like else None, where)
-            if not passes(found, target, lambda: copy_file(first.path, target.path), json_file):
+            if not passes(found, target, lambda: copy_file(first.path, target.output), document):
                 return found.exit_code
     name = converted.path.name
-    give("export", lambda: _document(name, back, target.path, written, found), json_file,
+    give("export", lambda: _document(name, back, target.path, written, found), document,
          lambda: _text(name, back, target.path, written, found))  # fmt: skip
     return 0
 

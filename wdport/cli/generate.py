@@ -103,7 +103,7 @@ def command(
     moving = frames_target(Path(animate), force, inputs) if animate else None
     named = {option: each.path for option, each in (("-o", target), ("--animate", moving)) if each}
     require_apart(named.items(), {})
-    require_document(json_file, inputs, named, force)
+    document = require_document(json_file, inputs, named, force)
     require_jax()
     start_jax()
     from wdport.conversion.load import load_model
@@ -125,7 +125,7 @@ def command(
         write_texts(target, done)
     if moving is not None:
         write_frames(moving, [done.frames(at, masked) for at in range(min(len(found), SHOWN))])
-    give("generated", done.document, json_file, done.text, asked=target is None)
+    give("generated", done.document, document, done.text, asked=target is None)
     return 0
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from wdport.cli.options import facts, size
-from wdport.errors import UsageError
-from wdport.files.target import Target
-from wdport.files.writable import require_writable
+from wdport.files.target import Target, file_target
 
 if TYPE_CHECKING:  # imports jax
     from wdport.generation import Generated
@@ -93,10 +91,7 @@ class Done:
 
 def output_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
     """The target of texts; raises an error if it cannot be written."""
-    if path.suffix not in FORMATS:
-        raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
-    require_writable(path, inputs, force)
-    return Target(path, path.suffix[1:])
+    return file_target(path, FORMATS, inputs, force)
 
 
 def write_texts(target: Target, done: Done) -> None:
@@ -106,9 +101,9 @@ def write_texts(target: Target, done: Done) -> None:
     from wdport.files.sealed_archive import sealed_archive
 
     if target.format == "txt":
-        write_text(target.path, "\n".join(done.lines()) + "\n")
+        write_text(target.output, "\n".join(done.lines()) + "\n")
     elif target.format == "json":
-        write_text(target.path, rendered("generated", done.content(None)) + "\n")
+        write_text(target.output, rendered("generated", done.content(None)) + "\n")
     else:
         import numpy as np
 
@@ -119,5 +114,5 @@ def write_texts(target: Target, done: Done) -> None:
         for name, values in arrays.items():
             for row, each in enumerate(values):
                 padded[name][row, : len(each)] = each
-        with sealed_archive(target.path) as file:
+        with sealed_archive(target.output) as file:
             np.savez(file, **padded, lengths=lengths)

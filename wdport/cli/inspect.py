@@ -70,9 +70,9 @@ def command(file: str, key: str | None, sha256: str | None, every: bool, json_fi
         what = "is the manifest of a converted model"
         raise InputError(Path(file), what, f"give the model itself: {Path(file).name.removesuffix(MANIFEST_END)}")
     require_sha256(file, sha256)
-    require_document(json_file, with_manifests(by_name(file=file), ["file"]))
+    document = require_document(json_file, with_manifests(by_name(file=file), ["file"]))
     found = _converted(Path(file)) or _checkpoint(Path(file), key)
-    give("inspection", lambda: cast(Mapping[str, object], found), json_file, lambda: _text(found, every), asked=True)
+    give("inspection", lambda: cast(Mapping[str, object], found), document, lambda: _text(found, every), asked=True)
     return 0
 
 

@@ -85,12 +85,12 @@ def check(
 
     if reference and not settings:
         raise UsageError("--reference", "requires --settings", "add --settings, or leave it out")
-    require_document(json_file, by_name(table=table, checkpoint=checkpoint, config=config))
+    document = require_document(json_file, by_name(table=table, checkpoint=checkpoint, config=config))
     given = _settings(None, model if checkpoint or not settings else None, config, pairs, key)
     found = check_table(table, checkpoint, given, dtype if values else "")
     report = told_differently(table, replace(given, model=model, reference=reference), checkpoint) if settings else None
     sound = not found.faults and not (strict and found.warnings)
-    give("check", lambda: check_json(found, sound, report), json_file,
+    give("check", lambda: check_json(found, sound, report), document,
          lambda: check_text(found, sound, every, report), verdict=lambda: check_line(found, sound))  # fmt: skip
     if not sound:
         fix = "correct the table" + (", or leave out --strict" if not found.faults else "")
@@ -128,10 +128,10 @@ def explain(
         fix = f"give the tensor's name first: wdport map explain {printable(file, 60)} {printable(name, 60)}"
         raise UsageError("wdport map explain", f"swapped? {printable(name, 60)} is a file", fix)
 
-    require_document(json_file, with_manifests(by_name(file=file, mapping=mapping, config=config), ["file"]))
+    document = require_document(json_file, with_manifests(by_name(file=file, mapping=mapping, config=config), ["file"]))
     routes = routes_of(file, _settings(mapping, model, config, pairs, key))
     found = routes.explain(name)
-    give("explanation", lambda: explain_json(name, routes, found), json_file, lambda: explain_text(name, found),
+    give("explanation", lambda: explain_json(name, routes, found), document, lambda: explain_text(name, found),
          asked=True)  # fmt: skip
     return 0
 
@@ -148,9 +148,9 @@ def diff(first: str, second: str, key_a: str | None, key_b: str | None, json_fil
     from wdport.cli.map_text import diff_json, diff_text
     from wdport.conversion.differences import compare_files
 
-    require_document(json_file, with_manifests(by_name(first=first, second=second), ["first", "second"]))
+    document = require_document(json_file, with_manifests(by_name(first=first, second=second), ["first", "second"]))
     found = compare_files(first, second, (key_a, key_b))
-    give("difference", lambda: diff_json(found), json_file, lambda: diff_text(found, first, second), asked=True)
+    give("difference", lambda: diff_json(found), document, lambda: diff_text(found, first, second), asked=True)
     return 0
 
 

@@ -52,7 +52,7 @@ def command(
             "wdport map outline", "no model is named", "give --reference MODULE:FUNCTION, or --mapping FILE"
         )
     require_torch("wdport map outline")
-    require_document(json_file, by_name(checkpoint=checkpoint, mapping=mapping, config=config))
+    document = require_document(json_file, by_name(checkpoint=checkpoint, mapping=mapping, config=config))
     known = read_yaml(Path(config), "give a file of NAME: VALUE").plain() if config else {}
     with redirect_stdout(sys.stderr):  # the model may print
         if mapping is not None:
@@ -62,7 +62,7 @@ def command(
     give(
         "outline",
         lambda: outline_json(found),
-        json_file,
+        document,
         lambda: outline_text(found, every, width_of(sys.stdout)),
         asked=True,
     )

@@ -25,7 +25,7 @@ from wdport.cli.verb import Verb
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.scratch import scratch_folder
-from wdport.files.writable import by_name, require_writable
+from wdport.files.writable import OutputPath, by_name, writable
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -81,7 +81,8 @@ def command(
         require_torch("wdport map suggest")
     read = by_name(checkpoint=checkpoint, config=config)
     target = _target(output, read, force)
-    require_document(json_file, read, {"-o": target} if target else {}, force)
+    document = require_document(json_file, read, {"-o": target.path} if target else {}, force)
+    path = target.path if target else None
     if watch:
         return _watch(str(model), ["suggest", *_again()])
     start_jax()
@@ -94,7 +95,7 @@ def command(
         guessed = suggest_by_names(models)
         if target is not None:
             write_text(target, guessed.text())
-        give("suggestion", lambda: to_json(guessed), json_file, lambda: _text(guessed, target), asked=target is None)
+        give("suggestion", lambda: to_json(guessed), document, lambda: _text(guessed, path), asked=target is None)
         return 0
     with steps() as say, redirect_stdout(sys.stderr):
         found = suggest(models, say)
@@ -105,7 +106,7 @@ def command(
     if target is not None and found.stop is None:
         write_text(target, found.text())
     asked = target is None or not found.proved
-    give("suggestion", lambda: to_json(found), json_file, lambda: _text(found, target), asked)
+    give("suggestion", lambda: to_json(found), document, lambda: _text(found, path), asked)
     if found.stop is not None:
         return MisfitError.exit_code
     return 0 if found.proved or no_proof else (found.verdict.exit_code if found.verdict else MisfitError.exit_code)
@@ -165,12 +166,8 @@ def _verify(table: Path, weights: Path, config: Path | None) -> Verdict:
         return verify(weights, converted, mapping=table)
 
 
-def _target(output: str | None, inputs: Mapping[str, Path], force: bool) -> Path | None:
-    if output is None:
-        return None
-    path = Path(output)
-    require_writable(path, inputs, force)
-    return path
+def _target(output: str | None, inputs: Mapping[str, Path], force: bool) -> OutputPath | None:
+    return None if output is None else writable(Path(output), inputs, force)
 
 
 def _arguments(config: str | None) -> dict[str, object]:

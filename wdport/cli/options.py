@@ -13,7 +13,7 @@ from wdport.cli.completion import CHECKPOINTS, CONVERTED, TABLES, File
 from wdport.cli.console import console
 from wdport.cli.verb import Whole
 from wdport.errors import UsageError, printable
-from wdport.files.writable import is_stream, require_apart, require_writable
+from wdport.files.writable import OutputPath, require_apart, writable
 from wdport.limits import MAX_PAD_WIDTHS
 
 if TYPE_CHECKING:  # imports numpy
@@ -84,16 +84,15 @@ def reports(*named: tuple[str, str, str | None]) -> list[Report]:
     return [Report(option, kind, Path(file)) for option, kind, file in named if file is not None]
 
 
-def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force: bool) -> None:
-    """Refuse a file that could not be written at the end, or would replace an input, another report or a foreign file.
+def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force: bool) -> dict[str, OutputPath]:
+    """Return the outputs by option; refuse a file that could not be written at the end, or would replace an input,
+    another report or a foreign file.
 
     Special files, such as ``/dev/stdout``, are written to.
     """
     wanted = list(wanted)
     require_apart([(each.option, each.path) for each in wanted], inputs)
-    for each in wanted:
-        if not is_stream(each.path):
-            require_writable(each.path, inputs, force, each.option, each.kind)
+    return {each.option: writable(each.path, inputs, force, each.option, each.kind, True) for each in wanted}
 
 
 def open_own(model: str, mapping: str | None, function: str | None, inputs: Sequence[str] = ()) -> Converted:

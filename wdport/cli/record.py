@@ -20,7 +20,8 @@ from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.manifests import file_sha256
-from wdport.files.writable import by_name, require_writable
+from wdport.files.target import Target, file_target
+from wdport.files.writable import by_name
 from wdport.files.written import noticing
 from wdport.recorder import Input
 
@@ -69,21 +70,21 @@ def command(
     require_torch("wdport record")
     read = {"checkpoint": Path(checkpoint), **by_name(mapping=mapping)}
     target = _target(read, output, force)
-    require_document(json_file, read, {"-o": target}, force)
+    document = require_document(json_file, read, {"-o": target.path}, force)
     require_sha256(checkpoint, sha256)
     try:
         known = _known(reference, checkpoint, mapping, key, inputs)
         notes = known.pop("notes", ())
         with (
-            noticing(target),
+            noticing(target.path),
             redirect_stdout(sys.stderr),
             steps() as say,
         ):  # the model may print; standard output is for the result
-            index = record_file(checkpoint=checkpoint, output=str(target), key=key, leave_out=leave_out,
+            index = record_file(checkpoint=checkpoint, output=str(target.path), key=key, leave_out=leave_out,
                                 say=say or (lambda _: None), **known)  # fmt: skip
     except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
-    give("recording", lambda: _document(index, target, notes), json_file, lambda: _text(index, target, notes))
+    give("recording", lambda: _document(index, target.path, notes), document, lambda: _text(index, target.path, notes))
     return 0
 
 
@@ -135,15 +136,12 @@ def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:
         return ()
 
 
-def _target(read: dict[str, Path], output: str | None, force: bool) -> Path:
+def _target(read: dict[str, Path], output: str | None, force: bool) -> Target:
     checkpoint = read["checkpoint"]
     if not checkpoint.name:
         raise InputError(checkpoint, "is a directory", "give a checkpoint file")
     target = Path(output) if output else checkpoint.with_name(f"{checkpoint.stem}.run.npz")
-    if target.suffix != ".npz":
-        raise UsageError(target, "unknown output format", "end the name in .npz")
-    require_writable(target, read, force)
-    return target
+    return file_target(target, (".npz",), read, force)
 
 
 def _document(index: dict[str, Any], target: Path, notes: Sequence[str]) -> dict[str, object]:

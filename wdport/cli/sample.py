@@ -116,10 +116,10 @@ def command(chunk: str, batch: str, sha256: str | None, json_file: str | None, *
     named = [("-o", target), ("--plot", figure), ("--animate", moving)]
     outputs = {option: each.path for option, each in named if each}
     require_apart(outputs.items(), {})
-    require_document(json_file, inputs, outputs, wanted.force)
+    document = require_document(json_file, inputs, outputs, wanted.force)
     require_jax()
     try:
-        draw(wanted, devices, join, Files(converted, target, figure, moving, json_file, beside))
+        draw(wanted, devices, join, Files(converted, target, figure, moving, document, beside))
     except MachineError as error:
         if type(error).__name__ == "LostProcess":  # its module imports jax
             leave(error)

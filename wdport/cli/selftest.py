@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from wdport.cli.completion import File, Suggested
-from wdport.cli.documents import file_of, give, json_option
+from wdport.cli.documents import STDOUT, file_of, give, json_option
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
 from wdport.cli.options import force_option, reports, require_reports
@@ -60,7 +58,7 @@ def command(
     if quick and family:
         raise UsageError("--family", "--quick has faults of only one family", "leave one of them out")
     wanted = reports(("--json", "json", file_of(json_file)), ("--markdown", "markdown", markdown_file))
-    require_reports(wanted, {}, force)
+    outputs = require_reports(wanted, {}, force)
     require_torch("wdport selftest")
     require_jax(torch=True)
     with steps() as say:
@@ -75,12 +73,12 @@ def command(
     failed: list[WdportError] = []
     if markdown_file:
         with postponed(failed):
-            write_text(Path(markdown_file), render_markdown(result))
+            write_text(outputs["--markdown"], render_markdown(result))
     with postponed(failed):
         give(
             "selftest",
             result.to_json,
-            json_file,
+            STDOUT if json_file == STDOUT else outputs.get("--json"),
             lambda: render(result, rules),
             verdict=lambda: summary(result),
         )

@@ -90,12 +90,12 @@ def command(
                             ["model"])  # fmt: skip
     require_run_folder(wanted.folder, inputs)
     outputs = {f"-o, {name}": wanted.folder / name for name in FILES}
-    require_document(json_file, inputs, outputs, wanted.force)
+    document = require_document(json_file, inputs, outputs, wanted.force)
     require_jax()
     try:
         join()  # before the model is read: a builder of the user's own may use JAX
         _require_readable(wanted, sha256)
-        run(wanted, chosen, json_file)
+        run(wanted, chosen, document)
     except WdportError as error:
         if distributed is None:
             raise

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from wdport.cli.console import console
-from wdport.cli.documents import give
+from wdport.cli.documents import Destination, give
 from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
@@ -21,6 +21,7 @@ from wdport.model import Document, KerasModel, Recipe
 from wdport.training.folder import STATES, WRITTEN
 
 if TYPE_CHECKING:
+    from wdport.files.run_folder import RunFolder
     from wdport.training.loop import TrainingRun
 
 TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
@@ -80,7 +81,7 @@ class _Begin:
     recipe: Recipe
 
 
-def run(wanted: Wanted, devices: int | str | None, json_file: str | None) -> None:
+def run(wanted: Wanted, devices: int | str | None, document: Destination) -> None:
     """Train, and write the files; of several processes the first one does."""
     start_jax()
     import jax
@@ -104,6 +105,16 @@ def run(wanted: Wanted, devices: int | str | None, json_file: str | None) -> Non
         else:
             optimizer = _new(wanted, recipe)
         first = jax.process_index() == 0
+
+        def finish(held: RunFolder, told: TrainingRun) -> None:
+            plain = made if wanted.dtype == "float32" else _plain(begin, made)
+            save_trained(plain, held.output("model.keras"))
+            if begin.beside is not None:
+                save_optimizer(optimizer, made, held.output("model.optimizer.safetensors").path, like=begin.beside,
+                               force=True)  # fmt: skip
+            if told.averaged is not None:
+                save_trained(plain, held.output("model.ema.keras"), told.averaged)
+
         with steps() as show:
             told = train(
                 made, str(wanted.data), wanted.folder, optimizer=optimizer, epochs=wanted.epochs or recipe.epochs or 1,
@@ -111,20 +122,12 @@ def run(wanted: Wanted, devices: int | str | None, json_file: str | None) -> Non
                 energy=wanted.energy if wanted.energy is not None else recipe.energy or 0.0, min_snr=wanted.min_snr,
                 save_every=wanted.save_every, devices=devices, shard_weights=wanted.shard_weights,
                 stream=wanted.stream, orbax=wanted.orbax, tensorboard=wanted.tensorboard, force=wanted.force,
-                report=_reporting(show) if first else None,
+                report=_reporting(show) if first else None, finish=finish,
             )  # fmt: skip
-        if first:
-            plain = made if wanted.dtype == "float32" else _plain(begin, made)
-            save_trained(plain, wanted.folder / "model.keras")
-            if begin.beside is not None:
-                save_optimizer(optimizer, made, wanted.folder / "model.optimizer.safetensors", like=begin.beside,
-                               force=True)  # fmt: skip
-            if told.averaged is not None:
-                save_trained(plain, wanted.folder / "model.ema.keras", told.averaged)
         wait_for_all()
     if first:
-        document = _document(wanted, begin.beside, told, time.monotonic() - began)
-        give("training", lambda: document, json_file, lambda: _text(document, wanted.folder))
+        content = _document(wanted, begin.beside, told, time.monotonic() - began)
+        give("training", lambda: content, document, lambda: _text(content, wanted.folder))
 
 
 @contextmanager

@@ -12,12 +12,12 @@ import click
 from click.core import ParameterSource
 
 from wdport.cli.console import console
-from wdport.cli.documents import give, require_document
+from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import facts, open_own
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, printable
-from wdport.files.writable import by_name, with_manifests
+from wdport.files.writable import by_name, with_manifests, writable
 
 if TYPE_CHECKING:
     from wdport.conversion.load import Converted
@@ -41,11 +41,11 @@ def verify_exported(
             raise UsageError(max(each.opts, key=len), "does not apply to an exported program", "leave it out")
     require_sha256(files[0], sha256)
     read = with_manifests(by_name(model=files[0], exported=files[1], mapping=mapping), ["model"])
-    require_document(json_file, read, force=force)
+    document = require_document(json_file, read, force=force)
     require_jax()
     start_jax()
     found = verified_artefact(open_own(files[0], mapping, function, inputs), Path(files[1]))
-    give_verification(found, json_file)
+    give_verification(found, document)
     return found.exit_code
 
 
@@ -70,19 +70,19 @@ def unverified(target: Target, verify: bool) -> Iterator[Target]:
     inner = folder.path / "export"  # writers lock the folder that they write to, and this process holds the outer one
     try:
         inner.mkdir()
-        yield replace(target, path=inner / target.path.name)
+        yield replace(target, output=writable(inner / target.path.name))
     finally:
         with held_back():
             folder.discard()
 
 
-def passes(found: Verification, target: Target, keep: Callable[[], object], json_file: str | None) -> bool:
+def passes(found: Verification, target: Target, keep: Callable[[], object], document: Destination) -> bool:
     """Write the verified file with ``keep`` if it passes; otherwise print the report."""
     found = replace(found, exported=str(target.path))
     if found:
         keep()
     else:
-        give_verification(found, json_file)
+        give_verification(found, document)
         console.note(f"{target.path.name} was not written")
     return bool(found)
 
@@ -96,9 +96,9 @@ def verified_row(found: Verification | None) -> tuple[str, str]:
     return "verified", f"{'; '.join(found.inputs)}{errors if found.ratios else ''}"
 
 
-def give_verification(found: Verification, json_file: str | None) -> None:
+def give_verification(found: Verification, document: Destination) -> None:
     """Print the report, or the document."""
-    give("verification", found.to_json, json_file, lambda: _text(found), verdict=lambda: _line(found))
+    give("verification", found.to_json, document, lambda: _text(found), verdict=lambda: _line(found))
 
 
 def _line(found: Verification) -> str:

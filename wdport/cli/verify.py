@@ -194,7 +194,7 @@ def command(
         console.show(render_line(verdict) if console.quiet else render_text(verdict, width_of(sys.stdout)))
     if update_baseline:
         with postponed(failed):
-            write(Path(str(baseline)), verdict)
+            write(Path(str(baseline)), verdict, force)
             console.account(f"wrote {baseline}")
     raise_first(failed)
     return verdict.exit_code

@@ -10,9 +10,16 @@ from pathlib import Path
 
 from wdport.checkpoint.regular import read_option
 from wdport.conversion.optimiser import DECOUPLED, Optimised, converted_optimiser
-from wdport.conversion.optimiser_file import Model, optimiser_beside, optimiser_written, require_suffix, weights_digest
+from wdport.conversion.optimiser_file import (
+    Model,
+    optimiser_beside,
+    optimiser_output,
+    optimiser_written,
+    weights_digest,
+)
 from wdport.conversion.prepare import PathText, Prepared
 from wdport.errors import InputError, UsageError
+from wdport.files.writable import OutputPath
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.model import Array
 
@@ -45,8 +52,8 @@ class Wanted:
     key: str | None = None
     names: PathText | None = None
 
-    def target(self, model: Path, inputs: Mapping[str, Path], force: bool) -> Path | None:
-        """Return the file's path, None if it is not wanted; raises :class:`UsageError` if it cannot be written."""
+    def target(self, model: Path, inputs: Mapping[str, Path], force: bool) -> OutputPath | None:
+        """Return the file, None if it is not wanted; raises :class:`UsageError` if it cannot be written."""
         if not self.wanted:
             for name, value in (("optimizer", self.kind), ("optimizer_key", self.key), ("parameter_names", self.names)):
                 if value is not None:
@@ -54,26 +61,24 @@ class Wanted:
             return None
         if self.kind is not None and self.kind not in ADAMS:
             raise UsageError("optimizer", f"is {self.kind!r}", f"choose one of {', '.join(ADAMS)}")
-        path = optimiser_beside(model)
-        require_suffix(path, inputs, force)
-        return path
+        return optimiser_output(optimiser_beside(model), inputs, force)
 
     @contextmanager
     def written(
-        self, prepared: Prepared, path: Path | None, stored: Callable[[], Iterable[tuple[str, Array]]]
+        self, prepared: Prepared, output: OutputPath | None, stored: Callable[[], Iterable[tuple[str, Array]]]
     ) -> Iterator[ConvertedOptimizer | None]:
         """Write the file under a temporary name; it gets its own if the block, which writes the model, succeeds.
 
         ``stored`` reads the model's variables after the block.
         """
-        if path is None:
+        if output is None:
             yield None
             return
         decoupled = None if self.kind is None else self.kind == "adamw"
         state = converted_optimiser(prepared, self.key, self._names(), decoupled)
         belongs = Model(prepared.family.name, prepared.checkpoint.file_sha256())
-        with optimiser_written(path, state, belongs) as set_weights:
-            yield summary(path, state)
+        with optimiser_written(output, state, belongs) as set_weights:
+            yield summary(output.path, state)
             set_weights(weights_digest(stored(), state.members))
 
     def _names(self) -> list[str] | None:

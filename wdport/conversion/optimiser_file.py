@@ -28,7 +28,7 @@ from wdport.files.manifests import BLANK, CONVERT_AGAIN, sealed, unsealed
 from wdport.files.model_files import digest
 from wdport.files.safetensors_file import METADATA, SafetensorsWriter
 from wdport.files.target import stem_of
-from wdport.files.writable import require_writable
+from wdport.files.writable import OutputPath, writable
 from wdport.model import Array
 
 SUFFIX: Final = ".optimizer.safetensors"
@@ -53,11 +53,11 @@ def optimiser_beside(path: Path) -> Path:
     return path.with_name(f"{stem_of(path)}{SUFFIX}")
 
 
-def require_suffix(path: Path, inputs: Mapping[str, Path], force: bool) -> None:
-    """Raise :class:`UsageError` if the file cannot be written."""
+def optimiser_output(path: Path, inputs: Mapping[str, Path], force: bool) -> OutputPath:
+    """Return the file as an output; raises :class:`UsageError` if it cannot be written."""
     if not path.name.endswith(SUFFIX) or path.name == SUFFIX:
         raise UsageError(path, "is not a name for an optimizer", f"end it in {SUFFIX}")
-    require_writable(path, inputs, force)
+    return writable(path, inputs, force)
 
 
 def weights_digest(values: Iterable[tuple[str, Array]], names: Collection[str]) -> str:
@@ -73,14 +73,14 @@ def require_weights(path: Path, optimised: Optimised, model: Model, values: Iter
         raise MisfitError(path, what, "give the optimizer that was converted, or saved, with the model")
 
 
-def write_optimiser(path: Path, optimised: Optimised, model: Model) -> None:
+def write_optimiser(path: OutputPath, optimised: Optimised, model: Model) -> None:
     """Write the file, whole or not at all; raises :class:`MachineError`."""
     with optimiser_written(path, optimised, model):
         pass
 
 
 @contextmanager
-def optimiser_written(path: Path, optimised: Optimised, model: Model) -> Iterator[Callable[[str], None]]:
+def optimiser_written(path: OutputPath, optimised: Optimised, model: Model) -> Iterator[Callable[[str], None]]:
     """Write the file under a temporary name, and rename it after the block, which may set the digest of the weights;
     raises :class:`MachineError`."""
     arrays = {f"{name}/{place}": array for name, found in optimised.moments.items() for place, array in found.items()}

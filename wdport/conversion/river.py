@@ -30,7 +30,7 @@ from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
 from wdport.files.manifests import BLANK, sealed
 from wdport.files.model_files import Hashes, MakeManifest, Written, read_variables, write_by_keras, write_model
-from wdport.files.target import FOLDER, KERAS, ORBAX, Target, choose_target, holds_ours
+from wdport.files.target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
 from wdport.files.whole_folder import whole_folder
 from wdport.files.writable import by_name, require_apart
 from wdport.model import Array
@@ -137,7 +137,7 @@ def convert(
         config, values, mapping, key, strict, _statistics(norm_stats, data), model=model, shapes=streams
     )
     with prepare(checkpoint, settings) as prepared:
-        require_apart([("-o", target.path), ("-o", target.manifest)], prepared.checkpoint.files)
+        require_apart([("-o", target.path), ("-o", target.manifest.path)], prepared.checkpoint.files)
         lint = ValueLint(prepared.plan, dtype)
         with wanted.written(prepared, beside, lambda: _stored(prepared, target, whole)) as moved:
             if streams:
@@ -148,7 +148,7 @@ def convert(
         odd = lint.findings(prepared.checkpoint)
     assumed, shown = prepared.resolved.assumed, prepared.family.shown
     return Conversion(
-        Path(checkpoint), target.path, target.manifest, prepared.config, assumed, whole, shown, odd, moved
+        Path(checkpoint), target.path, target.manifest.path, prepared.config, assumed, whole, shown, odd, moved
     )
 
 
@@ -158,15 +158,15 @@ def _streamed(plans: Plans) -> Manifest:
     with ExitStack() as made:
         if target.format in (FOLDER, ORBAX):
             (beside,) = made.enter_context(replacing(target.manifest))
-            file = made.enter_context(whole_folder(target.path, holds_ours))
+            file = made.enter_context(whole_folder(target.output, holds_ours))
         else:
-            file, beside = made.enter_context(replacing(target.path, target.manifest))
+            file, beside = made.enter_context(replacing(target.output, target.manifest))
         manifest = write_streamed(plans, file)
         beside.write_text(render_manifest(manifest), encoding="utf-8")
     return manifest
 
 
-def write_arrays(prepared: Prepared, target: Target, arrays: Iterator[tuple[str, Array]]) -> Manifest:
+def write_arrays(prepared: Prepared, target: ModelTarget, arrays: Iterator[tuple[str, Array]]) -> Manifest:
     """Write one variable after another to a file, with the manifest beside it."""
     with ThreadPoolExecutor(1) as pool:
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
@@ -174,7 +174,7 @@ def write_arrays(prepared: Prepared, target: Target, arrays: Iterator[tuple[str,
         def manifest(hashes: Hashes | None) -> Manifest:
             return make_manifest(prepared, target, hashes, source_hash.result() if hashes else BLANK)
 
-        with replacing(target.path, target.manifest) as (file, beside):
+        with replacing(target.output, target.manifest) as (file, beside):
             written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
             whole = manifest_beside(manifest(written.hashes), target, written)
             beside.write_text(render_manifest(whole), encoding="utf-8")

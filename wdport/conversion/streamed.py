@@ -28,7 +28,7 @@ from wdport.files.npz_file import NpzWriter
 from wdport.files.orbax_folder import OrbaxWriter
 from wdport.files.safetensors_file import Entry, SafetensorsWriter
 from wdport.files.sharded_file import Part, ShardedWriter
-from wdport.files.target import FOLDER, ORBAX, Target
+from wdport.files.target import FOLDER, ORBAX, ModelTarget, Target
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Plans:
     """A planned conversion, its target and its settings."""
 
     prepared: Prepared
-    target: Target
+    target: ModelTarget
     storage: Storage
     allow_nonfinite: bool = False
     cast: bool = False

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from wdport.data.series import PathText, Series, read_series
 from wdport.data.statistics import Statistics
-from wdport.data.store import check_output, write_npy
+from wdport.data.store import array_output, write_npy
 from wdport.data.windows import sliding_windows
 from wdport.errors import UsageError
 from wdport.model import Array
@@ -95,9 +95,7 @@ def transform_dataset(
     """
     kind = _dtype(dtype)
     path = Path(source) if isinstance(source, str | PathLike) else None
-    target = None if output is None else Path(output)
-    if target is not None:
-        check_output(target, path)
+    target = None if output is None else array_output(Path(output), path)
     series = _series(source, columns, key)
     statistics = _statistics(series, normalize)
     values = series.values if statistics is None else statistics.normalize(series.values)

@@ -13,18 +13,18 @@ from numpy.typing import DTypeLike
 
 from wdport.errors import InternalError, UsageError
 from wdport.files.atomic import machine_error, whole_file
-from wdport.files.writable import require_writable
+from wdport.files.writable import OutputPath, writable
 from wdport.model import Array
 
 
-def check_output(output: Path, source: Path | None) -> None:
-    """Raise :class:`UsageError` if the array may not be written to this path."""
+def array_output(output: Path, source: Path | None) -> OutputPath:
+    """Return the file as an output; raises :class:`UsageError` if the array may not be written to this path."""
     if output.suffix != ".npy":
         raise UsageError(output, "is not the name of an array file", "give a file name that ends in .npy")
-    require_writable(output, {"source": source} if source else None, option=None)
+    return writable(output, {"source": source} if source else None, option=None)
 
 
-def write_npy(output: Path, shape: tuple[int, ...], dtype: DTypeLike, blocks: Iterable[Array]) -> Array:
+def write_npy(output: OutputPath, shape: tuple[int, ...], dtype: DTypeLike, blocks: Iterable[Array]) -> Array:
     """Write ``blocks``, consecutive along the first axis, as one array of ``shape`` and map it.
 
     The file is written completely or not at all (:func:`wdport.files.atomic.replacing`). Raises :class:`MachineError`
@@ -38,9 +38,9 @@ def write_npy(output: Path, shape: tuple[int, ...], dtype: DTypeLike, blocks: It
             file.write(np.ascontiguousarray(block, dtype).data)
             written += len(block)
         if written != shape[0]:
-            raise InternalError(output, f"{written} of {shape[0]} windows were written", "report this")
+            raise InternalError(output.path, f"{written} of {shape[0]} windows were written", "report this")
     try:
-        mapped: Array = np.load(output, mmap_mode="r", allow_pickle=False)
+        mapped: Array = np.load(output.path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
-        raise machine_error(output, error) from error
+        raise machine_error(output.path, error) from error
     return mapped

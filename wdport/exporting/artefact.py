@@ -7,7 +7,6 @@ Members: ``facts.json``; ``weights.bin``, the arrays one after another in the or
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import shutil
 import zipfile
@@ -21,10 +20,9 @@ import numpy as np
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
 from wdport.checkpoint.strict_json import strict_json
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.errors import InputError
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.target import Target
-from wdport.files.writable import require_writable
+from wdport.files.target import Needed, Target, file_target
 from wdport.files.zip_seal import digests_in
 from wdport.model import Array
 
@@ -42,13 +40,7 @@ def export_target(
 ) -> Target:
     """Return the target of an artefact made from ``inputs``; raises an error if it cannot be written, before jax is
     imported."""
-    if path.suffix != SUFFIX:
-        raise UsageError(path, "unknown output format", f"end the name in {SUFFIX}")
-    if importlib.util.find_spec("flatbuffers") is None:
-        fix = "pip install flatbuffers, or install wdport[export]"
-        raise MachineError(path, "writing it needs flatbuffers, which is not installed", fix)
-    require_writable(path, inputs, force, option)
-    return Target(path, SUFFIX[1:])
+    return file_target(path, (SUFFIX,), inputs, force, option, {SUFFIX: Needed("flatbuffers", "flatbuffers", "export")})
 
 
 def write_artefact(
@@ -60,7 +52,7 @@ def write_artefact(
     """
     listed = [{"dtype": str(array.dtype), "shape": list(array.shape)} for array in weights]
     document = json.dumps({"format": FORMAT, **facts, "weights": listed}, indent=1).encode()
-    with sealed_archive(target.path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with sealed_archive(target.output) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(FACTS), document)
         for name, program in programs.items():
             archive.writestr(zipfile.ZipInfo(f"{name}{PROGRAM}"), program)
@@ -119,7 +111,7 @@ def write_compared(target: Target, source: Path, compared: Mapping[str, object])
     """
     document = json.dumps({**read_facts(source), "compared": compared}, indent=1).encode()
     with (
-        sealed_archive(target.path) as file,
+        sealed_archive(target.output) as file,
         zipfile.ZipFile(source) as before,
         zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
     ):

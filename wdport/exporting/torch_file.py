@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO
@@ -12,24 +11,18 @@ from typing import IO, Any
 import numpy as np
 
 from wdport.checkpoint.dtypes import ITEMSIZE
-from wdport.errors import MachineError, UsageError
 from wdport.files.atomic import whole_file
 from wdport.files.safetensors_file import Entry, header_bytes
-from wdport.files.target import Target
-from wdport.files.writable import require_writable
+from wdport.files.target import Needed, Target, file_target
 from wdport.model import Array
 
 SUFFIXES = (".safetensors", ".pt", ".pth")
+_NEEDS = dict.fromkeys(SUFFIXES[1:], Needed("torch", "torch", "torch"))
 
 
 def torch_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
     """Return the target; raises :class:`UsageError` or :class:`MachineError` if it cannot be written."""
-    if path.suffix not in SUFFIXES or path.name == path.suffix:
-        raise UsageError(path, "unknown output format", f"end the name in {', '.join(SUFFIXES)}")
-    if path.suffix != ".safetensors" and importlib.util.find_spec("torch") is None:
-        raise MachineError(path, "writing it needs torch, which is not installed", "write a .safetensors file")
-    require_writable(path, inputs, force, "-o")
-    return Target(path, path.suffix[1:])
+    return file_target(path, SUFFIXES, inputs, force, needs=_NEEDS)
 
 
 def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
@@ -37,7 +30,7 @@ def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
 
     ``torch.load`` reads it with ``weights_only=True``. Raises :class:`MachineError` if writing fails.
     """
-    with whole_file(target.path) as file:
+    with whole_file(target.output) as file:
         if target.format == "safetensors":
             _write_safetensors(file, tensors)
         else:
@@ -57,7 +50,7 @@ def _write_safetensors(file: IO[bytes], tensors: Mapping[str, Array]) -> None:
 def write_training(target: Target, tree: Mapping[str, Any]) -> int:
     """Write a training program's checkpoint as :func:`write_tensors` does: containers and numbers as they are, and
     tensors for arrays."""
-    with whole_file(target.path) as file:
+    with whole_file(target.output) as file:
         file.write(_pickled(tree))
         return file.tell()
 

@@ -16,7 +16,7 @@ from typing import IO
 from wdport.errors import MachineError
 from wdport.files.held_back import held_back
 from wdport.files.temporary import Temporary, held_folder, make_temporary, remove_leftovers
-from wdport.files.writable import is_stream
+from wdport.files.writable import OutputPath, is_stream
 from wdport.files.written import WRITTEN
 
 _FIXES = {
@@ -27,8 +27,8 @@ _FIXES = {
 
 
 @contextmanager
-def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
-    """Yield a temporary file for each of ``paths``, all in one folder, to be written by any means.
+def replacing(*outputs: OutputPath) -> Iterator[tuple[Path, ...]]:
+    """Yield a temporary file for each of ``outputs``, all in one folder, to be written by any means.
 
     When the block succeeds, the files are synced and renamed to their names, in this order; a replaced file passes
     its permissions on. No signal and no other process that uses this function interrupts the renames. If an exception
@@ -38,15 +38,15 @@ def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
     made: list[Temporary] = []
     try:
         with held_back():
-            for path in paths:
-                remove_leftovers(path)
-                made.append(make_temporary(path))
+            for output in outputs:
+                remove_leftovers(output.path)
+                made.append(make_temporary(output.path))
         yield tuple(each.path for each in made)
         for each in made:
             each.settle()
         _give_names(made)
     except OSError as error:
-        raise machine_error(paths[0], error) from error
+        raise machine_error(outputs[0].path, error) from error
     finally:
         with held_back():
             for each in made:
@@ -74,25 +74,26 @@ def _give_names(made: Sequence[Temporary]) -> None:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write, which replaces ``path`` when the block succeeds: see :func:`replacing`."""
-    with replacing(path) as (temporary,), temporary.open("wb") as file:
+def whole_file(output: OutputPath) -> Iterator[IO[bytes]]:
+    """Yield a file to write, which replaces ``output`` when the block succeeds: see :func:`replacing`."""
+    with replacing(output) as (temporary,), temporary.open("wb") as file:
         yield file
 
 
-def copy_file(source: Path, path: Path) -> None:
+def copy_file(source: Path, output: OutputPath) -> None:
     """Copy a file; raises :class:`MachineError` if writing fails."""
-    with whole_file(path) as file, source.open("rb") as stream:
+    with whole_file(output) as file, source.open("rb") as stream:
         shutil.copyfileobj(stream, file)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(output: OutputPath, text: str) -> None:
     """Write a text file; a stream (:func:`is_stream`) is written to directly.
 
     Raises :class:`MachineError` if writing fails.
     """
+    path = output.path
     if not is_stream(path):
-        with whole_file(path) as file:
+        with whole_file(output) as file:
             file.write(text.encode())
         return
     try:

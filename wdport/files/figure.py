@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from wdport.errors import MachineError, UsageError
 from wdport.files.atomic import replacing
 from wdport.files.series_figure import BLUE, LINES, LINES_BESIDE, Beside, draw_beside, draw_series
-from wdport.files.target import Target
-from wdport.files.writable import require_writable
+from wdport.files.target import Needed, Target, file_target
 from wdport.model import Array
 
 if TYPE_CHECKING:
@@ -37,6 +34,9 @@ COLOURS: Final = (1, 3, 4)
 
 FRAMES_PER_SECOND: Final = 12
 
+DRAWN: Final = Needed("matplotlib", "matplotlib", "figures")
+"""What drawing needs."""
+
 
 def figure_target(
     path: Path,
@@ -46,12 +46,7 @@ def figure_target(
     formats: tuple[str, ...] = FORMATS,
 ) -> Target:
     """Return the target of a figure; raises an error if it cannot be written."""
-    if path.suffix not in formats:
-        raise UsageError(path, "unknown figure format", f"end the name in {', '.join(formats)}")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MachineError(path, "drawing it needs matplotlib, which is not installed", "install wdport[figures]")
-    require_writable(path, inputs, force, option)
-    return Target(path, path.suffix[1:])
+    return file_target(path, formats, inputs, force, option, dict.fromkeys(formats, DRAWN), "figure")
 
 
 def drawn_at_most(shape: tuple[int, ...], beside: bool = False) -> int:
@@ -96,7 +91,7 @@ def draw_samples(
         _points(figure, shown, None, beside)
     else:
         draw_beside(figure, shown, known, place, features, beside)
-    with replacing(target.path) as (temporary,), any_script():
+    with replacing(target.output) as (temporary,), any_script():
         figure.savefig(temporary, format=target.format, dpi=150)
 
 
@@ -110,7 +105,7 @@ def animate_samples(target: Target, states: Array, place: str = "time step", fea
     low, high = (float(np.min(finite)), float(np.max(finite))) if finite.size else (0.0, 1.0)
     figure = Figure(layout="constrained")
     writer = PillowWriter(fps=FRAMES_PER_SECOND)
-    with replacing(target.path) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
+    with replacing(target.output) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
         for frame in (*shown, *[shown[-1]] * FRAMES_PER_SECOND):
             figure.clear()
             _drawn(figure, frame, None, place, features, (low, high), shown[-1])

@@ -15,10 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.errors import InputError, InternalError, MachineError, UsageError
 from wdport.files.atomic import machine_error, whole_file
 from wdport.files.own_files import keep_private, open_own, own_folder, read_own
 from wdport.files.temporary import is_temporary
+from wdport.files.writable import OutputPath
 from wdport.limits import MAX_RUN_BYTES
 from wdport.platforms import lock
 
@@ -82,7 +83,7 @@ class RunFolder:
                     what = f"holds {self.what} of another run, with {name} {known.get(name)} instead of"
                     raise UsageError(self.folder, f"{what} {facts.get(name)}", ANEW)
         else:
-            with whole_file(self.folder / RUN) as opened:
+            with whole_file(self.output(RUN)) as opened:
                 keep_private(opened)
                 opened.write(json.dumps(facts, indent=1).encode())
         self.facts = facts
@@ -96,6 +97,12 @@ class RunFolder:
         if not isinstance(known, dict):
             raise InputError(self.folder / RUN, "is damaged", ANEW)
         return known
+
+    def output(self, name: str) -> OutputPath:
+        """Return a finished file of the run as an output: this process holds the folder."""
+        if not self._files.fullmatch(name):
+            raise InternalError(self.folder / name, "is not a file of the run", "report this")
+        return OutputPath(self.folder / name)
 
     def number(self, name: str, facts: Mapping[str, object] | None = None) -> int:
         """A fact that is an integer from 1."""

@@ -5,7 +5,6 @@ Blocks are written one at a time, so memory does not depend on the number of sam
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import unicodedata
 import zipfile
@@ -17,11 +16,10 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from wdport.errors import InternalError, MachineError, UsageError
+from wdport.errors import InternalError
 from wdport.files.atomic import whole_file
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.target import Target
-from wdport.files.writable import require_writable
+from wdport.files.target import Needed, Target, file_target
 from wdport.model import Array
 
 Block = Mapping[str, Array]
@@ -64,12 +62,7 @@ FORMATS = (".npz", ".npy", ".csv", ".parquet")
 
 def samples_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
     """Return the target of samples drawn from ``inputs``; raises an error if it cannot be written."""
-    if path.suffix not in FORMATS:
-        raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
-    if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise MachineError(path, "writing it needs pyarrow, which is not installed", "install wdport[parquet]")
-    require_writable(path, inputs, force)
-    return Target(path, path.suffix[1:])
+    return file_target(path, FORMATS, inputs, force, needs={".parquet": Needed("pyarrow", "pyarrow", "parquet")})
 
 
 def write_samples(
@@ -90,7 +83,7 @@ def write_samples(
     csv, parquet = (partial(table, names=Names(steps or {}, tuple(features))) for table in (_csv, _parquet))
     write: dict[str, Write] = {"npz": _npz, "npy": _npy, "csv": csv, "parquet": parquet}
     written = sealed_archive if target.format == "npz" else whole_file
-    with written(target.path) as file:
+    with written(target.output) as file:
         write[target.format](file, count, blocks)
     return target.path.stat().st_size
 

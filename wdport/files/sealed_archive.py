@@ -5,20 +5,20 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO
 
 from wdport.files.atomic import replacing
+from wdport.files.writable import OutputPath
 from wdport.files.zip_seal import seal_of
 
 
 @contextmanager
-def sealed_archive(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write as an archive; it replaces ``path``, with a seal, when the block succeeds.
+def sealed_archive(output: OutputPath) -> Iterator[IO[bytes]]:
+    """Yield a file to write as an archive; it replaces ``output``, with a seal, when the block succeeds.
 
     Raises :class:`MachineError` if writing fails.
     """
-    with replacing(path) as (temporary,):
+    with replacing(output) as (temporary,):
         with temporary.open("wb") as file:
             yield file
         with zipfile.ZipFile(temporary, "a") as archive:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from wdport.errors import InputError, UsageError
+from wdport.errors import InputError, MachineError, UsageError
 from wdport.files import orbax_folder, sharded_file
 from wdport.files.keras_archive import MANIFEST
 from wdport.files.manifests import manifest_of
 from wdport.files.orbax_folder import ITEM, require_orbax
 from wdport.files.sharded_file import INDEX
-from wdport.files.writable import is_replaceable, require_apart, require_no_link, require_parent, require_writable
+from wdport.files.writable import (
+    OutputPath,
+    is_replaceable,
+    require_apart,
+    require_no_link,
+    require_parent,
+    writable,
+)
 
 FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5", ".npz": "npz"}
 FOLDER: Final = "safetensors-sharded"
@@ -40,15 +49,55 @@ def format_at(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class Target:
-    """A file or folder to be written, its format, and its manifest beside it."""
+    """A file or folder to be written, and its format."""
 
-    path: Path
+    output: OutputPath
     format: str
 
     @property
-    def manifest(self) -> Path:
-        """``<out>.wdport.json``."""
-        return manifest_of(self.path)
+    def path(self) -> Path:
+        """Its path."""
+        return self.output.path
+
+
+@dataclass(frozen=True)
+class ModelTarget(Target):
+    """A converted model to be written, with its manifest beside it, ``<out>.wdport.json``."""
+
+    manifest: OutputPath
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What writing a format needs: a module, its name for the reader, and the extra that installs it."""
+
+    module: str
+    name: str
+    extra: str
+
+
+def file_target(
+    path: Path,
+    formats: Collection[str],
+    inputs: Mapping[str, Path] | None = None,
+    force: bool = False,
+    option: str | None = "-o",
+    needs: Mapping[str, Needed] = MappingProxyType({}),
+    what: str = "output",
+) -> Target:
+    """Return the target of a file whose suffix is one of ``formats``, and its format.
+
+    Raises:
+        UsageError: the suffix is another one, or as :func:`writable`.
+        MachineError: the package that the format ``needs``, by suffix, is not installed, or as :func:`writable`.
+    """
+    if path.suffix not in formats:
+        raise UsageError(path, f"unknown {what} format", f"end the name in {', '.join(formats)}")
+    needed = needs.get(path.suffix)
+    if needed is not None and importlib.util.find_spec(needed.module) is None:
+        missing = f"writing it needs {needed.name}, which is not installed"
+        raise MachineError(path, missing, f"install wdport[{needed.extra}]")
+    return Target(writable(path, inputs, force, option), path.suffix[1:])
 
 
 def choose_target(
@@ -57,7 +106,7 @@ def choose_target(
     force: bool,
     inputs: Mapping[str, Path] | None = None,
     folder: bool = False,
-) -> Target:
+) -> ModelTarget:
     """Return the target of a conversion of ``source``; raises :class:`UsageError` if it may not be written.
 
     ``inputs`` are the other input files, by label; ``folder`` means that the output is a folder.
@@ -71,11 +120,9 @@ def choose_target(
     if suffix is None:
         fix = f"end the name in {', '.join(FORMATS)} or {_ORBAX}, or in / for a folder of shards"
         raise UsageError(path, "unknown output format", fix)
-    target = Target(path, FORMATS[suffix])
     inputs = {"checkpoint": source, **(inputs or {})}
-    require_writable(path, inputs, force)
-    require_manifest(target, inputs, force)
-    return target
+    checked = writable(path, inputs, force)
+    return ModelTarget(checked, FORMATS[suffix], _manifest(checked, inputs, force))
 
 
 def default_output(source: Path) -> Path:
@@ -84,7 +131,7 @@ def default_output(source: Path) -> Path:
     return source.with_name(f"{stem}.keras") if source.name else Path(".keras")
 
 
-def _choose_folder(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
+def _choose_folder(path: Path, inputs: Mapping[str, Path], force: bool) -> ModelTarget:
     """Return a folder that does not exist or is empty, or with ``force`` one that contains only an older conversion."""
     if any(path.name.endswith(suffix) for suffix in FORMATS):
         raise UsageError(path, "has a file's suffix", "give a folder without a suffix, or leave out --max-shard-size")
@@ -102,11 +149,10 @@ def _choose_folder(path: Path, inputs: Mapping[str, Path], force: bool) -> Targe
             fix = "give another name with -o" + (", or --force to replace it" if ours else "")
             raise UsageError(path, what, fix)
     require_parent(path, " with -o")
-    target = Target(path, ORBAX if path.suffix == _ORBAX else FOLDER)
-    if target.format == ORBAX:
+    output, form = OutputPath(path), ORBAX if path.suffix == _ORBAX else FOLDER
+    if form == ORBAX:
         require_orbax(path)
-    require_manifest(target, inputs, force)
-    return target
+    return ModelTarget(output, form, _manifest(output, inputs, force))
 
 
 def holds_ours(folder: Path) -> bool:
@@ -119,9 +165,9 @@ def is_within(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def require_manifest(target: Target, inputs: Mapping[str, Path], force: bool) -> None:
-    """Check that the manifest can be written beside the file, where it replaces an older one."""
-    path = target.manifest
+def _manifest(output: OutputPath, inputs: Mapping[str, Path], force: bool) -> OutputPath:
+    """Return the manifest beside a model if it can be written there, where it replaces an older one."""
+    path = manifest_of(output.path)
     require_apart([("-o", path)], inputs)
     if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(path, "is not a regular file, and the manifest would go there", "give another name with -o")
@@ -129,3 +175,4 @@ def require_manifest(target: Target, inputs: Mapping[str, Path], force: bool) ->
     if not force and not is_replaceable(path, "manifest"):
         what = "exists already and is not a manifest of wdport"
         raise UsageError(path, what, "give another name with -o, or --force to replace it")
+    return OutputPath(path)

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from wdport.errors import UsageError
 from wdport.files.atomic import replacing, write_text
-from wdport.files.figure import FRAMES_PER_SECOND, any_script, figure_target
-from wdport.files.target import Target
-from wdport.files.writable import require_writable
+from wdport.files.figure import DRAWN, FRAMES_PER_SECOND, any_script
+from wdport.files.target import Target, file_target
 
 FORMATS: Final = (".gif", ".txt")
 TEXTS: Final = 6
@@ -29,12 +27,7 @@ _CALM: Final = 4
 
 def frames_target(path: Path, force: bool, inputs: Mapping[str, Path]) -> Target:
     """Return the target of an animation; raises an error if it cannot be written."""
-    if path.suffix not in FORMATS:
-        raise UsageError(path, "unknown animation format", f"end the name in {', '.join(FORMATS)}")
-    if path.suffix == ".gif":
-        return figure_target(path, force, inputs, "--animate", FORMATS)
-    require_writable(path, inputs, force, "--animate")
-    return Target(path, path.suffix[1:])
+    return file_target(path, FORMATS, inputs, force, "--animate", {".gif": DRAWN}, "animation")
 
 
 def pages(frames: Sequence[Sequence[str]]) -> list[str]:
@@ -48,7 +41,7 @@ def write_frames(target: Target, frames: Sequence[Sequence[str]]) -> None:
     """Write the pages of these texts: drawn one after another, pausing on the last, or separated by form feeds."""
     made = pages(frames)
     if target.format == "txt":
-        write_text(target.path, f"\n{_PAGE}".join(made) + "\n")
+        write_text(target.output, f"\n{_PAGE}".join(made) + "\n")
         return
     from matplotlib.animation import PillowWriter
     from matplotlib.figure import Figure
@@ -57,7 +50,7 @@ def write_frames(target: Target, frames: Sequence[Sequence[str]]) -> None:
     figure = Figure(figsize=(8.0, 0.25 * lines + 0.4))
     speed = FRAMES_PER_SECOND if len(made) > 5 * _CALM else _CALM
     writer = PillowWriter(fps=speed)
-    with replacing(target.path) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
+    with replacing(target.output) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
         for page in (*made, *[made[-1]] * (2 * speed)):
             figure.clear()
             shown = page.replace("$", r"\$")

@@ -5,7 +5,6 @@ Parts are written as they come, so memory does not depend on the number of frame
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -13,29 +12,21 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from wdport.errors import InternalError, MachineError, UsageError
+from wdport.errors import InternalError, UsageError
 from wdport.files.atomic import replacing, whole_file
-from wdport.files.target import Target
-from wdport.files.writable import require_writable
+from wdport.files.target import Needed, Target, file_target
 from wdport.model import Array
 
 FORMATS: Final = (".npy", ".gif", ".mp4")
 BYTES: Final = (".gif", ".mp4")
 """Formats of bytes, which hold one video of grey or RGB frames."""
 
-_NEEDS: Final = {".gif": ("PIL", "Pillow", "video"), ".mp4": ("av", "PyAV", "video")}
+_NEEDS: Final = {".gif": Needed("PIL", "Pillow", "video"), ".mp4": Needed("av", "PyAV", "video")}
 
 
 def video_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
     """Return the target of a decoded video; raises an error if it cannot be written."""
-    if path.suffix not in FORMATS:
-        raise UsageError(path, "unknown output format", f"end the name in {', '.join(FORMATS)}")
-    if path.suffix in _NEEDS:
-        module, name, extra = _NEEDS[path.suffix]
-        if importlib.util.find_spec(module) is None:
-            raise MachineError(path, f"writing it needs {name}, which is not installed", f"install wdport[{extra}]")
-    require_writable(path, inputs, force)
-    return Target(path, path.suffix[1:])
+    return file_target(path, FORMATS, inputs, force, needs=_NEEDS)
 
 
 def require_frames(path: Path, shape: tuple[int, ...]) -> None:
@@ -58,10 +49,10 @@ def write_video(target: Target, shape: tuple[int, ...], parts: Iterable[Array], 
     per second. Raises :class:`MachineError` if writing fails; no temporary file is left then.
     """
     if target.format == "npy":
-        with whole_file(target.path) as file:
+        with whole_file(target.output) as file:
             _npy(file, shape, parts)
     else:
-        with replacing(target.path) as (temporary,):
+        with replacing(target.output) as (temporary,):
             {"gif": _gif, "mp4": _mp4}[target.format](temporary, _frames(parts), fps)
     return target.path.stat().st_size
 

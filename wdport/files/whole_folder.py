@@ -16,6 +16,7 @@ from wdport.errors import MachineError
 from wdport.files.atomic import machine_error
 from wdport.files.held_back import held_back
 from wdport.files.temporary import Temporary, held_folder, make_temporary_folder, remove_leftovers
+from wdport.files.writable import OutputPath
 from wdport.files.written import WRITTEN
 
 _AT_FDCWD: Final = -100
@@ -23,14 +24,15 @@ _RENAME_EXCHANGE: Final = 2
 
 
 @contextmanager
-def whole_folder(path: Path, ours: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield an empty folder, which becomes ``path`` when the block succeeds; the caller syncs the files in it.
+def whole_folder(output: OutputPath, ours: Callable[[Path], bool]) -> Iterator[Path]:
+    """Yield an empty folder, which becomes ``output`` when the block succeeds; the caller syncs the files in it.
 
     An older folder with this name is replaced, so check first that nothing is lost with it; ``ours`` returns whether a
     folder contains only what is written here. If an exception is raised, no temporary folder is left; leftovers of a
     killed process are removed by the next one that writes the same path. Raises :class:`MachineError` if writing fails.
     """
     made: Temporary | None = None
+    path = output.path
     try:
         with held_back():
             remove_leftovers(path, ours)

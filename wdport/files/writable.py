@@ -1,4 +1,7 @@
-"""Check before any work that output files can be written and do not destroy an input or another output."""
+"""Check before any work that output files can be written and do not destroy an input or another output.
+
+The writers of files take an :class:`OutputPath`, which only a check makes, so nothing is written that was not checked.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -35,13 +39,21 @@ _ARTICLE: Final = {"html": "an"}
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/(self|\d+)/fd/\d+")
 
 
-def require_writable(
+@dataclass(frozen=True)
+class OutputPath:
+    """The path of a file or folder that may be written: a function of this package has checked it."""
+
+    path: Path
+
+
+def writable(
     path: Path,
     inputs: Mapping[str, Path] | None = None,
     force: bool = True,
     option: str | None = "-o",
     kind: str | None = None,
-) -> None:
+    streams: bool = False,
+) -> OutputPath:
     """Refuse a file that cannot be written, or that would destroy an input or another file.
 
     Args:
@@ -50,12 +62,16 @@ def require_writable(
         force: whether a file of this name may be replaced.
         option: the option that names it, for the message; None in Python.
         kind: a key of :data:`OURS`, if an older file of that kind may be replaced without ``force``.
+        streams: whether it may be a stream (:func:`is_stream`), which is written to and not replaced.
 
     Raises:
         UsageError: another name is needed.
         MachineError: the folder cannot be written to.
     """
     by = f" with {option}" if option else ""
+    if streams and is_stream(path):
+        require_apart([(option or "output", path)], inputs or {})
+        return OutputPath(path)
     if os.path.isdir(path):
         raise UsageError(path, "is a directory", f"give a file name{by}")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -68,10 +84,11 @@ def require_writable(
         what = "exists already" + (f" and is not {_ARTICLE.get(kind, 'a')} {kind} file of wdport" if kind else "")
         raise UsageError(path, what, f"give another name{by}, or {replace} to replace it")
     _require_name(path, by)
+    return OutputPath(path)
 
 
 def require_parent(path: Path, by: str) -> None:
-    """Refuse a name of a file or folder that cannot be written; raises as :func:`require_writable` does."""
+    """Refuse a name of a file or folder that cannot be written; raises as :func:`writable` does."""
     _require_folder(path, by)
     _require_name(path, by)
 

@@ -50,6 +50,6 @@ def judge(verdict: Verdict, terms: Terms, today: date, canaries: Gate | None = N
     return verdict
 
 
-def update_baseline(path: PathText, verdict: Verdict) -> None:
+def update_baseline(path: PathText, verdict: Verdict, force: bool = False) -> None:
     """Write the verdict's errors as the baseline; raises if the verdict does not qualify."""
-    write_baseline(path, make_baseline(verdict))
+    write_baseline(path, make_baseline(verdict), force)

@@ -21,6 +21,7 @@ from wdport.families.choice import own_model
 from wdport.families.registry import find_family
 from wdport.families.roles import Family
 from wdport.files.atomic import replacing
+from wdport.files.writable import writable
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer
 from wdport.parity.repro_files import DATA, SCRIPT
@@ -107,7 +108,7 @@ def write_repro(
         if own_model_at else "",
         "arguments": ", ".join([place, *(f"{name}={value!r}" for name, value in own_model_at.items())]),
     }  # fmt: skip
-    with replacing(target / DATA, target / SCRIPT) as (data, script):
+    with replacing(*(writable(target / name, option=None) for name in (DATA, SCRIPT))) as (data, script):
         np.savez(data, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]
         script.write_text(_SCRIPT.format(**names), encoding="utf-8")
     return target / SCRIPT

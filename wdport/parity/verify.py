@@ -21,6 +21,7 @@ from wdport.parity.provenance import contradictions
 from wdport.parity.recorded import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import user_reference
+from wdport.parity.repro_files import require_repro
 from wdport.parity.resumed_gate import open_resumed
 from wdport.parity.run import EVERYTHING, Setup, Subject, run_gates
 from wdport.parity.shown import Verdict
@@ -90,6 +91,7 @@ def verify(
                 full=full, resume=resume is not None, schedule=schedule, seed=seed, cases=cases,
                 fresh=fresh)  # fmt: skip
     pair.require_consistent()
+    require_repro(repro)
     return compare_files(pair, say, repro, Path(resume) if resume is not None else None)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from wdport.errors import MachineError, printable
 from wdport.files.samples import Blocks, write_samples
 from wdport.files.target import Target
-from wdport.files.writable import require_writable
+from wdport.files.writable import writable
 from wdport.files.written import WRITTEN
 from wdport.sampling.job import Job
 from wdport.sampling.kept import fill_parts
@@ -59,7 +59,7 @@ def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], No
         parts = _parts(output, job)
     with parts, _kept(parts, job.count, output.target.path):
         with announced(job.sampler):
-            require_writable(output.target.path, force=output.force)  # another run may have ended since it was asked
+            writable(output.target.path, force=output.force)  # another run may have ended since it was asked
         already, batch = agreed(job.sampler, parts.done, parts.batch)
         with bar(job.count, already) as done:
             clock = Clock(job.count, done)

@@ -108,7 +108,7 @@ class Parts:
         made = BytesIO()
         np.savez(made, **block)  # type: ignore[arg-type, unused-ignore]
         digest = self._digest(made.getbuffer())
-        with whole_file(self.folder / f"{start:09d}-{start + rows:09d}-{digest}.npz") as opened:
+        with whole_file(self._run.output(f"{start:09d}-{start + rows:09d}-{digest}.npz")) as opened:
             keep_private(opened)
             opened.write(made.getbuffer())
         for other in self._found():

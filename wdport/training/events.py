@@ -1,4 +1,5 @@
-"""The metrics of a run, as a table and as events for TensorBoard; the first process writes them."""
+"""The metrics of a run, as a table and as events for TensorBoard; the first process, which has the folder
+held, writes them."""
 
 from __future__ import annotations
 
@@ -7,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import jax
-
 from wdport.errors import MachineError
 from wdport.files.atomic import write_text
+from wdport.files.run_folder import RunFolder
 
 METRICS: Final = "metrics.csv"
 EVENTS: Final = "events"
@@ -24,12 +24,11 @@ class Events:
     Raises :class:`MachineError` if tensorboardX is not installed, or writing fails.
     """
 
-    def __init__(self, folder: Path, tensorboard: bool = False) -> None:
-        self.folder, self._writer = folder, None
-        self._first = jax.process_index() == 0
+    def __init__(self, folder: Path, held: RunFolder | None, tensorboard: bool = False) -> None:
+        self.folder, self._held, self._writer = folder, held, None
         if tensorboard and importlib.util.find_spec("tensorboardX") is None:
             raise MachineError("tensorboard", "events need tensorboardX", "install wdport[tensorboard]")
-        self._wanted = tensorboard and self._first
+        self._wanted = tensorboard and held is not None
 
     def __enter__(self) -> Events:
         return self
@@ -50,11 +49,11 @@ class Events:
 
     def epoch(self, rows: Rows) -> None:
         """Write the last row."""
-        if not self._first:
+        if self._held is None:
             return
         lines = [list(rows[0]), *(list(map(str, row.values())) for row in rows)]
         text = "\n".join(",".join(line) for line in lines)
-        write_text(self.folder / METRICS, f"{text}\n")
+        write_text(self._held.output(METRICS), f"{text}\n")
         if self._writer is not None:
             last = dict(rows[-1])
             step = int(last.pop("steps"))

@@ -11,7 +11,7 @@ from typing import Final
 from wdport.errors import UsageError, printable
 from wdport.files.run_folder import LOCK, RUN, RunFolder
 from wdport.files.temporary import is_temporary
-from wdport.files.writable import require_apart, require_writable
+from wdport.files.writable import require_apart, writable
 
 STATES: Final = ("state.npz", "state.orbax")
 WRITTEN: Final = ("metrics.csv", "model.keras", "model.ema.keras", "model.optimizer.safetensors")
@@ -50,6 +50,6 @@ def require_run_folder(folder: Path, inputs: Mapping[str, Path] | None = None) -
         path = folder / name
         require_apart([("-o", path)], inputs or {})
         if name in names:
-            require_writable(path, inputs)
+            writable(path, inputs)
     if names and RUN not in names:
         raise UsageError(folder, f"has {min(names)}, and no run of wdport train ({RUN})", fix)

@@ -12,8 +12,8 @@ import numpy as np
 
 from wdport.conversion.optimiser import DECOUPLED, SETTINGS, Optimised
 from wdport.conversion.optimiser_file import (
+    optimiser_output,
     read_optimiser,
-    require_suffix,
     require_weights,
     weights_digest,
     write_optimiser,
@@ -139,7 +139,7 @@ def save_optimizer(
 
     require_paths("path", path=path, like=like)
     file, before = Path(path), Path(like)
-    require_suffix(file, {} if file == before and force else {"like": before}, force)
+    output = optimiser_output(file, {} if file == before and force else {"like": before}, force)
     state, belongs = read_optimiser(before)
     places = {id(variable): name for name, variable in variables_by_path(model).items()}
     names = [places[id(variable)] for variable in model.trainable_variables]
@@ -157,8 +157,8 @@ def save_optimizer(
     groups, schedules = _position(optimizer, state, gone, steps_per_epoch)
     extra = {**state.extra, **({"global_step": now} if "global_step" in state.extra else {})}
     moments = {moment: found for moment, found in moments.items() if found}
-    write_optimiser(file, replace(state, moments=moments, steps=steps, groups=groups, schedules=schedules, extra=extra),
-                    belongs)  # fmt: skip
+    now_held = replace(state, moments=moments, steps=steps, groups=groups, schedules=schedules, extra=extra)
+    write_optimiser(output, now_held, belongs)
     return file
 
 

@@ -12,6 +12,7 @@ import jax
 from wdport.data.series import Series
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
+from wdport.files.run_folder import RunFolder
 from wdport.model import Array, KerasModel
 from wdport.optimisers.torch_like import Adam, TorchOptimizer
 from wdport.training.events import Events
@@ -43,6 +44,7 @@ def train(
     tensorboard: bool = False,
     report: Report | None = None,
     force: bool = False,
+    finish: Callable[[RunFolder, TrainingRun], None] | None = None,
 ) -> TrainingRun:
     """Train a converted model that draws samples, in place.
 
@@ -72,6 +74,7 @@ def train(
         tensorboard: also write the metrics as events for TensorBoard.
         report: called after every step, for a progress display.
         force: start again in a folder with the state of another run, or a damaged one.
+        finish: called by the first process with the folder, which no other run may write to yet, and the finished run.
 
     Returns:
         A :class:`TrainingRun`.
@@ -96,18 +99,21 @@ def train(
     target = Path(folder)
     if callable(optimizer):
         optimizer = optimizer(epochs * -(-source.count // batch_size))
-    with run_folder(target, jax.process_index() == 0) as held, Events(target, tensorboard) as events:
-        saves = Saves(target, placement, orbax)
+    with run_folder(target, jax.process_index() == 0) as held, Events(target, held, tensorboard) as events:
+        saves = Saves(target, held, placement, orbax)
         loop = Loop(trained, source, saves, optimizer or Adam([{"lr": 1e-4}]), batch_size, seed, ema, placement)
         if held is not None:
             held.begin(loop.facts(None if force else epochs), (), force, saves.exist, saves.check)
         try:
-            return loop.go(epochs, save_every, report, events)
+            told = loop.go(epochs, save_every, report, events)
         except KeyboardInterrupt as interruption:
             if not saves.exist():
                 raise
-            told = "the last saved state is kept; run the same command to resume"
-            raise type(interruption)(told) from None
+            kept = "the last saved state is kept; run the same command to resume"
+            raise type(interruption)(kept) from None
+        if held is not None and finish is not None:
+            finish(held, told)
+        return told
 
 
 def _require(**numbers: int | None) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import keras
 import numpy as np
 
 from wdport.files.atomic import replacing
+from wdport.files.writable import OutputPath
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasModel
 
 
-def save_trained(model: KerasModel, path: Path, values: Mapping[str, Array] | None = None) -> None:
+def save_trained(model: KerasModel, output: OutputPath, values: Mapping[str, Array] | None = None) -> None:
     """Save ``model`` to a ``.keras`` file, with these ``values`` of its variables instead of its own if given.
 
     Raises :class:`MachineError` if writing fails.
@@ -23,7 +23,7 @@ def save_trained(model: KerasModel, path: Path, values: Mapping[str, Array] | No
     try:
         for name, array in (values or {}).items():
             set_variable(named[name], np.array(array))
-        with replacing(path) as (temporary,):
+        with replacing(output) as (temporary,):
             keras.saving.save_model(model, temporary)
     finally:
         for name, array in own.items():

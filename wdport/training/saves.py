@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import jax
-
 from wdport.errors import InputError
 from wdport.files.orbax_folder import require_orbax
+from wdport.files.run_folder import RunFolder
 from wdport.training.placement import Placement
 from wdport.training.state_file import NAME, read_state, write_state
 
@@ -17,10 +16,10 @@ FOLDER: Final = "state.orbax"
 
 
 class Saves:
-    """The saved states of the run in ``folder``, of which the last one is kept."""
+    """The saved states of the run in ``folder``, of which the last one is kept; the first process has it ``held``."""
 
-    def __init__(self, folder: Path, placement: Placement, orbax: bool = False) -> None:
-        self.folder, self.placement, self.orbax = folder, placement, orbax
+    def __init__(self, folder: Path, held: RunFolder | None, placement: Placement, orbax: bool = False) -> None:
+        self.folder, self.placement, self.orbax, self._held = folder, placement, orbax, held
         self._other = folder / (NAME if orbax else FOLDER)
         self._opened: Any = None
         if orbax:
@@ -66,8 +65,8 @@ class Saves:
             self._manager.save(facts["steps"], args=args, force=True)
             return
         whole = self.placement.whole(state)
-        if jax.process_index() == 0:
-            write_state(self.folder, whole, facts)
+        if self._held is not None:
+            write_state(self._held.output(NAME), whole, facts)
 
     def read(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
         """The last state and its facts; None if there is none.

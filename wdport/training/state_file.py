@@ -19,6 +19,7 @@ from wdport.errors import InputError
 from wdport.files.atomic import whole_file
 from wdport.files.manifests import sealed, unsealed
 from wdport.files.run_folder import ANEW
+from wdport.files.writable import OutputPath
 from wdport.model import Array
 
 NAME: Final = "state.npz"
@@ -33,14 +34,14 @@ Arrays = Mapping[str, Sequence[Array]]
 """Lists of arrays by role: the variables of the network, of the optimizer, and their averages."""
 
 
-def write_state(folder: Path, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+def write_state(output: OutputPath, arrays: Arrays, facts: Mapping[str, Any]) -> None:
     """Write the state; raises :class:`MachineError`."""
     rows = np.array([list(row.values()) for row in facts["rows"]], np.float64)
     told = {**facts, "rows": list(facts["rows"][0]) if len(rows) else []}  # an array, since they may be very many
     flat = {f"{role}/{at}": np.asarray(each) for role, several in arrays.items() for at, each in enumerate(several)}
     flat[_ROWS] = rows
     text = sealed({"format": FORMAT, "arrays": _described(flat), **told})
-    with whole_file(folder / NAME) as file:
+    with whole_file(output) as file:
         np.savez(file, **flat, **{_FACTS: np.frombuffer(text.encode(), np.uint8)})  # type: ignore[arg-type]
 
 

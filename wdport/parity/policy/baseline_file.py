@@ -14,21 +14,24 @@ from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.prepare import PathText
 from wdport.errors import InputError
 from wdport.files.atomic import write_text
+from wdport.files.writable import writable
 from wdport.limits import MAX_BASELINE_BYTES
 from wdport.parity.policy.baseline import RULES, SCHEMA, Baseline
 
 _FIX: Final = "make it again with wdport verify --update-baseline"
 
 
-def write_baseline(path: PathText, baseline: Baseline) -> None:
-    """Write a baseline; an older file stays until the new one is complete.
+def write_baseline(path: PathText, baseline: Baseline, force: bool = False) -> None:
+    """Write a baseline; an older one stays until the new one is complete, and another file always, except with
+    ``force``.
 
-    Raises :class:`~wdport.errors.MachineError` if writing fails; then no temporary file is left.
+    Raises :class:`~wdport.errors.UsageError` for another file, and :class:`~wdport.errors.MachineError` if writing
+    fails; then no temporary file is left.
     """
     lines = [f"  {json.dumps(name)}: {json.dumps(entry, allow_nan=False)}" for name, entry in baseline["taps"].items()]
     body = ",\n".join(lines)
     text = f'{{\n "schema": {json.dumps(baseline["schema"])},\n "taps": {{\n{body}\n }}\n}}\n'
-    write_text(Path(path), text)
+    write_text(writable(Path(path), force=force, option=None, kind="baseline"), text)
 
 
 def read_baseline(path: PathText) -> Baseline:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wdport.errors import MachineError, well_formed
 from wdport.files.atomic import write_text
-from wdport.files.writable import by_name, is_stream, require_apart, require_writable, with_manifests
+from wdport.files.writable import by_name, require_apart, with_manifests, writable
 from wdport.parity.reports.html import render_html
 from wdport.parity.reports.junit import render_junit
 from wdport.parity.reports.markdown import append_step_summary, render_markdown
@@ -54,14 +54,12 @@ def write_reports(
     wanted = {kind: (Path(path), render) for kind, (path, render) in given.items() if path is not None}
     inputs = with_manifests(by_name(checkpoint=verdict.checkpoint, converted=verdict.converted), ["converted"])
     require_apart([(kind, path) for kind, (path, _) in wanted.items()], inputs)
-    for kind, (path, _) in wanted.items():
-        if not is_stream(path):
-            require_writable(path, inputs, force, None, kind)
-    texts = [(path, render(verdict)) for path, render in wanted.values()]
+    outputs = {kind: writable(path, inputs, force, None, kind, True) for kind, (path, _) in wanted.items()}
+    texts = [(outputs[kind], render(verdict)) for kind, (_, render) in wanted.items()]
     refused: list[MachineError] = []
-    for path, text in texts:
+    for output, text in texts:
         try:
-            write_text(path, text)
+            write_text(output, text)
         except MachineError as error:
             refused.append(error)
     if refused:
