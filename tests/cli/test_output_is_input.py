@@ -1,0 +1,134 @@
+"""No verb writes to a file that it reads: every output option against every input, as the commands declare them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+import wdport
+from tests.families.masked_lm import make as masked_lm
+from tests.families.wan_vae import make as wan_vae
+from tests.make import SETTINGS, make_state, save
+from wdport.cli import group
+from wdport.cli.completion import File, Folder
+from wdport.cli.main import main
+
+OUTPUTS = {"output", "json_file", "html", "html_file", "junit", "markdown", "markdown_file", "plot", "animate"}
+"""Parameters that name a file to write; every other one of type ``File`` names a file to read."""
+
+WORDS = {
+    "convert": ["a.ckpt"],
+    "verify": ["a.ckpt", "a.keras"],
+    "record": ["tests.user_model:small", "a.ckpt"],
+    "train": ["d.csv", "--config", "c.yaml", "-o", "run"],
+    "sample": ["a.keras", "-n", "1"],
+    "evaluate": ["s.npz", "--data", "d.csv"],
+    "generate": ["m.keras", "--text", "a text"],
+    "encode": ["v.keras", "video.npy"],
+    "decode": ["v.keras", "latents.npz"],
+    "export": ["a.keras"],
+    "inspect": ["a.ckpt"],
+    "map outline": ["a.ckpt", "--mapping", "t.yaml"],
+    "map suggest": ["--model", "tests.user_model:small", "--checkpoint", "a.ckpt"],
+    "map check": ["t.yaml", "a.ckpt"],
+    "map diff": ["a.keras", "a.ckpt"],
+    "map explain": ["alpha", "a.keras"],
+    "selftest": ["--quick"],
+}
+SUFFIXES = {"json_file": ".json", "html": ".html", "html_file": ".html", "junit": ".xml", "markdown": ".md",
+            "markdown_file": ".md", "plot": ".png", "animate": ".gif"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    wdport.convert(save(folder / "a.ckpt", make_state()), folder / "a.keras", values=SETTINGS)
+    wdport.convert(wan_vae.save(folder / "vae", wan_vae.OLD), folder / "v.keras")
+    wdport.convert(masked_lm.save(folder / "lm", masked_lm.fields_of("as published")), folder / "m.keras")
+    rng = np.random.default_rng(0)
+    np.save(folder / "video.npy", rng.uniform(-1, 1, (1, 5, 16, 16, 3)).astype(np.float32))
+    np.savez(folder / "latents.npz", latents=rng.normal(size=(1, 2, 2, 2, 4)).astype(np.float32))
+    np.savez(folder / "s.npz", series=rng.normal(size=(40, 24, 3)))
+    np.savetxt(folder / "d.csv", rng.normal(size=(80, 3)), delimiter=",")
+    (folder / "c.yaml").write_text("seq_len: 24\nwavelet_type: db2\n")
+    (folder / "t.yaml").write_text("format: 2\ntorch: tests.user_model:small\nkeras: tests.user_model:small\n")
+    return folder
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for each in command.list_commands(context):
+                found = command.get_command(context, each)
+                assert found is not None
+                yield from walk(found, f"{name} {each}".strip())
+        else:
+            yield name, command
+
+    yield from walk(group.group, "")
+
+
+def cases() -> list[tuple[str, str, str]]:
+    """Verb, output option and input: the name of an option, or a file among the words."""
+    found = []
+    for verb, command in commands():
+        files = [each for each in command.params if isinstance(each.type, File)]
+        outputs = [max(each.opts, key=len) for each in files if each.name in OUTPUTS]
+        read = (each for each in files if each.name not in OUTPUTS and not isinstance(each.type, Folder))
+        inputs = [max(each.opts, key=len) for each in read if isinstance(each, click.Option)]
+        words = [word for word in WORDS.get(verb, ()) if "." in word and ":" not in word]
+        found += [(verb, output, source) for output in outputs for source in (*words, *inputs)]
+    return found
+
+
+def suffix_of(verb: str, option: str) -> str:
+    command = dict(commands())[verb]
+    parameter = next(each for each in command.params if option in each.opts)
+    fallback = {"generate": ".txt", "decode": ".npy", "encode": ".npz", "map suggest": ".yaml"}.get(verb, ".npz")
+    assert isinstance(parameter.type, File)
+    return SUFFIXES.get(str(parameter.name)) or (*parameter.type.endings, fallback)[0]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Of all files but the aliases."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("alias"))
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_every_verb_with_files_is_tried() -> None:
+    verbs = {verb for verb, command in commands() if any(isinstance(each.type, File) for each in command.params)}
+    assert verbs == set(WORDS)
+
+
+@pytest.mark.parametrize("verb", WORDS)
+def test_an_input_is_never_written(
+    verb: str, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its name, a symbolic link or a hard link, whatever else is wrong with the command, and with --force."""
+    monkeypatch.chdir(made)
+    forced = ["--force"] if any("--force" in each.opts for each in dict(commands())[verb].params) else []
+    (made / "other.json").write_text("{}")
+    before, refused = digests(made), 0
+    for _, option, source in [case for case in cases() if case[0] == verb]:
+        words = list(WORDS[verb])
+        if source.startswith("--") and source not in words:
+            words += [source, "d.csv" if source == "--data" else "other.json"]
+        file = words[words.index(source) + 1] if source.startswith("--") else source
+        alias = Path(f"alias{suffix_of(verb, option)}")
+        for link in (None, os.symlink, os.link):
+            if link is not None:
+                link(file, alias)
+            code = main([*verb.split(), *words, option, file if link is None else str(alias), *forced])
+            said = capsys.readouterr().err
+            alias.unlink(missing_ok=True)
+            assert 2 <= code < 70, (option, source, said)
+            assert digests(made) == before, (option, source)
+            refused += "is an input" in said
+    assert refused or verb == "selftest"
