@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +124,14 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
             parts.save(0, block(0))
     parts.remove()
     assert list(parts.folder.iterdir()) == [thesis]
+
+
+@pytest.mark.parametrize("call", ["whole_file", "open_own"])
+def test_a_full_disk_leaves_no_folder_of_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(f"wdport.files.run_folder.{call}", full)
+    with pytest.raises(MachineError, match="could not be written"):
+        Parts(tmp_path / "a.npz", FACTS)
+    assert list(tmp_path.iterdir()) == []

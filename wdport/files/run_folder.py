@@ -50,7 +50,12 @@ class RunFolder:
                 own_folder(folder, FOREIGN)
             else:
                 folder.mkdir(0o755, parents=True, exist_ok=True)
-            self._lock = self._held()
+            try:
+                self._lock = self._held()
+            except OSError:
+                with suppress(OSError):
+                    folder.rmdir()  # it is empty if the disk is full
+                raise
             self.clear(self._is_unfinished)
 
     def begin(

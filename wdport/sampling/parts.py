@@ -20,7 +20,7 @@ from typing import IO
 
 import numpy as np
 
-from wdport.errors import InputError
+from wdport.errors import InputError, MachineError
 from wdport.files.atomic import whole_file
 from wdport.files.own_files import keep_private, opened_own
 from wdport.files.run_folder import RunFolder
@@ -72,7 +72,7 @@ class Parts:
         try:
             self._run.begin(facts, settled, anew, lambda: bool(self._found()), self._check)
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and not self._found():
+            if isinstance(error, (KeyboardInterrupt, MachineError)) and not self._found():
                 self.remove()
             self._run.close()
             raise

@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self
 
 from wdport.compile_cache import cache_variables
 from wdport.errors import IncompleteError, error_from
+from wdport.files.scratch import scratch_folder
 from wdport.model import Array
 from wdport.parity.fresh.messages import BrokenMessage, Message, receive, send
 from wdport.platforms import plain_environment
@@ -33,18 +33,18 @@ class Worker:
 
     def __init__(self, role: str, arguments: Mapping[str, object], denied: Sequence[str] = ()) -> None:
         self.role, self._arguments, self._denied = role, arguments, list(denied)
-        self._folder = TemporaryDirectory(prefix="port-", ignore_cleanup_errors=True)
+        self._held = ExitStack()
 
     def __enter__(self) -> Self:
-        alone = self.role == "port"
-        job = {"role": self.role, "denied": self._denied, "folder": self._folder.name, "arguments": self._arguments}
+        alone, folder = self.role == "port", str(self._held.enter_context(scratch_folder()))
+        job = {"role": self.role, "denied": self._denied, "folder": folder, "arguments": self._arguments}
         environment = plain_environment() if alone else dict(os.environ)
         for name in [name for name in environment if name.startswith(("GITHUB_", "JAX_COMPILATION_CACHE"))]:
             del environment[name]
-        environment |= {"TMPDIR": self._folder.name} if alone else cache_variables()
+        environment |= {"TMPDIR": folder} if alone else cache_variables()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, json.dumps(_search_path()), json.dumps(job)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self._folder.name if alone else None, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder if alone else None, env=environment,
             stderr=None if self.role == "layers" else subprocess.DEVNULL, start_new_session=True, close_fds=True,
         )  # fmt: skip
         assert self._process.stdin is not None
@@ -60,7 +60,7 @@ class Worker:
         for stream in (self._questions, self._answers):
             with suppress(OSError):
                 stream.close()
-        self._folder.cleanup()
+        self._held.close()
 
     def tell(self, facts: Mapping[str, object], arrays: Sequence[Array] = ()) -> None:
         """Send one message; one that does not arrive is seen by its missing answer."""

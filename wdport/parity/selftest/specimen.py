@@ -12,8 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
 from typing import Any
 from unittest.mock import patch
 from weakref import finalize
@@ -31,6 +29,7 @@ from wdport.conversion.prepare import Settings, prepare
 from wdport.conversion.river import write_arrays
 from wdport.families.mutants import Mutant
 from wdport.families.roles import Faulty
+from wdport.files.scratch import scratch_folder
 from wdport.files.target import choose_target
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
@@ -91,8 +90,9 @@ class Specimen:
         import torch
 
         self.name, self.family, self.config = name, family, config
-        folder = Path(mkdtemp(prefix="wdport-selftest-"))
-        finalize(self, rmtree, folder, ignore_errors=True)
+        held = ExitStack()
+        folder = held.enter_context(scratch_folder())
+        finalize(self, held.close)
         self.checkpoint = folder / "specimen.pt"
         self.tensors = family.random_tensors(config, seed)
         stored = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in self.tensors.items()}
