@@ -318,7 +318,7 @@ class _Engine:
             measured.cumulative = max(measured.cumulative, beyond(measured, cumulative[1], spread.running))
             measured.inputs = max(measured.inputs, beyond(measured, isolated[0], spread.fed))
             measured.isolated = max(measured.isolated, beyond(measured, isolated[1], spread.made))
-            shares = [0.0 if started.case.extreme else narrowed(side) for side in (call, through[tap.candidate])]
+            shares = [0.0 if started.case.extremes else narrowed(side) for side in (call, through[tap.candidate])]
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
             self.ranges.add(tap.reference, call.outputs)
             result.float64.compared += 1
@@ -373,7 +373,7 @@ class _Engine:
 
     def _output_errors(self, started: _Started, outputs: Outputs, alone: Outputs, spread: Explained) -> None:
         """Compare the network's outputs, as a whole and part by part."""
-        result, reference, extremes = self.result, started.outputs, started.case.extreme
+        result, reference, extremes = self.result, started.outputs, bool(started.case.extremes)
         isolated = reference
         if not reference and alone is not outputs:  # of another size, which may be the fault of a layer alone
             isolated = result.outputs_in_port(started.seen.outputs, started.seen.names, alone)
