@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import json
 import shutil
@@ -586,3 +587,27 @@ def test_calls_share_copies_of_equal_values_alone() -> None:
     assert first[2] == 2.0
     assert recorder.to_array(tensor.view(3, 1)).shape == (3, 1)
     assert recorder.to_array(tensor.view(torch.int32)).dtype == np.int32
+
+
+class Encoded(torch.nn.Module):
+    """The mean of an encoder's outputs, of all steps or of those that count."""
+
+    def __init__(self, counted: bool) -> None:
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder, self.counted = torch.nn.TransformerEncoder(layer, 1), counted
+
+    def forward(self, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+        made = self.encoder(x, src_key_padding_mask=~keep)
+        return (made * keep[..., None] if self.counted else made).mean(1)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_what_users_run_without_gradients_is_compared_with_the_calls(counted: bool) -> None:
+    """PyTorch's fast path gives zeros at steps of padding, which a mean of all steps reads."""
+    torch.manual_seed(0)
+    single = Encoded(counted).eval()
+    double = copy.deepcopy(single).double()
+    inputs = (np.random.default_rng(0).normal(size=(4, 6, 8)), np.arange(6) < np.array([[6], [4], [3], [5]]))
+    seen = recorder.observe({"float32": single, "float64": double}, recorder.CASES[0], inputs)
+    assert (recorder.fast_path_error(single, seen) > 0.01) is not counted

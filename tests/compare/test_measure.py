@@ -75,3 +75,7 @@ def test_constant() -> None:
         ranges.add("another number in another case", [np.full(4, value)])
     ranges.add("one value", [np.zeros(1)])
     assert ranges.constant == ["one number", "the second output"]
+
+
+def test_integers_have_no_precision_to_lose() -> None:
+    assert float32_share(np.array([3, -100, 7])) == 0.0

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
 
 import wdport
@@ -46,9 +47,10 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     checkpoint = save(folder / "a.ckpt", make_state())
     good, bad = (wdport.convert(checkpoint, folder / f"{name}.weights.h5", values=SETTINGS).output for name in "gb")
     with h5py.File(bad, "r+") as file:
-        largest: list[h5py.Dataset] = []
-        file.visititems(lambda _, item: largest.append(item) if isinstance(item, h5py.Dataset) else None)
-        max(largest, key=lambda item: item.size)[...] *= 1.001
+        found: list[h5py.Dataset] = []
+        file.visititems(lambda _, item: found.append(item) if isinstance(item, h5py.Dataset) else None)
+        floats = [each for each in found if each.dtype == "float32"]
+        max(floats, key=lambda each: int(each.size))[...] *= np.float32(1.001)
     return checkpoint, good, bad
 
 

@@ -59,7 +59,7 @@ def test_a_replay_is_the_run_bit_for_bit(recorded: tuple[Path, Path]) -> None:
         assert there.findings == []
         cases = here.cases(CASES)
         extremes = [case.extremes for case in cases if case.extremes]
-        assert extremes == [("zeros", "constant", "large", ""), ("", "", "small", "far")]
+        assert extremes == [("zeros", "constant", "large", ""), ("whole", "sparse", "small", "far")]
         assert set(there.cases(CASES)) == set(cases)
         assert there.notes == here.notes
         for case in cases:

@@ -416,7 +416,7 @@ class _Engine:
         for tap in started.taps:
             result.float32.expected += 1
             if all(tap.candidate in side for side in (port, references, truths)):
-                at, arranged = tap.candidate, tap.reference in result.arranged
+                at, arranged = tap.candidate, bool(result.arranged)  # of any layer: those behind it get its own order
                 result.float32.compared += result.single.add_tap(tap, port[at], references[at], truths[at], arranged)
 
     def _accompanied(self, started: _Started, companion: Companion) -> None:

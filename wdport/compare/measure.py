@@ -56,7 +56,9 @@ def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -
 
 def float32_share(values: Array) -> float:
     """Share of the distinct values, other than 0 and 1, that float32 holds exactly; 0.0 if there are none. A bias that
-    a layer gives out unchanged at many steps counts once."""
+    a layer gives out unchanged at many steps counts once. Integers have none."""
+    if values.dtype.kind != "f":
+        return 0.0
     flat = values.ravel(order="K")
     if not any(_held(block[_telling(block)]).any() for block in np.array_split(flat, flat.size // BLOCK + 1)):
         return 0.0

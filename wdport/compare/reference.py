@@ -16,6 +16,7 @@ from wdport.compare.calls import Case
 from wdport.errors import MisfitError, error_of
 from wdport.model import Array
 from wdport.recorder import (
+    FAST,
     Conditioning,
     Input,
     Observation,
@@ -25,6 +26,7 @@ from wdport.recorder import (
     cases_of,
     checked_inputs,
     conditioning,
+    fast_path_error,
     finite_case,
     highest_precision,
     is_repeatable,
@@ -183,6 +185,8 @@ class Live:
                 self.environment = {"torch": str(torch.__version__), "torch_matmul": precision}
                 if not is_repeatable(self.modules["float64"], seen):
                     self.findings.append("the reference does not repeat itself bit for bit")
+                if off := fast_path_error(self.modules["float32"], seen):
+                    self.findings.append(f"the reference {FAST} {off:.1e}")
         return seen
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:

@@ -18,6 +18,7 @@ from wdport.parity.recorded_values import boolean, count, items, number, pair, s
 from wdport.parity.recording_file import AGAIN, RecordingFile, reading
 from wdport.recorder import (
     EXTREMES,
+    FAST,
     SCHEMA,
     UNUSUAL,
     Call,
@@ -130,6 +131,7 @@ class Replay:
             self.environment |= {name: own[name] for name in ("torch", "torch_matmul")}
             self.notes = texts(index["notes"])
             self.findings = [] if boolean(index["repeats"]) else ["the reference does not repeat itself bit for bit"]
+            self.findings += [note for note in self.notes if FAST in note]
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         """The recorded ones, in which extreme values are those that the reference has a meaning for."""

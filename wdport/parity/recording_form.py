@@ -89,8 +89,8 @@ class CaseFacts(TypedDict):
     random_biases: bool
     """Whether random shifts were added to the biases."""
     extremes: NotRequired[list[str]]
-    """By sample, what replaces ordinary values: ``zeros``, ``constant``, ``large``, ``missing``, ``small`` or ``far``;
-    "" for nothing."""
+    """By sample, what replaces ordinary values: ``zeros``, ``constant``, ``large``, ``missing``, ``whole``, ``sparse``,
+    ``small`` or ``far``; "" for nothing."""
     gain: NotRequired[float]
     """Factor of the values that isolated layers are given in float32; 1 if absent."""
     names: list[str]

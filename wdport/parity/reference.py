@@ -64,7 +64,9 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
 
     Inputs whose free axes have the same name and size have the same length; the lengths of others differ.
     """
-    inputs, sizes, steps = signature.inputs, {}, {**signature.longer, **signature.free}
+    sizes, steps = {}, {**signature.longer, **signature.free}
+    unequal = tuple(map(_unequal, signature.inputs))
+    inputs = unequal if unequal != signature.inputs and _accepts(module, unequal) else signature.inputs
     for each in inputs:
         free = [axis for axis in each.axes if axis in steps]
         if free and not each.alone:
@@ -81,6 +83,14 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
             least, beyond = (middle, beyond) if _accepts(module, longer) else (least, middle)
         inputs = tuple(_with_length(each, axis, size, least) for each in inputs) if least > size else inputs
     return inputs
+
+
+def _unequal(each: Input) -> Input:
+    """The input with the greatest size of one of the axes alone that have the same sizes, such as height and width."""
+    kept: dict[tuple[int, int], str] = {}
+    for axis, most in each.alone.items():
+        kept.setdefault((each.sizes[axis], most), axis)
+    return replace(each, alone={axis: most for (_, most), axis in kept.items()})
 
 
 def _with_length(each: Input, axis: str, size: int, length: int) -> Input:

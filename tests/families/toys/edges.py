@@ -458,6 +458,9 @@ class Crossing(keras.Model):
         return {**super().get_config(), "how": self.how}
 
     def call(self, x: Any, y: Any) -> Any:
+        if self.how == "joined":
+            first, second = ops.split(self.first(ops.concatenate([x, y], 0)), 2, axis=0)
+            return self.head(ops.mean(ops.tanh(first + ops.mean(second, 1, keepdims=True)), 1))
         count = (x if self.how else y).shape[1]
         return self.head(ops.mean(ops.tanh(self.first(x) + ops.sum(self.first(y), 1, keepdims=True) / count), 1))
 
@@ -490,3 +493,4 @@ cutoff = port(marked, how="cutoff")
 seen = port(marked, how="seen")
 crossing = port(Crossing)
 confused = port(Crossing, how="confused")
+joined = port(Crossing, how="joined")
