@@ -379,7 +379,7 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "-matplotlib sample good.keras --plot out.png",
         5,
-        "out.png: drawing it needs matplotlib, which is not installed; install wdport[figures]",
+        "out.png: writing it needs matplotlib, which is not installed; install wdport[figures]",
     ),
     (
         "-pyarrow sample good.keras -o out.parquet",
@@ -389,13 +389,12 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "-flatbuffers export good.keras -o out.stablehlo",
         5,
-        "out.stablehlo: writing it needs flatbuffers, which is not installed; pip install flatbuffers, or install "
-        "wdport[export]",
+        "out.stablehlo: writing it needs flatbuffers, which is not installed; install wdport[export]",
     ),
     (
         "-torch export good.keras --to torch -o out.pt",
         5,
-        "out.pt: writing it needs torch, which is not installed; write a .safetensors file",
+        "out.pt: writing it needs torch, which is not installed; install wdport[torch]",
     ),
 ]
 
