@@ -48,13 +48,18 @@ def require_torch(where: str, instead: str = "") -> None:
 
 
 def start_jax() -> None:
-    """Enable the compile cache and find the devices; raises :class:`MachineError` if there are none."""
+    """Enable the compile cache and find the devices; raises :class:`MachineError` if there are none.
+
+    A command compiles programs of its own, so settings of JAX that are for debugging other code have no effect.
+    """
     try:
         use_compile_cache()
     except Unusable as error:
         console.note(f"{printable(error, None)}: programs are compiled again")
     import jax
 
+    jax.config.update("jax_disable_jit", False)  # type: ignore[no-untyped-call]
+    jax.config.update("jax_numpy_dtype_promotion", "standard")  # type: ignore[no-untyped-call]
     try:
         jax.local_devices()
     except (RuntimeError, AssertionError) as error:
