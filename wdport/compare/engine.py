@@ -184,7 +184,10 @@ class _Engine:
         """Compare the model called as users call it, after all other calls."""
         if self.plain is not None:
             with self.clock.gate("A"):
+                last = self.result.probes[-1].random_biases
+                self.result.candidate.use(False)  # the weights of the first inputs
                 self.result.findings |= dict.fromkeys(self.plain.differing(self.first))
+                self.result.candidate.use(last)
 
     def _extend(self, seen: Observation, shapes: Calls) -> None:
         """Compare the calls too that no case before this one makes."""

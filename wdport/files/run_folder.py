@@ -46,6 +46,7 @@ class RunFolder:
         self.facts: dict[str, object] = {}
         self._files = re.compile(rf"{files.pattern}|{re.escape(RUN)}")
         with refusals(folder):
+            known = os.path.lexists(folder)
             if private:
                 own_folder(folder, FOREIGN)
             else:
@@ -53,8 +54,9 @@ class RunFolder:
             try:
                 self._lock = self._held()
             except OSError:
-                with suppress(OSError):
-                    folder.rmdir()  # it is empty if the disk is full
+                if not known:
+                    with suppress(OSError):
+                        folder.rmdir()  # it is empty if the disk is full
                 raise
             self.clear(self._is_unfinished)
 

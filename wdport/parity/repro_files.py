@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-from wdport.conversion.prepare import PathText
 from wdport.files.writable import writable
 
 DATA: Final = "layer.npz"
@@ -15,7 +14,7 @@ KINDS: Final = {DATA: "layer", SCRIPT: "script"}
 """The kind of each file in :data:`wdport.files.writable.OURS`."""
 
 
-def require_repro(folder: PathText | None) -> None:
+def require_repro(folder: str | os.PathLike[str] | None) -> None:
     """Refuse a folder in which another file than an older one of these has one of their names."""
     for name, kind in KINDS.items():
         if folder is not None and os.path.lexists(path := Path(folder, name)):
