@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import wdport
-from wdport.errors import UsageError
+from wdport.errors import MisfitError, UsageError
 from wdport.parity.pair import Pair
 from wdport.parity.verdict import Verdict
 from wdport.recorder import CASES, EXTREMES, UNUSUAL, battery, parse_input, with_ids
@@ -37,7 +37,7 @@ TABLES = {
     "Marked": IDS + LAYERS + EMBED + "  - {torch: rare, keras: rare, kind: embedding}\n",
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
 }  # fmt: skip
-TABLES["padded"] = TABLES["Recurrent"]
+TABLES |= {"padded": TABLES["Recurrent"], "Trained": TABLES["Steps"]}
 
 FAULTS = [
     ("Recurrent", "mask_zero"),
@@ -62,8 +62,8 @@ FAULTS = [
     ("Normed", "doubles"),
 ]
 CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
-            ("Normed", "network"), ("Attended", "attended"), ("Chunked", "chunked"),
-            ("Steps", "steps"), ("Rows", "rows"), ("Crossed", "crossing"), ("Marked", "marked")]  # fmt: skip
+            ("Normed", "network"), ("Attended", "attended"), ("Chunked", "chunked"), ("Steps", "steps"),
+            ("Steps", "cached"), ("Rows", "rows"), ("Crossed", "crossing"), ("Marked", "marked")]  # fmt: skip
 
 
 def verified(folder: Path, reference: str, port: str, **told: int) -> Verdict:
@@ -109,6 +109,11 @@ def test_a_port_that_is_wrong_at_an_edge_fails(reference: str, port: str, tmp_pa
 
 def test_a_port_that_calls_a_layer_once_for_two_calls_ends_with_a_verdict(tmp_path: Path) -> None:
     assert verified(tmp_path, "Crossed", "joined").exit_code in (1, 6)
+
+
+def test_a_reference_that_raises_without_gradients_is_an_error_of_one_line(tmp_path: Path) -> None:
+    with pytest.raises(MisfitError, match="call me in training"):
+        verified(tmp_path, "Trained", "steps")
 
 
 def test_calls_that_only_a_longer_input_needs_are_compared(tmp_path: Path) -> None:

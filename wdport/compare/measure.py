@@ -41,14 +41,14 @@ def relative_l2(candidate: Array, reference: Array) -> float:
 def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -> float:
     """The largest relative error of a sample of the batch, axis 0.
 
-    ``floors`` is by sample the share of the largest ordinary sample's norm, one of floor 0, that its error is at least
-    divided by. Arrays without an axis of samples are measured as a whole.
+    ``floors`` is by sample the share of the smallest norm above 0 of an ordinary sample, one of floor 0, that its
+    error is at least divided by. Arrays without an axis of samples are measured as a whole.
     """
     if not candidate.ndim or len(reference) != len(floors) or not np.isfinite(candidate).all():
         return relative_l2(candidate, reference)
     sides = (np.asarray(each, np.float64).reshape(len(floors), -1) for each in (candidate - reference, reference))
     differences, sizes = (np.linalg.norm(each, axis=1) for each in sides)
-    ordinary = max((size for size, floor in zip(sizes, floors, strict=True) if not floor), default=0.0)
+    ordinary = min((size for size, floor in zip(sizes, floors, strict=True) if size and not floor), default=0.0)
     scales = np.maximum(sizes, np.asarray(floors) * ordinary)
     pairs = zip(differences.tolist(), scales.tolist(), strict=True)
     return max((error / scale if scale else (inf if error else 0.0) for error, scale in pairs), default=0.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import torch
 from keras import layers, ops
 from torch import Tensor, nn
@@ -113,6 +114,15 @@ class Steps(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         made = self.first(self.norm(x)).tanh().mT
         return self.head(nn.functional.avg_pool1d(made, 2).sum(-1)) + x.mean((1, 2))[:, None]
+
+
+class Trained(Steps):
+    """The same, which cannot be called without gradients."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            raise RuntimeError("call me in training")
+        return super().forward(x)
 
 
 class Rows(nn.Module):
@@ -370,6 +380,8 @@ class Pairs(Chosen):
         if self.how == "kept" and length % 2:
             return ops.sum(x, 1) / 2.0
         self.longest = max(self.longest, length)
+        if self.how == "cached":  # a table that grows, as those of positions do
+            x = x * ops.convert_to_tensor(np.ones(self.longest), x.dtype)[:length, None]
         factor = 2.0 if self.how == "remembered" and length < self.longest else 1.0
         return factor * ops.sum(x[:, : length // 2 * 2], 1) / 2.0
 
@@ -485,6 +497,7 @@ later = port(Chunks, how="later")
 doubles = port(Network, how="doubles")
 kept = port(steps, how="kept")
 remembered = port(steps, how="remembered")
+cached = port(steps, how="cached")
 half = port(steps, how="half")
 tiny = port(steps, how="tiny")
 fast = port(steps, how="fast")
