@@ -5,6 +5,7 @@ Some of these faults would end the process inside a library, with a misleading e
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -58,6 +59,9 @@ def start_jax() -> None:
         console.note(f"{printable(error, None)}: programs are compiled again")
     import jax
 
+    # Tracing creates many objects, and the collector would traverse those of jax, keras and torch repeatedly, for a
+    # tenth of the time of `verify`.
+    gc.set_threshold(20_000, 20, 20)
     jax.config.update("jax_disable_jit", False)  # type: ignore[no-untyped-call]
     jax.config.update("jax_numpy_dtype_promotion", "standard")  # type: ignore[no-untyped-call]
     try:
