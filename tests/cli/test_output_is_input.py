@@ -18,6 +18,7 @@ from tests.make import SETTINGS, make_state, save
 from wdport.cli import group
 from wdport.cli.completion import File, Folder
 from wdport.cli.main import main
+from wdport.files.inputs import Snapshot
 
 OUTPUTS = {"output", "json_file", "html", "html_file", "junit", "markdown", "markdown_file", "plot", "animate"}
 """Parameters that name a file to write; every other one of type ``File`` names a file to read."""
@@ -53,10 +54,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wdport.convert(masked_lm.save(folder / "lm", masked_lm.fields_of("as published")), folder / "m.keras")
     rng = np.random.default_rng(0)
     np.save(folder / "video.npy", rng.uniform(-1, 1, (1, 5, 16, 16, 3)).astype(np.float32))
-    np.savez(folder / "latents.npz", latents=rng.normal(size=(1, 2, 2, 2, 4)).astype(np.float32))
+    np.savez(folder / "latents.npz", latents=rng.normal(size=(1, 2, 2, 2, 2)).astype(np.float32))
     np.savez(folder / "s.npz", series=rng.normal(size=(40, 24, 3)))
     np.savetxt(folder / "d.csv", rng.normal(size=(80, 3)), delimiter=",")
-    (folder / "c.yaml").write_text("seq_len: 24\nwavelet_type: db2\n")
+    (folder / "c.yaml").write_text("dataset:\n  seq_len: 24\nwavelet:\n  type: db2\n")
     (folder / "t.yaml").write_text("format: 2\ntorch: tests.user_model:small\nkeras: tests.user_model:small\n")
     return folder
 
@@ -132,3 +133,42 @@ def test_an_input_is_never_written(
             assert digests(made) == before, (option, source)
             refused += "is an input" in said
     assert refused or verb == "selftest"
+
+
+CHANGING = {
+    "convert": ["a.ckpt", "-o", "x.keras", *(part for name, value in SETTINGS.items() for part in
+                                             ("--set", f"{name}={value}"))],
+    "sample": ["a.keras", "-n", "1", "--sampler", "ddim", "--steps", "1", "-o", "x.npz"],
+    "train": ["d.csv", "--config", "c.yaml", "-o", "x", "--json", "x.json"],
+    "evaluate": ["s.npz", "--data", "d.csv", "--metrics", "sliced-wasserstein", "--repeats", "1", "--json", "x.json"],
+    "generate": ["m.keras", "--prompt-ids", "ids.json", "-o", "x.json"],
+    "encode": ["v.keras", "video.npy", "-o", "x.npz"],
+    "decode": ["v.keras", "latents.npz", "-o", "x.npy"],
+    "export": ["a.keras", "-o", "x.stablehlo"],
+    "verify": ["a.ckpt", "a.keras"],
+    "inspect": ["a.keras"],
+}  # fmt: skip
+"""Commands that state a digest of an input, or write a file of its content."""
+
+
+@pytest.mark.parametrize("verb", CHANGING)
+def test_an_input_that_changes_meanwhile(
+    verb: str, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written, and no digest is stated, of a file that is another one than the command began with."""
+    monkeypatch.chdir(made)
+    (made / "ids.json").write_text("[[1, 2, 4, 4]]")
+    real, before = Snapshot.__init__, set(os.listdir(made))
+
+    def late(snapshot: Snapshot, path: Path) -> None:
+        real(snapshot, path)
+        if path.is_file():
+            os.utime(path, ns=(1, path.stat().st_mtime_ns + 1_000_000_000))
+
+    monkeypatch.setattr(Snapshot, "__init__", late)
+    code = main([verb, *CHANGING[verb]])
+    said = capsys.readouterr()
+    assert (code, said.out) == (3, ""), said.err
+    assert "was changed while it was read" in said.err
+    assert set(os.listdir(made)) - before <= {"x"}
+    assert not (made / "x" / "model.keras").exists()

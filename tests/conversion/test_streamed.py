@@ -23,7 +23,7 @@ from wdport.conversion.river import Conversion
 from wdport.conversion.steps import Budget
 from wdport.errors import MachineError, MisfitError, UsageError, WdportError
 from wdport.families.choice import own_model
-from wdport.files.model_files import sha256_at
+from wdport.files.inputs import sha256_at
 from wdport.files.sharded_file import ShardedWriter
 
 from .streamed_model import sharded, table, tensors

@@ -267,7 +267,7 @@ def test_the_process_is_apart(model: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SECRET", "1")
     assert "SECRET" not in process.plain_environment()
     inputs = (np.zeros((2, 2), "f4"), np.zeros(2, "f4"), np.zeros(2, "i4"))
-    (result,) = process.run_calls(path, verification.file_sha256(path), [("call", inputs)])
+    (result,) = process.run_calls(path, verification.Snapshot(path).sha256, [("call", inputs)])
     assert (result.error, result.dtypes) == ("", ("float32",))
     script = process.HERE / "isolated.py"
     text = script.read_text().replace('loaded: Any = import_module("loader").load(artefact)', "import wdport")
@@ -275,7 +275,7 @@ def test_the_process_is_apart(model: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(process, "HERE", tmp_path)
     (tmp_path / "loader.py").write_bytes((script.parent / "loader.py").read_bytes())
     with pytest.raises(InputError, match="import of wdport halted"):
-        process.run_calls(path, verification.file_sha256(path), [("call", inputs)])
+        process.run_calls(path, verification.Snapshot(path).sha256, [("call", inputs)])
     with pytest.raises(InputError, match="the file changed while it was verified"):
         process.run_calls(path, "0" * 64, [("call", inputs)])
 

@@ -35,7 +35,8 @@ class Ran:
 
     direction: str
     model: str
-    input: Path
+    input: str
+    sha256: str
     output: Path
     latents: Sequence[int]
     video: Sequence[int]
@@ -49,7 +50,7 @@ class Ran:
         return {
             "model": self.model,
             "direction": self.direction,
-            "input": {"name": self.input.name, "sha256": file_sha256(self.input)},
+            "input": {"name": self.input, "sha256": self.sha256},
             "output": {"name": self.output.name, "sha256": file_sha256(self.output),
                        "bytes": self.output.stat().st_size},
             "latents": list(self.latents),

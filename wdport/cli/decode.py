@@ -24,7 +24,7 @@ from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import MODEL, sha256_option
 from wdport.cli.verb import OneOf, Verb
 from wdport.errors import UsageError
-from wdport.files.writable import by_name, with_manifests
+from wdport.files.inputs import Inputs
 
 FPS = 16.0
 """Frames per second of Wan's own videos."""
@@ -73,9 +73,9 @@ def command(
     path = Path(output) if output else given.with_name(f"{given.stem}.video.npy")
     played = path.suffix in BYTES
     _require_fitting(played, output_dtype, truncate, fps)
+    inputs = Inputs(model=model, latents=latents).with_manifests("model")
     require_sha256(model, sha256)
     converted, coded = open_coded(model, normalised)
-    inputs = with_manifests(by_name(model=model, latents=latents), ["model"])
     target = video_target(path, inputs, force)
     document = require_document(json_file, inputs, {"-o": target.path}, force)
     array = read_coded(given, ("latents", "mean"))
@@ -90,7 +90,9 @@ def command(
     start_jax()
     started = time.monotonic()
     values = "uint8" if played else output_dtype or "float32"
-    parts = coder_of(converted, dtype).decode_in_parts(
+    coder, digest = coder_of(converted, dtype), inputs.sha256("latents")
+    inputs.end_reading()
+    parts = coder.decode_in_parts(
         array.astype("float32"), chunk=chunk, output=values, normalised=normalised, truncate=truncate,
         compute_dtype=compute_dtype,
     )  # fmt: skip
@@ -100,7 +102,7 @@ def command(
         "compute_dtype": compute_dtype or dtype, "chunk": chunk, "fps": (fps or FPS) if played else None,
     }  # fmt: skip
     seconds = time.monotonic() - started
-    ran = Ran("decode", converted.path.name, given, target.path, array.shape, shape, settings, seconds)
+    ran = Ran("decode", converted.path.name, given.name, digest, target.path, array.shape, shape, settings, seconds)
     give("coded", ran.document, document, ran.text)
     return 0
 

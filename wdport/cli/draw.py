@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from wdport.cli.options import stored_variables
 from wdport.cli.progress import samples_bar
 from wdport.conversion.load import Converted
 from wdport.errors import UsageError, printable
+from wdport.files.inputs import Inputs
 from wdport.files.samples import Blocks, first_samples
 from wdport.files.target import Target
 from wdport.model import Array, Diffused
@@ -39,7 +39,7 @@ def draw(wanted: Wanted, devices: int | str | None, join: Callable[[], None], fi
     """Draw the missing samples, write the files, and report; ``join`` waits for the other processes."""
     with ThreadPoolExecutor(2) as background:  # while jax is imported
         variables = background.submit(stored_variables, files.model)
-        hashes = background.submit(_hashes, wanted)
+        hashes = background.submit(_hashes, files.inputs)
         join()
         _draw(wanted, devices, files, variables, hashes)
 
@@ -60,6 +60,7 @@ def _draw(
     about = job.sampler.programs.network.about
     output = Output(files.target, _facts(wanted, job, request, hashes.result()), wanted.batch, wanted.chunk,
                     wanted.save_every, wanted.force)  # fmt: skip
+    files.inputs.end_reading()
     known = None if request.known is None else np.asarray(request.known)
     ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files, blocks, known, about))
     if ran is not None:
@@ -104,22 +105,8 @@ def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], requ
     return plan_job(Programs(network), request)
 
 
-def _hashes(wanted: Wanted) -> Hashes:
-    files = (("model", wanted.model), ("known", wanted.known), ("init", wanted.init), ("mapping", wanted.mapping))
-    return {name: path and _hash(path) for name, path in files}
-
-
-def _hash(path: str) -> str:
-    """The hash of a regular file, since others may have no end, or of a converted folder."""
-    from wdport.data.files import data_file
-    from wdport.files.manifests import file_sha256
-    from wdport.files.model_files import sha256_at
-    from wdport.files.target import format_at
-
-    if Path(path).is_dir() and format_at(Path(path)):
-        return sha256_at(Path(path))
-    with data_file(path) as file:
-        return file_sha256(file)
+def _hashes(inputs: Inputs) -> Hashes:
+    return {name: inputs.sha256(name) if name in inputs else None for name in ("model", "known", "init", "mapping")}
 
 
 def _facts(wanted: Wanted, job: Job, request: Request, hashes: Hashes) -> dict[str, object]:

@@ -13,6 +13,7 @@ from wdport.cli.documents import Destination
 from wdport.cli.options import facts, size
 from wdport.conversion.load import Converted
 from wdport.errors import UsageError, printable
+from wdport.files.inputs import Inputs
 from wdport.files.manifests import file_sha256
 from wdport.files.target import Target
 from wdport.model import NotDecoded
@@ -58,9 +59,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Files:
-    """The model to read, and the files to write, all checked; ``document`` is the file of --json, ``beside`` the data
-    that a figure shows beside the samples."""
+    """The files to read, the model among them, and those to write, all checked; ``document`` is the file of --json,
+    ``beside`` the data that a figure shows beside the samples."""
 
+    inputs: Inputs
     model: Converted
     target: Target
     figure: Target | None

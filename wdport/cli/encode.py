@@ -24,8 +24,8 @@ from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import MODEL, sha256_option
 from wdport.cli.verb import Verb
 from wdport.errors import UsageError
+from wdport.files.inputs import Inputs
 from wdport.files.target import file_target
-from wdport.files.writable import by_name, with_manifests
 
 LARGEST = 2.0
 """Values beyond it are of another scale, such as 0 to 255; a little more than 1 is what resizing makes."""
@@ -64,11 +64,11 @@ def command(
     from wdport.checkpoint.known import require_sha256
     from wdport.files.sealed_archive import sealed_archive
 
+    inputs = Inputs(model=model, video=video).with_manifests("model")
     require_sha256(model, sha256)
     given = Path(video)
     path = Path(output) if output else given.with_name(f"{given.stem}.latents.npz")
     converted, coded = open_coded(model, normalised)
-    inputs = with_manifests(by_name(model=model, video=video), ["model"])
     target = file_target(path, (".npz",), inputs, force)
     document = require_document(json_file, inputs, {"-o": path}, force)
     array = read_coded(given, ("video",))
@@ -86,9 +86,9 @@ def command(
     require_jax()
     start_jax()
     started = time.monotonic()
-    mean, logvar = coder_of(converted, dtype).encode(
-        array.astype("float32"), chunk=chunk, normalise=normalised, compute_dtype=compute_dtype
-    )
+    coder, digest = coder_of(converted, dtype), inputs.sha256("video")
+    inputs.end_reading()
+    mean, logvar = coder.encode(array.astype("float32"), chunk=chunk, normalise=normalised, compute_dtype=compute_dtype)
     with sealed_archive(target.output) as file:
         np.savez(file, latents=mean, logvar=logvar)
     settings = {
@@ -96,6 +96,6 @@ def command(
         "compute_dtype": compute_dtype or dtype, "chunk": chunk, "fps": None,
     }  # fmt: skip
     seconds = time.monotonic() - started
-    ran = Ran("encode", converted.path.name, given, path, mean.shape, array.shape, settings, seconds)
+    ran = Ran("encode", converted.path.name, given.name, digest, path, mean.shape, array.shape, settings, seconds)
     give("coded", ran.document, document, ran.text)
     return 0

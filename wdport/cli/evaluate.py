@@ -16,7 +16,8 @@ from wdport.cli.options import MODEL, open_sampled, reports, require_reports
 from wdport.cli.progress import scores_bar
 from wdport.cli.verb import Verb, Whole
 from wdport.errors import UsageError, printable
-from wdport.files.writable import OutputPath, by_name, with_manifests
+from wdport.files.inputs import Inputs
+from wdport.files.writable import OutputPath
 
 if TYPE_CHECKING:  # they import jax
     from wdport.evaluation.scores import Evaluation
@@ -57,9 +58,8 @@ def command(
     is_model = sweep is not None or _is_model(Path(samples))
     if count is not None and not is_model:
         raise UsageError("--count", "is for a model", "leave it out: all samples of a file are scored")
-    inputs = with_manifests(
-        by_name(samples=samples, data=data, against=against, encoder=encoder), ["samples", "encoder"]
-    )
+    files = Inputs(samples=samples, data=data, against=against, encoder=encoder)
+    inputs = files.with_manifests("samples", "encoder")
     wanted = reports(("--html", "html", html_file))
     page = require_reports(wanted, inputs, force).get("--html")
     document = require_document(json_file, inputs, {"--html": Path(html_file)} if html_file else {}, force)
@@ -89,10 +89,11 @@ def command(
             found = swept.evaluation
         else:
             found = evaluate(sets, data, metrics=chosen, repeats=repeats, seed=seed, encoder=own, report=report)
+    inputs.end_reading()
     name = printable(Path(samples).name, None)
     title = f"{name}: {len(found.real)} real windows of {found.shape[0]} steps and {found.shape[1]} features"
     try:
-        give("evaluation", lambda: {"samples": Path(samples).name, "data": _named(Path(data)),
+        give("evaluation", lambda: {"samples": Path(samples).name, "data": _named(inputs, "data"),
                                     **facts_of(found, swept)},
              document, lambda: f"{title}\n{text_of(found, swept)}", asked=True)  # fmt: skip
     finally:  # the scores are told first: figures may fail
@@ -115,10 +116,8 @@ def _loaded(path: str) -> KerasModel:
     return load_model(path)
 
 
-def _named(path: Path) -> dict[str, object]:
-    from wdport.files.manifests import file_sha256
-
-    return {"name": path.name, "sha256": file_sha256(path)}
+def _named(inputs: Inputs, name: str) -> dict[str, object]:
+    return {"name": inputs[name].name, "sha256": inputs.sha256(name)}
 
 
 def _write_page(

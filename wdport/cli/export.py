@@ -31,8 +31,8 @@ from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.cli.verification import passes, unverified, verified_artefact, verified_row
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, printable
+from wdport.files.inputs import Inputs
 from wdport.files.manifests import file_sha256
-from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:  # it brings in jax
     from wdport.conversion.load import Converted
@@ -136,9 +136,10 @@ def command(
     from wdport.exporting.artefact import export_target, write_compared
     from wdport.files.target import stem_of
 
+    read = Inputs(model=model, mapping=mapping, like=like, optimizer=optimizer).with_manifests("model")
     require_sha256(model, sha256)
     if to == "torch":
-        return export_torch(model, output, mapping, function, like, optimizer, key, verify, force, json_file)
+        return export_torch(read, output, mapping, function, like, optimizer, key, verify, force, json_file)
     for option, value in (("--like", like), ("--optimizer", optimizer), ("--key", key)):
         if value:
             raise UsageError(option, "requires --to torch", "leave it out, or add --to torch")
@@ -149,7 +150,6 @@ def command(
         raise UsageError(converted.path, why[0], f"{why[1]}; --what network exports this one")
     _require_fitting(what, sizes, inputs, options)
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
-    read = with_manifests(by_name(model=model, mapping=mapping), ["model"])
     target = export_target(path, read, force)
     document = require_document(json_file, read, {"-o": target.path}, force)
 

@@ -13,8 +13,8 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
 from wdport.cli.verification import passes, unverified, verified_row
 from wdport.errors import MisfitError, UsageError, printable
+from wdport.files.inputs import Inputs
 from wdport.files.manifests import file_sha256
-from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:
     from wdport.conversion.back import Restored
@@ -27,7 +27,7 @@ OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "pre
 
 
 def export_torch(
-    model: str, output: str | None, mapping: str | None, function: str | None, like: str | None,
+    inputs: Inputs, output: str | None, mapping: str | None, function: str | None, like: str | None,
     optimizer: str | None, key: str | None, verify: bool, force: bool, json_file: str | None,
 ) -> int:  # fmt: skip
     """Write the file and print a summary."""
@@ -40,12 +40,11 @@ def export_torch(
     from wdport.files.target import stem_of
     from wdport.mapping.table import load_table
 
-    converted = open_converted(model, own_model(mapping, function, None, ()))
+    converted = open_converted(inputs["model"], own_model(mapping, function, None, ()))
     default = f"{stem_of(converted.path)}.torch.{'pt' if optimizer else 'safetensors'}"
     path = Path(output) if output else converted.path.with_name(default)
     if optimizer and path.suffix == ".safetensors":
         raise UsageError(path, "cannot hold the state of an optimizer", "end the name in .pt")
-    inputs = with_manifests(by_name(model=model, mapping=mapping, like=like, optimizer=optimizer), ["model"])
     target = torch_target(path, inputs, force)
     document = require_document(json_file, inputs, {"-o": target.path}, force)
     back = restored(converted, load_table(Path(mapping)) if mapping else None, Path(like) if like else None, key)

@@ -17,7 +17,8 @@ from wdport.cli.options import MODEL, sha256_option
 from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.errors import UsageError, printable
-from wdport.files.writable import by_name, require_apart, with_manifests
+from wdport.files.inputs import Inputs
+from wdport.files.writable import require_apart
 from wdport.limits import MAX_STEPS
 
 if TYPE_CHECKING:  # imports jax
@@ -95,10 +96,10 @@ def command(
     from wdport.files.text_frames import TEXTS as SHOWN
     from wdport.files.text_frames import frames_target, write_frames
 
+    inputs = Inputs(model=model, prompts=text_file or prompt_ids, tokenizer=tokenizer).with_manifests("model")
     prompts = read_prompts(texts, text_file, prompt_ids)
     require_sha256(model, sha256)
     converted = _opened(model)
-    inputs = with_manifests(by_name(model=model, prompts=text_file or prompt_ids, tokenizer=tokenizer), ["model"])
     target = output_target(Path(output), inputs, force) if output else None
     moving = frames_target(Path(animate), force, inputs) if animate else None
     named = {option: each.path for option, each in (("-o", target), ("--animate", moving)) if each}
@@ -117,10 +118,12 @@ def command(
     tokens = _with_gaps(prompts, words, masked, gap, bool(settings["length"]))
     numbers: dict[str, Any] = {"end": None if end is None else _number("--end", end, words),
                "forbid": [_number("--forbid", each, words) for each in forbid]}  # fmt: skip
+    read = None if prompts.file is None else {"name": prompts.file.name, "sha256": inputs.sha256("prompts")}
+    inputs.end_reading()
     found = generate(made, tokens, mask=masked, words=words, **numbers, **settings)
     told = {"mask": masked, **numbers, **settings, "dtype": dtype}
     told.pop("batch")
-    done = Done(converted.path.name, prompts.file, found, told, time.monotonic() - started, target)
+    done = Done(converted.path.name, read, found, told, time.monotonic() - started, target)
     if target is not None:
         write_texts(target, done)
     if moving is not None:

@@ -21,10 +21,11 @@ NOTHING: Final = -1
 
 @dataclass(frozen=True)
 class Done:
-    """Completed texts, the settings that they were made with, and the file that was written."""
+    """Completed texts, the settings that they were made with, and the file that was written; ``prompts`` is the name
+    and the SHA-256 of their file."""
 
     model: str
-    prompts: Path | None
+    prompts: Mapping[str, object] | None
     found: Generated
     settings: Mapping[str, object]
     seconds: float
@@ -51,13 +52,10 @@ class Done:
 
     def content(self, output: Mapping[str, object] | None) -> dict[str, object]:
         """The document, with these facts about the output."""
-        from wdport.files.manifests import file_sha256
-
         found, texts = self.found, self.texts
-        prompts = self.prompts
         return {
             "model": self.model,
-            "prompts": None if prompts is None else {"name": prompts.name, "sha256": file_sha256(prompts)},
+            "prompts": self.prompts,
             "output": output,
             "texts": [
                 {"tokens": tokens.tolist(), "steps": steps.tolist(), "text": None if texts is None else texts[at]}

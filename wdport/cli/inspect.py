@@ -15,8 +15,8 @@ from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.options import facts, key_option, sha256_option, size
 from wdport.cli.verb import Verb
 from wdport.errors import InputError, WdportError, printable
+from wdport.files.inputs import Inputs
 from wdport.files.target import KERAS, format_at
-from wdport.files.writable import by_name, with_manifests
 
 if TYPE_CHECKING:
     from wdport.checkpoint import Checkpoint
@@ -69,9 +69,11 @@ def command(file: str, key: str | None, sha256: str | None, every: bool, json_fi
     if file.endswith(MANIFEST_END):
         what = "is the manifest of a converted model"
         raise InputError(Path(file), what, f"give the model itself: {Path(file).name.removesuffix(MANIFEST_END)}")
+    inputs = Inputs(file=file).with_manifests("file")
     require_sha256(file, sha256)
-    document = require_document(json_file, with_manifests(by_name(file=file), ["file"]))
+    document = require_document(json_file, inputs)
     found = _converted(Path(file)) or _checkpoint(Path(file), key)
+    inputs.end_reading()
     give("inspection", lambda: cast(Mapping[str, object], found), document, lambda: _text(found, every), asked=True)
     return 0
 
@@ -157,8 +159,8 @@ def _found(
 def _manifest(path: Path, account: Account) -> str:
     """The state of the manifest beside the file."""
     from wdport.conversion.account import torn
+    from wdport.files.inputs import sha256_at
     from wdport.files.manifests import manifest_of
-    from wdport.files.model_files import sha256_at
 
     if not manifest_of(path).exists():
         return f"{manifest_of(path).name} is missing; the file holds the same"

@@ -24,8 +24,9 @@ from wdport.cli.signals import signal_of
 from wdport.cli.verb import Verb
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
+from wdport.files.inputs import Inputs
 from wdport.files.scratch import scratch_folder
-from wdport.files.writable import OutputPath, by_name, writable
+from wdport.files.writable import OutputPath, writable
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -79,7 +80,7 @@ def command(
         raise UsageError("--reference", "is missing", "name the function of the PyTorch model, or give --checkpoint")
     if reference:
         require_torch("wdport map suggest")
-    read = by_name(checkpoint=checkpoint, config=config)
+    read = Inputs(checkpoint=checkpoint, config=config)
     target = _target(output, read, force)
     document = require_document(json_file, read, {"-o": target.path} if target else {}, force)
     path = target.path if target else None

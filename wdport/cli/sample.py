@@ -27,7 +27,8 @@ from wdport.cli.options import (
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
 from wdport.errors import MachineError, UsageError, printable
-from wdport.files.writable import by_name, require_apart, with_manifests
+from wdport.files.inputs import Inputs
+from wdport.files.writable import require_apart
 
 
 @click.command(name="sample", cls=Verb)
@@ -101,13 +102,11 @@ def command(chunk: str, batch: str, sha256: str | None, json_file: str | None, *
     from wdport.files.figure import ANIMATED, figure_target
     from wdport.files.samples import samples_target
 
+    files = Inputs(model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init, data=wanted.data)
+    inputs = files.with_manifests("model")
     require_sha256(wanted.model, sha256)
     converted = open_sampled(wanted.model, wanted.mapping, wanted.function)
     beside = beside_samples(converted, wanted.data, wanted.plot)
-    inputs = with_manifests(
-        by_name(model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init, data=wanted.data),
-        ["model"],
-    )
     target = samples_target(_output(wanted), inputs, wanted.force)
     figure = figure_target(Path(wanted.plot), wanted.force, inputs) if wanted.plot else None
     moving = None
@@ -119,7 +118,7 @@ def command(chunk: str, batch: str, sha256: str | None, json_file: str | None, *
     document = require_document(json_file, inputs, outputs, wanted.force)
     require_jax()
     try:
-        draw(wanted, devices, join, Files(converted, target, figure, moving, document, beside))
+        draw(wanted, devices, join, Files(inputs, converted, target, figure, moving, document, beside))
     except MachineError as error:
         if type(error).__name__ == "LostProcess":  # its module imports jax
             leave(error)

@@ -19,7 +19,7 @@ from wdport.cli.trained import SCHEDULES, Wanted, is_checkpoint, run
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, WdportError
-from wdport.files.writable import by_name, with_manifests
+from wdport.files.inputs import Inputs
 from wdport.training.folder import FILES, require_run_folder
 
 
@@ -86,8 +86,8 @@ def command(
         if value is not None and not (isfinite(value) and value >= 0.0):
             raise UsageError(option, f"is {value:g}", "give a number from 0")
     _require_begun(wanted)
-    inputs = with_manifests(by_name(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config),
-                            ["model"])  # fmt: skip
+    files = Inputs(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config)
+    inputs = files.with_manifests("model")
     require_run_folder(wanted.folder, inputs)
     outputs = {f"-o, {name}": wanted.folder / name for name in FILES}
     document = require_document(json_file, inputs, outputs, wanted.force)
@@ -95,7 +95,7 @@ def command(
     try:
         join()  # before the model is read: a builder of the user's own may use JAX
         _require_readable(wanted, sha256)
-        run(wanted, chosen, document)
+        run(wanted, inputs, chosen, document)
     except WdportError as error:
         if distributed is None:
             raise

@@ -15,6 +15,7 @@ from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, printable
+from wdport.files.inputs import Inputs
 from wdport.files.manifests import file_sha256
 from wdport.files.scratch import scratch_folder
 from wdport.model import Document, KerasModel, Recipe
@@ -81,7 +82,7 @@ class _Begin:
     recipe: Recipe
 
 
-def run(wanted: Wanted, devices: int | str | None, document: Destination) -> None:
+def run(wanted: Wanted, inputs: Inputs, devices: int | str | None, document: Destination) -> None:
     """Train, and write the files; of several processes the first one does."""
     start_jax()
     import jax
@@ -115,6 +116,8 @@ def run(wanted: Wanted, devices: int | str | None, document: Destination) -> Non
             if told.averaged is not None:
                 save_trained(plain, held.output("model.ema.keras"), told.averaged)
 
+        digest = inputs.sha256("data")
+        inputs.end_reading()
         with steps() as show:
             told = train(
                 made, str(wanted.data), wanted.folder, optimizer=optimizer, epochs=wanted.epochs or recipe.epochs or 1,
@@ -126,7 +129,7 @@ def run(wanted: Wanted, devices: int | str | None, document: Destination) -> Non
             )  # fmt: skip
         wait_for_all()
     if first:
-        content = _document(wanted, begin.beside, told, time.monotonic() - began)
+        content = _document(wanted, digest, begin.beside, told, time.monotonic() - began)
         give("training", lambda: content, document, lambda: _text(content, wanted.folder))
 
 
@@ -258,12 +261,12 @@ def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callab
     return report
 
 
-def _document(wanted: Wanted, beside: Path | None, told: TrainingRun, seconds: float) -> Document:
+def _document(wanted: Wanted, data: str, beside: Path | None, told: TrainingRun, seconds: float) -> Document:
     names = (*STATES, *WRITTEN)
     written = [wanted.folder / name for name in names if (wanted.folder / name).is_file()]
     return {
         "model": wanted.name,
-        "data": {"name": wanted.data.name, "sha256": file_sha256(wanted.data)},
+        "data": {"name": wanted.data.name, "sha256": data},
         "steps": told.steps,
         "resumed_optimizer": None if beside is None else beside.name if not is_checkpoint(wanted.resume or "")
         else wanted.name,

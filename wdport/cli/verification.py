@@ -17,7 +17,8 @@ from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import facts, open_own
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, printable
-from wdport.files.writable import by_name, with_manifests, writable
+from wdport.files.inputs import Inputs
+from wdport.files.writable import writable
 
 if TYPE_CHECKING:
     from wdport.conversion.load import Converted
@@ -39,12 +40,13 @@ def verify_exported(
     for each in context.command.params:
         if each.name not in TAKEN and context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE:
             raise UsageError(max(each.opts, key=len), "does not apply to an exported program", "leave it out")
+    read = Inputs(model=files[0], exported=files[1], mapping=mapping).with_manifests("model")
     require_sha256(files[0], sha256)
-    read = with_manifests(by_name(model=files[0], exported=files[1], mapping=mapping), ["model"])
     document = require_document(json_file, read, force=force)
     require_jax()
     start_jax()
     found = verified_artefact(open_own(files[0], mapping, function, inputs), Path(files[1]))
+    read.end_reading()
     give_verification(found, document)
     return found.exit_code
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,7 @@ from wdport.errors import InputError, MisfitError, UsageError, require_paths
 from wdport.families.choice import own_model
 from wdport.families.registry import family_of_class, find_family, remember
 from wdport.families.roles import Accompanied, Documented, Family, KeptByKeras, OwnFamily
+from wdport.files.inputs import Snapshot
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of
 from wdport.files.model_files import Beside, Digests, digest, read_assets, read_beside, read_variables, size_at
 from wdport.files.target import FORMATS, KERAS, format_at
@@ -53,7 +54,8 @@ _FAULTS = (KeyError, TypeError, ValueError)
 class Converted:
     """The description in a converted file, read without keras.
 
-    ``account`` is its manifest; None for a ``.keras`` file that Keras saved.
+    ``account`` is its manifest; None for a ``.keras`` file that Keras saved. ``snapshot`` is the file's state before
+    anything was read.
     """
 
     path: Path
@@ -61,6 +63,7 @@ class Converted:
     family: Family
     config: Any
     account: Account | None
+    snapshot: Snapshot = field(compare=False, repr=False)
 
     @property
     def variables(self) -> dict[str, Shape]:
@@ -110,10 +113,11 @@ def open_converted(path: str | PathLike[str], own: OwnFamily | None = None) -> C
     ``MisfitError`` if the file holds another model than its function builds now.
     """
     file = Path(path)
+    snapshot = Snapshot(file)
     account, beside = open_account(file)
     form = format_of(file)
     if own is not None:
-        converted = Converted(file, form, own, own.load_config(_own_values(account)), account)
+        converted = Converted(file, form, own, own.load_config(_own_values(account)), account, snapshot)
         if beside.config_json is not None:
             own.require_saved(converted.config, file, json.loads(beside.config_json), _same_keras(account))
         return converted
@@ -128,7 +132,7 @@ def open_converted(path: str | PathLike[str], own: OwnFamily | None = None) -> C
             document: Any = strict_json(beside.config_json or b"{}", "config.json")
             family = family_of_class(document.get("registered_name") or document.get("class_name"), file)
             values = document["config"]["config"]
-        return _large_enough(Converted(file, form, family, family.load_config(values), account))
+        return _large_enough(Converted(file, form, family, family.load_config(values), account, snapshot))
     except Fault as fault:
         raise InputError(file, fault.what, fault.fix) from None
     except _FAULTS as error:

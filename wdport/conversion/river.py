@@ -28,11 +28,12 @@ from wdport.data.statistics import Statistics, read_statistics
 from wdport.errors import InputError, UsageError, require_paths
 from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
+from wdport.files.inputs import Inputs
 from wdport.files.manifests import BLANK, sealed
 from wdport.files.model_files import Hashes, MakeManifest, Written, read_variables, write_by_keras, write_model
 from wdport.files.target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
 from wdport.files.whole_folder import whole_folder
-from wdport.files.writable import by_name, require_apart
+from wdport.files.writable import require_apart
 from wdport.model import Array
 
 
@@ -126,7 +127,7 @@ def convert(
              "parameter_names": parameter_names}  # fmt: skip
     require_paths("output", *files, checkpoint=checkpoint, output=output, **files)
     _require_bytes(max_memory=max_memory, max_shard_size=max_shard_size)
-    inputs = by_name(**files)
+    inputs = Inputs(**files)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)
     target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs, folder)
     wanted = Wanted(with_optimizer, optimizer, optimizer_key, parameter_names)

@@ -22,8 +22,9 @@ from wdport.conversion.storage import SHARD_SIZE, Storage
 from wdport.conversion.stream import Stream
 from wdport.conversion.values import See
 from wdport.errors import MachineError
+from wdport.files.inputs import sha256_at
 from wdport.files.manifests import BLANK, folder_sha256, sealed
-from wdport.files.model_files import Hashes, Written, sha256_at, size_at, stored_digests
+from wdport.files.model_files import Hashes, Written, size_at, stored_digests
 from wdport.files.npz_file import NpzWriter
 from wdport.files.orbax_folder import OrbaxWriter
 from wdport.files.safetensors_file import Entry, SafetensorsWriter

@@ -17,8 +17,7 @@ from wdport.conversion.back import Restored
 from wdport.conversion.load import Converted, sound_variables
 from wdport.conversion.rounding import rounded_values
 from wdport.exporting.verification import Verification
-from wdport.files.manifests import file_sha256
-from wdport.files.model_files import sha256_at
+from wdport.files.inputs import Snapshot
 from wdport.mapping.moves import Move, Plan
 from wdport.model import Array
 from wdport.version import VERSION
@@ -33,7 +32,7 @@ def verify_tensors(
     compared if it is the one that the manifest has the SHA-256 of; otherwise only names, dtypes and shapes.
     ``key`` is where a training checkpoint holds the tensors.
     """
-    started, digests = time.monotonic(), {"model": sha256_at(converted.path), "exported": file_sha256(path)}
+    started, snapshot = time.monotonic(), Snapshot(path)
     source, said = _source(converted, like), "the model's variables"
     with open_checkpoint(path, key=key) as exported:
         check = _Check(converted, exported, back)
@@ -44,6 +43,7 @@ def verify_tensors(
                 if original or like is not None:
                     check.tensors(checkpoint, original)
                     said = f"{said}, and {'bits' if original else 'names, dtypes and shapes'} of {source.name}"
+    digests = {"model": converted.snapshot.sha256, "exported": snapshot.sha256}
     gate = GATES["T"].gate(check.compared, check.expected, tuple(check.measures), tuple(check.facts))
     return Verification(str(converted.path), str(path), (gate,), digests, (said,), environment={"wdport": VERSION},
                         seconds=time.monotonic() - started)  # fmt: skip

@@ -26,8 +26,7 @@ from wdport.errors import InputError, MachineError, UsageError
 from wdport.exporting.artefact import EXPORT_AGAIN, PROGRAM, member_digests, read_facts
 from wdport.exporting.model_side import Side, Trial, denoiser_trials, network_trials, sampler_plan, sampler_trials
 from wdport.exporting.process import Result, run_calls
-from wdport.files.manifests import file_sha256
-from wdport.files.model_files import sha256_at
+from wdport.files.inputs import Snapshot
 from wdport.model import Array
 from wdport.sampling.network import Network
 from wdport.version import VERSION
@@ -89,7 +88,7 @@ def verify_artefact(converted: Converted, path: Path, say: Callable[[str], None]
         UsageError: the artefact computes in a dtype that is not compared.
     """
     started = time.monotonic()
-    sha256, facts, members = file_sha256(path), read_facts(path), member_digests(path)
+    snapshot, facts, members = Snapshot(path), read_facts(path), member_digests(path)
     _require_facts(path, facts)
     _require_machine(path, facts)
     say("building the model")
@@ -98,17 +97,18 @@ def verify_artefact(converted: Converted, path: Path, say: Callable[[str], None]
     plan = _plan(path, own.network, facts)
     trials = _trials(converted, own, facts, plan)
     say("running the artefact")
-    results = run_calls(path, sha256, [(each.program, each.inputs) for each in trials])
+    results = run_calls(path, snapshot.sha256, [(each.program, each.inputs) for each in trials])
     exact = own if policy == "float64" else Side(converted, "float64", "highest")
     comparison = Comparison(facts["compute_dtype"])
     for trial, result in zip(trials, results, strict=True):
         say(f"comparing {trial}")
         comparison.add(trial, result, trial.expected(own), trial.expected(exact))
     stated = _stated(converted, own.network, plan, trials, facts)
-    stated += _members(facts, members, {trial.program for trial in trials}, sha256_at(converted.path))
+    stated += _members(facts, members, {trial.program for trial in trials}, converted.snapshot.sha256)
     return Verification(
         str(converted.path), str(path), (comparison.gate(stated),),
-        {"model": sha256_at(converted.path), "exported": sha256}, tuple(map(str, trials)), comparison.ratios(), members,
+        {"model": converted.snapshot.sha256, "exported": snapshot.sha256}, tuple(map(str, trials)),
+        comparison.ratios(), members,
         {"wdport": VERSION, "jax": jax.__version__, "keras": keras.__version__, "device": str(jax.devices()[0])},
         time.monotonic() - started,
     )  # fmt: skip

@@ -44,6 +44,8 @@ def replacing(*outputs: OutputPath) -> Iterator[tuple[Path, ...]]:
         yield tuple(each.path for each in made)
         for each in made:
             each.settle()
+        for output in outputs:
+            output.require_inputs()
         _give_names(made)
     except OSError as error:
         raise machine_error(outputs[0].path, error) from error
@@ -96,6 +98,7 @@ def write_text(output: OutputPath, text: str) -> None:
         with whole_file(output) as file:
             file.write(text.encode())
         return
+    output.require_inputs()
     try:
         with path.open("a", encoding="utf-8", newline="\n") as stream:
             stream.write(text)

@@ -8,14 +8,11 @@ from wdport.checkpoint.faults import COPY_AGAIN, SAVE_WITH_KERAS, Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.checkpoint.ziparchive import read_flat_members
+from wdport.files.manifests import MANIFEST
 from wdport.limits import MAX_CONFIG_BYTES, MAX_KEPT_BYTES, MAX_MANIFEST_BYTES
 
 CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.weights.h5"
-MANIFEST: Final = "wdport.json"
-"""The manifest that wdport adds to Keras's members. In a ``.weights.h5`` file it is a dataset of bytes; no attribute of
-a layer can have this name."""
-
 METADATA: Final = "metadata.json"
 ASSETS: Final = "assets/"
 _CAPS: Final = {CONFIG: MAX_CONFIG_BYTES, METADATA: MAX_CONFIG_BYTES, MANIFEST: MAX_MANIFEST_BYTES}

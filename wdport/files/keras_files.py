@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.files.held_back import held_back
-from wdport.files.keras_archive import ASSETS, CONFIG, MANIFEST, METADATA, WEIGHTS
+from wdport.files.keras_archive import ASSETS, CONFIG, METADATA, WEIGHTS
+from wdport.files.manifests import MANIFEST
 from wdport.files.quiet_file import QuietFile, quiet_hdf5
 from wdport.files.weights_file import dataset_paths
 from wdport.platforms import CLOEXEC

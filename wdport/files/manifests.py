@@ -17,6 +17,13 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.strict_json import strict_json
 from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 
+MANIFEST: Final = "wdport.json"
+"""The manifest's name in an archive or a folder. In a ``.weights.h5`` file it is a dataset of bytes; no attribute of a
+layer can have this name."""
+
+INDEX: Final = "model.safetensors.index.json"
+"""The file in a folder of shards that names the shard of every variable."""
+
 BLANK: Final = "0" * 64
 """Placeholder for a SHA-256 that is not known yet, of the same length."""
 

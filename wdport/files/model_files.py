@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +23,11 @@ from wdport.checkpoint.reading import decode
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.source import CHUNK, Source, Span
 from wdport.errors import InputError, InternalError, MachineError
-from wdport.files.keras_archive import ASSETS, MANIFEST, KerasArchive
-from wdport.files.manifests import CONVERT_AGAIN, file_sha256, folder_sha256
+from wdport.files.keras_archive import ASSETS, KerasArchive
+from wdport.files.manifests import CONVERT_AGAIN, MANIFEST, file_sha256
 from wdport.files.npz_file import manifest_in, open_npz, values_of
 from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
 from wdport.files.safetensors_file import METADATA, Entry, SafetensorsWriter
-from wdport.files.sharded_file import INDEX
 from wdport.files.target import Target
 from wdport.files.weights_file import dataset_paths, open_weights
 from wdport.limits import MAX_MANIFEST_BYTES
@@ -203,18 +201,6 @@ def stored_digests(path: Path, entries: Sequence[Entry]) -> dict[str, str]:
                 hashed.update(piece)
             found[entry.name] = hashed.hexdigest()
     return found
-
-
-def sha256_at(path: Path) -> str:
-    """Return the SHA-256 of a converted file, or of a folder as :func:`folder_sha256` defines it: of its files, the
-    index first, without the manifest."""
-    if not path.is_dir():
-        return file_sha256(path)
-    names = [str(each.relative_to(path)) for each in sorted(path.rglob("*")) if each.is_file()]
-    names = sorted(set(names) - {MANIFEST}, key=lambda name: (name != INDEX, name))
-    with ThreadPoolExecutor(2) as pool:
-        hashes = pool.map(lambda name: file_sha256(path / name), names)
-        return folder_sha256(zip(names, hashes, strict=True))
 
 
 def size_at(path: Path) -> int:

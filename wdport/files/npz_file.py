@@ -20,8 +20,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.ziparchive import read_flat_members
 from wdport.errors import InternalError
-from wdport.files.keras_archive import MANIFEST
-from wdport.files.manifests import CONVERT_AGAIN
+from wdport.files.manifests import CONVERT_AGAIN, MANIFEST
 from wdport.files.safetensors_file import Entry
 from wdport.limits import MAX_MANIFEST_BYTES
 

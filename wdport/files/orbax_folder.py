@@ -18,8 +18,7 @@ import numpy as np
 from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.faults import Fault
 from wdport.errors import MachineError, MisfitError
-from wdport.files.keras_archive import MANIFEST
-from wdport.files.manifests import CONVERT_AGAIN
+from wdport.files.manifests import CONVERT_AGAIN, MANIFEST
 from wdport.files.safetensors_file import Entry
 from wdport.model import Array
 

@@ -19,11 +19,10 @@ from typing import Final
 
 from wdport.errors import InternalError
 from wdport.files.forward_file import ForwardFile
-from wdport.files.keras_archive import MANIFEST
+from wdport.files.manifests import INDEX, MANIFEST
 from wdport.files.safetensors_file import Entry, header_bytes
 from wdport.platforms import require_room
 
-INDEX: Final = "model.safetensors.index.json"
 SHARD: Final = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
 

@@ -12,10 +12,9 @@ from typing import Final
 
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files import orbax_folder, sharded_file
-from wdport.files.keras_archive import MANIFEST
-from wdport.files.manifests import manifest_of
+from wdport.files.inputs import Inputs
+from wdport.files.manifests import INDEX, MANIFEST, manifest_of
 from wdport.files.orbax_folder import ITEM, require_orbax
-from wdport.files.sharded_file import INDEX
 from wdport.files.writable import (
     OutputPath,
     is_replaceable,
@@ -112,7 +111,7 @@ def choose_target(
     ``inputs`` are the other input files, by label; ``folder`` means that the output is a folder.
     """
     if output is not None and (folder or output.suffix == _ORBAX):
-        return _choose_folder(output, {"checkpoint": source, **(inputs or {})}, force)
+        return _choose_folder(output, Inputs(checkpoint=source, **(inputs or {})), force)
     if not source.name:
         raise InputError(source, "is a directory", "give a checkpoint file")
     path = output or default_output(source)
@@ -120,7 +119,7 @@ def choose_target(
     if suffix is None:
         fix = f"end the name in {', '.join(FORMATS)} or {_ORBAX}, or in / for a folder of shards"
         raise UsageError(path, "unknown output format", fix)
-    inputs = {"checkpoint": source, **(inputs or {})}
+    inputs = Inputs(checkpoint=source, **(inputs or {}))
     checked = writable(path, inputs, force)
     return ModelTarget(checked, FORMATS[suffix], _manifest(checked, inputs, force))
 
@@ -131,7 +130,7 @@ def default_output(source: Path) -> Path:
     return source.with_name(f"{stem}.keras") if source.name else Path(".keras")
 
 
-def _choose_folder(path: Path, inputs: Mapping[str, Path], force: bool) -> ModelTarget:
+def _choose_folder(path: Path, inputs: Inputs, force: bool) -> ModelTarget:
     """Return a folder that does not exist or is empty, or with ``force`` one that contains only an older conversion."""
     if any(path.name.endswith(suffix) for suffix in FORMATS):
         raise UsageError(path, "has a file's suffix", "give a folder without a suffix, or leave out --max-shard-size")
@@ -149,7 +148,7 @@ def _choose_folder(path: Path, inputs: Mapping[str, Path], force: bool) -> Model
             fix = "give another name with -o" + (", or --force to replace it" if ours else "")
             raise UsageError(path, what, fix)
     require_parent(path, " with -o")
-    output, form = OutputPath(path), ORBAX if path.suffix == _ORBAX else FOLDER
+    output, form = OutputPath(path, inputs), ORBAX if path.suffix == _ORBAX else FOLDER
     if form == ORBAX:
         require_orbax(path)
     return ModelTarget(output, form, _manifest(output, inputs, force))
@@ -175,4 +174,4 @@ def _manifest(output: OutputPath, inputs: Mapping[str, Path], force: bool) -> Ou
     if not force and not is_replaceable(path, "manifest"):
         what = "exists already and is not a manifest of wdport"
         raise UsageError(path, what, "give another name with -o, or --force to replace it")
-    return OutputPath(path)
+    return OutputPath(path)  # it follows the model, whatever has happened to the inputs since

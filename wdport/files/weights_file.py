@@ -16,7 +16,8 @@ import numpy as np
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.files.hdf5 import Contents, read_hdf5
-from wdport.files.keras_archive import MANIFEST, KerasArchive, check_crc
+from wdport.files.keras_archive import KerasArchive, check_crc
+from wdport.files.manifests import MANIFEST
 from wdport.model import Array
 
 

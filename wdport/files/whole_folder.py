@@ -39,6 +39,7 @@ def whole_folder(output: OutputPath, ours: Callable[[Path], bool]) -> Iterator[P
             made = make_temporary_folder(path)
         yield made.path
         os.fsync(made.descriptor)
+        output.require_inputs()
         with held_folder(path.parent) as parent, held_back():
             _give_name(made, ours)
             if parent is not None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from wdport.errors import MachineError, UsageError
-from wdport.files.manifests import manifest_of
+from wdport.files.inputs import Inputs
 
 LONGEST = 200
 """Less than the 255 bytes that file systems allow, since temporary files and manifests have longer names."""
@@ -41,9 +41,18 @@ _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/(self|\d+)/fd/\d+
 
 @dataclass(frozen=True)
 class OutputPath:
-    """The path of a file or folder that may be written: a function of this package has checked it."""
+    """The path of a file or folder that may be written: a function of this package has checked it.
+
+    ``inputs`` are those of its content, which must be unchanged when it gets its name.
+    """
 
     path: Path
+    inputs: Inputs | None = None
+
+    def require_inputs(self) -> None:
+        """Raise :class:`~wdport.errors.InputError` if an input has been changed since it was named."""
+        if self.inputs is not None:
+            self.inputs.require_unchanged()
 
 
 def writable(
@@ -58,7 +67,8 @@ def writable(
 
     Args:
         path: the file, which is first written beside it under a longer name.
-        inputs: the input files, by label; the path may not be one of them.
+        inputs: the input files, by label; the path may not be one of them. If they are :class:`Inputs`, they must be
+            unchanged when the file gets its name.
         force: whether a file of this name may be replaced.
         option: the option that names it, for the message; None in Python.
         kind: a key of :data:`OURS`, if an older file of that kind may be replaced without ``force``.
@@ -71,7 +81,7 @@ def writable(
     by = f" with {option}" if option else ""
     if streams and is_stream(path):
         require_apart([(option or "output", path)], inputs or {})
-        return OutputPath(path)
+        return _output(path, inputs)
     if os.path.isdir(path):
         raise UsageError(path, "is a directory", f"give a file name{by}")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -84,7 +94,11 @@ def writable(
         what = "exists already" + (f" and is not {_ARTICLE.get(kind, 'a')} {kind} file of wdport" if kind else "")
         raise UsageError(path, what, f"give another name{by}, or {replace} to replace it")
     _require_name(path, by)
-    return OutputPath(path)
+    return _output(path, inputs)
+
+
+def _output(path: Path, inputs: Mapping[str, Path] | None) -> OutputPath:
+    return OutputPath(path, inputs if isinstance(inputs, Inputs) else None)
 
 
 def require_parent(path: Path, by: str) -> None:
@@ -163,14 +177,3 @@ def is_stream(path: Path) -> bool:
     if _STREAM.fullmatch(os.path.abspath(path)):
         return os.path.exists(path)
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-
-
-def by_name(**files: str | os.PathLike[str] | None) -> dict[str, Path]:
-    """Return the given files, by argument name."""
-    return {name: Path(file) for name, file in files.items() if file}
-
-
-def with_manifests(inputs: Mapping[str, Path], names: Iterable[str]) -> dict[str, Path]:
-    """Return inputs, with the manifests beside those named, which are converted models."""
-    manifests = {f"{name}'s manifest": manifest_of(inputs[name]) for name in names if name in inputs}
-    return {**inputs, **manifests}

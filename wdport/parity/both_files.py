@@ -12,7 +12,6 @@ from wdport.conversion.prepare import Prepared, Settings, prepare, source_of
 from wdport.errors import MisfitError, UsageError
 from wdport.families.roles import OwnFamily
 from wdport.files.manifests import file_sha256
-from wdport.files.model_files import sha256_at
 from wdport.model import Stated
 from wdport.parity.pair import Pair
 
@@ -35,8 +34,12 @@ class BothFiles:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of either file."""
-        return {"checkpoint": self.prepared.checkpoint.file_sha256(), "converted": sha256_at(self.converted.path)}
+        """The SHA-256 of either file; raises :class:`~wdport.errors.InputError` if one has been changed since it was
+        opened."""
+        return {
+            "checkpoint": self.prepared.checkpoint.file_sha256(),
+            "converted": self.converted.snapshot.sha256,
+        }
 
 
 @contextmanager

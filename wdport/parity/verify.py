@@ -12,8 +12,7 @@ from wdport.conversion.prepare import PathText, Settings
 from wdport.data.statistics import read_statistics
 from wdport.errors import MisfitError, require_paths
 from wdport.families.choice import own_model
-from wdport.files.manifests import file_sha256
-from wdport.files.model_files import sha256_at
+from wdport.files.inputs import Snapshot
 from wdport.parity.both_files import both_files
 from wdport.parity.fresh.api import fresh_verdict
 from wdport.parity.pair import Pair
@@ -153,7 +152,7 @@ def verify_recording(
     require_paths("mapping", converted=converted, recording=recording, mapping=mapping)
     started = time.monotonic()
     say = say or (lambda _: None)
-    opened = open_converted(converted, own_model(mapping, model, None, inputs))
+    opened, snapshot = open_converted(converted, own_model(mapping, model, None, inputs)), Snapshot(Path(recording))
     if opened.rounded:
         what = f"was rounded to {', '.join(sorted(set(opened.rounded.values())))}, and the recording is not"
         raise MisfitError(opened.path, what, "verify it against the checkpoint, or a float32 conversion")
@@ -162,7 +161,7 @@ def verify_recording(
         prepared = recorded_plan(recorded, opened, mapping)
         weights = recorded_weights(prepared, recorded, opened)
         unequal = unequal_to_recording(prepared, recorded, weights)
-        digests = {"recording": file_sha256(Path(recording)), "converted": sha256_at(opened.path)}
+        digests = {"recording": snapshot.sha256, "converted": opened.snapshot.sha256}
         subject = Subject(prepared, opened, weights, unequal, digests, started, Replay(recorded))
         return run_gates(subject, say, repro=repro)
 
