@@ -27,9 +27,9 @@ sys.exit(subprocess.run([sys.executable, *command, folder]).returncode)
 """
 
 
-def campaign(folder: Path, *options: str, small_disk: bool = False) -> list[dict[str, Any]]:
+def campaign(folder: Path, *options: str, small_disk: bool = False, of: str = "campaign") -> list[dict[str, Any]]:
     """The lines of a campaign; each fails by what is wrong in it."""
-    command = ["-m", "tests.faults.campaign", *options]
+    command = ["-m", f"tests.faults.{of}", *options]
     if small_disk:  # in a mount namespace of its own, where the machine allows one
         command = ["unshare", "-m", sys.executable, "-c", TMPFS, str(folder), *command]
     else:
@@ -70,6 +70,13 @@ def test_signals(tmp_path: Path, job: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("options", [("--kills", "60"), ("--races", "20"), ("--size-limits", "8192")])
+def test_training(tmp_path: Path, options: tuple[str, str]) -> None:
+    """However a run is interrupted, the resumed one has the losses and weights of an uninterrupted one."""
+    campaign(tmp_path, *options, of="training")
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("job", CONVERT.split(","))
 def test_races(tmp_path: Path, job: str) -> None:
     (found,) = campaign(tmp_path, "--jobs", job, "--races", "100")
@@ -83,13 +90,14 @@ def test_refusals(tmp_path: Path, job: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", [*JOBS, "train"])
 def test_full_disks(tmp_path: Path, job: str) -> None:
     """A real one, with every number of free pages."""
     allowed = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True)
     if allowed.returncode:
         pytest.skip("no file system can be mounted here")
-    (found,) = campaign(tmp_path, "--jobs", job, "--full-disks", "1", small_disk=True)
+    options = ("--full-disks", "4") if job == "train" else ("--jobs", job, "--full-disks", "1")
+    (found,) = campaign(tmp_path, *options, small_disk=True, of="training" if job == "train" else "campaign")
     assert set(found["ended"]) == {"0", "5"}
 
 

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -153,48 +148,3 @@ def test_the_state_of_another_run_is_refused(points: Any, tmp_path: Path) -> Non
     assert wdport.train(points(), STATES, tmp_path / "run", epochs=1, batch_size=16, force=True).steps == 5
     with pytest.raises(UsageError, match="epochs: is 0"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=0)
-
-
-SCRIPT = """
-import sys
-import numpy as np
-import wdport
-from wdport.optimisers.torch_like import Adam
-
-states = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(7000, 2)).astype(np.float32)
-model = wdport.load_model("a.keras", mapping="flow.yaml")
-print("begin", flush=True)
-told = wdport.train(model, states, sys.argv[1], epochs=30, batch_size=16, optimizer=Adam([{"lr": 1e-3}]),
-                    save_every=50, ema=0.99)
-print(*[loss.hex() for loss in told.losses], float(np.sum(model.trainable_variables[0].value)).hex())
-"""
-
-
-@pytest.mark.full
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_ten_kills_at_random_instants_change_no_loss(points: Any, tmp_path: Path) -> None:
-    Path("run.py").write_text(SCRIPT)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)])}
-
-    def begin(folder: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "run.py", folder], env=environment, text=True, stdout=subprocess.PIPE)
-
-    began = time.monotonic()
-    whole = begin("whole").communicate()[0].splitlines()[-1]
-    length = time.monotonic() - began
-    random = np.random.default_rng(int.from_bytes(os.urandom(4), "little"))
-    killed = 0
-    while killed < 10:
-        process = begin("parted")
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(float(random.uniform(0.0, length / 4)))
-        if process.poll() is not None:
-            process.communicate()
-            break
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        killed += 1
-    print(f"{killed} kills, {length:.1f} s")  # noqa: T201
-    assert killed >= 3
-    assert begin("parted").communicate()[0].splitlines()[-1] == whole

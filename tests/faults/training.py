@@ -1,0 +1,206 @@
+"""Signals at random instants of `wdport train`, in processes forked from this one: ``python -m tests.faults.training
+FOLDER``.
+
+Prints a line of JSON for each kind of fault, as :mod:`tests.faults.campaign` does. A run that was interrupted, several
+times perhaps, has the metrics and the weights of an uninterrupted one; a command that differs in anything is refused,
+and two at once end with one whole run and one refusal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from tests.faults.campaign import PAGE, SIGNALS, Tally
+from tests.faults.weather import Fault, Outcome, SignalAfter, SizeLimit, forked
+from wdport.cli.main import main as wdport
+from wdport.conversion.load import open_account
+
+POINTS = Path(__file__).parents[2] / "examples" / "points"
+PREPARE = """
+import numpy as np, torch, wdport
+from net import MLP
+for seed, name in enumerate("ab"):
+    torch.manual_seed(seed)
+    torch.save(MLP().state_dict(), f"{name}.pt")
+    wdport.convert(f"{name}.pt", f"{name}.keras", mapping="flow.yaml")
+    np.save(f"{name}.npy", np.random.default_rng(seed).normal([4.0, -3.0], 0.1, size=(3000, 2)).astype(np.float32))
+"""
+WORDS = ("train", "a.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", "--epochs", "6",
+         "--batch-size", "64", "--save-every", "10", "--ema", "0.9", "--lr", "0.001")  # fmt: skip
+OTHERS = (("a.npy", "b.npy"), ("a.keras", "b.keras"), ("64", "32"), ("0.9", "0.8"), ("0.001", "0.002"), ("6", "7"),
+          ("--ema", "--energy"), ("--lr", "--clip"))  # fmt: skip
+"""Words of which one stands for another in a command that is refused."""
+
+FINISHED = ("state.npz", "run.json", "metrics.csv", "model.keras", "model.ema.keras")
+
+
+def run(words: tuple[str, ...], fault: Fault) -> Outcome:
+    return forked(partial(wdport, list(words)), fault, 300.0)
+
+
+def result(folder: Path) -> tuple[str, ...]:
+    """The metrics without times, and the digests of all weights of a finished run."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(file)]
+    accounts = (open_account(folder / name)[0] for name in FINISHED if name.endswith(".keras"))  # Keras adds a date
+    return (str(rows), *(str(sorted(account.digests.items())) for account in accounts if account is not None))
+
+
+def strangers() -> list[str]:
+    """What a finished run does not leave."""
+    return sorted(set(os.listdir("out")) - set(FINISHED)) + [name for name in os.listdir() if name.startswith(".")]
+
+
+def wrong_endings(fault: Fault, outcome: Outcome) -> Iterator[str]:
+    said = outcome.said.strip()
+    if outcome.code not in (0, 5, 130, 143, -signal.SIGKILL):
+        yield f"{fault}: it ended with {outcome.code}: {said[-300:]}"
+    if outcome.code > 0 and len([line for line in said.splitlines() if line.startswith("error: ")]) != 1:
+        yield f"{fault}: it said {said[-300:]!r}"
+
+
+def kills(count: int, truth: tuple[str, ...], seconds: float, chance: random.Random) -> Tally:
+    """Runs that are interrupted until they end, with a command that is refused in between."""
+    tally = Tally("signals, train")
+    while tally.times < count:
+        shutil.rmtree("out", ignore_errors=True)
+        for _ in range(30):
+            fault = SignalAfter(SIGNALS[tally.times % 3], chance.uniform(0.0, 1.1) * seconds)
+            ended = run(WORDS, fault)
+            tally.times += 1
+            tally.ended[ended.code] += 1
+            tally.wrong += wrong_endings(fault, ended)
+            if ended.code == 0:
+                break
+            if Path("out/state.npz").exists() and tally.times % 2:
+                tally.wrong += refused(chance)
+        else:
+            tally.wrong += [f"the last run: {each}" for each in wrong_endings(Fault(), run(WORDS, Fault()))]
+        if result(Path("out")) != truth:
+            tally.wrong.append("the resumed run differs from the uninterrupted one")
+        tally.wrong += [f"{each} is left" for each in strangers()]
+    return tally
+
+
+def refused(chance: random.Random) -> Iterator[str]:
+    """A command that differs in one word leaves the run as it is."""
+    old, new = chance.choice(OTHERS)
+    words = tuple(new if word == old else word for word in WORDS)
+    before = {path.name: path.read_bytes() for path in Path("out").iterdir() if path.name in FINISHED}
+    ended = run(words, Fault())
+    if ended.code != 2:
+        yield f"with {new} in place of {old} it ended with {ended.code}: {ended.said[-300:]}"
+    if {path.name: path.read_bytes() for path in Path("out").iterdir() if path.name in FINISHED} != before:
+        yield f"with {new} in place of {old} it changed the run"
+
+
+def races(count: int, truth: tuple[str, ...], seconds: float, chance: random.Random) -> Tally:
+    """Two processes of one run, begun at about one time."""
+    tally = Tally("races, train")
+    for _ in range(count):
+        shutil.rmtree("out", ignore_errors=True)
+        process = os.fork()
+        if not process:
+            for stream in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+            os._exit(wdport(list(WORDS)))
+        time.sleep(chance.uniform(0.0, 0.3) * seconds)
+        one = run(WORDS, Fault())
+        other = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        tally.times += 1
+        tally.ended[one.code] += 1
+        if sorted((one.code, other)) not in ([0, 5], [0, 0]):
+            tally.wrong.append(f"they ended with {one.code} and {other}: {one.said[-300:]}")
+        if result(Path("out")) != truth or strangers():
+            tally.wrong.append(f"the run differs, or leaves {strangers()}")
+    return tally
+
+
+def size_limits(stride: int, truth: tuple[str, ...]) -> Tally:
+    """No file can grow beyond a size; without the limit, the same command then ends the run."""
+    tally = Tally("file size limits, train")
+    for size in range(0, max(path.stat().st_size for path in Path("out").iterdir()), stride):
+        shutil.rmtree("out", ignore_errors=True)
+        ended = run(WORDS, SizeLimit(size))
+        tally.times += 1
+        tally.ended[ended.code] += 1
+        if ended.code != 5:
+            tally.wrong.append(f"limit {size}: it ended with {ended.code}: {ended.said[-300:]}")
+        if run(WORDS, Fault()).code or result(Path("out")) != truth or strangers():
+            tally.wrong.append(f"limit {size}: the next run differs, or leaves {strangers()}")
+    return tally
+
+
+def full_disks(stride: int, truth: tuple[str, ...]) -> Tally:
+    """A file system of its own (the folder lies on one) with every number of free pages."""
+    tally, ballast = Tally("full disks, train"), Path("ballast")
+    needed = 2 * sum(path.stat().st_size for path in Path("out").iterdir()) // PAGE + 20
+    for free in range(0, needed, stride):
+        shutil.rmtree("out", ignore_errors=True)
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, (os.statvfs(".").f_bavail - free)) * PAGE)
+        ended = run(WORDS, Fault())
+        ballast.unlink()
+        tally.times += 1
+        tally.ended[ended.code] += 1
+        tally.wrong += [f"{free} pages free: {each}" for each in wrong_endings(Fault(), ended)]
+        if run(WORDS, Fault()).code or result(Path("out")) != truth or strangers():
+            tally.wrong.append(f"{free} pages free: the next run differs, or leaves {strangers()}")
+    return tally
+
+
+def main() -> None:
+    """One campaign."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    for name in ("kills", "races", "size-limits", "full-disks"):
+        parser.add_argument(f"--{name}", type=int, default=0, help="how many; of the last two, the stride")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    root = str(Path(__file__).parents[2])
+    shutil.copytree(POINTS, given.folder, dirs_exist_ok=True)
+    os.chdir(given.folder)
+    sys.path[:0] = [os.getcwd(), root]
+    subprocess.run([sys.executable, "-c", PREPARE], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), root])})  # fmt: skip
+    import wdport.cli.trained
+    import wdport.training.load
+    import wdport.training.run
+    import wdport.training.saved  # noqa: F401  so that forked processes need not
+
+    for _ in range(2):  # the second one finds compiled programs
+        shutil.rmtree("out", ignore_errors=True)
+        began = time.monotonic()
+        whole = run(WORDS, Fault())
+        seconds = time.monotonic() - began
+        if whole.code:
+            raise RuntimeError(f"train does not even run: {whole}")
+    truth, chance = result(Path("out")), random.Random(given.seed)
+    if given.size_limits:
+        _say(size_limits(given.size_limits, truth))
+    if given.full_disks:
+        _say(full_disks(given.full_disks, truth))
+    if given.kills:
+        _say(kills(given.kills, truth, seconds, chance))
+    if given.races:
+        _say(races(given.races, truth, seconds, chance))
+
+
+def _say(tally: Tally) -> None:
+    sys.stdout.write(f"{tally.line()}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
