@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import numpy as np
 import pytest
 
-import wdport
-from tests.families.masked_lm import make as masked_lm
-from tests.families.wan_vae import make as wan_vae
-from tests.make import SETTINGS, make_state, save
+from tests.cli.files import make_files
+from tests.make import SETTINGS
 from wdport.cli import group
 from wdport.cli.completion import File, Folder
 from wdport.cli.main import main
@@ -48,18 +45,7 @@ SUFFIXES = {"json_file": ".json", "html": ".html", "html_file": ".html", "junit"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("files")
-    wdport.convert(save(folder / "a.ckpt", make_state()), folder / "a.keras", values=SETTINGS)
-    wdport.convert(wan_vae.save(folder / "vae", wan_vae.OLD), folder / "v.keras")
-    wdport.convert(masked_lm.save(folder / "lm", masked_lm.fields_of("as published")), folder / "m.keras")
-    rng = np.random.default_rng(0)
-    np.save(folder / "video.npy", rng.uniform(-1, 1, (1, 5, 16, 16, 3)).astype(np.float32))
-    np.savez(folder / "latents.npz", latents=rng.normal(size=(1, 2, 2, 2, 2)).astype(np.float32))
-    np.savez(folder / "s.npz", series=rng.normal(size=(40, 24, 3)))
-    np.savetxt(folder / "d.csv", rng.normal(size=(80, 3)), delimiter=",")
-    (folder / "c.yaml").write_text("dataset:\n  seq_len: 24\nwavelet:\n  type: db2\n")
-    (folder / "t.yaml").write_text("format: 2\ntorch: tests.user_model:small\nkeras: tests.user_model:small\n")
-    return folder
+    return make_files(tmp_path_factory.mktemp("files"))
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -157,7 +143,6 @@ def test_an_input_that_changes_meanwhile(
 ) -> None:
     """Nothing is written, and no digest is stated, of a file that is another one than the command began with."""
     monkeypatch.chdir(made)
-    (made / "ids.json").write_text("[[1, 2, 4, 4]]")
     real, before = Snapshot.__init__, set(os.listdir(made))
 
     def late(snapshot: Snapshot, path: Path) -> None:

@@ -16,14 +16,20 @@ from pathlib import Path
 
 import numpy as np
 
+from wdport.cli.documents import give, require_document
+from wdport.cli.generated import Done, output_target, write_texts
 from wdport.cli.group import group
 from wdport.cli.main import main
 from wdport.errors import error_of
 from wdport.exporting.artefact import write_artefact
+from wdport.files.atomic import write_text
 from wdport.files.samples import write_samples
+from wdport.files.sealed_archive import sealed_archive
 from wdport.files.target import Target
+from wdport.files.video import video_target, write_video
 from wdport.files.writable import writable
 from wdport.files.written import noticing
+from wdport.generation.api import Generated
 from wdport.parity.reports import write_reports
 from wdport.recorder import Refusal, _Writer
 from wdport.sampling.output import _kept
@@ -121,6 +127,42 @@ def _exported(folder: Path, edition: str) -> None:
     write_artefact(target, {"edition": edition}, {"denoiser": bytes(20_000)}, [_values(edition, i) for i in range(4)])
 
 
+def _encoded(folder: Path, edition: str) -> None:
+    with sealed_archive(writable(folder / "out.npz")) as file:
+        np.savez(file, latents=_values(edition), logvar=_values(edition, 1))
+
+
+def _decoded(suffix: str) -> Job:
+    name = f"out.{suffix}"
+
+    def write(folder: Path, edition: str) -> None:
+        frames = np.uint8(np.abs(_values(edition) * 80.0) % 256.0).reshape(1, 20, 12, 12, 1)
+        write_video(video_target(folder / name, {}, True), frames.shape, np.split(frames, 4, axis=1), 16.0)
+
+    return _written(f"decode {suffix}", (name,), write)
+
+
+def _generated(suffix: str) -> Job:
+    name = f"out.{suffix}"
+
+    def write(folder: Path, edition: str) -> None:
+        tokens = [np.int32(np.abs(each).ravel() * 1000.0) for each in _values(edition)]
+        found = Generated(tokens, [each % 7 for each in tokens], np.ones(EACH), 3)
+        target = output_target(folder / name, {}, True)
+        write_texts(target, Done("model.keras", None, found, {}, 0.0, target))
+
+    return _written(f"generate {suffix}", (name,), write)
+
+
+def _evaluated(folder: Path, edition: str) -> None:
+    """The document and the page, whose content is as long as a real one's."""
+    document = require_document(str(folder / "out.json"), {}, {}, True)
+    page = writable(folder / "out.html", {}, True, "--html", "html")
+    scores = {"scores": _values(edition).ravel()[:500].tolist()}
+    give("evaluation", lambda: scores, document, lambda: edition)
+    write_text(page, f"<!DOCTYPE html>{edition * 50_000}")
+
+
 REPORTS = tuple(f"out.{kind}" for kind in ("json", "junit", "markdown", "html"))
 JOBS = {
     job.name: job
@@ -130,6 +172,10 @@ JOBS = {
         _written("record", ("out.run.npz",), _recorded),
         _written("verify reports", REPORTS, _reported),
         _written("export", ("out.stablehlo",), _exported),
+        _written("encode", ("out.npz",), _encoded),
+        *map(_decoded, ("npy", "gif")),
+        *map(_generated, ("txt", "json", "npz")),
+        _written("evaluate", ("out.json", "out.html"), _evaluated),
     )
 }
 

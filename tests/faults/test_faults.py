@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.cli.files import make_files
 from tests.faults.jobs import JOBS
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS
 
-CONVERT = "convert keras,convert weights.h5,convert safetensors"
 TMPFS = """
 import subprocess, sys
 folder, *command = sys.argv[1:]
@@ -77,10 +77,10 @@ def test_training(tmp_path: Path, options: tuple[str, str]) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("job", CONVERT.split(","))
+@pytest.mark.parametrize("job", JOBS)
 def test_races(tmp_path: Path, job: str) -> None:
-    (found,) = campaign(tmp_path, "--jobs", job, "--races", "100")
-    assert found["ended"] == {"0": 100}
+    (found,) = campaign(tmp_path, "--jobs", job, "--races", "30")
+    assert set(found["ended"]) <= ({"0", "5"} if job.startswith("sample") else {"0"})
 
 
 @pytest.mark.full
@@ -107,6 +107,11 @@ WHOLE = {
                ["x.npz"]),
     "record": (["record", "tests.user_model:small", "a.ckpt", "-o", "x.npz"], ["x.npz"]),
     "export": (["export", "a.keras", "-o", "x.stablehlo"], ["x.stablehlo"]),
+    "encode": (["encode", "v.keras", "video.npy", "-o", "x.npz", "--json", "x.json"], ["x.npz", "x.json"]),
+    "decode": (["decode", "v.keras", "latents.npz", "-o", "x.npy"], ["x.npy"]),
+    "generate": (["generate", "m.keras", "--prompt-ids", "ids.json", "-o", "x.npz"], ["x.npz"]),
+    "evaluate": (["evaluate", "s.npz", "--data", "d.csv", "--metrics", "sliced-wasserstein", "--json", "x.json",
+                  "--html", "x.html"], ["x.json", "x.html"]),
     "verify": (["verify", "a.ckpt", "a.keras", "--json", "x.json", "--html", "x.html"], ["x.json", "x.html"]),
 }  # fmt: skip
 
@@ -117,8 +122,7 @@ def test_whole_commands(tmp_path: Path, verb: str) -> None:
     """From outside, at any time: at start, while computing, while writing, at the end."""
     words, outputs = WHOLE[verb]
     settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
-    save(tmp_path / "a.ckpt", make_state())
-    _run(["convert", "a.ckpt", *settings], tmp_path)
+    make_files(tmp_path)
     if verb == "convert":
         words = [*words, *settings]
     began = time.monotonic()

@@ -38,7 +38,7 @@ for seed, name in enumerate("ab"):
 """
 WORDS = ("train", "a.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", "--epochs", "6",
          "--batch-size", "64", "--save-every", "10", "--ema", "0.9", "--lr", "0.001")  # fmt: skip
-OTHERS = (("a.npy", "b.npy"), ("a.keras", "b.keras"), ("64", "32"), ("0.9", "0.8"), ("0.001", "0.002"), ("6", "7"),
+OTHERS = (("a.npy", "b.npy"), ("a.keras", "b.keras"), ("64", "32"), ("0.9", "0.8"), ("0.001", "0.002"),
           ("--ema", "--energy"), ("--lr", "--clip"))  # fmt: skip
 """Words of which one stands for another in a command that is refused."""
 
