@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.checkpoint.forge import archive, entry, pickled, safetensors, table, 
 from tests.checkpoint.legacy import saved
 from tests.families.toys.nets import lstm
 from tests.make import SETTINGS, make_state, save_run
+from wdport.files.sealed_archive import sealed_archive
 from wdport.files.writable import writable
 from wdport.recorder import parse_input, record_file
 
@@ -83,6 +86,31 @@ def _states() -> list[bytes]:
         return [Path(folder, NAME).read_bytes()]
 
 
+def _sealed(**arrays: np.ndarray) -> Callable[[], list[bytes]]:
+    def made() -> list[bytes]:
+        with TemporaryDirectory() as folder:
+            with sealed_archive(writable(Path(folder, "x.npz"))) as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+            return [Path(folder, "x.npz").read_bytes()]
+
+    return made
+
+
+def _converted_npz() -> list[bytes]:
+    from wdport.conversion.river import convert
+
+    return [convert(ground() / "good.ckpt", ground() / "good.npz", values=SETTINGS, force=True).output.read_bytes()]
+
+
+def _exports() -> list[bytes]:
+    """In a process of its own: this one forks none, and keeps its backend closed."""
+    with TemporaryDirectory() as folder:
+        output = Path(folder, "x.stablehlo")
+        command = [sys.executable, "-m", "wdport", "export", str(ground() / "good.keras"), "-o", str(output), "-q"]
+        subprocess.run(command, check=True)
+        return [output.read_bytes()]
+
+
 def _good(name: str) -> Callable[[], list[bytes]]:
     return lambda: [(ground() / name).read_bytes()]
 
@@ -135,6 +163,13 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "optimizer": _runs,
     "optimizer file": _optimizer_files,
     "training state": _states,
+    "converted npz": _converted_npz,
+    "samples": _sealed(coefficients=np.ones((3, 8, 2), np.float32), series=np.ones((3, 6, 2))),
+    "latents": _sealed(latents=np.ones((1, 2, 3, 3, 4), np.float32), logvar=np.zeros((1, 2, 3, 3, 4), np.float32)),
+    "exported": _exports,
+    "exported, loader": _exports,
+    "prompts": lambda: [b"[[1, 2, 4], [5, 6]]", npy(np.ones((2, 3), np.int32))],
+    "parameter names": lambda: [b'["a.weight", "a.bias"]'],
     "streamed npy": lambda: [npy(np.zeros((2, 4, 3), np.float32))],
     "mat": lambda: [mat(x=GRID)],
     "statistics": lambda: STATISTICS,

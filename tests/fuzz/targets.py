@@ -148,6 +148,48 @@ def _saved_state(path: Path) -> Found:
     return found | {"facts": json.dumps(read[1], sort_keys=True)}
 
 
+def _samples(path: Path) -> Found:
+    from wdport.data.samples import read_samples
+
+    return {"series": _bytes(read_samples(path).values)}
+
+
+def _latents(path: Path) -> Found:
+    from wdport.cli.coding import read_coded
+
+    return {"latents": _bytes(read_coded(path, ("latents", "mean")))}
+
+
+def _exported(path: Path) -> Found:
+    from wdport.exporting.artefact import member_digests, read_facts
+
+    return {"facts": json.dumps(read_facts(path), sort_keys=True), "members": str(sorted(member_digests(path).items()))}
+
+
+def _loaded(path: Path) -> Found:
+    """By the loader that users copy, which has errors of its own."""
+    from wdport.errors import InputError
+    from wdport.exporting.loader import ArtefactError, load
+
+    try:
+        return {"facts": json.dumps(load(path).facts, sort_keys=True)}
+    except ArtefactError as error:
+        raise InputError(path, str(error), "export it again") from error
+
+
+def _prompts(path: Path) -> Found:
+    from wdport.cli.prompts import read_prompts
+
+    read_prompts((), None, str(path))
+    return {}
+
+
+def _names(path: Path) -> Found:
+    from wdport.conversion.asked import Wanted
+
+    return {"names": Wanted(True, names=path)._names()}
+
+
 def _streamed(path: Path) -> Found:
     from wdport.checkpoint.faults import Fault
     from wdport.checkpoint.located import located
@@ -170,6 +212,11 @@ SUMMED = {
     "optimizer": Target("x.ckpt", _optimizer, summed=True),
     "optimizer file": Target("x.optimizer.safetensors", _optimizer_file, summed=True),
     "training state": Target("state.npz", _saved_state, summed=True),
+    "converted npz": Target("y.npz", _converted, summed=True),
+    "samples": Target("samples.npz", _samples, summed=True),
+    "latents": Target("latents.npz", _latents, summed=True),
+    "exported": Target("x.stablehlo", _exported, summed=True),
+    "exported, loader": Target("y.stablehlo", _loaded, summed=True),
 }
 """Formats with checksums: no damage may pass."""
 
@@ -193,10 +240,12 @@ TEXTS = {
     "statistics npz": Target("s.npz", _statistics),
     "known": Target("k.csv", _known),
     "init": Target("i.npy", _init),
+    "prompts": Target("p.json", _prompts),
+    "parameter names": Target("n.json", _names),
     "policy": Target("parity.toml", _policy),
     "baseline": Target("b.json", _baseline),
 }
 
 TARGETS = SUMMED | PLAIN | TEXTS
-MUTANTS = ("zip", "legacy", "safetensors", "keras", "weights.h5", "converted safetensors", "recording")
+MUTANTS = (*SUMMED, *PLAIN)
 """Those of the table of mutants."""
