@@ -246,3 +246,16 @@ def test_a_refusal_imports_nothing_heavy(folder: Path, words: list[str]) -> None
     )
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
     assert done.stdout == "2 []\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a umask")
+def test_no_other_user_may_write_to_what_a_library_writes(folder: Path) -> None:
+    """An Orbax folder, by the command itself, since it sets the mask of its process."""
+    pytest.importorskip("orbax.checkpoint")
+    words = ["convert", "a.ckpt", "-o", "x.orbax", *(f"--set={name}={value}" for name, value in SETTINGS.items())]
+    root = str(Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-m", "wdport", *words], check=True, umask=0, capture_output=True,
+                   env={**os.environ, "PYTHONPATH": os.pathsep.join([root, *sys.path])})  # fmt: skip
+    files = [path for path in (folder / "x.orbax").rglob("*") if not path.is_symlink()]
+    assert len(files) > 4
+    assert [path for path in files if path.stat().st_mode & 0o022] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 
@@ -14,6 +15,7 @@ from wdport.cli.streams import end_output, open_streams
 def run() -> None:
     """Entry point: run the command line and exit with its code."""
     catch_signals()
+    os.umask(os.umask(0o022) | 0o022)  # other users may write to no file, whichever library writes it
     try:
         open_streams()
         use_jax()

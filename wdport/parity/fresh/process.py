@@ -36,7 +36,13 @@ class Worker:
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
-        alone, folder = self.role == "port", str(self._held.enter_context(scratch_folder()))
+        with ExitStack() as held:
+            self._start(str(held.enter_context(scratch_folder())))
+            self._held = held.pop_all()
+        return self
+
+    def _start(self, folder: str) -> None:
+        alone = self.role == "port"
         job = {"role": self.role, "denied": self._denied, "folder": folder, "arguments": self._arguments}
         environment = plain_environment() if alone else dict(os.environ)
         for name in [name for name in environment if name.startswith(("GITHUB_", "JAX_COMPILATION_CACHE"))]:
@@ -50,7 +56,6 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._questions, self._answers = self._process.stdin, self._process.stdout
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with suppress(OSError):
