@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-ROOMS: Final = ("checkpoint", "mapping", "conversion", "files")
+ROOMS: Final = ("checkpoint", "mapping", "conversion", "files", "data", "training", "exporting", "generation",
+                "sampling")  # fmt: skip
 OURS: Final = {"Fault", "Unread", "InputError", "MisfitError", "UsageError", "MachineError", "IncompleteError",
                "InternalError", "NameCollision"}  # fmt: skip
 """Classes that a refusal is raised as."""
