@@ -733,7 +733,7 @@ def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: s
             moves = zip(found.outputs, whole, outputs)
             found.outputs = tuple(np.maximum(most, _distance(a, b)) for most, a, b in moves)
             for name, spread in found.taps.items():
-                if name in alone:
+                if name in alone and name in still:
                     spread.fed = _further(spread.fed, alone[name].inputs, still[name].inputs)
                     spread.made = _further(spread.made, alone[name].outputs, still[name].outputs)
                 if name in running:
@@ -752,7 +752,8 @@ def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
 
 
 def _further(so_far: tuple[float, float], moved: Nested, still: Nested) -> tuple[float, float]:
-    pairs = [(a, b) for a, b in zip(leaves(list(moved)), leaves(list(still))) if b.dtype.kind == "f"]
+    every = zip(leaves(list(moved)), leaves(list(still)))
+    pairs = [(a, b) for a, b in every if b.dtype.kind == "f" and a.shape == b.shape]  # rounding may choose other rows
     differences = [_distance(a, b) for a, b in pairs]
     square = float(sum(float(np.sum(each * each)) for each in differences))
     return max(so_far[0], square), max([so_far[1], *(float(np.max(each, initial=0.0)) for each in differences)])
@@ -869,12 +870,15 @@ def isolate(module: Module, inputs: Sequence[Nested], answers: Calls) -> tuple[O
     """Run ``module`` with the calls of ``answers`` isolated (activation patching).
 
     Each of them computes from its answer's inputs and passes on its answer's outputs. Returns the outputs of the
-    module, and for each call its actual inputs and the outputs of its own computation.
+    module, and for each call its actual inputs and the outputs of its own computation. A call whose inputs have other
+    shapes than its answer's is not isolated: rounding may choose other tokens for an expert, for example.
     """
     calls: dict[str, Call] = {}
 
     def answer(name: str, caller: str, part: Module, compute: Compute, given: Given) -> object:
         (inputs, told), own = _inputs(part, *given), answers.get(name)
+        if own is not None and _shapes(inputs) != _shapes(own.inputs):
+            own = None
         if own is not None:
             given = _fed(part, given, own)
         output = compute(*given)
@@ -1009,6 +1013,10 @@ def _inputs(
     named = [*zip([*order, *([""] * len(args))], args), *_ordered(part, kwargs).items()]
     held = [(name, value) for name, value in named if _tensors(value)]
     return tuple(_nested(value) for _, value in held), tuple(name for name, _ in held)
+
+
+def _shapes(values: Sequence[Nested]) -> list[tuple[int, ...]]:
+    return [np.shape(leaf) for leaf in leaves(list(values))]
 
 
 def _outputs(part: Module, output: object) -> tuple[Array, ...]:

@@ -37,7 +37,7 @@ TABLES = {
     "Marked": IDS + LAYERS + EMBED + "  - {torch: rare, keras: rare, kind: embedding}\n",
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
 }  # fmt: skip
-TABLES |= {"padded": TABLES["Recurrent"], "Trained": TABLES["Steps"]}
+TABLES |= {"padded": TABLES["Recurrent"], "Trained": TABLES["Steps"], "Routed": TABLES["Steps"]}
 
 FAULTS = [
     ("Recurrent", "mask_zero"),
@@ -178,3 +178,8 @@ def test_other_seeds_and_more_cases(tmp_path: Path) -> None:
     assert [text.partition(",")[0] for text in verdict.inputs[-2:]] == ["seed 2003", "seed 2005"]
     with pytest.raises(UsageError, match="--seed: a recording holds its own inputs"):
         Pair("a.keras", against="a.npz", seed=1).require_consistent()
+
+
+def test_a_reference_that_chooses_other_rows_in_isolation_ends_with_a_verdict(tmp_path: Path) -> None:
+    """Rounding moves rows to another branch: the layer gets another number of them than was recorded."""
+    assert verified(tmp_path, "Routed", "steps").exit_code in (1, 6)
