@@ -151,3 +151,12 @@ def test_an_option_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax, "jit", None)
     assert known_options(FAST_COMPILE) == known
     assert json.dumps(known)
+
+
+def test_a_folder_with_files_that_would_be_evicted_is_not_used(pair: tuple[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "my-cache").write_text("mine")
+    assert compile_cache._foreign(folder) == "has my-cache, which is not a compiled program"
+    (folder / "my-cache").rename(folder / f"jit_f-{'0' * 64}-cache")
+    assert compile_cache._foreign(folder) is None

@@ -6,6 +6,7 @@ The cache is a setting of the whole process, so only the command line switches i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -50,6 +51,10 @@ LARGEST_BYTES = 1 << 30
 
 LEAST_SECONDS = 0.03
 """Programs that compile faster are not cached; the single operations of an eager run take about this long."""
+
+_ENDINGS = ("-cache", "-atime")
+_ENTRY = re.compile(r".+-[0-9a-f]{64}(-cache|-atime)", re.DOTALL)
+"""Names of JAX's entries."""
 
 VARIABLE = "WDPORT_COMPILE_CACHE"
 """Environment variable with another folder, or "off"."""
@@ -121,7 +126,7 @@ def use_compile_cache() -> Path | None:
     if wanted == "off":
         return None
     folder = Path(wanted) if wanted else user_cache_path("wdport", appauthor=False) / "compiled"
-    if reason := _reason_against(folder):
+    if reason := _reason_against(folder) or _foreign(folder):
         if wanted:
             raise Unusable(f"{VARIABLE}={folder} {reason}")
         return None
@@ -144,6 +149,13 @@ def cache_variables() -> dict[str, str]:
     if not getattr(jax.config, names[0], None):
         return {}
     return {name.upper(): str(getattr(jax.config, name)) for name in names}
+
+
+def _foreign(folder: Path) -> str | None:
+    """Return that there is a file that JAX would take for one of its own, and evict; None if there is none."""
+    found = (name for name in os.listdir(folder) if name.endswith(_ENDINGS) and not _ENTRY.fullmatch(name))
+    name = min(found, default=None)
+    return None if name is None else f"has {name}, which is not a compiled program"
 
 
 def _reason_against(folder: Path) -> str | None:

@@ -79,12 +79,12 @@ def test_a_file_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: py
     assert re.fullmatch(r"sync \.a\.npz\.[0-9a-f]{16}\.wdport-tmp\.npz", done[0])
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o400])
-def test_permissions_of_the_old_file_stay(tmp_path: Path, mode: int) -> None:
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666, 0o400])
+def test_permissions_of_the_old_file_stay_except_for_writing_by_others(tmp_path: Path, mode: int) -> None:
     (tmp_path / "a").write_text("old")
     (tmp_path / "a").chmod(mode)
     write_text(writable(tmp_path / "a"), "new")
-    assert (tmp_path / "a").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "a").stat().st_mode & 0o777 == mode & ~0o022
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o027, 0o640), (0, 0o644), (0o077, 0o600)])

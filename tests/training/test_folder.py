@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -130,3 +131,37 @@ def test_the_python_interface_keeps_other_files(points: Any, tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"mine: has metrics\.csv, and no run of wdport train"):
         wdport.train(points(), STATES, folder)
     assert (folder / "metrics.csv").read_text() == "mine"
+
+
+def losses(folder: str) -> list[str]:
+    return [line.split(",")[2] for line in (Path(folder) / "metrics.csv").read_text().splitlines()]
+
+
+def test_settings_of_jax_in_the_environment_change_no_loss(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The precision of matrix products, which a user may choose, is a fact of the run."""
+    np.save("states.npy", STATES)
+    assert main(WORDS) == 0
+    others = {"jax_enable_x64": True, "jax_default_prng_impl": "rbg", "jax_threefry_partitionable": False,
+              "jax_random_seed_offset": 3, "jax_numpy_rank_promotion": "raise"}  # fmt: skip
+    for name, value in others.items():
+        jax.config.update(name, value)
+        assert main([word if word != "run" else name for word in WORDS]) == 0, name
+        assert losses(name) == losses("run")
+    capsys.readouterr()
+    with jax.default_matmul_precision("bfloat16"):
+        refused([*WORDS, "--epochs", "2"], "holds the state of another run, with jax None instead of", capsys)
+
+
+def test_a_lock_and_an_unfinished_file_of_others_stay(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("states.npy", STATES)
+    Path("run").mkdir()
+    (Path("run") / "lock").write_text("mine")
+    refused(WORDS, "lock: is not a lock of wdport", capsys)
+    (Path("run") / "lock").unlink()
+    name = "run/.model.keras.0123456789abcdef.wdport-tmp.keras"
+    Path("a.keras").rename(name)
+    refused([name if word == "a.keras" else word for word in WORDS], "is an input (model) with the name of an", capsys)
+    name = ".x.npz.0123456789abcdef.wdport-tmp.npz"
+    np.savez(name, x=STATES)
+    with pytest.raises(UsageError, match="with the name of an unfinished output"):
+        writable(Path("x.npz"), {"known": Path(name)})

@@ -22,6 +22,7 @@ from wdport.errors import UsageError, printable
 from wdport.files.inputs import Inputs
 from wdport.files.samples import Blocks, first_samples
 from wdport.files.target import Target
+from wdport.jax_settings import chosen_numerics
 from wdport.model import Array, Diffused
 from wdport.version import VERSION
 
@@ -113,7 +114,7 @@ def _facts(wanted: Wanted, job: Job, request: Request, hashes: Hashes) -> dict[s
     """Everything but the batch size that determines the samples, as JSON values."""
     network = {"dtype": wanted.dtype, "pad_widths": wanted.pad_widths}
     settings = {**request.settings, "sampler": job.sampler.plan.sampler, "labels": wanted.labels}
-    return {"wdport": VERSION, "n": job.count, **settings, **network, **hashes}
+    return {"wdport": VERSION, "n": job.count, **settings, **network, "jax": chosen_numerics(), **hashes}
 
 
 def _plot(files: Files, blocks: Blocks, known: NDArray[np.float64] | None, about: Diffused) -> None:

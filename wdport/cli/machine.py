@@ -15,6 +15,7 @@ from typing import Final
 from wdport.cli.console import console
 from wdport.compile_cache import Unusable, use_compile_cache
 from wdport.errors import MachineError, printable
+from wdport.jax_settings import reset_jax
 
 try:
     from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
@@ -51,7 +52,8 @@ def require_torch(where: str, instead: str = "") -> None:
 def start_jax() -> None:
     """Enable the compile cache and find the devices; raises :class:`MachineError` if there are none.
 
-    A command compiles programs of its own, so settings of JAX that are for debugging other code have no effect.
+    A command compiles programs of its own, so settings of JAX that are for other code have no effect: see
+    :mod:`wdport.jax_settings`.
     """
     try:
         use_compile_cache()
@@ -62,8 +64,7 @@ def start_jax() -> None:
     # Tracing creates many objects, and the collector would traverse those of jax, keras and torch repeatedly, for a
     # tenth of the time of `verify`.
     gc.set_threshold(20_000, 20, 20)
-    jax.config.update("jax_disable_jit", False)  # type: ignore[no-untyped-call]
-    jax.config.update("jax_numpy_dtype_promotion", "standard")  # type: ignore[no-untyped-call]
+    reset_jax()
     try:
         jax.local_devices()
     except (RuntimeError, AssertionError) as error:

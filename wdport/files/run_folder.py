@@ -158,6 +158,9 @@ class RunFolder:
                 os.close(held)
                 fix = "wait for it, or give another name with -o"
                 raise MachineError(self.folder, "another process is writing to it", fix)
+            if os.fstat(held).st_size:
+                os.close(held)
+                raise UsageError(path, "is not a lock of wdport, which is empty", FOREIGN)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.lstat(path), os.fstat(held)):
                     return held

@@ -27,6 +27,8 @@ _UNFINISHED: Final = re.compile(r"\.(?P<finished>.+)\.(?P<token>[0-9a-f]+)\.wdpo
 _ENDING: Final = re.compile(r"(\.weights)?\.[A-Za-z0-9]{1,12}\Z")
 """The suffixes from which other writers (Keras, matplotlib) infer the format."""
 
+OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
 _LOOK: Final = os.O_RDONLY | NOFOLLOW | NONBLOCK | CLOEXEC
 
@@ -47,7 +49,7 @@ class Temporary:
             return False
 
     def settle(self) -> None:
-        """Sync the file to disk, with the permissions of the file that it replaces.
+        """Sync the file to disk, with the permissions of the file that it replaces, except for writing by other users.
 
         Also raises ``OSError`` if nothing was written.
         """
@@ -55,7 +57,7 @@ class Temporary:
             raise OSError(errno.ENODATA, "nothing was written")
         os.fsync(self.descriptor)
         with suppress(FileNotFoundError, PermissionError):  # nothing to replace, or a file system without permissions
-            os.fchmod(self.descriptor, stat.S_IMODE(os.lstat(self.finished).st_mode))
+            os.fchmod(self.descriptor, stat.S_IMODE(os.lstat(self.finished).st_mode) & ~OTHERS_WRITE)
 
     def discard(self) -> None:
         """Remove the file, unless it already has its final name, and release it."""

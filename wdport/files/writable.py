@@ -15,6 +15,7 @@ from typing import Final
 
 from wdport.errors import MachineError, UsageError
 from wdport.files.inputs import Inputs
+from wdport.files.temporary import is_temporary
 
 LONGEST = 200
 """Less than the 255 bytes that file systems allow, since temporary files and manifests have longer names."""
@@ -88,6 +89,7 @@ def writable(
         raise UsageError(path, "is not a regular file", f"give another name{by}")
     _require_folder(path, by)
     require_apart([(option or "output", path)], inputs or {})
+    require_no_leftover(path.parent, re.compile(re.escape(path.name), re.DOTALL), inputs or {})
     require_no_link(path, by)
     if not force and not is_replaceable(path, kind):
         replace = "--force" if option else "force=True"
@@ -145,6 +147,13 @@ def require_apart(outputs: Iterable[tuple[str, Path]], inputs: Mapping[str, Path
                 raise UsageError(path, what, f"give another name{by}")
         if not is_stream(path):
             known.append((path, f"is also an output ({option})"))
+
+
+def require_no_leftover(folder: Path, outputs: re.Pattern[str], inputs: Mapping[str, Path]) -> None:
+    """Refuse an input with the name of an unfinished file of these ``outputs`` in ``folder``: it would be removed."""
+    for name, path in inputs.items():
+        if is_temporary(path.name, outputs) and os.path.realpath(path.parent) == os.path.realpath(folder):
+            raise UsageError(path, f"is an input ({name}) with the name of an unfinished output", "rename it")
 
 
 def is_same_file(one: Path, other: Path) -> bool:

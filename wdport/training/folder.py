@@ -11,7 +11,7 @@ from typing import Final
 from wdport.errors import UsageError, printable
 from wdport.files.run_folder import LOCK, RUN, RunFolder
 from wdport.files.temporary import is_temporary
-from wdport.files.writable import require_apart, writable
+from wdport.files.writable import require_apart, require_no_leftover, writable
 
 STATES: Final = ("state.npz", "state.orbax")
 WRITTEN: Final = ("metrics.csv", "model.keras", "model.ema.keras", "model.optimizer.safetensors")
@@ -46,6 +46,7 @@ def require_run_folder(folder: Path, inputs: Mapping[str, Path] | None = None) -
     fix = "give another folder with -o"
     if others := sorted(names - {RUN, *FILES}):
         raise UsageError(folder, f"has {printable(others[0], 40)}, which is not of a run", fix)
+    require_no_leftover(folder, _TEMPORARY, inputs or {})
     for name in (*WRITTEN, STATES[0], RUN):
         path = folder / name
         require_apart([("-o", path)], inputs or {})

@@ -20,6 +20,7 @@ from jax import Array as Tensor
 from wdport.compile_cache import narrow_run
 from wdport.diffusion.loss import Errors
 from wdport.errors import InputError, UsageError
+from wdport.jax_settings import chosen_numerics
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array
 from wdport.nets.boundary import barrier, compile_options
@@ -222,7 +223,7 @@ class Loop:
         loss = self.trained.diffusion_loss
         return {"batch_size": self.batch, "seed": self.seed, "ema": self.ema, "states": self.source.count,
                 "energy": loss.energy, "min_snr": loss.min_snr, "optimizer": type(self.optimizer).__name__,
-                "optimizer_settings": self._digest()}  # fmt: skip
+                "optimizer_settings": self._digest(), "jax": chosen_numerics()}  # fmt: skip
 
     def _digest(self) -> str:
         """A hash of the optimizer's settings; rates of a schedule may be many."""
