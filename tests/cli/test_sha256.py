@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from tests.checkpoint.test_safetensors import A, B, sharded
 from wdport.checkpoint.known import require_sha256, require_undamaged
 from wdport.cli.main import main
 from wdport.errors import InputError, UsageError
+from wdport.files.inputs import Inputs
 
 SET = ["--set", "num_heads=2", "--set", "wavelet=db2", "--set", "seq_len=24"]
 DRAW = ["--sampler", "ddim", "--steps", "2", "-o", "out.npz"]
@@ -109,3 +112,25 @@ def test_a_recording_is_made_of_sound_files_alone(folder: Path, capsys: pytest.C
     for name, content in {"of.npz": bytes(data), "text.pt": b"hello", "empty.pt": b""}.items():
         Path(name).write_bytes(content)
         require_undamaged(name)  # left to whoever reads it
+
+
+def test_a_change_that_no_status_shows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As through a memory map: the file is hashed again after it has been read."""
+    path, expected = folder / "good.ckpt", digest("good.ckpt")
+    real = Inputs.check
+
+    def late(inputs: Inputs, require: Callable[[], object]) -> None:
+        real(inputs, require)
+        status, data = path.stat(), bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1  # in a tensor, which is not read here
+        with path.open("r+b") as file:
+            file.write(data)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    monkeypatch.setattr(Inputs, "check", late)
+    assert main(["inspect", "good.ckpt", "--sha256", expected]) == 3
+    ended = capsys.readouterr()
+    assert ended.out == ""
+    assert f"has the SHA-256 {digest('good.ckpt')[:16]}..., not {expected[:16]}..." in ended.err

@@ -88,6 +88,17 @@ def test_outputs_are_checked_before_the_work(name: str, tmp_path: Path) -> None:
         require_run_folder(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["metrics.csv", "model.keras", "model.ema.keras"])
+def test_a_file_of_another_kind_with_a_name_of_a_run_stays(
+    name: str, points: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("states.npy", STATES)
+    assert main(WORDS) == 0
+    capsys.readouterr()
+    (Path("run") / name).write_text("mine")
+    refused([*WORDS, "--epochs", "2"], f"{name}: is not a file that wdport train writes", capsys)
+
+
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     with run_folder(tmp_path / "run", True), pytest.raises(MachineError, match="another process is writing to it"):
         run_folder(tmp_path / "run", True).__enter__()

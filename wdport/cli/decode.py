@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -74,7 +75,7 @@ def command(
     played = path.suffix in BYTES
     _require_fitting(played, output_dtype, truncate, fps)
     inputs = Inputs(model=model, latents=latents).with_manifests("model")
-    require_sha256(model, sha256)
+    inputs.check(partial(require_sha256, model, sha256))
     converted, coded = open_coded(model, normalised)
     target = video_target(path, inputs, force)
     document = require_document(json_file, inputs, {"-o": target.path}, force)

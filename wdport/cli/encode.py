@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -65,7 +66,7 @@ def command(
     from wdport.files.sealed_archive import sealed_archive
 
     inputs = Inputs(model=model, video=video).with_manifests("model")
-    require_sha256(model, sha256)
+    inputs.check(partial(require_sha256, model, sha256))
     given = Path(video)
     path = Path(output) if output else given.with_name(f"{given.stem}.latents.npz")
     converted, coded = open_coded(model, normalised)

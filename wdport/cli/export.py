@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -137,7 +138,7 @@ def command(
     from wdport.files.target import stem_of
 
     read = Inputs(model=model, mapping=mapping, like=like, optimizer=optimizer).with_manifests("model")
-    require_sha256(model, sha256)
+    read.check(partial(require_sha256, model, sha256))
     if to == "torch":
         return export_torch(read, output, mapping, function, like, optimizer, key, verify, force, json_file)
     for option, value in (("--like", like), ("--optimizer", optimizer), ("--key", key)):

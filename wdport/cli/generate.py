@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,7 @@ def command(
 
     inputs = Inputs(model=model, prompts=text_file or prompt_ids, tokenizer=tokenizer).with_manifests("model")
     prompts = read_prompts(texts, text_file, prompt_ids)
-    require_sha256(model, sha256)
+    inputs.check(partial(require_sha256, model, sha256))
     converted = _opened(model)
     target = output_target(Path(output), inputs, force) if output else None
     moving = frames_target(Path(animate), force, inputs) if animate else None

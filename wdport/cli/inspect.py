@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NotRequired, TypedDict, cast
@@ -70,7 +71,7 @@ def command(file: str, key: str | None, sha256: str | None, every: bool, json_fi
         what = "is the manifest of a converted model"
         raise InputError(Path(file), what, f"give the model itself: {Path(file).name.removesuffix(MANIFEST_END)}")
     inputs = Inputs(file=file).with_manifests("file")
-    require_sha256(file, sha256)
+    inputs.check(partial(require_sha256, file, sha256))
     document = require_document(json_file, inputs)
     found = _converted(Path(file)) or _checkpoint(Path(file), key)
     inputs.end_reading()

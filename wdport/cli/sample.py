@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def command(chunk: str, batch: str, sha256: str | None, json_file: str | None, *
 
     files = Inputs(model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init, data=wanted.data)
     inputs = files.with_manifests("model")
-    require_sha256(wanted.model, sha256)
+    files.check(partial(require_sha256, wanted.model, sha256))
     converted = open_sampled(wanted.model, wanted.mapping, wanted.function)
     beside = beside_samples(converted, wanted.data, wanted.plot)
     target = samples_target(_output(wanted), inputs, wanted.force)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def command(
     require_jax()
     try:
         join()  # before the model is read: a builder of the user's own may use JAX
-        _require_readable(wanted, sha256)
+        _require_readable(wanted, inputs, sha256)
         run(wanted, inputs, chosen, document)
     except WdportError as error:
         if distributed is None:
@@ -117,7 +118,7 @@ def _require_begun(wanted: Wanted) -> None:
         raise UsageError("--warmup", f"is for the cosine schedule, not {wanted.schedule}", "leave it out")
 
 
-def _require_readable(wanted: Wanted, sha256: str | None) -> None:
+def _require_readable(wanted: Wanted, inputs: Inputs, sha256: str | None) -> None:
     """Check the model before JAX is imported; raises :class:`WdportError`."""
     from wdport.checkpoint.known import require_sha256
     from wdport.conversion.load import open_converted
@@ -126,7 +127,7 @@ def _require_readable(wanted: Wanted, sha256: str | None) -> None:
 
     if wanted.resume is None:
         return
-    require_sha256(wanted.resume, sha256)
+    inputs.check(partial(require_sha256, wanted.resume, sha256))
     if is_checkpoint(wanted.resume):
         return
     open_converted(wanted.resume, own_model(wanted.mapping, wanted.function, None, ()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ def verify_exported(
         if each.name not in TAKEN and context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE:
             raise UsageError(max(each.opts, key=len), "does not apply to an exported program", "leave it out")
     read = Inputs(model=files[0], exported=files[1], mapping=mapping).with_manifests("model")
-    require_sha256(files[0], sha256)
+    read.check(partial(require_sha256, files[0], sha256))
     document = require_document(json_file, read, force=force)
     require_jax()
     start_jax()

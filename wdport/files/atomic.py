@@ -46,7 +46,7 @@ def replacing(*outputs: OutputPath) -> Iterator[tuple[Path, ...]]:
             each.settle()
         for output in outputs:
             output.require_inputs()
-        _give_names(made)
+        _give_names(made, outputs)
     except OSError as error:
         raise machine_error(outputs[0].path, error) from error
     finally:
@@ -55,8 +55,10 @@ def replacing(*outputs: OutputPath) -> Iterator[tuple[Path, ...]]:
                 each.discard()
 
 
-def _give_names(made: Sequence[Temporary]) -> None:
+def _give_names(made: Sequence[Temporary], outputs: Sequence[OutputPath]) -> None:
     with held_folder(made[0].finished.parent) as folder, held_back():
+        for output in outputs:
+            output.require_new()
         named: list[Path] = []
         try:
             for each in made:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,14 +56,20 @@ class Inputs(dict[str, Path]):
     def __init__(self, **files: str | os.PathLike[str] | None) -> None:
         super().__init__({name: Path(file) for name, file in files.items() if file})
         self._snapshots = {name: Snapshot(path) for name, path in self.items()}
-        self._being_read = [True]  # one for all copies
+        self._checks: list[Callable[[], object]] = []
+        self._being_read = [True]  # one for all copies, as the others are
 
     def with_manifests(self, *names: str) -> Inputs:
         """Return these inputs, and the manifests beside those named, which are converted models."""
         found = Inputs()
         found.update(self, **{f"{name}'s manifest": manifest_of(self[name]) for name in names if name in self})
-        found._snapshots, found._being_read = self._snapshots, self._being_read
+        found._snapshots, found._checks, found._being_read = self._snapshots, self._checks, self._being_read
         return found
+
+    def check(self, require: Callable[[], object]) -> None:
+        """Call a function that raises if an input is not the expected one, now and whenever they must be unchanged."""
+        require()
+        self._checks.append(require)
 
     def sha256(self, name: str) -> str:
         """Return the SHA-256 of an input; raises as :attr:`Snapshot.sha256` does."""
@@ -73,6 +80,8 @@ class Inputs(dict[str, Path]):
         if self._being_read[0]:
             for snapshot in self._snapshots.values():
                 snapshot.require_unchanged()
+            for require in self._checks:
+                require()
 
     def end_reading(self) -> None:
         """Require that the inputs are unchanged, now that they have been read; later changes do not matter."""

@@ -44,16 +44,24 @@ _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/(self|\d+)/fd/\d+
 class OutputPath:
     """The path of a file or folder that may be written: a function of this package has checked it.
 
-    ``inputs`` are those of its content, which must be unchanged when it gets its name.
+    ``inputs`` are those of its content, which must be unchanged when it gets its name. ``is_new`` means that nothing
+    had this name, and that nothing may be replaced.
     """
 
     path: Path
     inputs: Inputs | None = None
+    is_new: bool = False
 
     def require_inputs(self) -> None:
         """Raise :class:`~wdport.errors.InputError` if an input has been changed since it was named."""
         if self.inputs is not None:
             self.inputs.require_unchanged()
+
+    def require_new(self) -> None:
+        """Raise :class:`MachineError` if something else has got the name meanwhile."""
+        if self.is_new and os.path.lexists(self.path):
+            what = "was written by another process meanwhile, and is kept"
+            raise MachineError(self.path, what, "run the same again under another name, or replace it with force")
 
 
 def writable(
@@ -96,11 +104,11 @@ def writable(
         what = "exists already" + (f" and is not {_ARTICLE.get(kind, 'a')} {kind} file of wdport" if kind else "")
         raise UsageError(path, what, f"give another name{by}, or {replace} to replace it")
     _require_name(path, by)
-    return _output(path, inputs)
+    return _output(path, inputs, not force and not os.path.exists(path))
 
 
-def _output(path: Path, inputs: Mapping[str, Path] | None) -> OutputPath:
-    return OutputPath(path, inputs if isinstance(inputs, Inputs) else None)
+def _output(path: Path, inputs: Mapping[str, Path] | None, is_new: bool = False) -> OutputPath:
+    return OutputPath(path, inputs if isinstance(inputs, Inputs) else None, is_new)
 
 
 def require_parent(path: Path, by: str) -> None:

@@ -52,5 +52,15 @@ def require_run_folder(folder: Path, inputs: Mapping[str, Path] | None = None) -
         require_apart([("-o", path)], inputs or {})
         if name in names:
             writable(path, inputs)
+            if RUN in names and not _is_of_a_run(path):
+                raise UsageError(path, "is not a file that wdport train writes", "move it to another folder")
     if names and RUN not in names:
         raise UsageError(folder, f"has {min(names)}, and no run of wdport train ({RUN})", fix)
+
+
+def _is_of_a_run(path: Path) -> bool:
+    """Whether a file begins like one of a run, or is empty."""
+    head = {".csv": b"epoch,", ".json": b"{", ".safetensors": b""}.get(path.suffix, b"PK")
+    with path.open("rb") as file:
+        begins = file.read(len(head))
+    return begins in (b"", head)
