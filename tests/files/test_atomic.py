@@ -347,10 +347,10 @@ def test_nothing_else_says_that_a_path_may_be_written() -> None:
 
 
 def test_a_file_that_another_process_writes_meanwhile_is_kept(tmp_path: Path) -> None:
-    output = writable(tmp_path / "a", force=False)
-    with pytest.raises(MachineError, match="was written by another process meanwhile"), whole_file(output) as file:
-        file.write(b"mine")
-        write_text(writable(tmp_path / "a", force=False), "theirs")
+    ours, theirs = (writable(tmp_path / "a", force=False) for _ in "ab")
+    write_text(theirs, "theirs")
+    with pytest.raises(MachineError, match="was written by another process meanwhile"):
+        write_text(ours, "mine")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_text() == "theirs"
     write_text(writable(tmp_path / "a"), "forced")
