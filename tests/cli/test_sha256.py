@@ -17,7 +17,7 @@ from tests.checkpoint.test_safetensors import A, B, sharded
 from wdport.checkpoint.known import require_sha256, require_undamaged
 from wdport.cli.main import main
 from wdport.errors import InputError, UsageError
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 
 SET = ["--set", "num_heads=2", "--set", "wavelet=db2", "--set", "seq_len=24"]
 DRAW = ["--sampler", "ddim", "--steps", "2", "-o", "out.npz"]
@@ -119,9 +119,9 @@ def test_a_change_that_no_status_shows(
 ) -> None:
     """As through a memory map: the file is hashed again after it has been read."""
     path, expected = folder / "good.ckpt", digest("good.ckpt")
-    real = Inputs.check
+    real = InputFiles.check
 
-    def late(inputs: Inputs, require: Callable[[], object]) -> None:
+    def late(inputs: InputFiles, require: Callable[[], object]) -> None:
         real(inputs, require)
         status, data = path.stat(), bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1  # in a tensor, which is not read here
@@ -129,7 +129,7 @@ def test_a_change_that_no_status_shows(
             file.write(data)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
-    monkeypatch.setattr(Inputs, "check", late)
+    monkeypatch.setattr(InputFiles, "check", late)
     assert main(["inspect", "good.ckpt", "--sha256", expected]) == 3
     ended = capsys.readouterr()
     assert ended.out == ""

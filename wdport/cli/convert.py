@@ -26,7 +26,7 @@ from wdport.cli.options import (
 from wdport.cli.progress import progress_bar
 from wdport.cli.verb import OneOf, Verb
 from wdport.errors import InputError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256, manifest_of
 from wdport.files.target import KERAS, default_output, format_at
 
@@ -150,7 +150,7 @@ def command(
         what = "is a Keras model, not a PyTorch checkpoint"
         raise InputError(Path(checkpoint), what, "give the checkpoint; wdport inspect shows what is in this file")
     require_sha256(checkpoint, sha256)
-    read = Inputs(checkpoint=checkpoint, config=config, mapping=mapping, norm_stats=norm_stats, data=data,
+    read = InputFiles(checkpoint=checkpoint, config=config, mapping=mapping, norm_stats=norm_stats, data=data,
                    parameter_names=parameter_names)  # fmt: skip
     path = Path(output) if output else default_output(Path(checkpoint))
     document = require_document(json_file, read, {"-o": path, "the manifest": manifest_of(path)}, force)

@@ -25,7 +25,7 @@ from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import MODEL, sha256_option
 from wdport.cli.verb import OneOf, Verb
 from wdport.errors import UsageError
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 
 FPS = 16.0
 """Frames per second of Wan's own videos."""
@@ -74,7 +74,7 @@ def command(
     path = Path(output) if output else given.with_name(f"{given.stem}.video.npy")
     played = path.suffix in BYTES
     _require_fitting(played, output_dtype, truncate, fps)
-    inputs = Inputs(model=model, latents=latents).with_manifests("model")
+    inputs = InputFiles(model=model, latents=latents).with_manifests("model")
     inputs.check(partial(require_sha256, model, sha256))
     converted, coded = open_coded(model, normalised)
     target = video_target(path, inputs, force)

@@ -19,7 +19,7 @@ from wdport.cli.options import stored_variables
 from wdport.cli.progress import samples_bar
 from wdport.conversion.load import Converted
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.samples import Blocks, first_samples
 from wdport.files.target import Target
 from wdport.jax_settings import chosen_numerics
@@ -106,7 +106,7 @@ def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], requ
     return plan_job(Programs(network), request)
 
 
-def _hashes(inputs: Inputs) -> Hashes:
+def _hashes(inputs: InputFiles) -> Hashes:
     return {name: inputs.sha256(name) if name in inputs else None for name in ("model", "known", "init", "mapping")}
 
 

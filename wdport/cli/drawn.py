@@ -13,7 +13,7 @@ from wdport.cli.documents import Destination
 from wdport.cli.options import facts, size
 from wdport.conversion.load import Converted
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 from wdport.files.target import Target
 from wdport.model import NotDecoded
@@ -62,7 +62,7 @@ class Files:
     """The files to read, the model among them, and those to write, all checked; ``document`` is the file of --json,
     ``beside`` the data that a figure shows beside the samples."""
 
-    inputs: Inputs
+    inputs: InputFiles
     model: Converted
     target: Target
     figure: Target | None

@@ -25,7 +25,7 @@ from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import MODEL, sha256_option
 from wdport.cli.verb import Verb
 from wdport.errors import UsageError
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.target import file_target
 
 LARGEST = 2.0
@@ -65,7 +65,7 @@ def command(
     from wdport.checkpoint.known import require_sha256
     from wdport.files.sealed_archive import sealed_archive
 
-    inputs = Inputs(model=model, video=video).with_manifests("model")
+    inputs = InputFiles(model=model, video=video).with_manifests("model")
     inputs.check(partial(require_sha256, model, sha256))
     given = Path(video)
     path = Path(output) if output else given.with_name(f"{given.stem}.latents.npz")

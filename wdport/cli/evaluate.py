@@ -16,7 +16,7 @@ from wdport.cli.options import MODEL, open_sampled, reports, require_reports
 from wdport.cli.progress import scores_bar
 from wdport.cli.verb import Verb, Whole
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.writable import OutputPath
 
 if TYPE_CHECKING:  # they import jax
@@ -58,8 +58,8 @@ def command(
     is_model = sweep is not None or _is_model(Path(samples))
     if count is not None and not is_model:
         raise UsageError("--count", "is for a model", "leave it out: all samples of a file are scored")
-    files = Inputs(samples=samples, data=data, against=against, encoder=encoder)
-    inputs = files.with_manifests("samples", "encoder")
+    inputs = InputFiles(samples=samples, data=data, against=against, encoder=encoder)
+    inputs.with_manifests("samples", "encoder")
     wanted = reports(("--html", "html", html_file))
     page = require_reports(wanted, inputs, force).get("--html")
     document = require_document(json_file, inputs, {"--html": Path(html_file)} if html_file else {}, force)
@@ -116,7 +116,7 @@ def _loaded(path: str) -> KerasModel:
     return load_model(path)
 
 
-def _named(inputs: Inputs, name: str) -> dict[str, object]:
+def _named(inputs: InputFiles, name: str) -> dict[str, object]:
     return {"name": inputs[name].name, "sha256": inputs.sha256(name)}
 
 

@@ -32,7 +32,7 @@ from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.cli.verification import passes, unverified, verified_artefact, verified_row
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 
 if TYPE_CHECKING:  # it brings in jax
@@ -137,7 +137,7 @@ def command(
     from wdport.exporting.artefact import export_target, write_compared
     from wdport.files.target import stem_of
 
-    read = Inputs(model=model, mapping=mapping, like=like, optimizer=optimizer).with_manifests("model")
+    read = InputFiles(model=model, mapping=mapping, like=like, optimizer=optimizer).with_manifests("model")
     read.check(partial(require_sha256, model, sha256))
     if to == "torch":
         return export_torch(read, output, mapping, function, like, optimizer, key, verify, force, json_file)

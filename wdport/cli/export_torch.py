@@ -13,7 +13,7 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
 from wdport.cli.verification import passes, unverified, verified_row
 from wdport.errors import MisfitError, UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "pre
 
 
 def export_torch(
-    inputs: Inputs, output: str | None, mapping: str | None, function: str | None, like: str | None,
+    inputs: InputFiles, output: str | None, mapping: str | None, function: str | None, like: str | None,
     optimizer: str | None, key: str | None, verify: bool, force: bool, json_file: str | None,
 ) -> int:  # fmt: skip
     """Write the file and print a summary."""

@@ -18,7 +18,7 @@ from wdport.cli.options import MODEL, sha256_option
 from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.writable import require_apart
 from wdport.limits import MAX_STEPS
 
@@ -97,7 +97,7 @@ def command(
     from wdport.files.text_frames import TEXTS as SHOWN
     from wdport.files.text_frames import frames_target, write_frames
 
-    inputs = Inputs(model=model, prompts=text_file or prompt_ids, tokenizer=tokenizer).with_manifests("model")
+    inputs = InputFiles(model=model, prompts=text_file or prompt_ids, tokenizer=tokenizer).with_manifests("model")
     prompts = read_prompts(texts, text_file, prompt_ids)
     inputs.check(partial(require_sha256, model, sha256))
     converted = _opened(model)

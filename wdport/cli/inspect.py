@@ -16,7 +16,7 @@ from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.options import facts, key_option, sha256_option, size
 from wdport.cli.verb import Verb
 from wdport.errors import InputError, WdportError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.target import KERAS, format_at
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def command(file: str, key: str | None, sha256: str | None, every: bool, json_fi
     if file.endswith(MANIFEST_END):
         what = "is the manifest of a converted model"
         raise InputError(Path(file), what, f"give the model itself: {Path(file).name.removesuffix(MANIFEST_END)}")
-    inputs = Inputs(file=file).with_manifests("file")
+    inputs = InputFiles(file=file).with_manifests("file")
     inputs.check(partial(require_sha256, file, sha256))
     document = require_document(json_file, inputs)
     found = _converted(Path(file)) or _checkpoint(Path(file), key)

@@ -14,7 +14,7 @@ from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.options import CHECKPOINT, TABLE, key_option, mapping_option, parse_values
 from wdport.cli.verb import OneOf, Verbs
 from wdport.errors import MisfitError, UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 
 if TYPE_CHECKING:
     from wdport.conversion.prepare import Settings
@@ -85,7 +85,7 @@ def check(
 
     if reference and not settings:
         raise UsageError("--reference", "requires --settings", "add --settings, or leave it out")
-    document = require_document(json_file, Inputs(table=table, checkpoint=checkpoint, config=config))
+    document = require_document(json_file, InputFiles(table=table, checkpoint=checkpoint, config=config))
     given = _settings(None, model if checkpoint or not settings else None, config, pairs, key)
     found = check_table(table, checkpoint, given, dtype if values else "")
     report = told_differently(table, replace(given, model=model, reference=reference), checkpoint) if settings else None
@@ -128,7 +128,7 @@ def explain(
         fix = f"give the tensor's name first: wdport map explain {printable(file, 60)} {printable(name, 60)}"
         raise UsageError("wdport map explain", f"swapped? {printable(name, 60)} is a file", fix)
 
-    document = require_document(json_file, Inputs(file=file, mapping=mapping, config=config).with_manifests("file"))
+    document = require_document(json_file, InputFiles(file=file, mapping=mapping, config=config).with_manifests("file"))
     routes = routes_of(file, _settings(mapping, model, config, pairs, key))
     found = routes.explain(name)
     give("explanation", lambda: explain_json(name, routes, found), document, lambda: explain_text(name, found),
@@ -148,7 +148,7 @@ def diff(first: str, second: str, key_a: str | None, key_b: str | None, json_fil
     from wdport.cli.map_text import diff_json, diff_text
     from wdport.conversion.differences import compare_files
 
-    document = require_document(json_file, Inputs(first=first, second=second).with_manifests("first", "second"))
+    document = require_document(json_file, InputFiles(first=first, second=second).with_manifests("first", "second"))
     found = compare_files(first, second, (key_a, key_b))
     give("difference", lambda: diff_json(found), document, lambda: diff_text(found, first, second), asked=True)
     return 0

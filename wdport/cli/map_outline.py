@@ -14,7 +14,7 @@ from wdport.cli.machine import require_torch
 from wdport.cli.options import CHECKPOINT, TABLE
 from wdport.cli.verb import Verb
 from wdport.errors import UsageError
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 
 
 @click.command(name="outline", cls=Verb, short_help="List the layers of a PyTorch model, and their Keras layers.")
@@ -52,7 +52,7 @@ def command(
             "wdport map outline", "no model is named", "give --reference MODULE:FUNCTION, or --mapping FILE"
         )
     require_torch("wdport map outline")
-    document = require_document(json_file, Inputs(checkpoint=checkpoint, mapping=mapping, config=config))
+    document = require_document(json_file, InputFiles(checkpoint=checkpoint, mapping=mapping, config=config))
     known = read_yaml(Path(config), "give a file of NAME: VALUE").plain() if config else {}
     with redirect_stdout(sys.stderr):  # the model may print
         if mapping is not None:

@@ -24,7 +24,7 @@ from wdport.cli.signals import signal_of
 from wdport.cli.verb import Verb
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.scratch import scratch_folder
 from wdport.files.writable import OutputPath, writable
 
@@ -80,7 +80,7 @@ def command(
         raise UsageError("--reference", "is missing", "name the function of the PyTorch model, or give --checkpoint")
     if reference:
         require_torch("wdport map suggest")
-    read = Inputs(checkpoint=checkpoint, config=config)
+    read = InputFiles(checkpoint=checkpoint, config=config)
     target = _target(output, read, force)
     document = require_document(json_file, read, {"-o": target.path} if target else {}, force)
     path = target.path if target else None

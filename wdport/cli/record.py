@@ -19,7 +19,7 @@ from wdport.cli.options import CHECKPOINT, TABLE, facts, key_option, sha256_opti
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 from wdport.files.target import Target, file_target
 from wdport.files.written import noticing
@@ -68,7 +68,7 @@ def command(
 
     reference, checkpoint = _subject(subject, mapping)
     require_torch("wdport record")
-    read = Inputs(checkpoint=checkpoint, mapping=mapping)
+    read = InputFiles(checkpoint=checkpoint, mapping=mapping)
     target = _target(read, output, force)
     document = require_document(json_file, read, {"-o": target.path}, force)
     require_sha256(checkpoint, sha256)

@@ -28,7 +28,7 @@ from wdport.cli.options import (
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
 from wdport.errors import MachineError, UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.writable import require_apart
 
 
@@ -103,9 +103,10 @@ def command(chunk: str, batch: str, sha256: str | None, json_file: str | None, *
     from wdport.files.figure import ANIMATED, figure_target
     from wdport.files.samples import samples_target
 
-    files = Inputs(model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init, data=wanted.data)
-    inputs = files.with_manifests("model")
-    files.check(partial(require_sha256, wanted.model, sha256))
+    inputs = InputFiles(
+        model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init, data=wanted.data
+    )
+    inputs.with_manifests("model").check(partial(require_sha256, wanted.model, sha256))
     converted = open_sampled(wanted.model, wanted.mapping, wanted.function)
     beside = beside_samples(converted, wanted.data, wanted.plot)
     target = samples_target(_output(wanted), inputs, wanted.force)

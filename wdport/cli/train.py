@@ -20,7 +20,7 @@ from wdport.cli.trained import SCHEDULES, Wanted, is_checkpoint, run
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, WdportError
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.training.folder import FILES, require_run_folder
 
 
@@ -87,8 +87,8 @@ def command(
         if value is not None and not (isfinite(value) and value >= 0.0):
             raise UsageError(option, f"is {value:g}", "give a number from 0")
     _require_begun(wanted)
-    files = Inputs(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config)
-    inputs = files.with_manifests("model")
+    inputs = InputFiles(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config)
+    inputs.with_manifests("model")
     require_run_folder(wanted.folder, inputs)
     outputs = {f"-o, {name}": wanted.folder / name for name in FILES}
     document = require_document(json_file, inputs, outputs, wanted.force)
@@ -118,7 +118,7 @@ def _require_begun(wanted: Wanted) -> None:
         raise UsageError("--warmup", f"is for the cosine schedule, not {wanted.schedule}", "leave it out")
 
 
-def _require_readable(wanted: Wanted, inputs: Inputs, sha256: str | None) -> None:
+def _require_readable(wanted: Wanted, inputs: InputFiles, sha256: str | None) -> None:
     """Check the model before JAX is imported; raises :class:`WdportError`."""
     from wdport.checkpoint.known import require_sha256
     from wdport.conversion.load import open_converted

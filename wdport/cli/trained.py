@@ -15,7 +15,7 @@ from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 from wdport.files.scratch import scratch_folder
 from wdport.model import Document, KerasModel, Recipe
@@ -82,7 +82,7 @@ class _Begin:
     recipe: Recipe
 
 
-def run(wanted: Wanted, inputs: Inputs, devices: int | str | None, document: Destination) -> None:
+def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document: Destination) -> None:
     """Train, and write the files; of several processes the first one does."""
     start_jax()
     import jax

@@ -18,7 +18,7 @@ from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import facts, open_own
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.writable import writable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def verify_exported(
     for each in context.command.params:
         if each.name not in TAKEN and context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE:
             raise UsageError(max(each.opts, key=len), "does not apply to an exported program", "leave it out")
-    read = Inputs(model=files[0], exported=files[1], mapping=mapping).with_manifests("model")
+    read = InputFiles(model=files[0], exported=files[1], mapping=mapping).with_manifests("model")
     read.check(partial(require_sha256, files[0], sha256))
     document = require_document(json_file, read, force=force)
     require_jax()

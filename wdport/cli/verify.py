@@ -37,7 +37,7 @@ from wdport.cli.progress import steps
 from wdport.cli.verb import Verb, Whole
 from wdport.cli.verification import verify_exported
 from wdport.errors import UsageError, WdportError, printable
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.target import KERAS, format_at
 from wdport.files.writable import require_apart
 from wdport.limits import MAX_CASES, MAX_SEED
@@ -160,9 +160,9 @@ def command(
                      ("--markdown", "markdown", markdown),
                      ("--baseline", "baseline", baseline if update_baseline else None))  # fmt: skip
     wanted += _repro_files(repro)
-    read = Inputs(**pair.files, policy=policy, baseline=None if update_baseline else baseline)
+    read = InputFiles(**pair.files, policy=policy, baseline=None if update_baseline else baseline)
     require_reports(wanted, read.with_manifests("converted"), force)
-    require_apart(Inputs(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), read)
+    require_apart(InputFiles(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), read)
     # Small files are checked before torch, keras and jax are imported, so that errors are instant.
     require_apart([(each.option, each.path) for each in wanted], pair.look())
     today = datetime.now(UTC).date()

@@ -28,7 +28,7 @@ from wdport.data.statistics import Statistics, read_statistics
 from wdport.errors import InputError, UsageError, require_paths
 from wdport.families.roles import Documented, KeptByKeras
 from wdport.files.atomic import replacing
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.manifests import BLANK, sealed
 from wdport.files.model_files import Hashes, MakeManifest, Written, read_variables, write_by_keras, write_model
 from wdport.files.target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
@@ -127,7 +127,7 @@ def convert(
              "parameter_names": parameter_names}  # fmt: skip
     require_paths("output", *files, checkpoint=checkpoint, output=output, **files)
     _require_bytes(max_memory=max_memory, max_shard_size=max_shard_size)
-    inputs = Inputs(**files)
+    inputs = InputFiles(**files)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)
     target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs, folder)
     wanted = Wanted(with_optimizer, optimizer, optimizer_key, parameter_names)

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 from wdport.checkpoint.located import located
 from wdport.checkpoint.regular import open_regular
@@ -46,7 +47,7 @@ class Snapshot:
         return self._sha256
 
 
-class Inputs(dict[str, Path]):
+class InputFiles(dict[str, Path]):
     """Input files by label, ``None`` and "" left out, with their states when this is made.
 
     A file that is written with these inputs (:func:`wdport.files.writable.writable`) gets its name only if they are
@@ -57,14 +58,12 @@ class Inputs(dict[str, Path]):
         super().__init__({name: Path(file) for name, file in files.items() if file})
         self._snapshots = {name: Snapshot(path) for name, path in self.items()}
         self._checks: list[Callable[[], object]] = []
-        self._being_read = [True]  # one for all copies, as the others are
+        self._being_read = True
 
-    def with_manifests(self, *names: str) -> Inputs:
-        """Return these inputs, and the manifests beside those named, which are converted models."""
-        found = Inputs()
-        found.update(self, **{f"{name}'s manifest": manifest_of(self[name]) for name in names if name in self})
-        found._snapshots, found._checks, found._being_read = self._snapshots, self._checks, self._being_read
-        return found
+    def with_manifests(self, *names: str) -> Self:
+        """Add the manifests beside those named, which are converted models, and return these inputs."""
+        self.update({f"{name}'s manifest": manifest_of(self[name]) for name in names if name in self})
+        return self
 
     def check(self, require: Callable[[], object]) -> None:
         """Call a function that raises if an input is not the expected one, now and whenever they must be unchanged."""
@@ -77,7 +76,7 @@ class Inputs(dict[str, Path]):
 
     def require_unchanged(self) -> None:
         """Raise :class:`~wdport.errors.InputError` if an input has been changed before :meth:`end_reading`."""
-        if self._being_read[0]:
+        if self._being_read:
             for snapshot in self._snapshots.values():
                 snapshot.require_unchanged()
             for require in self._checks:
@@ -86,7 +85,7 @@ class Inputs(dict[str, Path]):
     def end_reading(self) -> None:
         """Require that the inputs are unchanged, now that they have been read; later changes do not matter."""
         self.require_unchanged()
-        self._being_read[0] = False
+        self._being_read = False
 
 
 def sha256_at(path: Path) -> str:

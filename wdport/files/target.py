@@ -12,7 +12,7 @@ from typing import Final
 
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files import orbax_folder, sharded_file
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.manifests import INDEX, MANIFEST, manifest_of
 from wdport.files.orbax_folder import ITEM, require_orbax
 from wdport.files.writable import (
@@ -111,7 +111,7 @@ def choose_target(
     ``inputs`` are the other input files, by label; ``folder`` means that the output is a folder.
     """
     if output is not None and (folder or output.suffix == _ORBAX):
-        return _choose_folder(output, Inputs(checkpoint=source, **(inputs or {})), force)
+        return _choose_folder(output, InputFiles(checkpoint=source, **(inputs or {})), force)
     if not source.name:
         raise InputError(source, "is a directory", "give a checkpoint file")
     path = output or default_output(source)
@@ -119,7 +119,7 @@ def choose_target(
     if suffix is None:
         fix = f"end the name in {', '.join(FORMATS)} or {_ORBAX}, or in / for a folder of shards"
         raise UsageError(path, "unknown output format", fix)
-    inputs = Inputs(checkpoint=source, **(inputs or {}))
+    inputs = InputFiles(checkpoint=source, **(inputs or {}))
     checked = writable(path, inputs, force)
     return ModelTarget(checked, FORMATS[suffix], _manifest(checked, inputs, force))
 
@@ -130,7 +130,7 @@ def default_output(source: Path) -> Path:
     return source.with_name(f"{stem}.keras") if source.name else Path(".keras")
 
 
-def _choose_folder(path: Path, inputs: Inputs, force: bool) -> ModelTarget:
+def _choose_folder(path: Path, inputs: InputFiles, force: bool) -> ModelTarget:
     """Return a folder that does not exist or is empty, or with ``force`` one that contains only an older conversion."""
     if any(path.name.endswith(suffix) for suffix in FORMATS):
         raise UsageError(path, "has a file's suffix", "give a folder without a suffix, or leave out --max-shard-size")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from wdport.errors import MachineError, UsageError
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.temporary import is_temporary
 
 LONGEST = 200
@@ -31,6 +31,8 @@ OURS: Final[Mapping[str, re.Pattern[bytes]]] = {
     "junit": re.compile(rb'<\?xml [^>]*>\s*<testsuites name="wdport verify"'),
     "markdown": re.compile(rb"#{1,2} [A-Za-z-]+\n\n<!-- wdport (verify|selftest) -->"),
     "layer": re.compile(rb"PK\x03\x04.{26}facts\.npy", re.DOTALL),
+    "metrics": re.compile(rb"epoch,"),
+    "archive": re.compile(rb"PK"),
     "script": re.compile(rb'""".*import wdport\.parity\.repro', re.DOTALL),
 }
 """The first bytes of a file that wdport wrote, by kind: it may be replaced without ``force``."""
@@ -49,7 +51,7 @@ class OutputPath:
     """
 
     path: Path
-    inputs: Inputs | None = None
+    inputs: InputFiles | None = None
     is_new: bool = False
 
     def require_inputs(self) -> None:
@@ -61,7 +63,7 @@ class OutputPath:
         """Raise :class:`MachineError` if something else has got the name meanwhile."""
         if self.is_new and os.path.lexists(self.path):
             what = "was written by another process meanwhile, and is kept"
-            raise MachineError(self.path, what, "run the same again under another name, or replace it with force")
+            raise MachineError(self.path, what, "give another name, or force it to be replaced")
 
 
 def writable(
@@ -76,8 +78,8 @@ def writable(
 
     Args:
         path: the file, which is first written beside it under a longer name.
-        inputs: the input files, by label; the path may not be one of them. If they are :class:`Inputs`, they must be
-            unchanged when the file gets its name.
+        inputs: the input files, by label; the path may not be one of them. If they are :class:`InputFiles`, they must
+            be unchanged when the file gets its name.
         force: whether a file of this name may be replaced.
         option: the option that names it, for the message; None in Python.
         kind: a key of :data:`OURS`, if an older file of that kind may be replaced without ``force``.
@@ -108,7 +110,7 @@ def writable(
 
 
 def _output(path: Path, inputs: Mapping[str, Path] | None, is_new: bool = False) -> OutputPath:
-    return OutputPath(path, inputs if isinstance(inputs, Inputs) else None, is_new)
+    return OutputPath(path, inputs if isinstance(inputs, InputFiles) else None, is_new)
 
 
 def require_parent(path: Path, by: str) -> None:

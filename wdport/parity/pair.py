@@ -17,7 +17,7 @@ from wdport.conversion.prepare import PathText, Settings, prepare
 from wdport.errors import UsageError
 from wdport.families.choice import own_model
 from wdport.families.roles import OwnFamily
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.parity.fresh.described import described
 from wdport.parity.recording import open_recording
 
@@ -79,7 +79,7 @@ class Pair:
     @property
     def files(self) -> dict[str, Path]:
         """The input files, by role."""
-        named = Inputs(checkpoint=self.checkpoint, converted=self.converted, against=self.against,
+        named = InputFiles(checkpoint=self.checkpoint, converted=self.converted, against=self.against,
                         mapping=self.mapping, config=self.config, norm_stats=self.norm_stats,
                         resume=self.optimizer)  # fmt: skip
         return {**named, **_module_files(self.reference, "reference"), **_module_files(self.model, "model"),

@@ -11,12 +11,14 @@ from typing import Final
 from wdport.errors import UsageError, printable
 from wdport.files.run_folder import LOCK, RUN, RunFolder
 from wdport.files.temporary import is_temporary
-from wdport.files.writable import require_apart, require_no_leftover, writable
+from wdport.files.writable import is_replaceable, require_apart, require_no_leftover, writable
 
 STATES: Final = ("state.npz", "state.orbax")
 WRITTEN: Final = ("metrics.csv", "model.keras", "model.ema.keras", "model.optimizer.safetensors")
 FILES: Final = (*STATES, "events", *WRITTEN)
 """The files and folders of a run."""
+
+_KINDS: Final = {".csv": "metrics", ".keras": "archive", ".npz": "archive"}
 
 _FILES: Final = re.compile("|".join(map(re.escape, FILES)))
 _TEMPORARY: Final = re.compile("|".join(map(re.escape, (RUN, *FILES))))
@@ -52,15 +54,7 @@ def require_run_folder(folder: Path, inputs: Mapping[str, Path] | None = None) -
         require_apart([("-o", path)], inputs or {})
         if name in names:
             writable(path, inputs)
-            if RUN in names and not _is_of_a_run(path):
+            if RUN in names and path.suffix in _KINDS and not is_replaceable(path, _KINDS[path.suffix]):
                 raise UsageError(path, "is not a file that wdport train writes", "move it to another folder")
     if names and RUN not in names:
         raise UsageError(folder, f"has {min(names)}, and no run of wdport train ({RUN})", fix)
-
-
-def _is_of_a_run(path: Path) -> bool:
-    """Whether a file begins like one of a run, or is empty."""
-    head = {".csv": b"epoch,", ".json": b"{", ".safetensors": b""}.get(path.suffix, b"PK")
-    with path.open("rb") as file:
-        begins = file.read(len(head))
-    return begins in (b"", head)

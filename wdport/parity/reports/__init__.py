@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wdport.errors import MachineError, well_formed
 from wdport.files.atomic import write_text
-from wdport.files.inputs import Inputs
+from wdport.files.inputs import InputFiles
 from wdport.files.writable import require_apart, writable
 from wdport.parity.reports.html import render_html
 from wdport.parity.reports.junit import render_junit
@@ -53,7 +53,7 @@ def write_reports(
     given = {"json": (json, render_json), "junit": (junit, render_junit), "markdown": (markdown, render_markdown),
              "html": (html, render_html)}  # fmt: skip
     wanted = {kind: (Path(path), render) for kind, (path, render) in given.items() if path is not None}
-    inputs = Inputs(checkpoint=verdict.checkpoint, converted=verdict.converted).with_manifests("converted")
+    inputs = InputFiles(checkpoint=verdict.checkpoint, converted=verdict.converted).with_manifests("converted")
     require_apart([(kind, path) for kind, (path, _) in wanted.items()], inputs)
     outputs = {kind: writable(path, inputs, force, None, kind, True) for kind, (path, _) in wanted.items()}
     texts = [(outputs[kind], render(verdict)) for kind, (_, render) in wanted.items()]
