@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
+from wdport.compare.probe import Probe
 from wdport.compare.programs import Program
 
 
@@ -16,11 +20,11 @@ class Slow:
     """In place of a jitted function: every step of making a program takes a while, and is counted."""
 
     def __init__(self, program: Program[Any, Any]) -> None:
-        self.program, self.steps = program, list[str]()
+        self.jitted, self.steps = program._jitted, list[str]()
 
     def lower(self, *arguments: Any) -> Slow:
         self.steps.append("lower")
-        self.program._distinct(*arguments)
+        self.jitted.lower(*arguments)
         time.sleep(0.02)
         return self
 
@@ -77,3 +81,18 @@ def test_an_array_is_an_output_once() -> None:
         assert result["a"][0] is result["b"][0]
         assert program.result_of(x)["b"][1].shape == (length,)
         assert len(program.compiled(x)(x)) == 3
+
+
+def test_programs_are_freed_with_the_last_reference() -> None:
+    """Without the garbage collector: what it frees too late exhausts the mappings of a process."""
+    probe = Probe(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="dense")]), ["dense"])
+    outputs, calls = probe.record((np.ones((1, 3), np.float32),))
+    assert outputs[0].shape == (1, 2)
+    assert set(calls) == {"dense"}
+    freed = weakref.ref(probe)
+    gc.disable()
+    try:
+        del probe
+        assert freed() is None
+    finally:
+        gc.enable()

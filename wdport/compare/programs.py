@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from inspect import ismethod
 from threading import RLock
 from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
+from weakref import WeakMethod
 
 import jax
 import numpy as np
@@ -31,13 +33,16 @@ class Program(Generic[*Arguments, Result]):
     Compiler ``options`` that this jaxlib does not know are ignored. NumPy arrays of 64 bits become ones of 32 bits
     here where JAX's x64 is off: JAX 0.10 remembers by the array alone, for all threads, what it made of it, so a
     thread with x64 on and one with x64 off must not pass it the same array.
+
+    A method is referenced weakly, so that an object and its programs are no cycle: machine code is freed with the last
+    reference, not when the garbage collector runs. Linux limits the mappings of a process to 65,530, of which XLA needs
+    thousands for the programs of one comparison, and jaxlib crashes beyond.
     """
 
     def __init__(self, function: Callable[[*Arguments], Result], options: Mapping[str, Option] | None = None) -> None:
-        self._function = function
-        self._jitted = jax.jit(self._distinct, compiler_options=known_options(options or {}))
-        self._lowered: dict[Key, jax.stages.Lowered] = {}
         self._forms: dict[Key, tuple[jax.tree_util.PyTreeDef, list[int]]] = {}
+        self._jitted = jax.jit(_distinct(function, self._forms), compiler_options=known_options(options or {}))
+        self._lowered: dict[Key, jax.stages.Lowered] = {}
         self._results: dict[Key, list[object]] = {}
         self._compiled: dict[Key, jax.stages.Compiled] = {}
         self._settling = RLock()  # several threads may ask for one program
@@ -46,15 +51,6 @@ class Program(Generic[*Arguments, Result]):
         fitting: tuple[*Arguments] = jax.tree.map(_canonical, arguments)
         made: Result = self._nested(_key(fitting), self.compiled(*fitting)(*fitting))
         return made
-
-    def _distinct(self, *arguments: *Arguments) -> list[object]:
-        """The function's arrays, each once: XLA has a buffer for every output, and a layer's output is the input of the
-        next."""
-        leaves, tree = jax.tree.flatten(self._function(*arguments))
-        distinct = list({id(leaf): leaf for leaf in leaves}.values())
-        place = {id(leaf): at for at, leaf in enumerate(distinct)}
-        self._forms[_key(arguments)] = tree, [place[id(leaf)] for leaf in leaves]
-        return distinct
 
     def _nested(self, key: Key, distinct: Sequence[object]) -> Any:
         """The function's result from its distinct arrays."""
@@ -83,6 +79,25 @@ class Program(Generic[*Arguments, Result]):
         """Shapes and dtypes of the function's result for arguments like these, in its nesting; runs nothing."""
         self.trace(*arguments)
         return self._nested(_key(arguments), self._results[_key(arguments)])
+
+
+def _distinct(
+    function: Callable[[*Arguments], Result], forms: dict[Key, tuple[jax.tree_util.PyTreeDef, list[int]]]
+) -> Callable[[*Arguments], list[object]]:
+    """``function`` with each array of its result once: XLA has a buffer for every output, and a layer's output is the
+    input of the next. Adds to ``forms`` what :meth:`Program._nested` needs."""
+    held = WeakMethod(function) if ismethod(function) else lambda: function
+
+    def distinct(*arguments: *Arguments) -> list[object]:
+        compute = held()
+        assert compute is not None, "an object's program outlives it"
+        leaves, tree = jax.tree.flatten(compute(*arguments))
+        each = list({id(leaf): leaf for leaf in leaves}.values())
+        place = {id(leaf): at for at, leaf in enumerate(each)}
+        forms[_key(arguments)] = tree, [place[id(leaf)] for leaf in leaves]
+        return each
+
+    return distinct
 
 
 def _canonical(leaf: object) -> object:
