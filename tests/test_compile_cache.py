@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 import wdport
@@ -17,6 +19,8 @@ from tests.make import SETTINGS, make_state, save
 from wdport import compile_cache
 from wdport.compare.programs import Program
 from wdport.compile_cache import FAST_COMPILE, fast_compile, known_options
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 CALLS = """
 import sys, jax
@@ -49,9 +53,10 @@ print(changed, jax.config.jax_compilation_cache_dir)
 """
 
 VERB = """
-import sys, jax
+import sys
 from wdport.cli.main import main
 code = main(sys.argv[1:])
+import jax
 print(code, jax.config.jax_compilation_cache_dir)
 """
 
@@ -83,15 +88,37 @@ def test_the_command_line_keeps_its_programs(pair: tuple[str, str], tmp_path: Pa
 
 
 def not_used(pair: tuple[str, str], folder: Path, said: str, named: str = "WDPORT_COMPILE_CACHE") -> None:
-    """Programs are compiled all the same, and only a folder that was named by this variable is spoken of."""
+    """Programs are compiled all the same, and only a folder that was named by this variable is spoken of. In place of
+    JAX's own, the usual one is used."""
     given = ["sample", pair[1], "--sampler", "euler", "--steps", "2", "-o", f"{pair[1]}.npz", "--force"]
-    name = {named: str(folder)} if named else {"XDG_CACHE_HOME": str(folder.parent.parent)}
+    other = folder.parents[1] / "other"
+    name = {named: str(folder), "XDG_CACHE_HOME": str(other)} if named else {"XDG_CACHE_HOME": str(folder.parents[1])}
     kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     done = subprocess.run([sys.executable, "-c", VERB, *given], capture_output=True, text=True, check=True,
                           env={**kept, **name})  # fmt: skip
-    note = f"note: {named}={folder} {said}: programs are compiled again\n" if named else ""
-    assert (done.stdout.splitlines()[-1], done.stderr) == ("0 None", note)
+    note = f"note: {named}={folder} {said}: it is not used\n" if named else ""
+    instead = other / "wdport" / "compiled" if named.startswith("JAX") else None
+    assert (done.stdout.splitlines()[-1], done.stderr) == (f"0 {instead}", note)
     assert not folder.is_dir() or not any(folder.iterdir())
+
+
+def test_an_unsafe_cache_is_not_used_by_a_verb_that_builds_a_model_first(tmp_path: Path) -> None:
+    """`train` builds a user's model, which compiles programs, before it needs the cache itself."""
+    shutil.copytree(EXAMPLES / "points", tmp_path, dirs_exist_ok=True)
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    np.save(tmp_path / "states.npy", np.zeros((64, 2), np.float32))
+    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    made = "import sys, torch; sys.path.insert(0, '.'); import net; torch.save(net.MLP().state_dict(), 'a.pt')"
+    table = ["--mapping", "flow.yaml"]
+    train = ["train", "states.npy", "--resume", "a.keras", *table, "-o", "out", "--batch-size", "16", "--lr", "0.01"]
+    for words in (["-c", made], ["-m", "wdport", "convert", "a.pt", *table], ["-m", "wdport", *train]):
+        done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=True,
+                              env={**kept, "JAX_COMPILATION_CACHE_DIR": str(folder)})  # fmt: skip
+    note = f"note: JAX_COMPILATION_CACHE_DIR={folder} may be written to by other users: it is not used\n"
+    assert done.stderr.startswith(note)
+    assert list(folder.iterdir()) == []
 
 
 def test_a_cache_that_others_can_write_to_is_not_used(pair: tuple[str, str], tmp_path: Path) -> None:

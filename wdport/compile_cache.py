@@ -59,6 +59,9 @@ _ENTRY = re.compile(r".+-[0-9a-f]{64}(-cache|-atime)", re.DOTALL)
 VARIABLE = "WDPORT_COMPILE_CACHE"
 """Environment variable with another folder, or "off"."""
 
+JAX_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+"""JAX's own."""
+
 
 def fast_compile() -> dict[str, Option]:
     """Return the options of :data:`FAST_COMPILE` that this jaxlib supports."""
@@ -106,24 +109,31 @@ class Unusable(Exception):
     """The reason why a named folder is not used."""
 
 
-def use_compile_cache() -> Path | None:
-    """Enable the cache for this process, which has not compiled anything yet.
+def leave_unsafe_cache() -> None:
+    """Take JAX's own cache out of the environment if its folder is not private, or unusable.
 
-    Leaves a cache that is set already (``JAX_COMPILATION_CACHE_DIR``), and sets none if ``WDPORT_COMPILE_CACHE`` is
-    "off". Returns the folder, ``None`` if nothing was changed. Its contents run as machine code, so only this user may
-    own, replace or write to it. Raises :class:`Unusable`, with no cache enabled, if either variable names a folder that
-    is not private, or cannot be created or written to.
+    JAX reads the variable when it is imported, and the folder's contents run as machine code as soon as anything is
+    compiled. Raises :class:`Unusable`, with the variable removed.
+    """
+    folder = os.environ.get(JAX_VARIABLE, "")
+    if folder and "://" not in folder and (reason := _reason_against(Path(folder))):
+        del os.environ[JAX_VARIABLE]
+        raise Unusable(f"{JAX_VARIABLE}={folder} {reason}")
+
+
+def use_compile_cache() -> Path | None:
+    """Enable the cache for this process.
+
+    Leaves a cache that JAX has already, and sets none if ``WDPORT_COMPILE_CACHE`` is "off". Returns the folder,
+    ``None`` if nothing was changed. Its contents run as machine code, so only this user may own, replace or write to
+    it. Raises :class:`Unusable`, with no cache enabled, if the variable names a folder that is not private, or cannot
+    be created or written to.
     """
     wanted = os.environ.get(VARIABLE, "")
     import jax
     from platformdirs import user_cache_path
 
-    if known := getattr(jax.config, "jax_compilation_cache_dir", None):
-        if "://" not in known and (reason := _reason_against(Path(known))):
-            jax.config.update("jax_compilation_cache_dir", None)  # type: ignore[no-untyped-call]
-            raise Unusable(f"JAX_COMPILATION_CACHE_DIR={known} {reason}")
-        return None
-    if wanted == "off":
+    if wanted == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
         return None
     folder = Path(wanted) if wanted else user_cache_path("wdport", appauthor=False) / "compiled"
     if reason := _reason_against(folder) or _foreign(folder):

@@ -9,6 +9,8 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Final
 
@@ -49,16 +51,23 @@ def require_torch(where: str, instead: str = "") -> None:
         raise MachineError(where, what, f"pip install 'wdport[torch]'{instead}")
 
 
+@contextmanager
+def noted_cache() -> Iterator[None]:
+    """Inside, an unusable cache gives a note."""
+    try:
+        yield
+    except Unusable as error:
+        console.note(f"{printable(error, None)}: it is not used")
+
+
 def start_jax() -> None:
     """Enable the compile cache and find the devices; raises :class:`MachineError` if there are none.
 
     A command compiles programs of its own, so settings of JAX that are for other code have no effect: see
     :mod:`wdport.jax_settings`.
     """
-    try:
+    with noted_cache():
         use_compile_cache()
-    except Unusable as error:
-        console.note(f"{printable(error, None)}: programs are compiled again")
     import jax
 
     # Tracing creates many objects, and the collector would traverse those of jax, keras and torch repeatedly, for a

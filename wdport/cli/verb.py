@@ -12,8 +12,10 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from wdport.cli.console import console
+from wdport.cli.machine import noted_cache
 from wdport.cli.usage import dashed_file, mistyped_option, name_of, no_such_verb, unexpected
 from wdport.cli.words import Arity, with_json_file
+from wdport.compile_cache import leave_unsafe_cache
 from wdport.errors import UsageError, did_you_mean, printable
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -69,6 +71,8 @@ class Verb(click.Command):
                 raise UsageError(name_of(each), "is empty", f"give {getattr(each.type, 'wanted', 'a value')}")
 
     def invoke(self, ctx: click.Context) -> Any:
+        with noted_cache():
+            leave_unsafe_cache()  # before anything imports jax
         try:
             return super().invoke(ctx)
         except UsageError as error:  # raised with the Python name of the argument
