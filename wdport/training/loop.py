@@ -208,7 +208,7 @@ class Loop:
                               for name, each in begins.items()}  # fmt: skip
         self.begins = begins
         policy = self.trained.network.dtype_policy.name
-        return {**self._settings(), **begins, "dtype": policy, "data": _digest(self.source.data)}
+        return {"dtype": policy, **self._settings(), **begins, "data": _digest(self.source.data)}
 
     def _require_more(self, done: int, epochs: int) -> None:
         if done > epochs * self.per_epoch:
