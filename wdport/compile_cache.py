@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from inspect import ismethod, signature
 from pathlib import Path
+from typing import ParamSpec, TypeVar
+from weakref import WeakMethod
 
 from wdport.owners import distrust, replaceable
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 Option = str | bool | int | float
 
 FAST_COMPILE: Mapping[str, Option] = {
@@ -103,6 +108,27 @@ def _is_known(name: str, value: Option) -> bool:
     except (jax.errors.JaxRuntimeError, TypeError, ValueError):
         return False
     return True
+
+
+def weakly(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return ``function`` for :func:`jax.jit`, with the object of a method referenced weakly.
+
+    An object that holds the programs of its own methods is a cycle that the garbage collector frees late, or never,
+    since it passes through jaxlib. Linux limits the mappings of a process to 65,530, of which XLA needs thousands for
+    the programs of one comparison; beyond, jaxlib crashes.
+    """
+    if not ismethod(function):
+        return function
+    held = WeakMethod(function)
+
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        method: Callable[Arguments, Result] | None = held()
+        assert method is not None, "a program outlives its object"
+        return method(*args, **kwargs)
+
+    call.__name__ = function.__name__
+    call.__signature__ = signature(function)  # type: ignore[attr-defined]
+    return call
 
 
 class Unusable(Exception):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +22,7 @@ from wdport.dtype_policies import POLICIES
 from wdport.files.model_files import read_variables
 from wdport.sampling.known import with_known
 from wdport.sampling.network import Network, fast_network, stored_network
-from wdport.sampling.programs import Programs
+from wdport.sampling.programs import Programs, programs_of
 from wdport.sampling.sampler import Sampler, plan_of
 
 STEPS = {"jit(_drawn)", "jit(_taped)"}
@@ -127,3 +129,13 @@ def test_variables_are_held_once(converted: Any) -> None:
     network = stored_network(converted.family, converted.config, variables)
     network.weights()
     assert not variables
+
+
+def test_programs_go_with_their_model(converted: Any) -> None:
+    """Machine code that stays would exhaust the mappings of a process that samples from many models."""
+    model = wdport.load_model(converted.path)
+    wdport.sample(model, 2, sampler="ddim", steps=2)
+    freed = weakref.ref(programs_of(model))
+    del model
+    gc.collect()
+    assert freed() is None

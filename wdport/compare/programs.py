@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from inspect import ismethod
 from threading import RLock
 from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
-from weakref import WeakMethod
 
 import jax
 import numpy as np
 
-from wdport.compile_cache import Option, known_options
+from wdport.compile_cache import Option, known_options, weakly
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -34,9 +32,7 @@ class Program(Generic[*Arguments, Result]):
     here where JAX's x64 is off: JAX 0.10 remembers by the array alone, for all threads, what it made of it, so a
     thread with x64 on and one with x64 off must not pass it the same array.
 
-    A method is referenced weakly, so that an object and its programs are no cycle: machine code is freed with the last
-    reference, not when the garbage collector runs. Linux limits the mappings of a process to 65,530, of which XLA needs
-    thousands for the programs of one comparison, and jaxlib crashes beyond.
+    A method's object is referenced weakly: see :func:`~wdport.compile_cache.weakly`.
     """
 
     def __init__(self, function: Callable[[*Arguments], Result], options: Mapping[str, Option] | None = None) -> None:
@@ -86,11 +82,9 @@ def _distinct(
 ) -> Callable[[*Arguments], list[object]]:
     """``function`` with each array of its result once: XLA has a buffer for every output, and a layer's output is the
     input of the next. Adds to ``forms`` what :meth:`Program._nested` needs."""
-    held = WeakMethod(function) if ismethod(function) else lambda: function
+    compute = weakly(function)
 
     def distinct(*arguments: *Arguments) -> list[object]:
-        compute = held()
-        assert compute is not None, "an object's program outlives it"
         leaves, tree = jax.tree.flatten(compute(*arguments))
         each = list({id(leaf): leaf for leaf in leaves}.values())
         place = {id(leaf): at for at, leaf in enumerate(each)}

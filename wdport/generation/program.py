@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compile_cache import Option, fast_run
+from wdport.compile_cache import Option, fast_run, weakly
 from wdport.diffusion.unmasking import Refined, Settings, refine, windows
 from wdport.errors import UsageError
 from wdport.families.registry import family_of_model
@@ -29,7 +29,7 @@ class Generator:
     ) -> None:
         self.vocabulary, self._network, self.wide = vocabulary, network, wide
         chosen = fast_run() if options is None else options
-        self._jitted = jax.jit(self._run, static_argnames=("start", "block"), compiler_options=chosen)
+        self._jitted = jax.jit(weakly(self._run), static_argnames=("start", "block"), compiler_options=chosen)
 
     @property
     def programs(self) -> int:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from wdport.compile_cache import Option
+from wdport.compile_cache import Option, weakly
 from wdport.errors import UsageError
 from wdport.model import Array
 
@@ -43,7 +43,10 @@ class Chunked:
         self._over = None if mesh is None else NamedSharding(mesh, _spec(mesh))
         over = None if self._over is None else (self._over,) * 2
         self._jitted = jax.jit(
-            step, donate_argnums=1, out_shardings=over, compiler_options=dict(OPTIONS if options is None else options)
+            weakly(step),
+            donate_argnums=1,
+            out_shardings=over,
+            compiler_options=dict(OPTIONS if options is None else options),
         )
         self._starts: dict[tuple[object, ...], Callable[[], list[jax.Array]]] = {}
 

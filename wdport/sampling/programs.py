@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compile_cache import Option, fast_run
+from wdport.compile_cache import Option, fast_run, weakly
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.scan import Carry, Draw, Rows, first_carry, run_rows
 from wdport.diffusion.schedules import Array
@@ -33,10 +33,10 @@ class Programs:
         self.network, self._options = network, fast_run() if options is None else options
         self.segment = segment
         self._ahead: set[tuple[int, int, bool]] = set()
-        self.start = jax.jit(self._start)
+        self.start = jax.jit(weakly(self._start))
         self.carry = jax.jit(first_carry)
-        self.drawn = jax.jit(self._drawn, compiler_options=self._options)
-        self.taped = jax.jit(self._taped, compiler_options=self._options)
+        self.drawn = jax.jit(weakly(self._drawn), compiler_options=self._options)
+        self.taped = jax.jit(weakly(self._taped), compiler_options=self._options)
         self.finish = jax.jit(network.finish)
 
     def over(self, network: Network) -> Programs:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compile_cache import narrow_run
+from wdport.compile_cache import narrow_run, weakly
 from wdport.diffusion.loss import Errors
 from wdport.errors import InputError, UsageError
 from wdport.jax_settings import chosen_numerics
@@ -94,8 +94,9 @@ class Loop:
         self._weights = [id(variable) in weights for variable in trained.non_trainable_variables]
         self.begins = self._starts(begin)
         self.state: dict[str, Any] = self.placement.state(begin)
-        self.step = jax.jit(self._step, donate_argnums=0, compiler_options=step_options(trained.network.compute_dtype),
-                            out_shardings=self.placement.shardings(self.state))  # fmt: skip
+        options, shardings = step_options(trained.network.compute_dtype), self.placement.shardings(self.state)
+        step = weakly(self._step)
+        self.step = jax.jit(step, donate_argnums=0, compiler_options=options, out_shardings=shardings)
 
     @property
     def per_epoch(self) -> int:
