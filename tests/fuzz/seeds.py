@@ -20,6 +20,7 @@ from tests.bad.series import GRID, mat, npy, npz
 from tests.checkpoint.forge import archive, entry, pickled, safetensors, table, tensor
 from tests.checkpoint.legacy import saved
 from tests.families.toys.nets import lstm
+from tests.fuzz.targets import run_of_samples
 from tests.make import SETTINGS, make_state, save_run
 from wdport.files.sealed_archive import sealed_archive
 from wdport.files.writable import writable
@@ -96,6 +97,15 @@ def _sealed(**arrays: np.ndarray) -> Callable[[], list[bytes]]:
     return made
 
 
+def _of_run(wanted: str) -> Callable[[], list[bytes]]:
+    def made() -> list[bytes]:
+        with TemporaryDirectory() as folder:
+            (file,) = run_of_samples(Path(folder, "x.npz")).glob(wanted)
+            return [file.read_bytes()]
+
+    return made
+
+
 def _converted_npz() -> list[bytes]:
     from wdport.conversion.river import convert
 
@@ -166,6 +176,8 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "converted npz": _converted_npz,
     "samples": _sealed(coefficients=np.ones((3, 8, 2), np.float32), series=np.ones((3, 6, 2))),
     "latents": _sealed(latents=np.ones((1, 2, 3, 3, 4), np.float32), logvar=np.zeros((1, 2, 3, 3, 4), np.float32)),
+    "sample part": _of_run("*.npz"),
+    "sample run": _of_run("run.json"),
     "exported": _exports,
     "exported, loader": _exports,
     "prompts": lambda: [b"[[1, 2, 4], [5, 6]]", npy(np.ones((2, 3), np.int32))],

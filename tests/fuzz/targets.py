@@ -154,6 +154,47 @@ def _samples(path: Path) -> Found:
     return {"series": _bytes(read_samples(path).values)}
 
 
+RUN = {"seed": 0, "batch": 2}
+"""Facts of a run of `sample`; the second one a resumed run takes from the folder."""
+
+
+def _part(path: Path) -> Found:
+    """A block of samples that an interrupted run left."""
+    output = path.with_name("a.npz")
+    (block,) = run_of_samples(output).glob("*.npz")
+    block.write_bytes(path.read_bytes())
+    return _resumed(output)
+
+
+def _run(path: Path) -> Found:
+    """The facts of an interrupted run."""
+    output = path.with_name("b.npz")
+    (run_of_samples(output) / "run.json").write_bytes(path.read_bytes())
+    return _resumed(output)
+
+
+def run_of_samples(output: Path) -> Path:
+    """The folder that an interrupted run of `sample` leaves, made if it is not there."""
+    import numpy as np
+
+    from wdport.sampling.parts import Parts
+
+    folder = output.with_name(f"{output.name}.parts")
+    if not folder.is_dir():
+        with Parts(output, RUN) as parts:
+            parts.save(0, {"series": np.ones((2, 6, 2), np.float32)})
+    return folder
+
+
+def _resumed(output: Path) -> Found:
+    from wdport.sampling.parts import Parts
+
+    with Parts(output, {**RUN, "batch": 9}, ("batch",)) as parts:
+        found: Found = {f"{name} {at}": _bytes(array) for at, block in enumerate(parts.blocks())
+                        for name, array in block.items()}  # fmt: skip
+        return found | {"facts": json.dumps(dict(parts.facts), sort_keys=True)}
+
+
 def _latents(path: Path) -> Found:
     from wdport.cli.coding import read_coded
 
@@ -214,6 +255,8 @@ SUMMED = {
     "training state": Target("state.npz", _saved_state, summed=True),
     "converted npz": Target("y.npz", _converted, summed=True),
     "samples": Target("samples.npz", _samples, summed=True),
+    "sample part": Target("part.npz", _part, summed=True),
+    "sample run": Target("part.json", _run, summed=True),
     "latents": Target("latents.npz", _latents, summed=True),
     "exported": Target("x.stablehlo", _exported, summed=True),
     "exported, loader": Target("y.stablehlo", _loaded, summed=True),
