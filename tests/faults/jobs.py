@@ -23,6 +23,7 @@ from wdport.cli.main import main
 from wdport.errors import error_of
 from wdport.exporting.artefact import write_artefact
 from wdport.files.atomic import write_text
+from wdport.files.figure import draw_samples, figure_target
 from wdport.files.samples import write_samples
 from wdport.files.sealed_archive import sealed_archive
 from wdport.files.target import Target
@@ -50,7 +51,8 @@ class Job:
 
 
 def prepare(folder: Path) -> None:
-    """What the jobs read."""
+    """What the jobs read, in a folder that is made."""
+    folder.mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-m", "tests.faults.inputs", str(folder)], check=True)
 
 
@@ -163,6 +165,14 @@ def _evaluated(folder: Path, edition: str) -> None:
     write_text(page, f"<!DOCTYPE html>{edition * 50_000}")
 
 
+def _drawn(folder: Path, edition: str) -> None:
+    draw_samples(figure_target(folder / "out.png", force=True), _values(edition)[:4])
+
+
+def _suggested(folder: Path, edition: str) -> None:
+    write_text(writable(folder / "out.yaml", {}, True), f"layout: {edition}\n" * 200)
+
+
 REPORTS = tuple(f"out.{kind}" for kind in ("json", "junit", "markdown", "html"))
 JOBS = {
     job.name: job
@@ -173,8 +183,10 @@ JOBS = {
         _written("verify reports", REPORTS, _reported),
         _written("export", ("out.stablehlo",), _exported),
         _written("encode", ("out.npz",), _encoded),
-        *map(_decoded, ("npy", "gif")),
+        *map(_decoded, ("npy", "gif", "mp4")),
         *map(_generated, ("txt", "json", "npz")),
+        _written("sample --plot", ("out.png",), _drawn),
+        _written("map suggest", ("out.yaml",), _suggested),
         _written("evaluate", ("out.json", "out.html"), _evaluated),
     )
 }
