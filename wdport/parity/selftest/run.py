@@ -16,6 +16,7 @@ import jax
 from wdport.compare.bounds import bounds as default_bounds
 from wdport.compare.findings import Gate, fact
 from wdport.compare.glossary import GATES
+from wdport.compare.memory import release_memory
 from wdport.errors import MachineError, UsageError
 from wdport.families.faults import Bounds, Group, Kill
 from wdport.families.registry import shipped
@@ -64,6 +65,8 @@ def run_selftest(
                 group, correct = run_example(each, name, limits, say, single=at == 0)
                 groups.append(group)
                 variants += correct
+                jax.clear_caches()  # type: ignore[no-untyped-call]  # of operations: 300 MB for each example
+                release_memory()
             groups += [_gather(group, say) for group in further_groups(each, limits)]
     seconds = time.monotonic() - started
     causes = any(each.causes_known for each in chosen)
