@@ -122,6 +122,7 @@ class _Engine:
         self.signature, self.logic = result.signature, result.bounds["logic"]
         self.ranges = Ranges()
         self.plain: PlainUse | None = None
+        self.largest = 0  # number of values in the inputs of a case
         self.first: Outputs | None = None  # the port's on the first inputs
         self.own_values = False  # whether an isolated port keeps values of its own, such as an input of another size
 
@@ -130,25 +131,32 @@ class _Engine:
         with ThreadPoolExecutor(2) as pool:
             under_way: list[_Started] = []
             for case in cases:
+                if self._outgrows(case):
+                    self._finish(under_way)
                 with self.clock.gate("0"):
                     if self.own_values and case.gain != 1.0:
                         plain = replace(case, gain=1.0)
                         self.result.probes = tuple(plain if each == case else each for each in self.result.probes)
                         case = plain
                     seen = self.result.observe(case)
+                    self.largest = max(self.largest, sum(each.size for each in seen.inputs))
                     if not self.result.taps:
                         self._settle(seen)
                     submit = Deferred if self.result.candidate.eager else pool.submit
                     under_way += self._started(submit, case, seen)
                 ahead = 0 if self.brief or _size(seen) > LARGE else CASES_AT_ONCE
-                while len(under_way) > ahead:
-                    self._finish(under_way.pop(0))
+                del seen  # what is under way holds it
+                self._finish(under_way, ahead)
                 if self.brief and self.result.faulty:
                     return
-            while under_way:
-                self._finish(under_way.pop(0))
+            self._finish(under_way)
         with self.clock.gate("B"):
             self._condition([case for case in cases if case.numerics])
+
+    def _outgrows(self, case: Case) -> bool:
+        """Whether the inputs of a case are larger than any before, so that the arrays of the case before go first."""
+        size = sum(each.size for each in self.result.reference.inputs(case))
+        return size > self.largest
 
     def sweep(self) -> None:
         """Compare at every value of scalar inputs with few possible values: the layers whose only input is such a
@@ -232,7 +240,13 @@ class _Engine:
         companion = {dtype: submit(self._accompany, dtype, pairs[dtype]) for dtype in dtypes}
         return _Started(case, seen, outputs, calls, into, taps, inputs, port, whole, isolated, companion)
 
-    def _finish(self, started: _Started) -> None:
+    def _finish(self, under_way: list[_Started], ahead: int = 0) -> None:
+        """Compare the cases under way, the first ones first, and release their arrays, but for ``ahead`` of them."""
+        while len(under_way) > ahead:
+            self._compare(under_way.pop(0))
+            trim_memory()
+
+    def _compare(self, started: _Started) -> None:
         """Wait for the port's results of one case and compare them."""
         with self.clock.gate("A"):
             self._float64(started)
@@ -243,7 +257,6 @@ class _Engine:
             with self.clock.gate(self.companion.letter):
                 self._accompanied(started, self.companion)
         self.result.cases += 1
-        trim_memory()
 
     def _sweep(self, tap: Tap, values: Array) -> None:
         """One layer at every value of its input."""

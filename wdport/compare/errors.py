@@ -12,7 +12,7 @@ from wdport.compare.bounds import FLOAT32_SHARE
 from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, leaves
 from wdport.compare.findings import OUTPUT
 from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names, mask_places
-from wdport.compare.measure import float32_share, relative_l2, sample_errors
+from wdport.compare.measure import float32_share, one_magnitude, relative_l2, sample_errors
 from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Rule
@@ -207,8 +207,7 @@ def narrowed(call: Call) -> float:
     floats = [leaf for leaf in leaves(list(call.inputs)) if np.asarray(leaf).dtype.kind == "f"]
     if not any(float32_share(np.asarray(leaf)) <= FLOAT32_SHARE for leaf in floats):
         return 0.0
-    sizes = [(part, np.abs(part)) for part in call.outputs]
-    return max((float32_share(part) for part, size in sizes if part.size < 2 or size.min() < size.max()), default=0.0)
+    return max((float32_share(part) for part in call.outputs if not one_magnitude(part)), default=0.0)
 
 
 def output_errors(outputs: Outputs, reference: Outputs, floors: Sequence[float] = ()) -> list[float]:

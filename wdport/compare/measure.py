@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import hypot, inf, isfinite
 
 import numpy as np
 
@@ -29,10 +29,16 @@ def like(candidate: Array, reference: Array) -> Array:
 
 
 def relative_l2(candidate: Array, reference: Array) -> float:
-    """||c - r|| / ||r|| in float64."""
-    c, r = candidate.astype(np.float64, copy=False), reference.astype(np.float64, copy=False)
-    with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN, and told as such below
-        difference, size = float(np.linalg.norm(c - r)), float(np.linalg.norm(r))
+    """||c - r|| / ||r|| in float64, without copies of more than a block."""
+    axis = int(np.argmax(reference.shape)) if reference.ndim else 0
+    blocks = [[each] if each.size <= BLOCK else np.array_split(each, each.size // BLOCK + 1, axis)
+              for each in (candidate, reference)]  # fmt: skip
+    difference = size = 0.0
+    for c, r in zip(*blocks, strict=True):
+        c, r = c.astype(np.float64, copy=False), r.astype(np.float64, copy=False)
+        with np.errstate(invalid="ignore", over="ignore"):  # infinity minus infinity is NaN, and told as such below
+            difference = hypot(difference, float(np.linalg.norm(c - r)))
+            size = hypot(size, float(np.linalg.norm(r)))
     if not isfinite(difference) or not isfinite(size):
         return inf
     return difference / size if size else (0.0 if difference == 0.0 else inf)
@@ -63,6 +69,13 @@ def float32_share(values: Array) -> float:
     if not any(_held(block[_telling(block)]).any() for block in np.array_split(flat, flat.size // BLOCK + 1)):
         return 0.0
     return float(np.mean(_held(np.unique(flat[_telling(flat)]))))
+
+
+def one_magnitude(values: Array) -> bool:
+    """Whether at least two values are equal but for their signs."""
+    flat = values.ravel(order="K")
+    blocks = np.array_split(flat, flat.size // BLOCK + 1)
+    return flat.size > 1 and all(bool((np.abs(block) == np.abs(flat[0])).all()) for block in blocks)
 
 
 def _telling(values: Array) -> Array:
