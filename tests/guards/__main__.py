@@ -100,7 +100,8 @@ def _tried(guard: Guard, tests: list[str]) -> str:
         return "not swapped"
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(out):
-        code = pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:cov", *tests])
+        code = pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:cov", "-p", "no:timeout",
+                            "-o", "timeout=0", *tests])  # fmt: skip
     return {0: "unnoticed", 1: "noticed"}.get(int(code), f"pytest ends with {code}: {out.getvalue()[-500:]}")
 
 
@@ -133,7 +134,7 @@ def main() -> int:
     known = given.folder / "known.json"
     results: dict[str, str] = json.loads(known.read_text()) if known.exists() and not given.again else {}
     executed = users(data)
-    _warm()
+    _warm(given.tests)
     for guard in guards:
         name = _name(guard)
         if name not in results or results[name] not in ("noticed", "hangs"):
@@ -153,16 +154,22 @@ def _name(guard: Guard) -> str:
     return f"{hashlib.sha256(guard.path.read_bytes()).hexdigest()[:12]} {guard.key} {guard.number}"
 
 
-def _warm() -> None:
-    """Import what the tests import, and make the files that they share, so that a copy of this process need not."""
+def _warm(tests: list[str]) -> None:
+    """Import what the tests import, so that a copy of this process need not.
+
+    JAX must not start here: its threads are not in a copy, which would wait for them.
+    """
+    os.environ["TEST_OPTIMIZED"] = "1"
     import conftest
-    from tests.bad.ground import ground
 
     del conftest
-    ground()
     with redirect_stdout(io.StringIO()):
-        present = [test for test in TESTS if (ROOT / test).exists()]
+        present = [test for test in tests or TESTS if (ROOT / test).exists()]
         pytest.main(["--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", *present])
+    from jax._src.xla_bridge import backends_are_initialized
+
+    if backends_are_initialized():
+        raise SystemExit("importing the tests starts JAX, which a copy of this process cannot use")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from wdport.sampling.programs import SEGMENT, Programs
 from wdport.sampling.sampler import Sampler, plan_of, segment_length
 from wdport.sampling.samples import Samples
 
-PROGRAMS = toy_programs()
 SCHEDULE = noise_schedule("exponential")
 PLANS = {
     "ddpm": make_plan("ddpm", SCHEDULE, step_list(50)),
@@ -34,7 +33,7 @@ def together(sampler: Sampler, count: int, batch: int, chunk: int | None = None,
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("chunk", [1, 3, 4, 7, 64])
 def test_chunks_change_no_bit(name: str, chunk: int) -> None:
-    sampler = Sampler(PROGRAMS, PLANS[name], seed=5)
+    sampler = Sampler(toy_programs(), PLANS[name], seed=5)
     parts = list(chunked(sampler, 10, 4, chunk))
     assert [len(part) for part in parts] == [min(chunk, 10 - begin) for begin in range(0, 10, chunk)]
     whole, split = together(sampler, 10, 4), Samples.join(parts)
@@ -45,7 +44,7 @@ def test_chunks_change_no_bit(name: str, chunk: int) -> None:
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("batch", [1, 4, 64])
 def test_any_batch_gives_the_same_samples(name: str, batch: int) -> None:
-    sampler = Sampler(PROGRAMS, PLANS[name], seed=5)
+    sampler = Sampler(toy_programs(), PLANS[name], seed=5)
     whole, split = together(sampler, 10, 10), together(sampler, 10, batch)
     assert whole.coefficients.shape == split.coefficients.shape == (10, *SHAPE)
     np.testing.assert_allclose(split.coefficients, whole.coefficients, rtol=2e-5, atol=1e-5)
@@ -93,7 +92,7 @@ def test_every_sample_step_and_seed_has_noise_of_its_own() -> None:
 
 
 def test_samples_go_on_where_others_stopped() -> None:
-    sampler = Sampler(PROGRAMS, PLANS["ddim"])
+    sampler = Sampler(toy_programs(), PLANS["ddim"])
     whole = list(chunked(sampler, 10, 4))
     rest = list(chunked(sampler, 10, 4, start=4))
     assert [len(part) for part in whole] == [4, 4, 2]
@@ -103,7 +102,7 @@ def test_samples_go_on_where_others_stopped() -> None:
 
 @pytest.mark.parametrize("start", [1, 4, 6, 9])
 def test_samples_go_on_within_a_batch(start: int) -> None:
-    sampler = Sampler(PROGRAMS, PLANS["ddim"])
+    sampler = Sampler(toy_programs(), PLANS["ddim"])
     whole, rest = together(sampler, 10, 4), together(sampler, 10, 4, 3, start=start)
     assert np.array_equal(rest.coefficients, whole.coefficients[start:])
 
@@ -122,8 +121,8 @@ def test_a_tape_is_what_the_seed_would_have_drawn() -> None:
     noisy = plan.steps[plan.noisy]
     tape = np.stack([np.asarray(step_noise(keys, int(step), SHAPE, "float32")) for step in noisy])
     assert len(tape) == plan.slots == 50
-    drawn = together(Sampler(PROGRAMS, plan, seed=9), 4, 4)
-    given = together(Sampler(PROGRAMS, plan, seed=1), 4, 3, init=init, tape=tape)
+    drawn = together(Sampler(toy_programs(), plan, seed=9), 4, 4)
+    given = together(Sampler(toy_programs(), plan, seed=1), 4, 3, init=init, tape=tape)
     np.testing.assert_allclose(given.coefficients, drawn.coefficients, rtol=1e-5, atol=1e-5)
 
 
@@ -149,11 +148,12 @@ def test_segments_are_of_one_length_and_waste_little(count: int) -> None:
 
 def test_segments_change_nothing() -> None:
     """101 rows are two segments and one row that changes nothing; the scan in one go is the truth."""
-    plan, init = plan_of(PROGRAMS.network, "dpm-solver++", 100), np.random.default_rng(0).standard_normal((2, *SHAPE))
+    network = toy_programs().network
+    plan, init = plan_of(network, "dpm-solver++", 100), np.random.default_rng(0).standard_normal((2, *SHAPE))
     assert len(plan.steps) == 101
     start, reports = init.astype(np.float32), []
-    found = Sampler(PROGRAMS, plan).run(np.arange(2), start, report=lambda *report: reports.append(report))
-    network, weights = PROGRAMS.network, PROGRAMS.network.weights()
+    found = Sampler(toy_programs(), plan).run(np.arange(2), start, report=lambda *report: reports.append(report))
+    weights = network.weights()
     whole = jax.jit(lambda rows: run_plan(lambda x, t: network.apply(weights, x, t[0]), rows, start,
                                           np.zeros((101, *start.shape), np.float32)))  # fmt: skip
     np.testing.assert_allclose(found.coefficients, whole(plan_rows(plan, "float32")), rtol=1e-5, atol=1e-5)

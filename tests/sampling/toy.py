@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -35,5 +36,6 @@ def toy_network(dtype: str = "float32") -> Network:
     return Network(lambda _, times: times, apply, finish, lambda _=None: gain, lambda: process, dtype, ABOUT)
 
 
+@cache
 def toy_programs(dtype: str = "float32") -> Programs:
     return Programs(toy_network(dtype))
