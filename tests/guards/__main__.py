@@ -100,7 +100,7 @@ def _tried(guard: Guard, tests: list[str]) -> str:
         return "not swapped"
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(out):
-        code = pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:cov", "-p", "no:timeout",
+        code = pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:cov",
                             "-o", "timeout=0", *tests])  # fmt: skip
     return {0: "unnoticed", 1: "noticed"}.get(int(code), f"pytest ends with {code}: {out.getvalue()[-500:]}")
 
