@@ -23,13 +23,12 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.jobs import JOBS, Job, prepare, states
-from tests.faults.weather import Fault, Outcome, Refused, SignalAfter, SignalAt, SizeLimit, forked
+from tests.faults.weather import PAGE, Fault, Outcome, Refused, SignalAfter, SignalAt, SizeLimit, filled, forked
 from wdport.conversion.account import torn
 from wdport.conversion.load import open_account
 from wdport.files.manifests import file_sha256
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-PAGE = 4096
 
 
 @dataclass
@@ -168,14 +167,10 @@ def refusals(trial: Trial, stride: int) -> Tally:
 def full_disks(trial: Trial, stride: int) -> Tally:
     """A file system of its own (the folder lies on one) with every number of free pages."""
     tally = Tally(f"full disks, {trial.job.name}")
-    ballast = trial.folder.parent / "ballast"
     for free in range(0, 2 * trial.size // PAGE + 20, stride):
         trial.restore()
-        room = os.statvfs(trial.folder)
-        with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, (room.f_bavail - free)) * PAGE)
-        ended = trial.run(Fault())
-        ballast.unlink()
+        with filled(trial.folder.parent, free):
+            ended = trial.run(Fault())
         tally.times += 1
         tally.ended[ended.code] += 1
         wrong = [*trial._endings(Fault(), ended), *trial._files(Fault(), ended, tally)]

@@ -27,8 +27,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from tests.faults.campaign import PAGE, SIGNALS, Tally
-from tests.faults.weather import Fault, Outcome, SignalAfter, SizeLimit, forked
+from tests.faults.campaign import SIGNALS, Tally
+from tests.faults.weather import PAGE, Fault, Outcome, SignalAfter, SizeLimit, filled, forked
 from wdport.cli.main import main as wdport
 
 POINTS = Path(__file__).parents[2] / "examples" / "points"
@@ -163,14 +163,12 @@ def size_limits(stride: int, truth: tuple[str, ...]) -> Tally:
 
 def full_disks(stride: int, truth: tuple[str, ...]) -> Tally:
     """A file system of its own (the folder lies on one) with every number of free pages."""
-    tally, ballast = Tally("full disks, train"), Path("ballast")
+    tally = Tally("full disks, train")
     needed = 2 * sum(path.stat().st_size for path in Path("out").iterdir()) // PAGE + 20
     for free in range(0, needed, stride):
         shutil.rmtree("out", ignore_errors=True)
-        with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, (os.statvfs(".").f_bavail - free)) * PAGE)
-        ended = run(WORDS, Fault())
-        ballast.unlink()
+        with filled(Path(), free):
+            ended = run(WORDS, Fault())
         tally.times += 1
         tally.ended[ended.code] += 1
         tally.wrong += [f"{free} pages free: {each}" for each in wrong_endings(Fault(), ended)]

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -22,6 +23,10 @@ from wdport.cli.signals import ignore_signals
 
 STEPS = mmap.mmap(-1, 8)
 """How many steps the process has taken, for the one that forked it."""
+
+PAGE = 4096
+SMALL_DISK = 256 << 20
+"""Bytes free on a disk that may be filled."""
 
 CALLS = frozenset([
     "open", "close", "read", "write", "pwrite", "fsync", "replace", "unlink", "rename", "flock", "ftruncate",
@@ -182,3 +187,19 @@ def forked(act: Callable[[], int], fault: Fault, limit: float = 120.0) -> Outcom
     _, status = os.waitpid(process, 0)
     timer.cancel()
     return Outcome(os.waitstatus_to_exitcode(status), said.decode(errors="replace"), steps_taken())
+
+
+@contextlib.contextmanager
+def filled(folder: Path, free: int) -> Iterator[None]:
+    """Inside, the file system of the folder, which must be a small one, has this many free pages."""
+    disk, ballast = os.statvfs(folder), folder / "ballast"
+    if disk.f_bavail * disk.f_frsize > SMALL_DISK:
+        raise SystemExit(
+            f"{folder} lies on a large disk: mount a small one there (mount -t tmpfs -o size=24m tmpfs DIR)"
+        )
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, (disk.f_bavail - free)) * PAGE)
+    try:
+        yield
+    finally:
+        ballast.unlink()
