@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.jobs import JOBS, Job, prepare, states
-from tests.faults.weather import PAGE, Fault, Outcome, Refused, SignalAfter, SignalAt, SizeLimit, filled, forked
+from tests.faults.weather import PAGE, Fault, Outcome, Refused, SignalAfter, SignalAt, SizeLimit, fill, forked
 from wdport.conversion.account import torn
 from wdport.conversion.load import open_account
 from wdport.files.manifests import file_sha256
@@ -169,8 +169,9 @@ def full_disks(trial: Trial, stride: int) -> Tally:
     tally = Tally(f"full disks, {trial.job.name}")
     for free in range(0, 2 * trial.size // PAGE + 20, stride):
         trial.restore()
-        with filled(trial.folder.parent, free):
-            ended = trial.run(Fault())
+        ballast = fill(trial.folder.parent, free)
+        ended = trial.run(Fault())
+        ballast.unlink()
         tally.times += 1
         tally.ended[ended.code] += 1
         wrong = [*trial._endings(Fault(), ended), *trial._files(Fault(), ended, tally)]

@@ -28,7 +28,7 @@ import h5py
 import numpy as np
 
 from tests.faults.campaign import SIGNALS, Tally
-from tests.faults.weather import PAGE, Fault, Outcome, SignalAfter, SizeLimit, filled, forked
+from tests.faults.weather import PAGE, Fault, Outcome, SignalAfter, SizeLimit, fill, forked
 from wdport.cli.main import main as wdport
 
 POINTS = Path(__file__).parents[2] / "examples" / "points"
@@ -167,8 +167,9 @@ def full_disks(stride: int, truth: tuple[str, ...]) -> Tally:
     needed = 2 * sum(path.stat().st_size for path in Path("out").iterdir()) // PAGE + 20
     for free in range(0, needed, stride):
         shutil.rmtree("out", ignore_errors=True)
-        with filled(Path(), free):
-            ended = run(WORDS, Fault())
+        ballast = fill(Path(), free)
+        ended = run(WORDS, Fault())
+        ballast.unlink()
         tally.times += 1
         tally.ended[ended.code] += 1
         tally.wrong += [f"{free} pages free: {each}" for each in wrong_endings(Fault(), ended)]

@@ -189,17 +189,11 @@ def forked(act: Callable[[], int], fault: Fault, limit: float = 120.0) -> Outcom
     return Outcome(os.waitstatus_to_exitcode(status), said.decode(errors="replace"), steps_taken())
 
 
-@contextlib.contextmanager
-def filled(folder: Path, free: int) -> Iterator[None]:
-    """Inside, the file system of the folder, which must be a small one, has this many free pages."""
+def fill(folder: Path, free: int) -> Path:
+    """A file that leaves this many free pages on the disk of the folder, which must be a small one."""
     disk, ballast = os.statvfs(folder), folder / "ballast"
     if disk.f_bavail * disk.f_frsize > SMALL_DISK:
-        raise SystemExit(
-            f"{folder} lies on a large disk: mount a small one there (mount -t tmpfs -o size=24m tmpfs DIR)"
-        )
+        raise SystemExit(f"{folder} lies on a large disk: mount -t tmpfs -o size=24m tmpfs FOLDER first")
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(1, (disk.f_bavail - free)) * PAGE)
-    try:
-        yield
-    finally:
-        ballast.unlink()
+    return ballast
