@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from wdport.errors import InputError, MachineError, UsageError
+from wdport.sampling.blocks import read_block
 from wdport.sampling.parts import Parts
 
 FACTS = {"n": 6, "seed": 0, "chunk": 2}
@@ -135,3 +138,15 @@ def test_a_full_disk_leaves_no_folder_of_parts(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(MachineError, match="could not be written"):
         Parts(tmp_path / "a.npz", FACTS)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_blocks_that_no_run_writes(tmp_path: Path) -> None:
+    """With the right digest in their names."""
+    series = np.zeros((2, 3), np.float32)
+    for save, said in ((partial(np.savez_compressed, series=series), "is compressed"), (np.savez, "holds no arrays"),
+                       (partial(np.save, arr=series), "holds no arrays")):  # fmt: skip
+        file = BytesIO()
+        save(file)
+        file.seek(0)
+        with pytest.raises(InputError, match=f"^a.npz: {said}; remove it$"):
+            read_block(file, Path("a.npz"), 2, {}, "remove it")

@@ -1,0 +1,94 @@
+"""What `train` refuses, before it computes anything: data, options and folders that do not fit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wdport
+from tests.families.unet2d.make import fields_of, save
+from wdport.cli.main import main
+from wdport.errors import InputError, MisfitError, UsageError, WdportError
+from wdport.files.writable import writable
+from wdport.training import run
+from wdport.training.fresh import recipe_of
+from wdport.training.model import training_model
+from wdport.training.run import train
+from wdport.training.state_file import NAME, read_state, write_state
+
+STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(64, 2)).astype(np.float32)
+
+
+def broken(at: int) -> np.ndarray:
+    states = STATES.copy()
+    states[at] = np.nan
+    return states
+
+
+REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "energy": (STATES, {"energy": 0.1}, "energy: .* has no energy term"),
+    "epochs": (STATES, {"epochs": 0}, "epochs: is 0; give a whole number from 1"),
+    "batch size": (STATES, {"batch_size": True}, "batch_size: is True; give a whole number from 1"),
+    "save every": (STATES, {"save_every": 2.0}, "save_every: is 2.0; give a whole number from 1"),
+    "a list": (STATES.tolist(), {}, "data: is a list, and this model has no series"),
+    "another shape": (STATES[:, :1], {}, r"data: have shape \(64, 1\)"),
+    "nothing": (STATES[:0], {}, r"data: have shape \(0, 2\)"),
+    "missing values": (broken(3), {}, "data: have NaN or infinite values"),
+    "a table": ("states.csv", {}, "states.csv: is not an .npy file, and this model has no series"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_data_and_numbers(case: str, points: Any) -> None:
+    data, options, said = REFUSED[case]
+    Path("states.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(WdportError, match=said):
+        train(points(), data, "out", **{"epochs": 1, "batch_size": 32, **options})
+    assert not Path("out").exists()
+
+
+def test_a_batch_that_the_devices_do_not_divide(points: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "placement_of", lambda *_: SimpleNamespace(count=3))
+    with pytest.raises(UsageError, match="batch_size: is 32, on 3 devices; give a multiple of 3"):
+        train(points(), STATES, "out", epochs=1, batch_size=32)
+
+
+def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:
+    def loaded(name: str, **fields: Any) -> Any:
+        folder = save(tmp_path / name, {**fields_of("learned, a table of classes"), **fields})
+        return wdport.load_model(wdport.convert(folder, tmp_path / f"{name}.keras").output)
+
+    with pytest.raises(UsageError, match="model: has classes"):
+        train(loaded("classes"), STATES, tmp_path / "out")
+    with pytest.raises(UsageError, match="model: cannot be trained: its sample_size is null"):
+        training_model(loaded("sizeless", sample_size=None))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_where_the_folder_should_be(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("states.npy", STATES)
+    Path("out").write_text("mine")
+    assert main(["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out"]) == 2
+    assert capsys.readouterr().err == "error: out: is not a folder; give another name with -o\n"
+    assert Path("out").read_text() == "mine"
+
+
+def test_a_configuration_that_is_a_list(tmp_path: Path) -> None:
+    (tmp_path / "list.yaml").write_text("- 1\n- 2\n")
+    with pytest.raises(MisfitError, match=re.escape(f"{tmp_path / 'list.yaml'}: is not a mapping of sections")):
+        recipe_of(tmp_path / "list.yaml")
+
+
+def test_a_state_of_another_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import wdport.training.state_file as module
+
+    monkeypatch.setattr(module, "FORMAT", module.FORMAT + 1)
+    write_state(writable(tmp_path / NAME), {"w": [np.zeros(3)]}, {"steps": 0, "rows": []})
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="was written by another release of wdport; remove the folder, or start again"):
+        read_state(tmp_path)
