@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from wdport.files.atomic import replacing
+from wdport.files import written
+from wdport.files.atomic import replacing, write_text
 from wdport.files.scratch import scratch_folder
 from wdport.files.writable import writable
 
@@ -54,3 +55,13 @@ def test_it_takes_files_that_are_written_all_or_nothing() -> None:
         with replacing(writable(folder / "made.bin")) as (temporary,):
             temporary.write_bytes(b"1")
         assert [path.name for path in folder.iterdir()] == ["made.bin"]
+
+
+def test_files_in_it_are_not_among_those_that_were_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They go with it, so an interruption does not name them."""
+    monkeypatch.setattr(written, "WRITTEN", [])
+    with scratch_folder() as folder:
+        for path in (folder / "a.json", tmp_path / "b.json"):
+            write_text(writable(path), "{}")
+            written.WRITTEN.append(path)
+        assert written.what_was_written() == f"{tmp_path / 'b.json'} was written"

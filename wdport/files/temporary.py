@@ -111,6 +111,11 @@ def is_temporary(name: str, of: re.Pattern[str]) -> bool:
     return made is not None and of.fullmatch(made["finished"]) is not None
 
 
+def in_temporary_folder(path: Path) -> bool:
+    """Return whether a file lies in an unfinished folder, which goes with it."""
+    return any(_UNFINISHED.fullmatch(part) for part in path.parts[:-1])
+
+
 @contextmanager
 def held_folder(folder: Path) -> Iterator[int | None]:
     """Lock the folder against other writers and yield its descriptor; None if it may not be read.

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from wdport.files.temporary import in_temporary_folder
+
 WRITTEN: list[Path] = []
 
 
 def what_was_written() -> str:
     """Return a text such as "a.keras was written"; "nothing was changed" if there are no files or all were removed
     again."""
-    names = [name for name in dict.fromkeys(map(str, WRITTEN)) if os.path.exists(name)]
+    kept = [path for path in dict.fromkeys(WRITTEN) if not in_temporary_folder(path)]
+    names = [name for name in map(str, kept) if os.path.exists(name)]
     if not names:
         return "nothing was changed"
     return f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} written"
