@@ -33,6 +33,8 @@ from wdport.parity.selftest.variants import run_variants
 
 Say = Callable[[str], None]
 QUICK_SAMPLER_FAULT = "target mixed up"
+AT_ONCE = 25
+"""Faults that are tried before memory is released."""
 
 
 def run_selftest(
@@ -65,8 +67,6 @@ def run_selftest(
                 group, correct = run_example(each, name, limits, say, single=at == 0)
                 groups.append(group)
                 variants += correct
-                jax.clear_caches()  # type: ignore[no-untyped-call]  # of operations: 300 MB for each example
-                release_memory()
             groups += [_gather(group, say) for group in further_groups(each, limits)]
     seconds = time.monotonic() - started
     causes = any(each.causes_known for each in chosen)
@@ -171,10 +171,19 @@ def further_groups(family: Faulty, held: Bounds) -> Iterator[Group]:
 
 def _gather(group: Group, say: Say) -> GroupResult:
     kills = []
-    for kill in group.kills:
+    for at, kill in enumerate(group.kills, 1):
         say(f"{group.name}: {kill.mutant}")
         kills.append(kill)
+        if at % AT_ONCE == 0:
+            _release()
+    _release()
     return GroupResult(group.gate, group.name, tuple(kills))
+
+
+def _release() -> None:
+    """Free the programs of single operations, of which ports that run eagerly leave hundreds of megabytes."""
+    jax.clear_caches()  # type: ignore[no-untyped-call]
+    release_memory()
 
 
 def _environment() -> dict[str, str]:
