@@ -19,6 +19,7 @@ import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.dtype_policies import POLICIES
+from wdport.errors import UsageError
 from wdport.files.model_files import read_variables
 from wdport.sampling.known import with_known
 from wdport.sampling.network import Network, fast_network, stored_network
@@ -139,3 +140,12 @@ def test_programs_go_with_their_model(converted: Any) -> None:
     del model
     gc.collect()
     assert freed() is None
+
+
+def test_a_model_that_was_deleted_before_its_sampler(converted: Any) -> None:
+    model = wdport.load_model(converted.path)
+    network = fast_network(model)
+    del model
+    gc.collect()
+    with pytest.raises(UsageError, match="model: was deleted before its sampler; keep the model while you sample"):
+        network.weights()

@@ -65,8 +65,11 @@ def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="model: has classes"):
         train(loaded("classes"), STATES, tmp_path / "out")
+    sizeless = loaded("sizeless", sample_size=None)
     with pytest.raises(UsageError, match="model: cannot be trained: its sample_size is null"):
-        training_model(loaded("sizeless", sample_size=None))
+        training_model(sizeless)
+    with pytest.raises(UsageError, match="model: does not sample: its sample_size is null"):
+        wdport.sample(sizeless, 1)
     assert not (tmp_path / "out").exists()
 
 
