@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from wdport.data import Statistics, read_statistics
 from wdport.errors import InputError, UsageError
-from wdport.limits import MAX_FEATURE_NAMES_CHARS
+from wdport.limits import MAX_FEATURE_NAMES_CHARS, MAX_FEATURES
 
 relaxed = settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 moderate = st.floats(-1e6, 1e6)
@@ -212,3 +212,10 @@ def test_statistics_of_what_has_none(values: Any) -> None:
 
 def test_a_std_that_underflows_becomes_1() -> None:
     assert Statistics.of([[0.0], [1e-200]]).std == (1,)
+
+
+def test_entries_that_are_no_statistics() -> None:
+    with pytest.raises(UsageError, match=r"^statistics: std is not a list of numbers"):
+        Statistics.from_dict({"mean": [1.0], "std": "2"})
+    with pytest.raises(UsageError, match=f"^statistics: mean has {MAX_FEATURES + 1} values, more than {MAX_FEATURES}"):
+        Statistics.from_dict({"mean": [0.0] * (MAX_FEATURES + 1), "std": [1.0] * (MAX_FEATURES + 1)})
