@@ -121,6 +121,28 @@ def test_an_unsafe_cache_is_not_used_by_a_verb_that_builds_a_model_first(tmp_pat
     assert list(folder.iterdir()) == []
 
 
+def test_an_unsafe_cache_that_jax_has_opened_is_closed(tmp_path: Path) -> None:
+    """As in a process that imports JAX, and compiles, before it runs a command."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    code = """
+import jax
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.jit(lambda x: x + 1)(1)
+before = len(list(__import__("pathlib").Path(jax.config.jax_compilation_cache_dir).iterdir()))
+from wdport.compile_cache import Unusable, leave_unsafe_cache
+try:
+    leave_unsafe_cache()
+except Unusable:
+    jax.jit(lambda x: x - 1)(1)
+    print(before, jax.config.jax_compilation_cache_dir)
+"""
+    said = run(code, JAX_COMPILATION_CACHE_DIR=str(folder))
+    assert said == f"{len(list(folder.iterdir()))} None"
+    assert not said.startswith("0")
+
+
 def test_a_cache_that_others_can_write_to_is_not_used(pair: tuple[str, str], tmp_path: Path) -> None:
     """It holds machine code, which would run as this user."""
     folder = tmp_path / "wdport" / "compiled"

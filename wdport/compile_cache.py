@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import ismethod, signature
@@ -16,8 +17,8 @@ from weakref import WeakMethod
 
 from wdport.owners import distrust, replaceable
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+P = ParamSpec("P")
+R = TypeVar("R")
 Option = str | bool | int | float
 
 FAST_COMPILE: Mapping[str, Option] = {
@@ -110,7 +111,7 @@ def _is_known(name: str, value: Option) -> bool:
     return True
 
 
-def weakly(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def weakly(function: Callable[P, R]) -> Callable[P, R]:
     """Return ``function`` for :func:`jax.jit`, with the object of a method referenced weakly.
 
     An object that holds the programs of its own methods is a cycle that the garbage collector frees late, or never,
@@ -121,8 +122,8 @@ def weakly(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]
         return function
     held = WeakMethod(function)
 
-    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        method: Callable[Arguments, Result] | None = held()
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        method: Callable[P, R] | None = held()
         assert method is not None, "a program outlives its object"
         return method(*args, **kwargs)
 
@@ -139,11 +140,17 @@ def leave_unsafe_cache() -> None:
     """Take JAX's own cache out of the environment if its folder is not private, or unusable.
 
     JAX reads the variable when it is imported, and the folder's contents run as machine code as soon as anything is
-    compiled. Raises :class:`Unusable`, with the variable removed.
+    compiled. Raises :class:`Unusable`, with the variable removed, and JAX's setting if it has been imported.
     """
     folder = os.environ.get(JAX_VARIABLE, "")
     if folder and "://" not in folder and (reason := _reason_against(Path(folder))):
         del os.environ[JAX_VARIABLE]
+        if "jax" in sys.modules:
+            import jax
+            from jax.experimental.compilation_cache import compilation_cache
+
+            jax.config.update("jax_compilation_cache_dir", None)  # type: ignore[no-untyped-call]
+            compilation_cache.reset_cache()
         raise Unusable(f"{JAX_VARIABLE}={folder} {reason}")
 
 

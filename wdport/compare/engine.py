@@ -122,7 +122,9 @@ class _Engine:
         self.signature, self.logic = result.signature, result.bounds["logic"]
         self.ranges = Ranges()
         self.plain: PlainUse | None = None
-        self.largest = 0  # number of values in the inputs of a case
+        self.largest = (
+            0  # values in the inputs of a case so far: before a larger one, the arrays of others are released
+        )
         self.first: Outputs | None = None  # the port's on the first inputs
         self.own_values = False  # whether an isolated port keeps values of its own, such as an input of another size
 
@@ -131,7 +133,7 @@ class _Engine:
         with ThreadPoolExecutor(2) as pool:
             under_way: list[_Started] = []
             for case in cases:
-                if self._outgrows(case):
+                if under_way and _values(self.result.reference.inputs(case)) > self.largest:
                     self._finish(under_way)
                 with self.clock.gate("0"):
                     if self.own_values and case.gain != 1.0:
@@ -139,7 +141,7 @@ class _Engine:
                         self.result.probes = tuple(plain if each == case else each for each in self.result.probes)
                         case = plain
                     seen = self.result.observe(case)
-                    self.largest = max(self.largest, sum(each.size for each in seen.inputs))
+                    self.largest = max(self.largest, _values(seen.inputs))
                     if not self.result.taps:
                         self._settle(seen)
                     submit = Deferred if self.result.candidate.eager else pool.submit
@@ -152,11 +154,6 @@ class _Engine:
             self._finish(under_way)
         with self.clock.gate("B"):
             self._condition([case for case in cases if case.numerics])
-
-    def _outgrows(self, case: Case) -> bool:
-        """Whether the inputs of a case are larger than any before, so that the arrays of the case before go first."""
-        size = sum(each.size for each in self.result.reference.inputs(case))
-        return size > self.largest
 
     def sweep(self) -> None:
         """Compare at every value of scalar inputs with few possible values: the layers whose only input is such a
@@ -448,6 +445,10 @@ class _Engine:
         reference, truth = (self.result.outputs_in_port(each, names, shapes) for each in single.outputs)
         if reference and truth:
             companion.compare_single(outputs["float32"], reference[0], truth[0])
+
+
+def _values(inputs: Sequence[Array]) -> int:
+    return sum(each.size for each in inputs)
 
 
 def _size(seen: Observation) -> int:

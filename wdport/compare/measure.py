@@ -72,7 +72,7 @@ def float32_share(values: Array) -> float:
 
 
 def one_magnitude(values: Array) -> bool:
-    """Whether at least two values are equal but for their signs."""
+    """Whether there are at least two values, and all are equal but for their signs."""
     flat = values.ravel(order="K")
     blocks = np.array_split(flat, flat.size // BLOCK + 1)
     return flat.size > 1 and all(bool((np.abs(block) == np.abs(flat[0])).all()) for block in blocks)
