@@ -137,9 +137,9 @@ def _ours(network: Network, state: Any, count: int, weights: Any) -> tuple[Run, 
 
     @partial(jax.jit, compiler_options=fast_run())
     def program(weights: Any, rows: Any, start: Any, tape: Any) -> Any:
-        conditions = network.conditions(weights, rows.times)
+        embedded = network.embed(weights, rows.times)
         step = lambda x, c: network.apply(weights, x, c)  # noqa: E731
-        return run_rows(step, rows, first_carry(start), tape, conditions=conditions)[0][0]
+        return run_rows(step, rows, first_carry(start), tape, embedded=embedded)[0][0]
 
     run = lambda: program(weights, rows, start, tape).block_until_ready()  # noqa: E731
     run()

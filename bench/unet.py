@@ -106,8 +106,8 @@ def _ours(model: Any, state: Any, count: int, options: dict[str, Any]) -> tuple[
     @partial(jax.jit, compiler_options=options)
     def program(weights: Any, rows: Any, start: Any, tape: Any) -> Any:
         step = lambda x, c: network.apply(weights, x, c)  # noqa: E731
-        conditions = network.conditions(weights, rows.times)
-        return run_rows(step, rows, first_carry(start), tape, conditions=conditions)[0][0]
+        embedded = network.embed(weights, rows.times)
+        return run_rows(step, rows, first_carry(start), tape, embedded=embedded)[0][0]
 
     run = lambda: program(weights, rows, start, tape).block_until_ready()  # noqa: E731
     run()

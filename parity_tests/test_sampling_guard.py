@@ -22,7 +22,7 @@ from wdport.files.model_files import read_variables
 from wdport.parity.library import misread
 from wdport.parity.verdict import Verdict
 
-PREDICT, CONDITIONS = Denoiser.predict, Denoiser.conditions
+PREDICT, EMBED = Denoiser.predict, Denoiser.embed
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -38,20 +38,20 @@ def failed(verdict: Verdict) -> set[str]:
     return {gate.name for gate in verdict.gates if not gate.passed}
 
 
-def mixed(self: Any, weights: Any, state: Any, condition: Any, labels: Any = None) -> Any:
+def mixed(self: Any, weights: Any, state: Any, embedded: Any, condition: Any = None) -> Any:
     """Every sample sees a little of the others."""
-    return PREDICT(self, weights, state + 1e-4 * (state.mean(0) - state), condition)
+    return PREDICT(self, weights, state + 1e-4 * (state.mean(0) - state), embedded)
 
 
-def rounded(self: Any, weights: Any, state: Any, condition: Any, labels: Any = None) -> Any:
+def rounded(self: Any, weights: Any, state: Any, embedded: Any, condition: Any = None) -> Any:
     """In float32 alone the products' operands are rounded."""
     rough = state.astype(jnp.bfloat16).astype(state.dtype) if state.dtype == jnp.float32 else state
-    return PREDICT(self, weights, rough, condition)
+    return PREDICT(self, weights, rough, embedded)
 
 
 def whole_steps(self: Any, weights: Any, times: Any) -> Any:
     """Time cut to whole steps: in float32 wrong at five of them."""
-    return CONDITIONS(self, weights, jnp.floor(times * 1000.0) / 1000.0)
+    return EMBED(self, weights, jnp.floor(times * 1000.0) / 1000.0)
 
 
 def whole_time(self: Any, value: Any) -> Any:
@@ -67,7 +67,7 @@ SERIES = series.to_series
 FAULTS: dict[str, tuple[Patch, set[str]]] = {
     "samples mixed": (lambda patch: patch.setattr(Denoiser, "predict", mixed), {"E'"}),
     "bfloat16 operands": (lambda patch: patch.setattr(Denoiser, "predict", rounded), {"E'"}),
-    "whole steps in the sampler": (lambda patch: patch.setattr(Denoiser, "conditions", whole_steps), {"E'"}),
+    "whole steps in the sampler": (lambda patch: patch.setattr(Denoiser, "embed", whole_steps), {"E'"}),
     "whole steps in the port": (lambda patch: patch.setattr(layers.SinusoidEmbedding, "call", whole_time), {"B"}),
     "mean and deviation exchanged": (lambda patch: patch.setattr(series, "to_series", exchanged_statistics), {"F"}),
 }

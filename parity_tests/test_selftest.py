@@ -47,7 +47,7 @@ def test_three_faults_at_once(name: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("qk_norm", [False, True], ids=["packed", "QK-norm"])
 def test_every_fault_dies_at_every_place(qk_norm: bool) -> None:
-    config = replace(FAMILY.smallest(), qk_norm=qk_norm)
+    config = replace(FAMILY.smallest(), qk_norm=qk_norm, scale_embedding=qk_norm)
     specimen = Specimen("smallest", FAMILY, config)
     tried = 0
     for mutant in FAMILY.mutants(config):

@@ -74,12 +74,9 @@ def save_run(path: Path, config: Config = SMALL) -> Path:
     return path
 
 
-def inputs(config: Config, seed: int = 0, batch: int = 4) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (B, C, F) and time (B,), float64."""
-    from wdport.families.waveletdiff.family import FAMILY
-
-    coefficients, time = FAMILY.signature(config).make(seed, batch, 1.0)
-    return coefficients, time
+def inputs(config: Config, seed: int = 0, batch: int = 4) -> tuple[np.ndarray, ...]:
+    """Coefficients (B, C, F), time (B,) and, if the network takes one, scale (B,), float64."""
+    return FAMILY.signature(config).make(seed, batch, 1.0)
 
 
 def record_small(

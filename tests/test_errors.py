@@ -169,7 +169,7 @@ def test_options_are_called_what_the_caller_calls_them(said: str) -> None:
 
 def test_every_argument_exists() -> None:
     """Held against the signatures of the public functions, not against a list."""
-    known = {name for call in (wdport.convert, wdport.verify, wdport.verify_recording)
+    known = {name for call in (wdport.convert, wdport.verify, wdport.verify_recording, wdport.sample)
              for name in inspect.signature(call).parameters}  # fmt: skip
     assert {argument.rstrip("=").removesuffix("=True") for argument in errors.ARGUMENTS.values()} <= known
 

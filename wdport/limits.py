@@ -131,6 +131,12 @@ MAX_INFLATION: Final = 200
 MIN_INFLATED_BYTES: Final = 32 << 20
 """Bytes that any compressed array may take."""
 
+MAX_ARCHIVE_BYTES: Final = 64 << 30
+"""Bytes of a tar archive, uncompressed, and of each of its members."""
+
+MAX_ARCHIVE_MEMBERS: Final = 10_000
+"""Members of a tar archive; an experiment has about five."""
+
 MAX_ARCHIVE_ARRAYS: Final = 10_000
 """Arrays in an ``.npz`` or ``.mat`` file."""
 

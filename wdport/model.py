@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ Configuration = Any
 """A family's configuration, a dataclass with ``to_dict()``. Only the family interprets its fields: other code treats it
 as opaque."""
 
+UNITS = ("norm_mean", "norm_std", "transform", "window_statistics")
+"""Settings that :class:`wdport.data.units.Units` makes, for families whose windows have units."""
+
 Document = Mapping[str, object]
 """Names with JSON or YAML values of any form; values are checked before they are used."""
 
@@ -45,12 +48,14 @@ class Constant:
     """A table that the family can recompute, built when ``values`` is first accessed: its shape is compared first.
 
     ``make`` returns them in float64. ``tolerance`` is the largest measured absolute difference of a correct float32
-    file; ``None`` if there is no known file to compare with.
+    file; ``None`` if there is no known file to compare with. ``held`` says whether a port holds the table, which it
+    need not if it follows from another one.
     """
 
     shape: Shape
     make: Callable[[], Array]
     tolerance: float | None
+    held: bool = True
 
     @cached_property
     def values(self) -> Array:
@@ -121,7 +126,8 @@ class LossPart(NamedTuple):
 class Recipe:
     """How a configuration file says that a model is trained; None for what it does not say.
 
-    ``learning_rate`` is the largest one; ``schedule`` is the file's own word for how it changes.
+    ``learning_rate`` is the largest one; ``schedule`` is the file's own word for how it changes, with a warm-up of
+    ``warmup_epochs``. ``clip`` bounds the norm of the gradients, and ``law`` is how steps are drawn.
     """
 
     epochs: int | None = None
@@ -130,6 +136,9 @@ class Recipe:
     weight_decay: float | None = None
     schedule: str | None = None
     energy: float | None = None
+    clip: float | None = None
+    law: str | None = None
+    warmup_epochs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -195,7 +204,8 @@ class Signature:
 
     def in_port(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Convert inputs of the PyTorch model to the Keras model's layout."""
-        if len(inputs) != len(self.inputs):  # the user's own make_inputs
+        least = sum(not each.optional for each in self.inputs)
+        if not least <= len(inputs) <= len(self.inputs):  # the user's own make_inputs
             return tuple(inputs)
         return tuple(map(self.one_in_port, range(len(inputs)), inputs))
 
@@ -305,7 +315,8 @@ class Decoding:
     """The linear map between a state and what it represents, both in standard units; leading axes are samples.
 
     ``shape`` is that of one decoded sample, whose last axis has a ``mean`` and a deviation ``std`` per feature.
-    ``units`` names the units of :meth:`Sampled.to_series`.
+    ``units`` names the units of :meth:`Sampled.to_series`. ``curve``, if given, is applied to values in the units of
+    the data, before mean and deviation are.
     """
 
     shape: tuple[int, ...]
@@ -314,6 +325,13 @@ class Decoding:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     units: str
+    curve: Callable[[Array], Array] | None = None
+
+    def standard(self, values: Array) -> Array:
+        """Decoded values (..., F) in the units of the data in standard units."""
+        straight = values if self.curve is None else self.curve(values)
+        made: Array = (straight - np.asarray(self.mean)) / np.asarray(self.std)
+        return made
 
 
 @dataclass(frozen=True)
@@ -329,6 +347,59 @@ class NotDecoded:
     data: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """How decoded samples become series in the units of the data, if every window has its own statistics: the name of
+    the transform (:mod:`wdport.data.transforms`), and the statistics of the ``count`` windows of the training data."""
+
+    transform: str
+    statistics: Mapping[str, Array]
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """A further input of a network that draws samples: one value for every sample, the same at every step.
+
+    ``name`` is the input's name, such as "labels" or "scale". ``kind`` is "class" (a whole number from 0 below
+    ``classes``), "positive" or "real"; ``shape`` the shape of one sample's value. ``null`` is the value that means "no
+    condition" to the network, which guidance needs. With ``optional`` the network also runs without the input.
+    ``trained`` says whether it was trained with values, None if that is unknown. ``statistic`` names the statistic of
+    windows (:class:`Windowed`) that it is, from whose values "data" draws.
+    """
+
+    name: str
+    kind: Literal["class", "positive", "real"] = "real"
+    shape: tuple[int, ...] = ()
+    classes: int | None = None
+    null: float | None = None
+    optional: bool = False
+    trained: bool | None = True
+    statistic: str | None = None
+
+    @property
+    def dtype(self) -> str | None:
+        """The dtype of the network's input: int32 for classes, None for that of the states."""
+        return "int32" if self.kind == "class" else None
+
+    @property
+    def taken(self) -> bool:
+        """Whether programs of the network take it: not if the network was trained without it and runs without it."""
+        return self.trained is not False or not self.optional
+
+    def trial(self, count: int, first: int = 0) -> Array:
+        """Values (count, *shape) for a comparison, which differ between neighbours; ``first`` selects others."""
+        if self.classes is not None:
+            return ((np.arange(count) + first) % self.classes).astype(np.int32)
+        values = np.random.default_rng([count, first]).standard_normal((count, *self.shape))
+        return np.exp(values) if self.kind == "positive" else values
+
+
+def labels_of(classes: int | None, no_class: int | None = None) -> Condition | None:
+    """The condition of a network with labels of ``classes``; ``no_class`` is the one for no class. None without."""
+    return None if classes is None else Condition("labels", "class", classes=classes, null=no_class)
+
+
 @dataclass(frozen=True)
 class Diffused:
     """What sampling needs to know about a configuration.
@@ -337,9 +408,8 @@ class Diffused:
     samples.
     ``numbers`` are held for one sample at most while the network runs. ``sizes`` are the sizes that an artefact states.
     ``clip``, if given, is the largest absolute value of the clean state at each step.
-    ``classes`` is the number of classes that samples may have, None for a network without labels; ``no_class`` is the
-    label for "no class", if the network was trained with one. ``features`` are the names along the last axis of a state
-    and of a decoded sample; empty if they are unnamed.
+    ``condition`` is the network's further input, None if it has none. ``features`` are the names along the last axis of
+    a state and of a decoded sample; empty if they are unnamed. ``windowed`` converts decoded samples further.
     """
 
     shape: tuple[int, ...]
@@ -349,6 +419,6 @@ class Diffused:
     numbers: int
     sizes: Mapping[str, int | None] = field(default_factory=dict)
     clip: float | None = None
-    classes: int | None = None
-    no_class: int | None = None
+    condition: Condition | None = None
     features: tuple[str, ...] = ()
+    windowed: Windowed | None = None

@@ -258,10 +258,16 @@ def battery(seed: int = 0, more: int = 0) -> tuple[Case, ...]:
 MakeInputs = Callable[[int, int, float], Sequence["ArrayLike"]]
 
 
-_INPUT = re.compile(r"\s*([A-Za-z_]\w*)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?")
+_INPUT = re.compile(r"\s*([A-Za-z_]\w*\??)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?")
 _AXIS = re.compile(r"(?:([a-z]+)=)?([1-9]\d*)(?:\.\.([1-9]\d*))?")
 FEW = 64
 """Number of integers up to which a batch holds all of them that it has room for."""
+
+ORDINARY = (0.05, 50.0)
+"""Most positive values."""
+
+EDGES = (1e-6, 1e4)
+"""A tiny and a huge positive value."""
 
 Pattern = Callable[[np.random.Generator, int], "Array"]
 
@@ -297,7 +303,7 @@ def _remove(values: Array, rng: np.random.Generator) -> None:
         steps[place] = np.nan
 
 
-_DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0}
+_DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0, "positive": 0}
 """Names of distributions of an input, with the number of words that follow; -1 for any number."""
 
 
@@ -305,11 +311,14 @@ _DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0
 class Input:
     """One input of a network: ``NAME: AXES [-> AXES] [, DRAW]``, such as ``x: b c=3 h=48 w=48 -> b h w c``.
 
+    ``NAME?`` is the last input, without which the network runs, too: a batch of one leaves it out.
+
     Axes are sizes, with or without a name, and ``b``, the batch; those after the arrow are the Keras model's. A size
     such as ``24..512`` is 24, and 512 in a batch of one. DRAW is ``normal`` (the default; magnitudes vary along the
     first axis that is not the batch's), ``below N`` (integers, the first and the last among them), ``from LOW to
     HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal, with each of these parts of that axis half the
-    magnitude of the previous one) or ``mask`` (true or false along the last axis, in the :data:`PATTERNS`).
+    magnitude of the previous one), ``positive`` (of any magnitude, among them a tiny and a huge number) or ``mask``
+    (true or false along the last axis, in the :data:`PATTERNS`).
     """
 
     name: str
@@ -324,6 +333,8 @@ class Input:
     """Integers that every batch should hold, such as the id of padding."""
     right: bool = False
     """Whether masks are true up to a place alone, so that a causal query always sees a key."""
+    optional: bool = False
+    """Whether the network also runs without it."""
 
     @property
     def kind(self) -> str:
@@ -364,6 +375,8 @@ class Input:
             return self._masks(rng, seed, shape)
         if self.draw == "steps":
             return self._steps(rng, batch, shape) / self.numbers[0]
+        if self.draw == "positive":
+            return self._positive(rng, shape)
         values = rng.standard_normal(shape) * scale
         first = next((at for at, axis in enumerate(self.axes) if axis != "b"), None)
         if first is None:
@@ -385,6 +398,15 @@ class Input:
         flat[[place for place, _ in pairs]] = [each for _, each in pairs]
         if flat.size > 1 and count > 1 and np.all(flat == flat[0]):  # two samples that are both 0 show little
             flat[int(np.argmax(~np.isin(np.arange(flat.size), [place for place, _ in pairs])))] = (flat[0] + 1) % count
+        return values
+
+    def _positive(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Random magnitudes; one value is tiny and one huge, if others are left."""
+        low, high = ORDINARY
+        values: Array = low * (high / low) ** rng.random(shape)
+        flat = values.reshape(-1)
+        edges = EDGES[: max(flat.size - len(EDGES), 0)]
+        flat[: len(edges)] = edges
         return values
 
     def _masks(self, rng: np.random.Generator, seed: int, shape: tuple[int, ...]) -> Array:
@@ -414,6 +436,9 @@ class Input:
             if extreme == "whole" and self.draw == "from":
                 return np.round(ordinary).clip(ends[0], ends[1])
             return {"zeros": ends[0], "constant": ends[1]}.get(extreme, ordinary)
+        if self.draw == "positive":
+            return {"zeros": EDGES[0], "constant": 1.0, "large": EDGES[1], "small": TINY * ordinary,
+                    "whole": np.ceil(ordinary)}.get(extreme, ordinary)  # fmt: skip
         factor = {"large": LARGE, "small": TINY}.get(extreme, 1.0)
         fixed = {"zeros": 0.0, "constant": CONSTANT}
         values: Array = np.full_like(ordinary, fixed[extreme]) if extreme in fixed else factor * ordinary
@@ -453,21 +478,23 @@ def parse_input(text: str) -> Input:
     found = _INPUT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not NAME: AXES, such as 'x: b 3 48 48'")
-    name, left, right, draw, rest = found.groups()
+    called, left, right, draw, rest = found.groups()
+    name, optional = called.rstrip("?"), called.endswith("?")
     axes, sizes, alone = _parse_axes(left, text)
     keras_axes = tuple(right.split()) if right else axes
     if sorted(keras_axes) != sorted(axes):
         raise ValueError(f"{text!r} does not name the same axes on both sides, such as 'x: b c=3 t=40 -> b t c'")
     words = rest.split() if rest else []
     if draw is None:
-        return Input(name, axes, sizes, keras_axes, alone=alone)
+        return Input(name, axes, sizes, keras_axes, alone=alone, optional=optional)
     if draw not in _DRAWS or _DRAWS[draw] not in (-1, len(words)) or (draw == "from" and words[1] != "to"):
-        raise ValueError(f"{text!r}: {draw!r} is not normal, below N, from LOW to HIGH, steps N, parts N N or mask")
+        known = "normal, below N, from LOW to HIGH, steps N, parts N N, positive or mask"
+        raise ValueError(f"{text!r}: {draw!r} is not {known}")
     try:
         numbers = tuple(float(word) for word in words if word != "to")
     except ValueError:
         raise ValueError(f"{text!r}: {' '.join(words)!r} is not a list of numbers") from None
-    made = Input(name, axes, sizes, keras_axes, draw, numbers, alone)
+    made = Input(name, axes, sizes, keras_axes, draw, numbers, alone, optional=optional)
     if draw in ("below", "steps", "parts") and any(each < 1 or each % 1 for each in numbers):
         raise ValueError(f"{text!r}: {draw} takes positive integers")
     if draw == "parts" and (len(axes) < 2 or sum(numbers) != made.shape(1)[1]):
@@ -1890,7 +1917,8 @@ def checked_inputs(
         raise Refusal(2, target, "the model's inputs are not known", fix)
     try:
         seed, batch, scale = case.seed, case.batch, case.scale
-        made = ([each.make(seed, batch, scale, case.extremes) for each in drawn] if make_inputs is None
+        called = [each for each in drawn if batch > 1 or not each.optional]
+        made = ([each.make(seed, batch, scale, case.extremes) for each in called] if make_inputs is None
                 else [np.asarray(value) for value in make_inputs(seed, batch, scale)])  # fmt: skip
     except Exception as error:
         raise Refusal(4, target, f"make_inputs raises {one_line(error)}", "correct it") from error

@@ -49,7 +49,7 @@ FILES = {
     "bz2": (bz2.compress(archive()), "bunzip2"),
     "zstd": (b"\x28\xb5\x2f\xfd\x00\x00", "unzstd"),
     "7z": (b"7z\xbc\xaf\x27\x1c\x00\x04", "7z"),
-    "tar": (tarred(archive()), "tar archive"),
+    "tar": (tarred(archive(), "notes.txt"), "an archive without a checkpoint"),
     "hdf5": (b"\x89HDF\r\n\x1a\n\x00\x00", "HDF5"),
     "gguf": (b"GGUF\x03\x00\x00\x00", "GGUF"),
     "npy": (npy(), "numpy array"),

@@ -29,7 +29,11 @@ WRONG: list[tuple[str, int, str]] = [
     ('convert ""', 2, "CHECKPOINT: is empty; give a file"),
     ('verify good.ckpt good.keras --repro ""', 2, "--repro: is empty; give a folder"),
     ('sample good.keras --label ""', 2, "--label: is empty; give a value"),
-    ("inspect /", 3, "/: is a directory without a safetensors or .bin checkpoint; give the path of a checkpoint file"),
+    (
+        "inspect /",
+        3,
+        "/: is a directory without a checkpoint; give the path of a checkpoint file",
+    ),
     (
         "verify good.ckpt /",
         3,
@@ -54,7 +58,7 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "convert folder",
         3,
-        "folder: is a directory without a safetensors or .bin checkpoint; give the path of a checkpoint file",
+        "folder: is a directory without a checkpoint; give the path of a checkpoint file",
     ),
     (
         "convert photo.png",

@@ -132,6 +132,14 @@ DIFFUSION = {"process": "diffusion", "shape": 2}
         ({**FLOW, "classes": 0}, "classes is not a whole number"),
         ({**FLOW, "classes": 3, "no_class": 3}, "no_class is not one of the classes"),
         ({**FLOW, "no_class": 0}, "no_class is not one of the classes"),
+        ({**FLOW, "classes": 3, "condition": {"name": "a"}}, "condition and classes are given together"),
+        ({**FLOW, "condition": 3}, "condition is not a mapping"),
+        ({**FLOW, "condition": {"name": "a", "nul": 1}}, "condition has no field 'nul'"),
+        ({**FLOW, "condition": {"name": "a b"}}, "condition: name is not one word"),
+        ({**FLOW, "condition": {"name": "a", "kind": "class"}}, "condition: kind is not positive or real"),
+        ({**FLOW, "condition": {"name": "a", "shape": [0]}}, "condition: shape is not a list of whole numbers"),
+        ({**FLOW, "condition": {"name": "a", "unconditional": "x"}}, "condition: unconditional is not a number"),
+        ({**FLOW, "condition": {"name": "a", "optional": 1}}, "condition: optional is not true or false"),
         ({**FLOW, "path": "curly"}, "path is not one of linear, cosine"),
         ({**FLOW, "target": "speed"}, "target is not one of velocity, noise, sample"),
         ({**FLOW, "time": 0}, "time is not a number"),
@@ -167,7 +175,20 @@ def test_the_guide(folder: Path) -> None:
 
 def test_what_a_table_may_say() -> None:
     told = read_sampling({**DIFFUSION, "clip_sample": True, "clip_sample_range": 2.0, "classes": 3, "no_class": 2}, "t")
-    assert (told.shape, told.name, told.clip, told.classes, told.no_class) == ((2,), "samples", 2.0, 3, 2)
+    assert (told.shape, told.name, told.clip) == ((2,), "samples", 2.0)
+    assert told.condition is not None
+    assert (told.condition.classes, told.condition.null) == (3, 2)
+    scaled = read_sampling(
+        {**FLOW, "condition": {"name": "scale", "kind": "positive", "optional": True}}, "t"
+    ).condition
+    assert scaled is not None
+    assert (scaled.name, scaled.kind, scaled.shape, scaled.null, scaled.optional) == (
+        "scale",
+        "positive",
+        (),
+        None,
+        True,
+    )
     assert read_sampling(DIFFUSION, "t").clip is None
     flow = read_sampling({**FLOW, "time": 1000, "target": "sample", "path": "cosine"}, "t").process
     assert flow.plan("euler", 4).times.tolist() == [0.0, 250.0, 500.0, 750.0]

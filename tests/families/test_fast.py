@@ -30,12 +30,12 @@ def test_the_same_function(config: Any) -> None:
         states, times = inputs(config, batch=4)
         denoiser = model.denoiser()
         weights = quick(denoiser.arrange)({v.path: v.value for v in model.trainable_variables})
-        made = quick(denoiser.conditions)(weights, np.asarray(times))
+        made = quick(denoiser.embed)(weights, np.asarray(times))
         predict = quick(denoiser.predict)
         plain = quick(lambda states, times: model((states, times), training=False))
         for step, time in enumerate(times):
-            condition = jax.tree.map(lambda leaf, step=step: leaf[step], made)
-            ours = np.asarray(predict(weights, states, condition))
+            embedded = jax.tree.map(lambda leaf, step=step: leaf[step], made)
+            ours = np.asarray(predict(weights, states, embedded))
             theirs = np.asarray(plain(states, np.full(4, time)))
             assert np.linalg.norm(ours - theirs) <= 1e-12 * np.linalg.norm(theirs)
 
@@ -52,8 +52,8 @@ def test_padding_with_zeros_changes_nothing(config: Any, multiple: int, by_outpu
 
         def predicted(denoiser: Denoiser, by_outputs: bool = True) -> tuple[Any, Any]:
             weights = quick(denoiser.arrange, static_argnums=1)(variables, by_outputs)
-            condition = jax.tree.map(lambda leaf: leaf[1], quick(denoiser.conditions)(weights, times))
-            return weights, np.asarray(quick(denoiser.predict)(weights, state, condition))
+            embedded = jax.tree.map(lambda leaf: leaf[1], quick(denoiser.embed)(weights, times))
+            return weights, np.asarray(quick(denoiser.predict)(weights, state, embedded))
 
         _, wanted = predicted(Denoiser(config, "float64"))
         weights, found = predicted(Denoiser(config, "float64", multiple), by_outputs)
@@ -95,7 +95,7 @@ def test_sixteen_bits_tell_neighbouring_steps_apart() -> None:
     times = np.array([998, 999, 1000], np.float32) / np.float32(1000)
     low = {path: jax.numpy.asarray(values, jax.numpy.bfloat16) for path, values in variables.items()}
     exact, rough = (
-        jax.tree.leaves(quick(denoiser.conditions)(quick(denoiser.arrange)(given), times))
+        jax.tree.leaves(quick(denoiser.embed)(quick(denoiser.arrange)(given), times))
         for denoiser, given in ((Denoiser(SMALL, "float32"), variables), (Denoiser(SMALL, "bfloat16"), low))
     )
     for one, other in zip(exact, rough, strict=True):

@@ -27,15 +27,18 @@ from wdport.families.masked_lm.port import Block
 from wdport.families.waveletdiff.family import FAMILY as WAVELETDIFF
 from wdport.generation import api, prompts
 from wdport.generation.program import Generator
-from wdport.model import Decoding, Diffused
+from wdport.model import Condition, Decoding, Diffused, labels_of
 from wdport.nets.token_attention import TokenAttention
 from wdport.parity.use import generation, samplers
 from wdport.parity.use.generation import Pair, generation_gate
 from wdport.parity.use.samplers import samplers_gate
 from wdport.recorder import lifted, run
-from wdport.sampling import job, known, labels, sampler
+from wdport.sampling import condition as conditions
+from wdport.sampling import job, known, sampler
 
-CLASSES = replace(ABOUT, classes=4, no_class=3, clip=1.5)
+CLASSES = replace(ABOUT, condition=labels_of(4, 3), clip=1.5)
+SCALED = replace(ABOUT, condition=Condition("scale", "positive", optional=True))
+VECTORS = replace(ABOUT, condition=Condition("text", "real", (2,), null=-1.0))
 DECODED = replace(ABOUT, decoding=Decoding((5, 3), lambda x: 2.0 * x, lambda x: 0.5 * x, (0.1,) * 3, (1.5,) * 3, ""))
 
 
@@ -49,7 +52,9 @@ PROCESSES: dict[str, tuple[Process, Diffused]] = {
     "known": (Scheduler(60, clip=None, prediction_type="v_prediction").process(), DECODED),
     "waveletdiff": (waveletdiff(), DECODED),
     "flow": (flow.Flow(), ABOUT),
-    "flow to data": (flow.Flow("cosine", "sample"), replace(ABOUT, classes=4, no_class=3)),
+    "flow to data": (flow.Flow("cosine", "sample"), replace(ABOUT, condition=labels_of(4, 3))),
+    "scaled": (waveletdiff(), SCALED),
+    "vectors": (flow.Flow(), VECTORS),
 }
 
 
@@ -75,8 +80,9 @@ def test_correct_samplers_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert gate.compared == gate.expected == len(subjects) + 1
     process, about = PROCESSES[name]
     assert {f"sampler {each}" for each in process.samplers} <= set(subjects)
-    assert any("guidance" in each for each in subjects) is (about.no_class is not None)
-    assert any("labels" in each for each in subjects) is (about.classes is not None)
+    condition = about.condition
+    assert any("guidance" in each for each in subjects) is (condition is not None and condition.null is not None)
+    assert condition is None or any(condition.name in each for each in subjects)
     assert any("known values" in each for each in subjects) is isinstance(about.decoding, Decoding)
     assert gate.worst is not None
     assert gate.worst < 1e-13
@@ -106,11 +112,13 @@ SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
      "(ratios[-1], ratios[1], count)"),
     ("classes", "sampler euler", updates.euler, "log(then.signal / now.signal)", "then.signal - now.signal"),
     ("classes", "sampler ddim-textbook, eta 0.5", updates.ddim_textbook, "sigma * z", "eta * z"),
-    ("classes", "guidance 2.5 (ddim)", labels.guided, "weight = float(guidance)", "weight = 1.0 - float(guidance)"),
-    ("flow to data", "guidance 2.5 (heun)", labels.guided, "plain + weight", "made + weight"),
-    ("classes", "labels (ddim)", labels.checked_labels, "np.resize(given, count)",
-     "np.roll(np.resize(given, count), 1)"),
-    ("classes", "labels (ddim)", job._batches, "labels[known]", "labels[: len(known)]"),
+    ("classes", "guidance 2.5 (ddim)", conditions.guided, "= float(guidance)", "= 1.0 - float(guidance)"),
+    ("flow to data", "guidance 2.5 (heun)", conditions.guided, "plain + weight", "made + weight"),
+    ("classes", "labels (ddim)", conditions._labels, "np.resize(given, count)", "np.roll(np.resize(given, count), 1)"),
+    ("scaled", "scale (ddim)", conditions._cycled, "np.resize(values, (count", "np.resize(values[::-1], (count"),
+    ("scaled", "no scale (ddim)", conditions._without, "    return None", "    return np.ones(count)"),
+    ("vectors", "guidance 2.5 (heun)", conditions.guided, "full_like(condition, null)", "zeros_like(condition)"),
+    ("classes", "labels (ddim)", job._batches, "condition[known]", "condition[: len(known)]"),
     ("known", "known values, repeated steps (ddim)", known._fitted, "decoding.decode(state)", "state"),
     ("waveletdiff", "known values, repeated steps (ddim)", repeat.repeated, "+ 1.0 - kept**2", ""),
     ("waveletdiff", "noise of a seed", noise.sample_keys, "fold_in(key, index)", "fold_in(key, 0 * index)"),

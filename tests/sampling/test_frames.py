@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sampling.test_labels import network
+from tests.sampling.test_condition import network
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.errors import UsageError
 from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_target
@@ -25,11 +25,11 @@ from wdport.sampling.samples import Samples
         {"sampler": "ddim", "steps": 7, "eta": 0.5},
         {"sampler": "heun", "steps": 90},
         {"sampler": "ddim", "steps": 5, "init": np.ones((6, *SHAPE))},
-        {"sampler": "ddim", "steps": 5, "labels": [0, 1, 2]},
+        {"sampler": "ddim", "steps": 5, "condition": [0, 1, 2]},
     ],
 )
 def test_frames(given: dict[str, Any]) -> None:
-    net = network() if "labels" in given else toy_network()
+    net = network() if "condition" in given else toy_network()
     job = plan_job(Programs(net), Request(count=6, seed=2, **given))
     samples = Samples.join(list(job.draw()))
     frames = frames_of(job, 4, most=9)

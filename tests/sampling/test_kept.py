@@ -85,8 +85,8 @@ def test_the_estimate_covers_what_the_compiler_asks_for() -> None:
     network = programs.network
 
     def step(weights: Any, x: Any, times: Any) -> Any:
-        conditions = network.conditions(weights, times)
-        return network.apply(weights, x, jax.tree.map(lambda leaf: leaf[0], conditions))
+        embedded = network.embed(weights, times)
+        return network.apply(weights, x, jax.tree.map(lambda leaf: leaf[0], embedded))
 
     compiled = jax.jit(step).lower(network.weights(), state, jax.ShapeDtypeStruct((1,), np.float32)).compile()
     asked = compiled.memory_analysis().temp_size_in_bytes

@@ -40,6 +40,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+CONDITIONAL = {"labels", "guidance", "scale", "condition", "unconditional", "anchor", "transform"}
+
+
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model that knows the units of its data."""
@@ -89,11 +92,12 @@ def test_python_and_the_command_line_give_the_same_bytes(
 
 
 def test_every_argument_has_its_option_and_its_case() -> None:
-    """``noise``, a tape, has no option: it is for comparing programs. A model with classes has tests of its own."""
+    """``noise``, a tape, has no option: it is for comparing programs. Models with a condition or
+    with windows of prices have tests of their own."""
     arguments = set(inspect.signature(wdport.sample).parameters) - {"model", "noise"}
     options = {each.name for each in command.params} | {"n"}
     assert arguments <= options
-    assert arguments == {name for given in CASES.values() for name in given} - {"dtype"} | {"labels", "guidance"}
+    assert arguments == {name for given in CASES.values() for name in given} - {"dtype"} | CONDITIONAL
 
 
 def test_both_make_the_same_request_of_the_same_function(

@@ -63,8 +63,9 @@ def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:
         folder = save(tmp_path / name, {**fields_of("learned, a table of classes"), **fields})
         return wdport.load_model(wdport.convert(folder, tmp_path / f"{name}.keras").output)
 
-    with pytest.raises(UsageError, match="model: has classes"):
-        train(loaded("classes"), STATES, tmp_path / "out")
+    images = np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype(np.float32)
+    with pytest.raises(UsageError, match="condition: the model takes a labels with every state"):
+        train(loaded("classes"), images, tmp_path / "out")
     sizeless = loaded("sizeless", sample_size=None)
     with pytest.raises(UsageError, match="model: cannot be trained: its sample_size is null"):
         training_model(sizeless)

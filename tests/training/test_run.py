@@ -109,7 +109,7 @@ def test_windows_are_those_of_the_pipeline(tmp_path: Path) -> None:
         source_of(series[:, :2], FAMILY.diffused(config), "float32")
     with pytest.raises(UsageError, match="has 20 steps, and a window has 24"):
         source_of(series[:20], FAMILY.diffused(config), "float32")
-    with pytest.raises(UsageError, match="give an array of coefficients"):
+    with pytest.raises(UsageError, match=r"give windows \(n, 24, 3\) or a series"):
         source_of(series[None], FAMILY.diffused(config), "float32")
 
 

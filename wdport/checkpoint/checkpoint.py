@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from wdport.checkpoint.dtypes import ITEMSIZE
+from wdport.checkpoint.experiment import TrainingConfig, config_beside, is_archive, open_archive
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.folder import INDEX, Folder, open_folder
 from wdport.checkpoint.in_order import InOrder
@@ -42,7 +43,14 @@ class Checkpoint:
     """An open checkpoint; a context manager that closes its files. Made by :func:`open_checkpoint`."""
 
     def __init__(
-        self, path: Path, contents: Contents, found: StateDict, names: Names, folder: Folder | None = None
+        self,
+        path: Path,
+        contents: Contents,
+        found: StateDict,
+        names: Names,
+        folder: Folder | None = None,
+        packed: bool = False,
+        configured: TrainingConfig | None = None,
     ) -> None:
         self.path = path
         """The file or folder, as given."""
@@ -76,6 +84,7 @@ class Checkpoint:
         """The whole symbolic object (plain containers, tensor and inert leaves); None for safetensors and shards."""
         self._contents = contents
         self._folder = folder
+        self._packed, self._configured = packed, configured
 
     @property
     def hyper_parameters(self) -> object:
@@ -83,10 +92,20 @@ class Checkpoint:
         return self.tree.get("hyper_parameters") if isinstance(self.tree, dict) else None
 
     @property
+    def training_config(self) -> TrainingConfig | None:
+        """The training configuration beside the checkpoint, in its folder or its archive; None if there is none."""
+        if self._configured is None and not self._packed:
+            with located(self.path):
+                self._configured = config_beside(self._contents.sources[0].path)
+        return self._configured
+
+    @property
     def files(self) -> dict[str, Path]:
         """All files that are read, by label: the file, or an index and its shards; for a folder also its config."""
         index, *shards = (source.path for source in self._contents.sources)
         config = {"config": self._folder.source.path} if self._folder and self._folder.source else {}
+        if self._configured is not None and not self._packed:
+            config["training config"] = self._configured.path
         return {"checkpoint": index, **{f"shard {number}": path for number, path in enumerate(shards, 1)}, **config}
 
     @property
@@ -219,14 +238,17 @@ class Checkpoint:
             return read_tensor(ref, span)
 
 
-def open_checkpoint(path: str | PathLike[str], *, key: str | None = None, sha256: str | None = None) -> Checkpoint:
+def open_checkpoint(
+    path: str | PathLike[str], *, key: str | None = None, sha256: str | None = None, weights: str | None = None
+) -> Checkpoint:
     """Open a PyTorch or safetensors checkpoint without executing anything in it.
 
     ``path`` is a file, or a folder with one checkpoint, as transformers and diffusers save it. ``key`` is the dotted
-    key of the state_dict if the file holds more than one. ``sha256`` is the expected hash of the file (for a folder, of
-    its weights file or index), which is then first read completely and checked; such a file may lack CRCs. Raises
-    :class:`InputError` for a file that is damaged, unsafe or of another kind, :class:`MisfitError` for names that
-    collide without their prefixes, and :class:`MachineError` if the system refuses.
+    key of the state_dict if the file holds more than one, of which ``weights`` can choose "ema" or "raw". ``sha256`` is
+    the expected hash of the file (for a folder, of its weights file or index), which is then first read completely and
+    checked; such a file may lack CRCs. Raises :class:`InputError` for a file that is damaged, unsafe or of another
+    kind, :class:`MisfitError` for names that collide without their prefixes, and :class:`MachineError` if the system
+    refuses.
     """
     file = Path(path)
     if "\0" in str(file):
@@ -237,20 +259,25 @@ def open_checkpoint(path: str | PathLike[str], *, key: str | None = None, sha256
             undo.callback(folder.close)
         source = _open(folder.weights if folder else file)
         undo.callback(source.close)
+        packed = is_archive(source.read(0, min(HEAD, source.size)))
+        configured: TrainingConfig | None = None
+        if packed:
+            source, configured = open_archive(source.path)
+            undo.callback(source.close)
         if sha256 is not None and _sha256([source]) != sha256.lower():
             raise Fault("its SHA-256 is not the expected one", "check which file and which hash are meant")
         with located(source.path):
             contents = _parse(source, crc_optional=sha256 is not None)
         for opened in contents.sources:
             undo.callback(opened.close)
-        found = find_state_dict(contents.tree, key)
+        found = find_state_dict(contents.tree, key, weights)
         try:
             names = strip_prefixes(found.tensors)
         except NameCollision as collision:
             first, second = collision.args
             what = f"has the same name as {second} once its prefix is stripped"
             raise MisfitError((file, first), what, "rename one of the two") from None
-        checkpoint = Checkpoint(file, contents, found, names, folder)
+        checkpoint = Checkpoint(file, contents, found, names, folder, packed, configured)
         undo.pop_all()
         return checkpoint
 

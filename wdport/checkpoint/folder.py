@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wdport.checkpoint.experiment import checkpoint_in
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.located import located
 from wdport.checkpoint.regular import inside
@@ -57,7 +58,8 @@ def open_folder(folder: Path) -> Folder:
     if PIPELINE in names and not _has_weights(names):
         folder = _component(folder, names)
         names = sorted(os.listdir(folder))
-    weights = inside(folder, choose(names))
+    found = None if _has_weights(names) else checkpoint_in(folder, names)
+    weights = found or inside(folder, choose(names))
     if CONFIG not in names:
         return Folder(weights, None, None)
     path = inside(folder, CONFIG)
@@ -110,7 +112,10 @@ def choose(names: list[str]) -> str:
     shards = next((name for name in names if _SHARD.search(name)), None)
     if shards is not None:
         raise Fault(f"has shards such as {shards!r} but no index", "copy the .index.json, too")
-    raise Fault("is a directory without a safetensors or .bin checkpoint", "give the path of a checkpoint file")
+    raise Fault(
+        "is a directory without a checkpoint",
+        "give the path of a checkpoint file",
+    )
 
 
 def read_config(path: Path, finite: bool = True) -> dict[str, object]:

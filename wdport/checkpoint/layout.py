@@ -67,8 +67,13 @@ class StateDict:
     """Parts of a module that were left out."""
 
 
-def find_state_dict(tree: object, key: str | None) -> StateDict:
-    """Return the state_dict under the dotted ``key``, or the only candidate if ``key`` is None."""
+EMA, RAW = "ema", "raw"
+"""The averaged weights of a checkpoint, and those that were trained."""
+
+
+def find_state_dict(tree: object, key: str | None, weights: str | None = None) -> StateDict:
+    """Return the state_dict under the dotted ``key``, or the only candidate if ``key`` is None; of several, ``weights``
+    chooses :data:`EMA`, :data:`RAW`, or the one of this key."""
     if isinstance(tree, Inert):
         if key is None and is_module(tree):
             return _found("module", None, tree, {}, ())
@@ -77,7 +82,7 @@ def find_state_dict(tree: object, key: str | None) -> StateDict:
     if not isinstance(tree, dict):
         raise Fault(f"holds {_kind(tree)}, not a state_dict", NO_WEIGHTS)
     if key is None:
-        key = _only_candidate(tree)
+        key = _only_candidate(tree, weights)
     if key is None:
         return _found("bare", None, tree, {}, ())
     path = _lookup(tree, key)
@@ -111,7 +116,7 @@ def _found(
     return StateDict(layout, key, _tensors(walked.leaves), metadata, others, node, (own, *walked.not_read))
 
 
-def _only_candidate(tree: dict[object, object]) -> str | None:
+def _only_candidate(tree: dict[object, object], weights: str | None) -> str | None:
     """Return the key of the only candidate; None if the file itself is the state_dict."""
     known: list[str] = []
     for name in _KNOWN_KEYS:
@@ -122,14 +127,29 @@ def _only_candidate(tree: dict[object, object]) -> str | None:
             known += [f"{name}.{inner}" for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
     if len(known) == 1:
         known += _copies(tree, known[0])
-    if len(known) == 1:
-        return known[0]
+    chosen = known
+    if weights in (EMA, RAW):
+        chosen = [name for name in known if _is_average(name) == (weights == EMA)]
+    elif weights in known:
+        chosen = [weights]
+    if len(chosen) == 1:
+        return chosen[0]
     if known:
         shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
-        raise Fault(f"has {len(known)} candidates for the state_dict: {shown}", _pick(tree))
+        averages = len(list(filter(_is_average, known)))
+        fix = f"choose with --weights {EMA!r} or {RAW!r}" if averages == 1 == len(known) - averages else _pick(tree)
+        what = f"has {len(known)} candidates for the state_dict: {shown}"
+        if len(known) == 1:
+            what, fix = f"has no {weights} weights, only {known[0]}", "leave out --weights"
+        raise Fault(what, fix)
     if _is_state(tree):
         return None
     raise Fault(f"has no state_dict; {_candidates_text(tree)}", _pick(tree))
+
+
+def _is_average(key: str) -> bool:
+    """Whether a key is that of an exponential moving average of the weights."""
+    return "ema" in key.casefold().replace(".", "_").split("_")
 
 
 def _copies(tree: dict[object, object], key: str) -> list[str]:

@@ -72,12 +72,15 @@ def _require_comparable(about: Diffused, shape: tuple[int, ...]) -> None:
 
 def _columns(data: str, series: Series, features: tuple[str, ...], count: int) -> Array:
     """The values (T, F) of the model's features."""
+    from wdport.data.names import in_any_case
+
     if features and series.named:
-        missing = [name for name in features if name not in series.names]
+        columns = in_any_case(features, series.names)
+        missing = [name for name, column in zip(features, columns, strict=True) if column is None]
         if missing:
             fix = f"give data with the columns {printable(', '.join(features))}"
             raise InputError(data, f"has no column of numbers called '{printable(missing[0])}'", fix)
-        return series.choose(features).values
+        return series.choose([column for column in columns if column is not None]).values
     if len(series.names) != count:
         what = f"has {len(series.names)} columns of numbers, but the model has {count} features"
         raise InputError(data, what, "remove the other columns")

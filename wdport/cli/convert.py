@@ -10,6 +10,7 @@ import click
 
 from wdport.checkpoint.known import require_sha256
 from wdport.cli.completion import SERIES, File
+from wdport.cli.console import console
 from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.options import (
     CHECKPOINT,
@@ -22,6 +23,7 @@ from wdport.cli.options import (
     parse_values,
     sha256_option,
     size,
+    weights_option,
 )
 from wdport.cli.progress import progress_bar
 from wdport.cli.verb import OneOf, Verb
@@ -87,11 +89,18 @@ MOST_VALUES = 10
     type=File(SERIES),
     help="Training data, to compute these statistics from (CSV, NPY, ARFF, MAT).",
 )
+@click.option(
+    "--transform",
+    metavar="NAME",
+    help="How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.",
+)
 @mapping_option
 @click.option(
     "--model", metavar="MODULE:FUNCTION", help="Function of your own Keras model, if the table does not name it."
 )
 @key_option
+@weights_option
+@click.option("--no-config", is_flag=True, help="Do not read config.yaml beside the checkpoint.")
 @sha256_option
 @click.option(
     "--strict",
@@ -123,9 +132,12 @@ def command(
     pairs: tuple[str, ...],
     norm_stats: str | None,
     data: str | None,
+    transform: str | None,
     mapping: str | None,
     model: str | None,
     key: str | None,
+    weights: str | None,
+    no_config: bool,
     sha256: str | None,
     strict: bool,
     force: bool,
@@ -167,7 +179,10 @@ def command(
             values=values,
             norm_stats=norm_stats,
             data=data,
+            transform=transform,
             key=key,
+            weights=weights,
+            no_config=no_config,
             model=model,
             strict=strict,
             force=force,
@@ -189,6 +204,9 @@ def command(
         document,
         lambda: "\n".join([_summary(conversion), *_optimizer(conversion), *_odd(conversion.values)]),
     )
+    if conversion.doubts:
+        told = "; ".join(f"{name}={conversion.assumed[name]} ({why})" for name, why in conversion.doubts.items())
+        console.warn(f"assumed, since neither the file nor a configuration tells: {told}; give --config FILE or --set")
     return 0
 
 
@@ -274,6 +292,10 @@ def _units(config: Mapping[str, ConfigEntry]) -> str:
     """The units of samples; "" for a model without units."""
     if "norm_mean" not in config:
         return ""
+    transform = config["transform"]["value"] if "transform" in config else None
+    if "window_statistics" in config:
+        return f"in the units of the data, by {transform} and the statistics of its windows"
     if config["norm_mean"]["value"] is None:
         return "in z-score units; use --norm-stats or --data for units of the data"
-    return "in the units of the data, by the mean and std of every feature"
+    columns = f"{transform} of the columns" if transform else "the z-score of the columns as they are"
+    return f"in the units of the data, by {columns} (mean and std of every feature)"

@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # they bring in jax
 LONGEST_LABEL = 9
 """Digits."""
 
+_READ = ("model", "known", "init", "mapping", "condition")
+
 Hashes = dict[str, str | None]
 """Hashes of the files that samples depend on."""
 
@@ -74,21 +76,42 @@ def _draw(
 
 def _request(wanted: Wanted, devices: int | str | None) -> Request:
     """The options as arguments of :func:`wdport.sample`, with files read."""
-    from wdport.sampling import Request, read_init, read_known
+    from wdport.sampling import Request, one_condition, read_init, read_known
 
     return Request(
         count=wanted.count, sampler=wanted.sampler, steps=wanted.steps, eta=wanted.eta, seed=wanted.seed,
         init=read_init(wanted.init) if wanted.init else None,
         known=read_known(wanted.known) if wanted.known else None,
         resample=wanted.resample, devices=devices, shard_weights=wanted.shard_weights, batch=wanted.batch,
-        labels=_labels(wanted.labels), guidance=wanted.guidance,
-        called={"init": wanted.init or "", "labels": "--label"},
+        **one_condition(**{name: condition_of(name, text) for name, text in wanted.conditions.items()}),
+        unconditional=wanted.unconditional, anchor=wanted.anchor, transform=wanted.transform, guidance=wanted.guidance,
+        called={"init": wanted.init or "", "labels": "--label", "condition": _option(wanted)},
     )  # fmt: skip
 
 
-def _labels(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
+def _option(wanted: Wanted) -> str:
+    name = next(iter(wanted.conditions), "condition")
+    return "--label" if name == "labels" else f"--{name}"
+
+
+def condition_of(name: str, text: str) -> list[int] | list[float] | Array | str:
+    """The values of --label, --scale or --condition."""
+    if name == "labels":
+        return _labels(text)
+    from wdport.sampling import read_init
+
+    if text == "data":
+        return text
+    if text.endswith(".npy"):
+        return read_init(text)
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        what = f"invalid value {printable(text, 40)!r}"
+        raise UsageError(f"--{name}", what, "give a number, several: 0.6,2.5, a .npy file, or data") from None
+
+
+def _labels(text: str) -> list[int]:
     parts = text.split(",")
     if not all(part.isascii() and part.isdecimal() and len(part) <= LONGEST_LABEL for part in parts):
         raise UsageError("--label", f"invalid label {printable(text, 40)!r}", "give a whole number, or several: 0,1,2")
@@ -107,13 +130,17 @@ def _job(wanted: Wanted, converted: Converted, variables: dict[str, Array], requ
 
 
 def _hashes(inputs: InputFiles) -> Hashes:
-    return {name: inputs.sha256(name) if name in inputs else None for name in ("model", "known", "init", "mapping")}
+    return {name: inputs.sha256(name) if name in inputs else None for name in _READ}
 
 
 def _facts(wanted: Wanted, job: Job, request: Request, hashes: Hashes) -> dict[str, object]:
     """Everything but the batch size that determines the samples, as JSON values."""
     network = {"dtype": wanted.dtype, "pad_widths": wanted.pad_widths}
-    settings = {**request.settings, "sampler": job.sampler.plan.sampler, "labels": wanted.labels}
+    settings = {
+        **request.settings,
+        "sampler": job.sampler.plan.sampler,
+        **{name: wanted.conditions.get(name) for name in ("labels", "scale", "condition")},
+    }
     return {"wdport": VERSION, "n": job.count, **settings, **network, "jax": chosen_numerics(), **hashes}
 
 

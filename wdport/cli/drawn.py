@@ -46,6 +46,11 @@ class Wanted:
     init: str | None
     resample: int | None
     labels: str | None
+    scale: str | None
+    condition: str | None
+    unconditional: bool
+    anchor: float | None
+    transform: str | None
     mapping: str | None
     function: str | None
     guidance: float | None
@@ -55,6 +60,17 @@ class Wanted:
     pad_widths: int
     dtype: str
     force: bool
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """The options that give a condition, by the name of the input; "condition" is for an input of any name."""
+        found = {"labels": self.labels, "scale": self.scale, "condition": self.condition}
+        return {name: text for name, text in found.items() if text is not None}
+
+    @property
+    def condition_file(self) -> str | None:
+        """The file of a condition."""
+        return next((text for text in self.conditions.values() if text.endswith(".npy")), None)
 
 
 @dataclass(frozen=True)
@@ -91,7 +107,7 @@ def samples_text(told: Told) -> str:
     if isinstance(decoding, NotDecoded):
         decoded = f"none: {decoding.reason}"
     else:
-        decoded = f"{ran.shapes[about.decoded.name]}, {decoding.units}"
+        decoded = f"{ran.shapes[about.decoded.name]}, {job.units}"
     given = "" if known is None else f"{np.isfinite(known).sum()} of {known.size} values, from {wanted.known}"
     rows = [
         ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}, seed {sampler.seed}"),
@@ -99,7 +115,7 @@ def samples_text(told: Told) -> str:
         (about.decoded.name, decoded),
         (state, ran.shapes[state]),
         ("known", given),
-        ("labels", wanted.labels and f"{wanted.labels}, in turn" if "," in (wanted.labels or "") else wanted.labels),
+        *((name, f"{text}, in turn" if "," in text else text) for name, text in _condition(told).items()),
         ("computes in", "" if wanted.dtype == "float32" else wanted.dtype),
         ("devices", _devices(sampler.spread)),
         ("batches", f"of {sampler.batch(min(ran.batch, job.count))}; {_rate(told)}"),
@@ -135,10 +151,11 @@ def samples_document(told: Told) -> dict[str, object]:
         "eta": plan.eta,
         "seed": sampler.seed,
         "dtype": wanted.dtype,
-        "units": decoding.units if not isinstance(decoding, NotDecoded) else None,
+        "units": job.units or None,
         "not_decoded": None if decoded else getattr(decoding, "reason", ""),
         "known": None if known is None else {"values": int(np.isfinite(known).sum()), "of": known.size},
         "labels": wanted.labels,
+        "condition": _condition(told) or None,
         "batch": sampler.batch(min(ran.batch, job.count)),
         "devices": 1 if spread is None else spread.count,
         "processes": 1 if spread is None else spread.processes,
@@ -146,6 +163,16 @@ def samples_document(told: Told) -> dict[str, object]:
         "compiling_seconds": ran.compiling,
         "rate": ran.rate,
     }
+
+
+def _condition(told: Told) -> dict[str, str]:
+    """The condition as given, by the name of the network's input."""
+    wanted = told.job.sampler.programs.network.about.condition
+    if wanted is None:
+        return {}
+    given = "none" if told.job.condition is None and told.wanted.unconditional else ""
+    text = next(iter(told.wanted.conditions.values()), given)
+    return {wanted.name: text} if text else {}
 
 
 def _cheaper(told: Told) -> str:

@@ -36,6 +36,9 @@ SAMPLES = (".npz", ".npy", ".csv")
 @click.option("--sweep", metavar="SETTINGS", help='Sample from MODEL with several settings and score each: '
               '"ddpm:1000 ddim:20,50 ddim-textbook:eta1:50".  [default for a MODEL: its default sampler]')  # fmt: skip
 @click.option("-n", "--count", type=Whole(5, 1 << 24), help="Samples of every setting of --sweep.  [default: 2000]")
+@click.option("--scale", metavar="S,S,...|FILE|data", help="Scale of a MODEL's samples, as for wdport sample.  "
+              "[default: data, if the model holds it]")  # fmt: skip
+@click.option("--unconditional", is_flag=True, help="Call a MODEL without the condition that it can take.")
 @click.option("--metrics", metavar="NAME,...", help="context-fid, correlational, discriminative, predictive, dtw-js, "
               "sliced-wasserstein.  [default: all]")  # fmt: skip
 @click.option("--repeats", type=Whole(1, 1000), default=5, show_default=True, help="Repetitions of every score, each "
@@ -47,7 +50,8 @@ SAMPLES = (".npz", ".npy", ".csv")
 @json_option
 @click.option("--force", is_flag=True, help="Replace files that wdport did not write.")
 def command(
-    samples: str, data: str, against: str | None, sweep: str | None, count: int | None, metrics: str | None,
+    samples: str, data: str, against: str | None, sweep: str | None, count: int | None, scale: str | None,
+    unconditional: bool, metrics: str | None,
     repeats: int, seed: int, encoder: str | None, html_file: str | None, json_file: str | None, force: bool,
 ) -> int:  # fmt: skip
     """Score generated series against real ones; smaller is better.
@@ -58,6 +62,9 @@ def command(
     is_model = sweep is not None or _is_model(Path(samples))
     if count is not None and not is_model:
         raise UsageError("--count", "is for a model", "leave it out: all samples of a file are scored")
+    for option, given in (("--scale", scale), ("--unconditional", unconditional)):
+        if given and not is_model:
+            raise UsageError(option, "is for a model", "leave it out: all samples of a file are scored")
     inputs = InputFiles(samples=samples, data=data, against=against, encoder=encoder)
     inputs.with_manifests("samples", "encoder")
     wanted = reports(("--html", "html", html_file))
@@ -76,6 +83,7 @@ def command(
         open_sampled(samples, None, None)  # refuses a model that is not for sampling
     require_jax()
     start_jax()
+    from wdport.cli.draw import condition_of
     from wdport.evaluation.api import chosen_metrics, evaluate
     from wdport.evaluation.document import facts_of, text_of
     from wdport.evaluation.sweep import sweep as every
@@ -85,7 +93,8 @@ def command(
     with scores_bar() as report:
         if is_model:
             swept = every(_loaded(samples), data, sweep, count or 2000, metrics=chosen, repeats=repeats, seed=seed,
-                          encoder=own, more=sets, report=report)  # fmt: skip
+                          encoder=own, more=sets, report=report, unconditional=unconditional,
+                          condition=None if scale is None else condition_of("scale", scale))  # fmt: skip
             found = swept.evaluation
         else:
             found = evaluate(sets, data, metrics=chosen, repeats=repeats, seed=seed, encoder=own, report=report)

@@ -228,6 +228,7 @@ def _document(name: str, made: Exported, found: Verification | None) -> dict[str
         "batch": held["batch"],
         **({"programs": held["programs"]} if "programs" in held else {"arrays": arrays}),
         "classes": held.get("classes"),
+        **({"condition": held["condition"]} if "condition" in held else {}),
         "compute_dtype": held["compute_dtype"],
         "precision": held["precision"],
         "sampler": plan and {"name": plan.sampler, "network_calls": len(plan.steps), "eta": plan.eta},
@@ -257,11 +258,12 @@ def _sampled_rows(made: Exported) -> list[tuple[str, str]]:
 
     state = named(made.state) if made.state else ""
     decoded = f", {named(made.decoded)}" if made.decoded else ""
-    labels = f", labels ({batch},)" if "classes" in held else ""
+    taken: Any = held.get("condition")
+    condition = f", {taken['name']} {(batch, *taken['shape'])}".replace("'", "") if taken else ""
     shape = state.partition(" ")[2]
     return [
         ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}" if plan else ""),
-        ("takes", ("seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)") + labels),
+        ("takes", ("seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)") + condition),
         ("gives", f"{state}{decoded}" if plan else f"prediction {shape}"),
     ]
 

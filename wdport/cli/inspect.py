@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict, cast
 
 import click
 
@@ -57,6 +57,7 @@ class Found(TypedDict):
     ignored: NotRequired[dict[str, str]]
     not_read: NotRequired[list[str]]
     shared: NotRequired[list[list[str]]]
+    notes: NotRequired[list[str]]
 
 
 @click.command(name="inspect", cls=Verb)
@@ -104,6 +105,8 @@ def _converted(path: Path) -> Found | None:
         found["source"] = {"name": account.source.name, "sha256": account.source.sha256}
         found["mapping"] = {"name": account.mapping.name, "sha256": account.mapping.sha256}
         found["manifest"] = _manifest(path, account)
+        notes: Any = account.manifest.get("notes")
+        found["notes"] = [str(note) for note in notes or ()]
     return found
 
 
@@ -191,23 +194,25 @@ def _checkpoint(path: Path, key: str | None) -> Found:
                 name: {"dtype": info.dtype, "shape": list(info.shape)} for name, info in checkpoint.tensors.items()
             },
         }
-        found["model"], found["config"] = _recognise(checkpoint, key)  # last: it may take a prefix from the names
+        # last: it may take a prefix from the names
+        found["model"], found["config"], found["notes"] = _recognise(checkpoint, key)
         return found
 
 
-def _recognise(checkpoint: Checkpoint, key: str | None) -> tuple[str, dict[str, ConfigEntry]]:
-    """Family, variant and configuration; the reason if nothing matches."""
+def _recognise(checkpoint: Checkpoint, key: str | None) -> tuple[str, dict[str, ConfigEntry], list[str]]:
+    """Family, variant, configuration and notes; the reason if nothing matches."""
     from wdport.conversion.prepare import Settings, prepared_from
 
     try:
         prepared = prepared_from(checkpoint, Settings(key=key))
     except WdportError as error:
-        return f"not recognised: {error.what}; {error.fix}", {}
+        return f"not recognised: {error.what}; {error.fix}", {}, []
     values, origins = prepared.config.to_dict(), prepared.resolved.origins
     config: dict[str, ConfigEntry] = {
         name: {"value": values[name], "origin": origins.get(name, "default")} for name in values
     }
-    return f"{prepared.table.family}, {prepared.table.variant} layout ({prepared.table.path})", config
+    return f"{prepared.table.family}, {prepared.table.variant} layout ({prepared.table.path})", config, [
+        *prepared.notes, *prepared.resolved.notes]  # fmt: skip
 
 
 def _text(found: Found, every: bool) -> str:
@@ -229,6 +234,7 @@ def _text(found: Found, every: bool) -> str:
         ("ignored", ", ".join(f"{name} ({why})" for name, why in found.get("ignored", {}).items())),
         *_rows("not read", found.get("not_read", [])),
         *_rows("one storage", [_names(names) for names in found.get("shared", [])]),
+        *_rows("note", found.get("notes", [])),
         ("tensors", f"{len(tensors)}, {values:,} values; {', '.join(f'{n} {name}' for name, n in dtypes.items())}"),
     ]
     parts = [printable(found["file"], None), facts(rows)]

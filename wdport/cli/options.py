@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from wdport.checkpoint.layout import EMA, RAW
 from wdport.cli.completion import CHECKPOINTS, CONVERTED, TABLES, File
 from wdport.cli.console import console
-from wdport.cli.verb import Whole
+from wdport.cli.verb import OneOf, Whole
 from wdport.errors import UsageError, printable
 from wdport.files.writable import OutputPath, require_apart, writable
 from wdport.limits import MAX_PAD_WIDTHS
@@ -63,6 +64,13 @@ pad_option = click.option(
 force_option = click.option("--force", is_flag=True, help="Replace files that wdport did not write.")
 key_option = click.option(
     "--key", metavar="NAME", help="Key of the state_dict if the file holds several.  [default: automatic]"
+)
+
+weights_option = click.option(
+    "--weights",
+    type=OneOf([EMA, RAW]),
+    metavar="ema|raw",
+    help="Which of two sets of weights, an average and the trained ones; instead of --key.",
 )
 
 sha256_option = click.option(

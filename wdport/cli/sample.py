@@ -72,8 +72,16 @@ from wdport.files.writable import require_apart
               "known ones.  [default: 5 with --known]")  # fmt: skip
 @click.option("--label", "labels", metavar="N,N,...", help="Class of all samples, or several classes, cycled; for a "
               "class-conditional model.")  # fmt: skip
+@click.option("--scale", metavar="S,S,...|FILE|data", help="Scale of all samples, or several scales, cycled (numbers "
+              "or .npy), or drawn from those of the training data; for a model that takes one.")  # fmt: skip
+@click.option("--condition", metavar="V,V,...|FILE|data", help="The same for a conditioning input of any name.")
+@click.option("--unconditional", is_flag=True, help="Call a model without the condition that it can take.")
+@click.option("--anchor", type=float, metavar="PRICE", help="First price of all samples, for a model of prices.  "
+              "[default: those of windows of the training data]")  # fmt: skip
+@click.option("--transform", metavar="MODULE:CLASS", help="The model's own transform, whose code is then run: "
+              "samples come in the units of the data.")  # fmt: skip
 @click.option("--guidance", type=float, metavar="W", help="Scale of classifier-free guidance: above 1, samples "
-              "follow their label more closely.")  # fmt: skip
+              "follow their condition more closely.")  # fmt: skip
 @click.option("--init", metavar="FILE", type=File([".npy"]), help="x_T to start from, (n, C, F) in a .npy file.")
 @own_mapping_option
 @own_model_option
@@ -104,8 +112,9 @@ def command(chunk: str, batch: str, sha256: str | None, json_file: str | None, *
     from wdport.files.samples import samples_target
 
     inputs = InputFiles(
-        model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init, data=wanted.data
-    )
+        model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init, data=wanted.data,
+        condition=wanted.condition_file,
+    )  # fmt: skip
     inputs.with_manifests("model").check(partial(require_sha256, wanted.model, sha256))
     converted = open_sampled(wanted.model, wanted.mapping, wanted.function)
     beside = beside_samples(converted, wanted.data, wanted.plot)

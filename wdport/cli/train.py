@@ -15,8 +15,16 @@ from wdport.cli.devices import parse_devices
 from wdport.cli.documents import json_option, require_document
 from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
-from wdport.cli.options import TABLE, own_mapping_option, own_model_option, parse_values, sha256_option
-from wdport.cli.trained import SCHEDULES, Wanted, is_checkpoint, run
+from wdport.cli.options import (
+    TABLE,
+    key_option,
+    own_mapping_option,
+    own_model_option,
+    parse_values,
+    sha256_option,
+    weights_option,
+)
+from wdport.cli.trained import RECIPES, SCHEDULES, Wanted, is_checkpoint, run
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, WdportError
@@ -34,6 +42,13 @@ from wdport.training.folder import FILES, require_run_folder
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One configuration value; repeatable.")
 @click.option("-o", "--output", required=True, metavar="FOLDER", type=Folder(),
               help="Folder of the run; an unfinished run in it resumes.")  # fmt: skip
+@click.option("--transform", metavar="NAME", help="How windows are made of DATA: zscore, log1p-volume, ohlc-atr, or "
+              "your own MODULE:CLASS.  [default: the model's; of a new one z-scores]")  # fmt: skip
+@click.option("--condition", metavar="FILE", type=File([".npy"]), help="The condition of every state (n, ...), for a "
+              "model that takes one.  [default: from DATA, of prices]")  # fmt: skip
+@click.option("--recipe", type=OneOf(RECIPES), metavar="public", help="Train as the model's public script: steps "
+              "drawn by the Min-SNR law, OneCycle to 1e-3 or the file's cosine_warmup, weight decay 1e-5, gradients "
+              "clipped at 1.")  # fmt: skip
 @click.option("--epochs", type=Whole(1, 1 << 24), help="Epochs in all.  [default: --config's, or 1]")
 @click.option("--batch-size", type=Whole(1, 1 << 20), help="States in a step.  [default: --config's, or 32]")
 @click.option("--lr", type=float, metavar="RATE", help="Learning rate.  [default: the optimizer's schedule; of a new "
@@ -66,6 +81,8 @@ from wdport.training.folder import FILES, require_run_folder
 @click.option("--force", is_flag=True, help="Start again in a folder with another run, and replace --json's file.")
 @own_mapping_option
 @own_model_option
+@key_option
+@weights_option
 @sha256_option
 @json_option
 def command(
@@ -87,7 +104,8 @@ def command(
         if value is not None and not (isfinite(value) and value >= 0.0):
             raise UsageError(option, f"is {value:g}", "give a number from 0")
     _require_begun(wanted)
-    inputs = InputFiles(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config)
+    inputs = InputFiles(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config,
+                        condition=wanted.condition)  # fmt: skip
     inputs.with_manifests("model")
     require_run_folder(wanted.folder, inputs)
     outputs = {f"-o, {name}": wanted.folder / name for name in FILES}
@@ -109,11 +127,18 @@ def _require_begun(wanted: Wanted) -> None:
     if wanted.resume is None and wanted.config is None:
         raise UsageError("--resume", "is missing", "give a converted model, a checkpoint, or --config for a new model")
     if wanted.resume is not None and not is_checkpoint(wanted.resume):
-        for option, value in (("--config", wanted.config), ("--set", wanted.values)):
+        for option, value in (("--config", wanted.config), ("--set", wanted.values), ("--key", wanted.key),
+                              ("--weights", wanted.weights)):  # fmt: skip
             if value:
                 raise UsageError(option, "is for a checkpoint or a new model", "leave it out: a model is resumed")
     if wanted.resume is None and wanted.mapping:
         raise UsageError("--mapping", "is for a converted model", "add --resume MODEL")
+    if wanted.recipe is not None:
+        parts = {"--lr": wanted.lr, "--schedule": wanted.schedule, "--clip": wanted.clip,
+                 "--weight-decay": wanted.weight_decay, "--min-snr": wanted.min_snr}  # fmt: skip
+        for option, part in parts.items():
+            if part is not None:
+                raise UsageError(option, f"is part of the {wanted.recipe} recipe", "leave out one of the two")
     if wanted.warmup is not None and wanted.schedule not in (None, "cosine"):
         raise UsageError("--warmup", f"is for the cosine schedule, not {wanted.schedule}", "leave it out")
 

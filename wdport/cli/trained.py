@@ -14,11 +14,12 @@ from wdport.cli.documents import Destination, give
 from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
-from wdport.errors import UsageError, printable
+from wdport.diffusion.process import UNIFORM
+from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 from wdport.files.scratch import scratch_folder
-from wdport.model import Document, KerasModel, Recipe
+from wdport.model import Array, Document, KerasModel, Recipe
 from wdport.training.folder import STATES, WRITTEN
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
 """Suffixes of PyTorch checkpoints."""
 
+ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")
+"""Suffixes of archives of experiments."""
+
+RECIPES: Final = ("public",)
+COSINE_WARMUP: Final = "cosine_warmup"
 SCHEDULES: Final = ("constant", "onecycle", "cosine")
 
 
@@ -59,6 +65,11 @@ class Wanted:
     tensorboard: bool
     mapping: str | None
     function: str | None
+    transform: str | None
+    condition: str | None
+    recipe: str | None
+    key: str | None
+    weights: str | None
     force: bool
 
     @property
@@ -68,8 +79,11 @@ class Wanted:
 
 
 def is_checkpoint(path: str) -> bool:
-    """Whether a path is a PyTorch checkpoint, by its suffix."""
-    return Path(path).suffix.lower() in TORCH
+    """Whether a path is a PyTorch checkpoint or an experiment with one, by its suffix or what the folder has."""
+    place = Path(path)
+    if place.is_dir():
+        return any(name.suffix.lower() in TORCH for name in place.iterdir())
+    return place.suffix.lower() in TORCH or place.name.lower().endswith(ARCHIVES)
 
 
 @dataclass(frozen=True)
@@ -101,10 +115,11 @@ def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document:
         changed = {} if wanted.weight_decay is None else {"weight_decay": wanted.weight_decay}
         if begin.beside is not None:
             optimizer: Any = load_optimizer(begin.beside, made, learning_rate=wanted.lr, settings=changed,
-                                            clip_norm=wanted.clip)  # fmt: skip
+                                            clip_norm=wanted.clip or recipe.clip)  # fmt: skip
             _note_end(begin.beside, optimizer)
         else:
             optimizer = _new(wanted, recipe)
+        _note_recipe(wanted, recipe, begin)
         first = jax.process_index() == 0
 
         def finish(held: RunFolder, told: TrainingRun) -> None:
@@ -123,6 +138,7 @@ def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document:
                 made, str(wanted.data), wanted.folder, optimizer=optimizer, epochs=wanted.epochs or recipe.epochs or 1,
                 batch_size=wanted.batch_size or recipe.batch_size or 32, seed=wanted.seed, ema=wanted.ema,
                 energy=wanted.energy if wanted.energy is not None else recipe.energy or 0.0, min_snr=wanted.min_snr,
+                law=recipe.law or UNIFORM, condition=_condition(wanted), transform=wanted.transform,
                 save_every=wanted.save_every, devices=devices, shard_weights=wanted.shard_weights,
                 stream=wanted.stream, orbax=wanted.orbax, tensorboard=wanted.tensorboard, force=wanted.force,
                 report=_reporting(show) if first else None, finish=finish,
@@ -141,14 +157,15 @@ def _begun(wanted: Wanted) -> Iterator[_Begin]:
         from wdport.training.fresh import assumed_of, new_model, recipe_of
 
         config: Any = wanted.config
-        told = recipe_of(config)
+        told = recipe_of(config, wanted.recipe == "public")
         series = read_series(wanted.data)
-        if assumed := assumed_of(config, series, wanted.values):
+        if assumed := assumed_of(config, series, wanted.values, wanted.transform):
             listed = ", ".join(f"{name}={value}" for name, value in assumed.items())
             console.note(f"{wanted.name} does not state these sizes, which are assumed: {listed}")
 
         def make(dtype: str | None) -> KerasModel:
-            return new_model(config, series, values=wanted.values, seed=wanted.seed, dtype=dtype)
+            return new_model(config, series, values=wanted.values, seed=wanted.seed, dtype=dtype,
+                             transform=wanted.transform)  # fmt: skip
 
         yield _Begin(make, None, told)
         return
@@ -160,6 +177,8 @@ def _begun(wanted: Wanted) -> Iterator[_Begin]:
         told = Recipe()
         if is_checkpoint(wanted.resume):
             path, told = _converted(wanted, Path(folder) / "begin.keras"), _recipe(wanted)
+        elif wanted.recipe is not None:
+            told = _recipe(wanted)
         beside = optimiser_beside(path)
         own = wanted.mapping if not is_checkpoint(wanted.resume) or _is_own(wanted.mapping) else None
         yield _Begin(lambda dtype: load_model(path, dtype, mapping=own, model=wanted.function),
@@ -174,9 +193,57 @@ def _is_own(mapping: str | None) -> bool:
 
 
 def _recipe(wanted: Wanted) -> Recipe:
+    """The recipe of the configuration that is given, or that lies beside the checkpoint."""
+    from wdport.checkpoint.checkpoint import open_checkpoint
+    from wdport.mapping.strict_yaml import load_yaml
     from wdport.training.fresh import recipe_of
 
-    return recipe_of(wanted.config) if wanted.config else Recipe()
+    public = wanted.recipe == "public"
+    if wanted.config:
+        return recipe_of(wanted.config, public)
+    if is_checkpoint(str(wanted.resume)) and not wanted.mapping:
+        with open_checkpoint(Path(str(wanted.resume)), key=wanted.key, weights=wanted.weights) as checkpoint:
+            configured = checkpoint.training_config
+        if configured is not None:
+            return recipe_of(load_yaml(configured.data, configured.path).plain(), public)
+    return recipe_of({}, True) if public else Recipe()
+
+
+def _condition(wanted: Wanted) -> Array | None:
+    if wanted.condition is None:
+        return None
+    from wdport.sampling.api import read_init
+
+    return read_init(wanted.condition)
+
+
+def _note_recipe(wanted: Wanted, recipe: Recipe, begin: _Begin) -> None:
+    """Say how the public script trains, or in what a configuration's run differs from it."""
+    steps = "steps by the Min-SNR law" if recipe.law else "uniform steps"
+    if wanted.recipe is not None:
+        rate = f"{recipe.schedule} to {recipe.learning_rate:g}" if begin.beside is None else "the optimizer's own rates"
+        told = f"{steps}, {rate}, weight decay {recipe.weight_decay:g}, gradients clipped at {recipe.clip:g}"
+        console.note(f"the public recipe: {told}")
+        return
+    if begin.beside is None and wanted.config is not None:
+        _note_difference(wanted, recipe, wanted.config)
+
+
+def _note_difference(wanted: Wanted, recipe: Recipe, config: str) -> None:
+    """Say in what a run differs from that of the public training script with the same configuration."""
+    from wdport.training.fresh import recipe_of
+
+    try:
+        public = recipe_of(config, True)
+    except MisfitError:  # of a schedule that needs measured values
+        return
+    decay = wanted.weight_decay if wanted.weight_decay is not None else recipe.weight_decay
+    pairs = [("rate", wanted.lr or recipe.learning_rate or 1e-4, public.learning_rate),
+             ("weight decay", 0.01 if decay is None else decay, public.weight_decay),
+             ("clipping", wanted.clip or "none", public.clip), ("steps", "uniform", "by the Min-SNR law")]  # fmt: skip
+    differ = "; ".join(f"{name} {ours} where that has {theirs}" for name, ours, theirs in pairs if ours != theirs)
+    if differ:
+        console.note(f"differs from the public training script: {differ} (--recipe public)")
 
 
 def _converted(wanted: Wanted, path: Path) -> Path:
@@ -186,14 +253,16 @@ def _converted(wanted: Wanted, path: Path) -> Path:
     from wdport.conversion.river import convert
 
     assert wanted.resume is not None
-    with open_checkpoint(Path(wanted.resume)) as checkpoint:
+    with open_checkpoint(Path(wanted.resume), key=wanted.key, weights=wanted.weights) as checkpoint:
         kept = has_optimiser(checkpoint.tree)
     if kept and wanted.schedule is not None:
         what = f"is for a new optimizer, and that of {Path(wanted.resume).name} is used"
         raise UsageError("--schedule", what, "leave it out")
     series = None if wanted.mapping or wanted.data.suffix == ".npy" else wanted.data
+    transform = wanted.transform if series is not None else None
     return convert(wanted.resume, path, config=wanted.config, values=wanted.values or None, mapping=wanted.mapping,
-                   model=wanted.function, data=series, with_optimizer=kept).output  # fmt: skip
+                   model=wanted.function, data=series, transform=transform, key=wanted.key,
+                   weights=wanted.weights, with_optimizer=kept).output  # fmt: skip
 
 
 def _plain(begin: _Begin, made: KerasModel) -> KerasModel:
@@ -217,14 +286,15 @@ def _note_end(path: Path, optimizer: Any) -> None:
 
 def _new(wanted: Wanted, recipe: Recipe) -> Callable[[int], Any]:
     """AdamW for a number of steps."""
-    from wdport.optimisers.rates import cosine_rate, one_cycle
+    from wdport.optimisers.rates import cosine_rate, one_cycle, warmup_cosine
     from wdport.optimisers.torch_like import Adam
 
     decay = wanted.weight_decay if wanted.weight_decay is not None else recipe.weight_decay
+    clip = wanted.clip or recipe.clip
     settings = {} if decay is None else {"weight_decay": decay}
     rate = wanted.lr or recipe.learning_rate or 1e-4
     schedule = wanted.schedule or recipe.schedule or "constant"
-    if schedule not in SCHEDULES:
+    if schedule not in (*SCHEDULES, COSINE_WARMUP) or (schedule == COSINE_WARMUP and wanted.recipe is None):
         what = f"has the schedule {printable(schedule, 40)}, which needs values measured in training"
         raise UsageError(wanted.config or "", what, f"choose --schedule {', '.join(SCHEDULES)}")
 
@@ -235,9 +305,13 @@ def _new(wanted: Wanted, recipe: Recipe) -> Callable[[int], Any]:
         if wanted.warmup is not None and wanted.warmup >= total:
             raise UsageError("--warmup", f"is {wanted.warmup} of {total} steps", "give fewer")
         if schedule == "constant":
-            return Adam([{"lr": rate, **settings}], clip_norm=wanted.clip)
+            return Adam([{"lr": rate, **settings}], clip_norm=clip)
+        if schedule == COSINE_WARMUP:
+            epochs = wanted.epochs or recipe.epochs or 1
+            rates = warmup_cosine(epochs, max(total // epochs, 1), rate, recipe.warmup_epochs or 0)
+            return Adam([{"lr": rate, **settings}], rates=rates.rate, momenta=rates.beta1, clip_norm=clip)
         told = one_cycle(total, rate) if schedule == "onecycle" else cosine_rate(total, rate, wanted.warmup or 0)
-        return Adam([{"lr": rate, **settings}], rates=told.rate, momenta=told.beta1, clip_norm=wanted.clip)
+        return Adam([{"lr": rate, **settings}], rates=told.rate, momenta=told.beta1, clip_norm=clip)
 
     return make
 

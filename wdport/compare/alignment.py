@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wdport.compare.aligned import compare_settings
@@ -112,9 +113,11 @@ class Alignment:
         """The taps of the calls that the first case makes."""
         return self.of({})
 
-    def of(self, calls: Calls) -> list[Tap]:
-        """The taps of a case in which the reference makes these calls."""
-        return [tap for tap in self.taps if tap.reference not in self.later or tap.reference in calls]
+    def of(self, calls: Calls, port: Calls = MappingProxyType({}), fewer: bool = False) -> list[Tap]:
+        """The taps of a case in which the reference and the port make these calls; with ``fewer``, in which an optional
+        input is left out, those that neither calls need not run."""
+        return [tap for tap in self.taps if tap.reference in calls
+                or not (tap.reference in self.later or (fewer and tap.candidate not in port))]  # fmt: skip
 
     def _results(self, taps: Sequence[Tap], ours: Mapping[str, str]) -> dict[str, TapResult]:
         known = {tap.candidate: tap.reference for tap in self.taps}

@@ -218,7 +218,7 @@ class _Engine:
         inputs = self.signature.in_port(seen.inputs)
         wanted, shapes = self.port.shapes(inputs)
         self._extend(seen, shapes)
-        taps = self.alignment.of(seen.calls)
+        taps = self.alignment.of(seen.calls, shapes, len(seen.inputs) < len(self.signature.inputs))
         into = InPort(taps, shapes)
         outputs = self.result.outputs_in_port(seen.outputs, seen.names, wanted)
         calls = into(seen.calls)

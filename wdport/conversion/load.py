@@ -86,6 +86,13 @@ class Converted:
         return {name: self.account.dtypes[name] for name in self.account.rounded} if self.account else {}
 
     @property
+    def source_key(self) -> str | None:
+        """The key of the state_dict in the checkpoint; None if it had none, or the file does not state it."""
+        source: Any = {} if self.account is None else self.account.manifest["source"]
+        key = source.get("key")
+        return key if isinstance(key, str) else None
+
+    @property
     def by_keras(self) -> bool:
         """Whether Keras's code reads the file."""
         return isinstance(self.family, KeptByKeras) and self.format in KERAS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,17 +20,16 @@ from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
 from wdport.checkpoint.folder import read_beside, read_config
 from wdport.checkpoint.regular import read_option
 from wdport.conversion.heads import leave_out_head, use_new_names
-from wdport.data.statistics import Statistics
 from wdport.errors import MisfitError
 from wdport.families.choice import family_of
 from wdport.families.registry import find_family
-from wdport.families.roles import Accompanied, Family, Outlined
+from wdport.families.roles import Accompanied, ConfiguredBeside, Family, Outlined
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.mapping.axes import Shape
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.mapping.strict_yaml import read_yaml
+from wdport.mapping.strict_yaml import load_yaml, read_yaml
 from wdport.mapping.table import Table, load_table
 from wdport.model import Array, Constant, Resolved, Signature, Source, Stated
 
@@ -39,16 +38,25 @@ PathText = str | PathLike[str]
 _MOVE = "correct it, or move it out of the folder"
 
 
+class UnitSettings(Protocol):
+    """What a model's windows are in the units of the data, as :class:`wdport.data.units.Units`."""
+
+    def flags(self) -> dict[str, Any]:
+        """As settings of a family's configuration."""
+        ...
+
+
 @dataclass(frozen=True)
 class Settings:
     """The user's settings for a checkpoint: a configuration file, single values, a table, a key.
 
-    ``strict`` refuses any assumption. ``statistics`` convert series to z-scores and back. ``known`` is a complete
+    ``strict`` refuses any assumption. ``units`` convert windows to the units of the data. ``known`` is a complete
     configuration, as a converted file contains it, instead of a configuration file and the configuration stored in the
     checkpoint. ``model``, ``reference`` and ``inputs`` are for the user's own model: functions that build it in
     Keras and in PyTorch, as ``module:name``, and its inputs, if the table does not state them; ``own`` is all of this
     with its table, if it was read before. ``shapes`` means that only the shapes of the variables of a user's own model
-    are needed, so that no memory is allocated for their values.
+    are needed, so that no memory is allocated for their values. Without ``beside`` a training
+    configuration beside the checkpoint is not read. ``weights`` chooses "ema" or "raw" where ``key`` is not given.
     """
 
     config: PathText | None = None
@@ -56,13 +64,15 @@ class Settings:
     mapping: PathText | None = None
     key: str | None = None
     strict: bool = False
-    statistics: Statistics | None = None
+    units: UnitSettings | None = None
     known: Mapping[str, object] | None = None
     model: str | None = None
     reference: str | None = None
     inputs: Sequence[str] = ()
     own: Family | None = None
     shapes: bool = False
+    beside: bool = True
+    weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,14 +130,14 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
 
     Raises ``InputError`` for an invalid file, ``MisfitError`` if table, configuration and file do not fit.
     """
-    with open_checkpoint(Path(path), key=settings.key) as checkpoint:
+    with open_checkpoint(Path(path), key=settings.key, weights=settings.weights) as checkpoint:
         yield prepared_from(checkpoint, settings)
 
 
 @contextmanager
 def prepare_headers(path: PathText, settings: Settings) -> Iterator[Prepared]:
     """Open ``path`` as :func:`prepare` does, but plan with :func:`planned_from`."""
-    with open_checkpoint(Path(path), key=settings.key) as checkpoint:
+    with open_checkpoint(Path(path), key=settings.key, weights=settings.weights) as checkpoint:
         yield planned_from(checkpoint, settings)
 
 
@@ -144,10 +154,12 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
         table = load_table(Path(settings.mapping))
     else:
         table = choose_table(checkpoint.tensors, checkpoint.path)
-    notes = (*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table))
+    notes = [*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table)]
     family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
     if settings.mapping:
         _require_its_model(table, checkpoint)
+    if (configured := _configured(checkpoint, family, settings)) is not None:
+        notes.append(f"configuration from {configured[1].name} beside the checkpoint (--no-config leaves it out)")
     resolved = _resolve(checkpoint, family, settings)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
     if settings.shapes and isinstance(family, Outlined):
@@ -155,7 +167,7 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     else:
         variables = family.variables(resolved.config)
     plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
-    return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, notes)
+    return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, tuple(notes))
 
 
 def _require_its_model(table: Table, checkpoint: Checkpoint) -> None:
@@ -175,7 +187,7 @@ def _without_prefixes(name: str) -> list[str]:
 def signature_of(path: PathText, settings: Settings) -> Signature:
     """Return the inputs and outputs of a checkpoint's network, by its family; raises as :func:`prepare` does, but uses
     only names, shapes and configuration."""
-    with open_checkpoint(Path(path), key=settings.key) as checkpoint:
+    with open_checkpoint(Path(path), key=settings.key, weights=settings.weights) as checkpoint:
         table = choose_table(checkpoint.tensors, checkpoint.path)
         family = find_family(table.family, table.path)
         return family.signature(_resolve(checkpoint, family, settings).config)
@@ -197,13 +209,18 @@ def planned(
     plan = make_plan(table, shapes, targets, known, family.features(config))
     if isinstance(plan, Misfits):
         hint = getattr(family, "hint", None)  # of a model of the user's own
-        raise _misfit(path, table, plan.faults, ((plan.sized and hint(config)) or _OWN) if hint else _FIX)
+        if hint:
+            raise _misfit(path, table, plan.faults, (plan.sized and hint(config)) or _OWN)
+        raise _misfit(path, table, plan.faults, _dropping(table, plan.unexpected) if plan.unexpected else _FIX)
     return plan, constants
 
 
 def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Resolved:
     told, flags = what_is_told(family, settings)
-    given = told if settings.config else dict(settings.known or {})
+    configured = _configured(checkpoint, family, settings)
+    if configured is not None:
+        told = family.read_settings(*configured)
+    given = told if settings.config or configured else dict(settings.known or {})
     source = source_of(checkpoint)
     resolved = family.resolve(replace(source, saved=None) if settings.known else source, given, flags)
     if settings.strict and resolved.assumed:
@@ -213,6 +230,18 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
     return resolved
 
 
+def _configured(checkpoint: Checkpoint, family: Family, settings: Settings) -> tuple[dict[str, object], Path] | None:
+    """The training configuration beside the checkpoint and its path, if the family reads one and the user gives no
+    other."""
+    if not settings.beside or settings.config or settings.known or not isinstance(family, ConfiguredBeside):
+        return None
+    found = checkpoint.training_config
+    if found is None:
+        return None
+    document = load_yaml(found.data, found.path).plain()
+    return (document, found.path) if family.is_configuration(document) else None
+
+
 def what_is_told(family: Family, settings: Settings) -> tuple[dict[str, object], dict[str, object]]:
     """Return the user's configuration: from a file, and from single values and statistics."""
     config: dict[str, object] = {}
@@ -220,10 +249,8 @@ def what_is_told(family: Family, settings: Settings) -> tuple[dict[str, object],
         file = Path(settings.config)
         config = family.read_settings(read_yaml(file, "give the training configuration").plain(), file)
     flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
-    if settings.statistics is not None:
-        flags |= {"norm_mean": tuple(settings.statistics.mean), "norm_std": tuple(settings.statistics.std)}
-        if settings.statistics.names is not None:
-            flags["feature_names"] = settings.statistics.names
+    if settings.units is not None:
+        flags |= settings.units.flags()
     return config, flags
 
 
@@ -251,6 +278,14 @@ def _document(checkpoint: Checkpoint) -> Mapping[str, object]:
 
 _FIX = "correct the checkpoint or give a table with --mapping FILE"
 _OWN = "correct the table, or the Keras model"
+
+
+def _dropping(table: Table, names: Sequence[str]) -> str:
+    """How a table leaves out tensors that the network does not need: the lines that say so."""
+    row = f'  - {{torch: {names[0]}, drop: "why"}}'
+    return (
+        f"if it is not needed, give a table with --mapping: `include: [{Path(table.path).stem}]`, `tensors:`, `{row}`"
+    )
 
 
 def _misfit(path: Path, table: Table, faults: tuple[str, ...], fix: str = _FIX) -> MisfitError:

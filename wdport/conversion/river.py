@@ -23,10 +23,9 @@ from wdport.conversion.storage import Storage
 from wdport.conversion.streamed import Plans, write_streamed
 from wdport.conversion.value_finding import ValueFinding
 from wdport.conversion.values import ValueLint
-from wdport.data.series import read_series
-from wdport.data.statistics import Statistics, read_statistics
-from wdport.errors import InputError, UsageError, require_paths
-from wdport.families.roles import Documented, KeptByKeras
+from wdport.data.units import read_units
+from wdport.errors import UsageError, require_paths
+from wdport.families.roles import Documented, Guessing, KeptByKeras
 from wdport.files.atomic import replacing
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import BLANK, sealed
@@ -43,7 +42,8 @@ class Conversion:
 
     ``manifest`` is the manifest's JSON content; ``assumed`` are the configuration values that no source determined;
     ``shown`` maps the main fields of the configuration to short labels; ``values`` are findings on unusual values;
-    ``optimizer`` is the converted optimiser, if it was asked for.
+    ``optimizer`` is the converted optimiser, if it was asked for. ``doubts`` are assumed values that change what the
+    network computes, each with what goes wrong if it is wrong.
     """
 
     source: Path
@@ -55,6 +55,7 @@ class Conversion:
     shown: Mapping[str, str] = field(default_factory=dict)
     values: tuple[ValueFinding, ...] = ()
     optimizer: ConvertedOptimizer | None = None
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """The files, the number of variables and what was assumed, on a line; ``manifest`` has everything."""
@@ -71,8 +72,11 @@ def convert(
     values: dict[str, str] | None = None,
     norm_stats: PathText | None = None,
     data: PathText | None = None,
+    transform: str | None = None,
     key: str | None = None,
+    weights: str | None = None,
     model: str | None = None,
+    no_config: bool = False,
     strict: bool = False,
     force: bool = False,
     allow_nonfinite: bool = False,
@@ -99,8 +103,12 @@ def convert(
             can be converted to the units of the data; a JSON file may also have the features' ``names``.
         data: the data set that the model was trained on, to compute the statistics from; its column names become
             the features' names.
+        transform: how the training's windows were made of the data: "zscore", "log1p-volume", "ohlc-atr" or your own
+            ``module:class``, see :mod:`wdport.data.transforms`; by default z-scores of the columns as they are.
         key: dotted key of the state_dict if the file holds more than one.
+        weights: "ema" or "raw", if it holds an average of the weights beside them.
         model: ``module:function`` that builds your own Keras model, if the table does not name it.
+        no_config: do not read the training configuration (config.yaml) beside the checkpoint.
         strict: refuse any assumption.
         force: replace an existing output.
         allow_nonfinite: accept NaN and infinity among the weights.
@@ -135,7 +143,16 @@ def convert(
     storage = Storage(dtype, max_memory, max_shard_size)
     streams = storage.streams(target)
     settings = Settings(
-        config, values, mapping, key, strict, _statistics(norm_stats, data), model=model, shapes=streams
+        config,
+        values,
+        mapping,
+        key,
+        strict,
+        read_units(norm_stats, data, transform),
+        model=model,
+        shapes=streams,
+        beside=not no_config,
+        weights=weights,
     )
     with prepare(checkpoint, settings) as prepared:
         require_apart([("-o", target.path), ("-o", target.manifest.path)], prepared.checkpoint.files)
@@ -148,8 +165,10 @@ def convert(
                 whole = write_arrays(prepared, target, arrays)
         odd = lint.findings(prepared.checkpoint)
     assumed, shown = prepared.resolved.assumed, prepared.family.shown
+    guesses = prepared.family.guesses if isinstance(prepared.family, Guessing) else {}
+    doubts = guesses if all(name in assumed for name in guesses) else {}
     return Conversion(
-        Path(checkpoint), target.path, target.manifest.path, prepared.config, assumed, whole, shown, odd, moved
+        Path(checkpoint), target.path, target.manifest.path, prepared.config, assumed, whole, shown, odd, moved, doubts
     )
 
 
@@ -211,18 +230,3 @@ def _require_bytes(**arguments: object) -> None:
     for name, value in arguments.items():
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             raise UsageError(name, f"is {value!r}, not a number of bytes", "give an int, such as 512 << 20")
-
-
-def _statistics(norm_stats: PathText | None, data: PathText | None) -> Statistics | None:
-    """Return the z-score statistics, from whichever of the two is given."""
-    if norm_stats and data:
-        raise UsageError("norm_stats", "cannot be combined with data, from which it is computed", "give one of the two")
-    if norm_stats:
-        return read_statistics(norm_stats)
-    if not data:
-        return None
-    series = read_series(data)
-    try:
-        return Statistics.of(series.values, series.names if series.named else None)
-    except UsageError as error:
-        raise InputError(data, error.what, error.fix) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 from wdport.declared import Also
 from wdport.limits import MAX_FEATURE_NAME_CHARS
@@ -20,3 +20,5 @@ class StatisticsForm(TypedDict):
     """Standard deviation of each of F features, with ddof 0."""
     names: NotRequired[Annotated[list[Name], Also(minItems=1, uniqueItems=True)]]
     """Names of the features, all different and printable, for tables and figures of samples."""
+    transform: NotRequired[Literal["zscore", "log1p-volume"]]
+    """What the statistics are of: the features, or the features with log1p of the volume, the fifth."""

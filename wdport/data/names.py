@@ -1,8 +1,9 @@
-"""Check feature names from data files and converted files before they are stored, printed or written."""
+"""Names of features: check those of data files and converted files before they are stored, and find columns by them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from wdport.errors import printable
 from wdport.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURE_NAMES_CHARS
@@ -37,3 +38,13 @@ def _checked(number: int, name: object) -> str:
         what = "leading or trailing white space" if name.isprintable() else "a character that cannot be printed"
         raise ValueError(f"the name of feature {number}, '{printable(name)}', has {what}")
     return name
+
+
+def in_any_case(names: Sequence[str], known: Sequence[str]) -> list[str | None]:
+    """For each of ``names`` the same name among ``known``, or the only one that differs in case; None if there is
+    none."""
+    found: list[str | None] = []
+    for name in names:
+        alike = [each for each in known if each.casefold() == name.casefold()]
+        found.append(name if name in known else alike[0] if len(alike) == 1 else None)
+    return found

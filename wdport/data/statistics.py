@@ -110,7 +110,7 @@ def read_statistics(path: str | PathLike[str]) -> Statistics:
     with data_file(path) as file:
         suffix = file.suffix.lower()
         if suffix == ".json":
-            entries = _json(file)
+            entries = read_document(file)
             mean, std = _checked(*_pair(entries, _PAIRS[1:]))
             return Statistics(mean, std, _names(entries, len(mean)))
         if suffix == ".npz":
@@ -141,7 +141,8 @@ def _checked_names(names: object, features: int) -> tuple[str, ...]:
         raise Fault(str(error), "give each feature a short, distinct name, or leave the names out") from None
 
 
-def _json(file: Path) -> dict[str, object]:
+def read_document(file: Path) -> dict[str, object]:
+    """A JSON file of statistics as plain data; raises :class:`Fault`."""
     try:
         return strict_json(read_small(file, MAX_TABLE_BYTES), "file", finite=False)
     except Fault as fault:

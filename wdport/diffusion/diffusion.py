@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from wdport.diffusion.plans import Plan, make_plan
-from wdport.diffusion.process import Network, Run
+from wdport.diffusion.process import MIN_SNR, UNIFORM, Network, Run
 from wdport.diffusion.reference_solvers import Change, Noise, solver_states, solver_steps
 from wdport.diffusion.repeat import repeated
 from wdport.diffusion.schedules import Array, NoiseSchedule
@@ -67,9 +67,14 @@ class Diffusion:
         """See :attr:`wdport.diffusion.process.Process.few`."""
         return ("dpm-solver++", 10) if self.target == "sample" else ("sde-dpm-solver++", FEW)
 
-    def noising(self) -> StepNoising:
-        from wdport.diffusion.noising import step_noising  # imports jax
+    def noising(self, law: str = UNIFORM) -> StepNoising:
+        from wdport.diffusion.noising import StepNoising, min_snr_law, step_noising  # imports jax
 
+        if law == MIN_SNR:  # over every entry of the tables
+            every = step_noising(self.target, self.times, self.schedule.alpha_bar, range(len(self.times)))
+            return StepNoising(every.target, every.times, every.alpha_bar, min_snr_law(every.alpha_bar))
+        if law != UNIFORM:
+            raise UsageError("law", f"{law!r} is unknown", f"give {UNIFORM} or {MIN_SNR}")
         steps = range(self.first, self.first + self.last)
         return step_noising(self.target, self.times, self.schedule.alpha_bar, steps)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from wdport.diffusion.plans import Plan
-from wdport.diffusion.process import Network, Run
+from wdport.diffusion.process import UNIFORM, Network, Run
 from wdport.diffusion.reference_flow import flow_states, flow_steps
 from wdport.diffusion.reference_solvers import Change, Noise
 from wdport.diffusion.schedules import Array
@@ -188,9 +188,11 @@ class Flow:
             raise UsageError("resample", "a flow adds no noise, so no step can be repeated", "give 1, or leave it out")
         return self.at(sampler or self.samplers[0], self.grid(steps), eta, changed=changed)
 
-    def noising(self) -> FlowNoising:
+    def noising(self, law: str = UNIFORM) -> FlowNoising:
         from wdport.diffusion.noising import FlowNoising  # imports jax
 
+        if law != UNIFORM:
+            raise UsageError("law", f"{law} is for diffusions", "leave it out")
         told: Any = self.told
         return FlowNoising(self.target, self.path, (lambda time: time) if told is float else told)
 

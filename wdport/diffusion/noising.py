@@ -50,19 +50,24 @@ class Noising(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StepNoising:
-    """Of a diffusion: ``times`` (S,) and ``alpha_bar`` (S,), float64, of the steps that are drawn with equal
-    probability. A velocity is a e - s x_0 (Salimans and Ho, arXiv 2202.00512)."""
+    """Of a diffusion: ``times`` (S,) and ``alpha_bar`` (S,), float64, of the steps that are drawn, with equal
+    probability or those of ``law`` (S,). A velocity is a e - s x_0 (Salimans and Ho, arXiv 2202.00512)."""
 
     target: str
     times: Array
     alpha_bar: Array
+    law: Array | None = None
 
     def at(self, uniform: Tensor) -> Level:
-        """See :class:`Noising`; the step is floor(S u)."""
+        """See :class:`Noising`; the step is floor(S u), or the first whose cumulative probability is above u."""
         signal, noise = np.sqrt(self.alpha_bar), np.sqrt(1.0 - self.alpha_bar)
         one, none = np.ones_like(signal), np.zeros_like(signal)
         wanted = {"noise": (none, one), "sample": (one, none), "velocity": (-noise, signal)}[self.target]
-        step = jnp.clip(jnp.floor(uniform * len(self.times)), 0, len(self.times) - 1).astype(int)
+        if self.law is None:
+            place = jnp.floor(uniform * len(self.times))
+        else:
+            place = jnp.searchsorted(jnp.asarray(np.cumsum(self.law), uniform.dtype), uniform, side="right")
+        step = jnp.clip(place, 0, len(self.times) - 1).astype(int)
         rows = (self.times, signal, noise, *wanted)
         return Level(*(jnp.asarray(row, uniform.dtype)[step] for row in rows))
 
@@ -88,6 +93,21 @@ class FlowNoising:
         one, none = jnp.ones_like(uniform), jnp.zeros_like(uniform)
         wanted = {"noise": (none, one), "sample": (one, none), "velocity": slopes}[self.target]
         return Level(self.told(uniform), signal, noise, *wanted)
+
+
+MIN_SNR_GAMMA: Final = 5.0
+"""Of the law of Min-SNR."""
+
+_LEAST: Final = 1e-8
+
+
+def min_snr_law(alpha_bar: Array) -> Array:
+    """Probabilities (S,) of steps, proportional to min(snr, 5) / snr, where snr is their signal-to-noise ratio: steps
+    of much signal are rare."""
+    snr = alpha_bar / (1.0 - alpha_bar + _LEAST)
+    weights = np.minimum(snr, MIN_SNR_GAMMA) / (snr + _LEAST)
+    law: Array = weights / weights.sum()
+    return law
 
 
 def step_noising(target: str, times: Array, alpha_bar: Array, steps: Sequence[int]) -> StepNoising:

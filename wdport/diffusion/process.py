@@ -13,6 +13,9 @@ from wdport.diffusion.schedules import Array
 if TYPE_CHECKING:
     from wdport.diffusion.noising import Noising
 
+UNIFORM, MIN_SNR = "uniform", "min-snr"
+"""How training draws steps: all equally often, or those of much noise more often (Hang et al., arXiv 2303.09556)."""
+
 Network = Callable[[Array, Array], Array]
 """(state (B, *shape), time (B,)) to the prediction (B, *shape), in numpy."""
 
@@ -62,8 +65,9 @@ class Process(Protocol):
         network's estimate of the clean state is changed. Raises :class:`UsageError`."""
         ...
 
-    def noising(self) -> Noising:
-        """How training makes noisy states."""
+    def noising(self, law: str = UNIFORM) -> Noising:
+        """How training makes noisy states, with steps drawn by this ``law``; raises :class:`UsageError` for one that it
+        does not know."""
         ...
 
     @property

@@ -84,21 +84,21 @@ def run_rows(
     carry: Carry,
     noise: Tensor | Draw,
     record: bool = False,
-    conditions: Any | None = None,
+    embedded: Any | None = None,
     change: Change | None = None,
 ) -> tuple[Carry, Tensor | None]:
     """Run some rows of a plan from a carry; arguments as in :func:`run_plan`.
 
-    ``conditions``, arrays with leading axis S, are passed to the network instead of the time, row by row.
+    ``embedded``, the embedded times with leading axis S, are passed to the network instead of the time, row by row.
     """
     draw = noise if callable(noise) else None
 
     def advance(carry: Carry, row: tuple[Rows, Tensor, Any]) -> tuple[Carry, Tensor | None]:
-        (time, number, noisy, matrix, clean), given, condition = row
+        (time, number, noisy, matrix, clean), given, embedding = row
         state = carry[0]
         if draw is not None:
             given = jax.lax.cond(noisy, draw, lambda _: jnp.zeros_like(state), number)
-        output = network(state, jnp.broadcast_to(time, state.shape[:1]) if conditions is None else condition)
+        output = network(state, jnp.broadcast_to(time, state.shape[:1]) if embedded is None else embedding)
         output = output.astype(state.dtype)
         terms: tuple[Tensor, ...] = (*carry, output, given)
         if change is not None:
@@ -106,5 +106,5 @@ def run_rows(
         state, base, memory = (sum(matrix[i, j] * term for j, term in enumerate(terms)) for i in range(3))
         return (state, base, memory), state if record else None
 
-    carry, states = jax.lax.scan(advance, carry, (rows, None if draw else noise, conditions))
+    carry, states = jax.lax.scan(advance, carry, (rows, None if draw else noise, embedded))
     return carry, states

@@ -9,6 +9,7 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wdport.data.names import in_any_case
 from wdport.data.samples import SeriesSet, read_samples
 from wdport.data.series import Series
 from wdport.errors import UsageError
@@ -86,10 +87,11 @@ def in_order(series: Series, names: Sequence[str], where: str | PathLike[str]) -
     """The columns with these names, if both are named; raises :class:`UsageError` if one is not there."""
     if not series.named or not names:
         return series
-    if missing := [name for name in names if name not in series.names]:
+    columns = in_any_case(names, series.names)
+    if missing := [name for name, column in zip(names, columns, strict=True) if column is None]:
         what = f"has no column {_listed(missing)}, which the samples have"
         raise UsageError(where, what, "name the columns as in the samples, or give both without names")
-    return series.choose(names)
+    return series.choose([column for column in columns if column is not None])
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wdport.data.samples import SeriesSet
 from wdport.data.series import Series
 from wdport.data.statistics import Statistics
+from wdport.data.transforms import OHLC_ATR
 from wdport.errors import UsageError
 from wdport.evaluation.api import Report, evaluate
 from wdport.evaluation.real import Data, opened, real_windows
@@ -21,6 +24,7 @@ from wdport.evaluation.scores import Evaluation, apart
 from wdport.evaluation.sets import Given, in_order, require_scale, set_of
 from wdport.evaluation.settings import Setting, listed
 from wdport.model import Array, Decoding, Diffused, KerasModel
+from wdport.sampling.condition import DATA
 from wdport.sampling.job import Job, plan_job
 from wdport.sampling.programs import Programs, programs_of
 from wdport.sampling.ran import Clock
@@ -93,6 +97,8 @@ def sweep(
     seed: int = 0,
     encoder: KerasModel | None = None,
     more: Mapping[str, Given] | None = None,
+    condition: ArrayLike | str | None = None,
+    unconditional: bool = False,
     report: Report | None = None,
 ) -> Sweep:
     """Sample from a model with every setting, and score the samples against data.
@@ -110,6 +116,9 @@ def sweep(
         metrics, repeats, encoder: as for :func:`wdport.evaluate`.
         seed: of the samples and of the scores.
         more: other sets of series to score, by name.
+        condition: the condition of the samples, as for :func:`wdport.sample`; by default that of the training data, if
+            the model holds it.
+        unconditional: call the model without its condition.
         report: called before every run of the sampler and before every score.
 
     Returns:
@@ -121,7 +130,11 @@ def sweep(
     programs = programs_of(model)
     real, shape = _units_of(data, programs.network.about)
     scale = Scaling.of(real_windows(real, *shape, programs.network.about.features).windows)
-    jobs = _jobs(programs, listed(settings, programs.network.process().samplers[0]), n, seed)
+    about = programs.network.about
+    if condition is None and not unconditional and about.condition is not None and about.condition.statistic:
+        condition = DATA
+    given = {"condition": condition, "unconditional": unconditional}
+    jobs = _jobs(programs, listed(settings, programs.network.process().samplers[0]), n, seed, given)
     sets: dict[str, SeriesSet] = {}
     drawn, failed = [], {}
     if len(jobs) > 1:  # what all of them share is compiled before the first is timed
@@ -158,11 +171,13 @@ def _draw(job: Job) -> tuple[Samples, float]:
     return found, time.monotonic() - since - clock.compiling
 
 
-def _jobs(programs: Programs, settings: Sequence[Setting], count: int, seed: int) -> dict[Setting, Job]:
+def _jobs(
+    programs: Programs, settings: Sequence[Setting], count: int, seed: int, given: Mapping[str, Any]
+) -> dict[Setting, Job]:
     """A job for every setting; raises :class:`UsageError` for one that the model has not, or one that is another."""
     found: dict[Setting, Job] = {}
     for each in settings:
-        request = Request(count=count, sampler=each.sampler, steps=each.steps, eta=each.eta, seed=seed)
+        request = Request(count=count, sampler=each.sampler, steps=each.steps, eta=each.eta, seed=seed, **given)
         try:
             job = plan_job(programs, request)
         except UsageError as error:
@@ -185,7 +200,15 @@ def _units_of(data: Data, about: Diffused) -> tuple[Array | Series, tuple[int, i
         raise UsageError("model", "has samples that are not series", "give a model of time series")
     length, features = decoding.shape
     real = opened(data)
-    if not isinstance(real, Series) or any(decoding.mean) or any(each != 1.0 for each in decoding.std):
+    if about.windowed is not None and about.windowed.transform != OHLC_ATR:
+        what = f"has samples in the units of {about.windowed.transform}, not of the data"
+        raise UsageError("model", what, "draw samples with wdport sample --transform, and evaluate the file")
+    if (
+        not isinstance(real, Series)
+        or about.windowed is not None
+        or any(decoding.mean)
+        or any(each != 1.0 for each in decoding.std)
+    ):
         return real, (length, features)
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
     series = in_order(real, about.features, where)

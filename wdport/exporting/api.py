@@ -16,7 +16,7 @@ from wdport.exporting.artefact import export_target, write_artefact
 from wdport.exporting.lower import Lowering, lower_denoiser, lower_sampler
 from wdport.families.registry import known_model
 from wdport.files.target import Target
-from wdport.model import Array, Configuration, Function, KerasModel, NotDecoded
+from wdport.model import Array, Condition, Configuration, Function, KerasModel, NotDecoded
 from wdport.sampling.network import Network
 from wdport.sampling.programs import programs_of
 from wdport.sampling.sampler import plan_of
@@ -204,9 +204,17 @@ def _facts(network: Network, lowering: Lowering) -> dict[str, object]:
         **network.about.sizes,
         "dtype": network.dtype,
         "precision": lowering.precision,
-        **({} if network.about.classes is None else {"classes": network.about.classes}),
+        **condition_facts(network.about.condition),
         "target": network.process().target,
     }
+
+
+def condition_facts(condition: Condition | None) -> dict[str, object]:
+    """Return what an artefact states of its conditioning input; nothing if its programs take none."""
+    if condition is None or not condition.taken:
+        return {}
+    classes = {} if condition.classes is None else {"classes": condition.classes}
+    return {**classes, "condition": {"name": condition.name, "kind": condition.kind, "shape": list(condition.shape)}}
 
 
 def _made(lowering: Lowering) -> dict[str, object]:

@@ -69,6 +69,17 @@ class ComparedFacts(TypedDict):
     """The device that the programs ran on."""
 
 
+class ConditionFacts(TypedDict):
+    """A conditioning input: one value for every sample."""
+
+    name: str
+    """Its name, such as labels or scale."""
+    kind: Literal["class", "positive", "real"]
+    """Its values: whole numbers from 0 below ``classes``, positive numbers, or any."""
+    shape: list[Positive]
+    """Shape of one sample's value."""
+
+
 class ExportFacts(TypedDict):
     """Facts about an exported file. That of a denoiser or sampler also has the sizes of the model family, such as the
     number of features."""
@@ -91,6 +102,8 @@ class ExportFacts(TypedDict):
     """Precision of float32 products."""
     classes: NotRequired[Positive]
     """Number of classes; absent for a model without labels."""
+    condition: NotRequired[ConditionFacts]
+    """The further input that a denoiser or sampler takes last; absent for a model without one."""
     programs: NotRequired[dict[str, ProgramFacts]]
     """The programs of a network by name; absent for a denoiser or sampler."""
     target: NotRequired[str]

@@ -15,7 +15,8 @@ It needs Python, jax, numpy, and flatbuffers (with which jax reads exported prog
     autoencoder = load("vae.stablehlo")              # several functions, by the names in facts["programs"]
     video = autoencoder["decode"](latents)
 
-Denoisers and samplers of models with classes take ``labels`` (b,) as their last argument.
+Denoisers and samplers of models with a conditioning input, such as labels or a scale, take it (b, ...) as their last
+argument, ``condition``; ``facts["condition"]`` describes it.
 """
 
 from __future__ import annotations
@@ -71,18 +72,26 @@ class Artefact:
             raise ValueError(f"{name} has shape {given}, not ({wanted})")
         return jnp.asarray(value, self.facts["dtype"])
 
-    def _labels(self, labels: ArrayLike | None, count: int) -> list[jax.Array]:
-        """Return the labels as program inputs, none for a model without classes; raises ``ValueError`` for invalid
-        ones."""
-        classes = self.facts.get("classes")
-        if labels is None and classes is None:
+    def _condition(self, condition: ArrayLike | None, labels: ArrayLike | None, count: int) -> list[jax.Array]:
+        """Return the condition as program inputs, none for a model without one; raises ``ValueError`` for invalid
+        values. ``labels`` is another name of it."""
+        classes: Any = self.facts.get("classes")
+        about = self.facts.get("condition") or (classes and {"name": "labels", "kind": "class", "shape": []})
+        values = labels if condition is None else condition
+        if values is None and not about:
             return []
-        if labels is None or classes is None:
-            raise ValueError("this model has no classes" if classes is None else "labels are missing")
-        given = np.asarray(labels)
-        if given.shape != (count,) or given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= classes:
-            raise ValueError(f"labels are not ({count},) whole numbers from 0 to {classes - 1}")
-        return [jnp.asarray(given, jnp.int32)]
+        if values is None or not about:
+            raise ValueError(f"{about['name']} is missing" if about else "this model has no condition")
+        given, shape = np.asarray(values), (count, *about["shape"])
+        if about["kind"] == "class":
+            if given.shape != shape or given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= classes:
+                raise ValueError(f"labels are not ({count},) whole numbers from 0 to {classes - 1}")
+            return [jnp.asarray(given, jnp.int32)]
+        if given.shape != shape or given.dtype.kind not in "fiu" or not np.isfinite(given).all():
+            raise ValueError(f"{about['name']} is not {shape} of finite numbers")
+        if about["kind"] == "positive" and given.min() <= 0:
+            raise ValueError(f"{about['name']} is not positive")
+        return [jnp.asarray(given, self.facts["dtype"])]
 
     def _run(self, name: str, *inputs: ArrayLike) -> Any:
         return self._programs[name].call(self._weights, *inputs)
@@ -122,19 +131,22 @@ class Network(Artefact):
 class Denoiser(Artefact):
     """A file that ``wdport export --what denoiser`` wrote."""
 
-    def __call__(self, state: ArrayLike, time: ArrayLike, labels: ArrayLike | None = None) -> jax.Array:
+    def __call__(
+        self, state: ArrayLike, time: ArrayLike, condition: ArrayLike | None = None, *, labels: ArrayLike | None = None
+    ) -> jax.Array:
         """Return the prediction (b, *shape): noise or clean states, according to ``facts["target"]``.
 
         Args:
             state: (b, *shape), in standard units.
             time: (b,), in the network's time units.
-            labels: (b,), the class of each sample, for a model with classes.
+            condition: (b, ...), the condition of each sample, for a model with one.
+            labels: another name of it.
         """
         facts = self.facts
         with _bits(facts):
             state = self._state("state", state, facts["batch"], *self._shape("denoise"))
             prediction: jax.Array = self._run(
-                "denoise", state, self._state("time", time, len(state)), *self._labels(labels, len(state))
+                "denoise", state, self._state("time", time, len(state)), *self._condition(condition, labels, len(state))
             )
             return prediction
 
@@ -142,13 +154,16 @@ class Denoiser(Artefact):
 class Sampler(Artefact):
     """A file that ``wdport export --what sampler`` wrote."""
 
-    def __call__(self, seed: int, indices: ArrayLike, labels: ArrayLike | None = None) -> Pair:
+    def __call__(
+        self, seed: int, indices: ArrayLike, condition: ArrayLike | None = None, *, labels: ArrayLike | None = None
+    ) -> Pair:
         """Return states (b, *shape) and their decoded values, None if they are not decoded.
 
         Args:
             seed: 0 to 2^32 - 1.
             indices: (b,), indices of the samples. With the seed they determine every sample.
-            labels: (b,), the class of each sample, for a model with classes.
+            condition: (b, ...), the condition of each sample, for a model with one.
+            labels: another name of it.
         """
         numbers = np.asarray(indices)
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or self.facts["batch"] not in (None, len(numbers)):
@@ -158,11 +173,13 @@ class Sampler(Artefact):
         if numbers.size == 0 or numbers.min() < 0 or numbers.max() >= 2**32:
             raise ValueError("expected at least one index, each from 0 to 2^32 - 1")
         with _bits(self.facts):
-            return _pair(
-                self._run("drawn", np.uint32(seed), numbers.astype(np.uint32), *self._labels(labels, len(numbers)))
-            )
+            given = self._condition(condition, labels, len(numbers))
+            return _pair(self._run("drawn", np.uint32(seed), numbers.astype(np.uint32), *given))
 
-    def start_from(self, state: ArrayLike, noise: ArrayLike | None = None, labels: ArrayLike | None = None) -> Pair:
+    def start_from(
+        self, state: ArrayLike, noise: ArrayLike | None = None, condition: ArrayLike | None = None,
+        *, labels: ArrayLike | None = None,
+    ) -> Pair:  # fmt: skip
         """Sample from x_T ``state`` (b, *shape) and a ``noise`` tape (slots, b, *shape), one slot per noisy step."""
         facts, slots = self.facts, self.facts["sampler"]["slots"]
         if (noise is None) == bool(slots):
@@ -171,7 +188,7 @@ class Sampler(Artefact):
         with _bits(facts):
             state = self._state("state", state, facts["batch"], *shape)
             tape = [] if noise is None else [self._state("noise", noise, slots, len(state), *shape)]
-            return _pair(self._run("given", state, *tape, *self._labels(labels, len(state))))
+            return _pair(self._run("given", state, *tape, *self._condition(condition, labels, len(state))))
 
 
 def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:

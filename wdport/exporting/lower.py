@@ -94,51 +94,51 @@ def _of_leaves(function: Callable[..., Tree], tree: jax.tree_util.PyTreeDef) -> 
 
 
 def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
-    """Lower the program "denoise": it maps state (b, *shape), time (b,), and labels (b,), int32, for a network with
-    classes, to the prediction (b, *shape)."""
+    """Lower the program "denoise": it maps state (b, *shape), time (b,), and a condition (b, ...), if the network
+    is called with one, to the prediction (b, *shape)."""
 
-    def denoise(weights: Tree, state: Tensor, time: Tensor, *labels: Tensor) -> Tensor:
-        conditions = network.conditions(weights, time)
+    def denoise(weights: Tree, state: Tensor, time: Tensor, *condition: Tensor) -> Tensor:
+        embedded = network.embed(weights, time)
 
-        def one(x: Tensor, condition: Tree, *label: Tensor) -> Tensor:
-            made: Tensor = network.apply(weights, x[None], condition, label[0][None] if label else None)[0]
+        def one(x: Tensor, embedding: Tree, *value: Tensor) -> Tensor:
+            made: Tensor = network.apply(weights, x[None], embedding, value[0][None] if value else None)[0]
             return made
 
-        return jax.vmap(one)(state, conditions, *labels)
+        return jax.vmap(one)(state, embedded, *condition)
 
     with jax.enable_x64(network.dtype == "float64"):
-        specs: list[Spec] = [(("b", *network.shape), network.dtype), (("b",), network.dtype), *_labels(network)]
+        specs: list[Spec] = [(("b", *network.shape), network.dtype), (("b",), network.dtype), *_condition(network)]
         return lowering.serialise(network.weights(lowering.batch), {"denoise": (denoise, specs)})
 
 
 def lower_sampler(network: Network, plan: Plan, lowering: Lowering) -> Lowered:
     """Lower the programs "drawn", of seed () and indices (b,), uint32, and "given", of x_T (b, *shape) and, if the plan
-    adds noise, a tape (slots, b, *shape); both also take labels (b,), int32, if the network has classes. They return
-    states (b, *shape) and, if the model decodes, their decoded values."""
+    adds noise, a tape (slots, b, *shape); both also take a condition (b, ...) if the network is called with one. They
+    return states (b, *shape) and, if the model decodes, their decoded values."""
     shape, dtype = network.shape, network.dtype
 
-    def drawn(arguments: Tree, seed: Tensor, indices: Tensor, *labels: Tensor) -> tuple[Tensor, ...]:
+    def drawn(arguments: Tree, seed: Tensor, indices: Tensor, *condition: Tensor) -> tuple[Tensor, ...]:
         weights, rows, _ = arguments
         keys = sample_keys(seed, indices)
         start = step_noise(keys, FIRST, shape, dtype)
-        last = _run(network, weights, rows, start, lambda n: step_noise(keys, n, shape, dtype), labels)
+        last = _run(network, weights, rows, start, lambda n: step_noise(keys, n, shape, dtype), condition)
         return _finished(network, weights, last)
 
     def given(arguments: Tree, state: Tensor, *more: Tensor) -> tuple[Tensor, ...]:
         weights, rows, slots = arguments
-        tape, labels = more[: bool(plan.slots)], more[bool(plan.slots) :]
+        tape, condition = more[: bool(plan.slots)], more[bool(plan.slots) :]
 
         def noise(slot: Tensor) -> Tensor:
             return tape[0][slot] if tape else jnp.zeros_like(state)
 
-        return _finished(network, weights, _run(network, weights, rows._replace(draws=slots), state, noise, labels))
+        return _finished(network, weights, _run(network, weights, rows._replace(draws=slots), state, noise, condition))
 
     with jax.enable_x64(dtype == "float64"):
         rows, slots = _segments(plan, dtype)
         tape: list[Spec] = [((plan.slots, "b", *shape), dtype)] if plan.slots else []
         functions: dict[str, Lowerable] = {
-            "drawn": (drawn, [((), np.uint32), (("b",), np.uint32), *_labels(network)]),
-            "given": (given, [(("b", *shape), dtype), *tape, *_labels(network)]),
+            "drawn": (drawn, [((), np.uint32), (("b",), np.uint32), *_condition(network)]),
+            "given": (given, [(("b", *shape), dtype), *tape, *_condition(network)]),
         }
         return lowering.serialise((network.weights(lowering.batch), rows, slots), functions)
 
@@ -153,16 +153,19 @@ def _segments(plan: Plan, dtype: str) -> tuple[Rows, Array]:
     return rows, slots.reshape(-1, length)
 
 
-def _labels(network: Network) -> list[Spec]:
-    return [] if network.about.classes is None else [(("b",), np.int32)]
+def _condition(network: Network) -> list[Spec]:
+    wanted = network.about.condition
+    return [(("b", *wanted.shape), wanted.dtype or network.dtype)] if wanted is not None and wanted.taken else []
 
 
-def _run(network: Network, weights: Tree, rows: Rows, state: Tensor, noise: Draw, labels: Sequence[Tensor]) -> Tensor:
-    classes = labels[0] if labels else None
+def _run(
+    network: Network, weights: Tree, rows: Rows, state: Tensor, noise: Draw, condition: Sequence[Tensor]
+) -> Tensor:
+    given = condition[0] if condition else None
 
     def segment(carry: Carry, rows: Rows) -> tuple[Carry, None]:
-        conditions = network.conditions(weights, rows.times)
-        return run_rows(lambda x, c: network.apply(weights, x, c, classes), rows, carry, noise, conditions=conditions,
+        embedded = network.embed(weights, rows.times)
+        return run_rows(lambda x, e: network.apply(weights, x, e, given), rows, carry, noise, embedded=embedded,
                         change=network.changing(weights))[0], None  # fmt: skip
 
     carry, _ = jax.lax.scan(segment, first_carry(state), rows)

@@ -85,19 +85,19 @@ class Side:
             made = getattr(self.model, name)(*self._cast(inputs), chunk=2)
         return [np.asarray(each) for each in (made if isinstance(made, tuple) else (made,))]
 
-    def sample(self, plan: Plan, state: Array, tape: Array, labels: Sequence[Array]) -> list[Array]:
+    def sample(self, plan: Plan, state: Array, tape: Array, condition: Sequence[Array]) -> list[Array]:
         """The last state of a plan from ``state`` (B, *shape) with a ``tape`` (slots, B, *shape), and its decoding, if
         there is one."""
         network = cast("Network", self.network)
         kind = np.dtype("float64" if self.exact else "float32")
         state, slots = state.astype(kind), iter(tape.astype(kind))
-        state = self._loop(plan, state, slots, labels, network.about.clip)
+        state = self._loop(plan, state, slots, condition, network.about.clip)
         with self.context():
             _, decoded = network.finish(None, jax.numpy.asarray(state))
             return [state] if decoded is None else [state, np.asarray(decoded)]
 
     def _loop(
-        self, plan: Plan, state: Array, slots: Iterator[Array], labels: Sequence[Array], clip: float | None
+        self, plan: Plan, state: Array, slots: Iterator[Array], condition: Sequence[Array], clip: float | None
     ) -> Array:
         """A row maps (state, base, memory, output, noise), and the clipped clean state, to the next (state, base,
         memory)."""
@@ -105,7 +105,7 @@ class Side:
         base = memory = nothing
         rows = zip(plan.times, plan.coefficients.astype(kind), plan.clean.astype(kind), plan.noisy, strict=True)
         for time, matrix, clean, noisy in rows:
-            (output,) = self.call(state, np.full(len(state), time, kind), *labels)
+            (output,) = self.call(state, np.full(len(state), time, kind), *condition)
             terms = [state, base, memory, output.astype(kind), next(slots) if noisy else nothing]
             if clip is not None:
                 terms.append(np.clip(clean[0] * state + clean[1] * terms[3], -clip, clip))
@@ -203,7 +203,8 @@ def denoiser_trials(converted: Converted, network: Network, batches: Sequence[in
     trials = []
     for at, batch in enumerate(batches):
         inputs = _drawn(signature, sizes, SEED + at, batch)
-        narrow = (inputs[0], inputs[1].astype(np.float32), *inputs[2:])
+        inputs = inputs if about.condition is not None and about.condition.taken else inputs[:2]
+        narrow = (inputs[0], inputs[1].astype(np.float32), *map(_rounded, inputs[2:]))
         trials.append(Trial("denoise", narrow, ("",), _calling(inputs), network.dtype))
     return trials
 
@@ -231,16 +232,16 @@ def sampler_trials(network: Network, plan: Plan, batches: Sequence[int]) -> list
                         for number in (FIRST, *plan.draws[plan.noisy].tolist()))  # fmt: skip
         rng = np.random.default_rng([SEED, at])
         other = rng.standard_normal((1 + plan.slots, batch, *network.shape)).astype(np.float32)
-        classes = network.about.classes
-        labels = () if classes is None else ((np.arange(batch) + at) % classes).astype(np.int32)[None]
+        wanted = network.about.condition
+        condition = () if wanted is None or not wanted.taken else (_rounded(wanted.trial(batch, at)),)
         names = (network.about.state.name, network.about.decoded.name)
         tape = np.stack(slots) if slots else np.zeros((0, *init.shape), np.float32)
-        seeded = (np.asarray(SEED + at), indices, *labels)
-        taped = (other[0], *([other[1:]] if plan.slots else []), *labels)
-        trials.append(Trial("drawn", seeded, names, _sampling(plan, init, tape, tuple(labels))))
-        trials.append(Trial("given", taped, names, _sampling(plan, other[0], other[1:], tuple(labels))))
+        seeded = (np.asarray(SEED + at), indices, *condition)
+        taped = (other[0], *([other[1:]] if plan.slots else []), *condition)
+        trials.append(Trial("drawn", seeded, names, _sampling(plan, init, tape, condition)))
+        trials.append(Trial("given", taped, names, _sampling(plan, other[0], other[1:], condition)))
     return trials
 
 
-def _sampling(plan: Plan, init: Array, tape: Array, labels: tuple[Array, ...]) -> Callable[[Side], list[Array]]:
-    return lambda side: side.sample(plan, init, tape, labels)
+def _sampling(plan: Plan, init: Array, tape: Array, condition: tuple[Array, ...]) -> Callable[[Side], list[Array]]:
+    return lambda side: side.sample(plan, init, tape, condition)

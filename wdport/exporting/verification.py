@@ -23,6 +23,7 @@ from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.load import Converted
 from wdport.diffusion.plans import Plan
 from wdport.errors import InputError, MachineError, UsageError
+from wdport.exporting.api import condition_facts
 from wdport.exporting.artefact import EXPORT_AGAIN, PROGRAM, member_digests, read_facts
 from wdport.exporting.model_side import Side, Trial, denoiser_trials, network_trials, sampler_plan, sampler_trials
 from wdport.exporting.process import Result, run_calls
@@ -246,7 +247,8 @@ def _stated(
                   for trial in trials if trial.outputs}  # fmt: skip
     elif network is not None:
         pairs["target"] = facts.get("target"), network.process().target
-        pairs["classes"] = facts.get("classes"), network.about.classes
+        stated = condition_facts(network.about.condition)
+        pairs |= {name: (facts.get(name), stated.get(name)) for name in ("classes", "condition")}
         pairs |= {name: (facts.get(name), size) for name, size in network.about.sizes.items()}
     if plan is not None:
         wanted = {"name": plan.sampler, "eta": plan.eta, "steps": plan.steps.tolist(), "slots": plan.slots}

@@ -5,15 +5,15 @@ A diffusion has the fields of a diffusers ``scheduler_config.json``, a flow its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
-from wdport.families.sampling_form import DiffusionForm, FlowForm, SamplingForm
-from wdport.model import Array, Diffused, Document, KerasModel, Named, NotDecoded
+from wdport.families.sampling_form import ConditionForm, DiffusionForm, FlowForm, SamplingForm
+from wdport.model import Array, Condition, Diffused, Document, KerasModel, Named, NotDecoded, labels_of
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -36,14 +36,13 @@ LAYERS: Final = 64
 @dataclass(frozen=True)
 class Sampling:
     """``shape`` is the shape of one sample, as the Keras model takes it, and ``name`` the name of the samples.
-    ``process`` makes the plans; ``clip``, ``classes`` and ``no_class`` are as in :class:`wdport.model.Diffused`."""
+    ``process`` makes the plans; ``clip`` and ``condition`` are as in :class:`wdport.model.Diffused`."""
 
     shape: tuple[int, ...]
     name: str
     process: Process
     clip: float | None
-    classes: int | None
-    no_class: int | None
+    condition: Condition | None
 
 
 def read_sampling(document: Document, where: str) -> Sampling:
@@ -70,8 +69,32 @@ def _sampling(document: Document) -> Sampling:
     classes, no_class = _class(document, "classes"), _class(document, "no_class")
     if no_class is not None and (classes is None or no_class >= classes):
         raise ValueError("no_class is not one of the classes")
+    condition = labels_of(classes, no_class)
+    if "condition" in document:
+        if condition is not None:
+            raise ValueError("condition and classes are given together")
+        condition = _condition(document["condition"])
     process, clip = (_flow if kind == "flow" else _diffusion)(document)
-    return Sampling(tuple(shape), name, process, clip, classes, no_class)
+    return Sampling(tuple(shape), name, process, clip, condition)
+
+
+def _condition(told: object) -> Condition:
+    if not isinstance(told, Mapping) or (unknown := set(told) - set(ConditionForm.__annotations__)):
+        what = f"has no field {min(unknown)!r}" if isinstance(told, Mapping) else "is not a mapping"
+        raise ValueError(f"condition {what}")
+    name, kind, shape = told.get("name"), told.get("kind", "real"), told.get("shape", [])
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError("condition: name is not one word, such as scale")
+    if kind not in ("positive", "real"):
+        raise ValueError("condition: kind is not positive or real")
+    if not isinstance(shape, list) or not all(type(size) is int and size > 0 for size in shape) or prod(shape) > _MOST:
+        raise ValueError("condition: shape is not a list of whole numbers")
+    null, optional = told.get("unconditional"), told.get("optional", False)
+    if null is not None and (type(null) not in (int, float) or not isfinite(null)):
+        raise ValueError("condition: unconditional is not a number")
+    if not isinstance(optional, bool):
+        raise ValueError("condition: optional is not true or false")
+    return Condition(name, "positive" if kind == "positive" else "real", tuple(shape), None, null, optional)
 
 
 def _class(document: Document, name: str) -> int | None:
@@ -131,19 +154,20 @@ class CustomSampled(CustomFamily):
         )
         axis = "place" if len(told.shape) > 1 else "number"
         return Diffused(told.shape, Named(told.name, axis, axis), Named("decoded", axis, axis), reason,
-                        LAYERS * prod(told.shape), {}, told.clip, told.classes, told.no_class)  # fmt: skip
+                        LAYERS * prod(told.shape), {}, told.clip, told.condition)  # fmt: skip
 
     def denoiser(self, config: CustomConfig, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
         from wdport.families.keras_denoiser import KerasDenoiser
 
-        return KerasDenoiser(lambda policy: self._build(config, policy), dtype, pad_widths)
+        return KerasDenoiser(lambda policy: self._build(config, policy), dtype, pad_widths,
+                             self.sampling.condition is not None)  # fmt: skip
 
     def to_series(self, config: CustomConfig, states: Array | Tensor, /) -> None:
         return None
 
-    def time_tables(self, conditions: object) -> Iterator[tuple[str, Array]]:
+    def time_tables(self, embedded: object) -> Iterator[tuple[str, Array]]:
         return iter(())
 
     def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:

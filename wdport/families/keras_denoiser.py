@@ -1,7 +1,7 @@
 """A family's Keras model as the network for sampling: the model itself, called with weights that are arguments.
 
 Its own layers compute, so it is as fast as they are. Everything that depends only on time is computed once per plan if
-the model has the methods ``embed(times, labels)`` and ``denoise(state, embedding)``, whose composition is its call.
+the model has the methods ``embed(times, condition)`` and ``denoise(state, embedding)``, whose composition is its call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KerasDenoiser:
     """See :class:`wdport.families.roles.Denoiser`.
 
     ``build(policy)`` makes the model, whose own values are not used. Its inputs are the state, the time and,
-    with ``classes``, labels.
+    with ``conditioned``, a condition.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class KerasDenoiser:
         build: Callable[[str], KerasModel],
         dtype: str,
         pad_widths: int = 1,
-        classes: bool = False,
+        conditioned: bool = False,
     ) -> None:
         if pad_widths != 1:
             raise UsageError("pad_widths", "this model's widths cannot be padded", "leave it out")
@@ -46,7 +46,8 @@ class KerasDenoiser:
         # Built at once: Keras's dtype policy is global, and other threads may build models later.
         with jax.enable_x64(True) if dtype == "float64" else nullcontext():
             self._model = build(POLICIES.get(dtype, dtype))
-        self._embeds, self._classes = hasattr(self._model, "embed") and hasattr(self._model, "denoise"), classes
+        self._embeds = hasattr(self._model, "embed") and hasattr(self._model, "denoise")
+        self._conditioned = conditioned
         self._paths = {id(variable): path for path, variable in variables_by_path(self._model).items()}
 
     def arrange(self, variables: Mapping[str, Tensor], by_outputs: bool = True) -> Weights:
@@ -58,22 +59,23 @@ class KerasDenoiser:
     def by_outputs(self, batch: int | None) -> bool:
         return True
 
-    def conditions(self, weights: Weights, times: Tensor) -> Tensor:
-        """The embedding (S, T) of the times (S,), if the model has one without labels; otherwise the times."""
-        if not self._embeds or self._classes:
+    def embed(self, weights: Weights, times: Tensor) -> Tensor:
+        """The embedding (S, T) of the times (S,), if it does not depend on a condition; otherwise the times."""
+        if not self._embeds or self._conditioned:
             return times
         with self._holding(weights):
             made: Tensor = self._model.embed(times)
         return made
 
-    def predict(self, weights: Weights, state: Tensor, condition: Tensor, labels: Tensor | None = None) -> Tensor:
+    def predict(self, weights: Weights, state: Tensor, embedded: Tensor, condition: Tensor | None = None) -> Tensor:
         if self._embeds:
             with self._holding(weights):
-                every = jnp.broadcast_to(condition, (*state.shape[:1], *condition.shape))
-                found: Tensor = self._model.denoise(state, self._model.embed(every, labels) if self._classes else every)
+                every = jnp.broadcast_to(embedded, (*state.shape[:1], *embedded.shape))
+                given = self._model.embed(every, condition) if self._conditioned else every
+                found: Tensor = self._model.denoise(state, given)
             return found.astype(state.dtype)
-        every = jnp.broadcast_to(condition, state.shape[:1])
-        made = self._call(weights, [state, every] if labels is None else [state, every, labels])
+        every = jnp.broadcast_to(embedded, state.shape[:1])
+        made = self._call(weights, [state, every] if condition is None else [state, every, condition])
         output: Tensor = made[0] if isinstance(made, (list, tuple)) else made
         return output.astype(state.dtype)
 

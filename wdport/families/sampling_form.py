@@ -9,6 +9,21 @@ from wdport.declared import Also, Count, Positive
 _Share = Annotated[float, Also(exclusiveMinimum=0, exclusiveMaximum=1)]
 
 
+class ConditionForm(TypedDict, total=False):
+    """A conditioning input: the network's third, after the state and the time."""
+
+    name: Required[Annotated[str, Also(pattern=r"^[^\W\d]\w*$")]]
+    """Its name, such as ``scale``."""
+    kind: Literal["positive", "real"]
+    """Its values: positive numbers, or any; ``real`` if absent."""
+    shape: list[Positive]
+    """Shape of one sample's value; a number if absent."""
+    unconditional: float
+    """Value that means no condition; required for guidance."""
+    optional: bool
+    """Whether the network also runs without it; false if absent."""
+
+
 class SamplingForm(TypedDict, total=False):
     """Fields common to a diffusion and a flow."""
 
@@ -20,6 +35,8 @@ class SamplingForm(TypedDict, total=False):
     """Number of classes of a class-conditional model."""
     no_class: Count | None
     """Label that means no class; required for guidance."""
+    condition: ConditionForm
+    """Another input of one value for every sample, instead of labels."""
 
 
 class FlowForm(SamplingForm, total=False):

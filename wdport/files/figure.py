@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from wdport.files.atomic import replacing
+from wdport.files.candle_figure import draw_candles, is_prices
 from wdport.files.series_figure import BLUE, LINES, LINES_BESIDE, Beside, draw_beside, draw_series
 from wdport.files.target import Needed, Target, file_target
 from wdport.model import Array
@@ -78,14 +79,17 @@ def draw_samples(
 
     A shape (2,) is a point; (height, width, channels) with a number of channels that colours have is an image, its
     values from 0 to 1; (..., F) is a series with F features, and (N,) one with a single feature. ``features`` are
-    their names, if any. Real windows ``beside`` samples are drawn for points and series.
+    their names, if any; series of prices (open, high, low, close) are drawn as candlesticks. Real windows ``beside``
+    samples are drawn for points and series.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(layout="constrained")
     shape = values.shape[1:]
     shown = values[: drawn_at_most(shape, beside is not None)]
-    if beside is None or is_image(shape):
+    if len(shape) == 2 and is_prices(features, shape[-1]) and known is None:
+        draw_candles(figure, shown, place, features, beside)
+    elif beside is None or is_image(shape):
         _drawn(figure, shown, known, place, features)
     elif is_point(shape):
         _points(figure, shown, None, beside)

@@ -11,10 +11,12 @@ from wdport.mapping.axes import Shape
 @dataclass(frozen=True)
 class Misfits:
     """Everything that does not fit, one sentence each, worst first; ``sized`` if a weight has another number of
-    inputs, as a preceding layer with another output size would cause."""
+    inputs, as a preceding layer with another output size would cause. ``unexpected`` are tensors that no row names, if
+    there is no other fault."""
 
     faults: tuple[str, ...] = ()
     sized: bool = field(default=False, compare=False)
+    unexpected: tuple[str, ...] = field(default=(), compare=False)
 
 
 def sentences(

@@ -50,7 +50,8 @@ def make_plan(
     draft.find_idle()
     faults = sentences(draft.doubled, draft.missing, draft.misshapen, draft.unexpected, draft.idle, sources)
     if faults:
-        return Misfits(faults, draft.sized)
+        only = len(faults) == len(draft.unexpected)
+        return Misfits(faults, draft.sized, tuple(draft.unexpected) if only else ())
     return Plan(table, tuple(draft.moves), draft.checks, draft.drops, draft.ties)
 
 

@@ -36,6 +36,21 @@ def cosine_rate(steps: int, largest: float = 1e-3, warm_up: int = 0, beta1: floa
     return Rates(largest * np.where(at < warm_up, rising, falling), np.full(steps, beta1))
 
 
+def warmup_cosine(epochs: int, steps: int, largest: float, warm_up: int, least: float = 1e-6) -> Rates:
+    """Rates that change after every epoch of ``steps``: they rise linearly to ``largest`` in ``warm_up`` epochs, then
+    fall along a half cosine, as `torch.optim.lr_scheduler.LambdaLR` with such a function; ``least`` is where it ends.
+
+    Raises :class:`UsageError` if the warm-up has as many epochs as there are.
+    """
+    if not 0 <= warm_up < epochs:
+        raise UsageError("warmup_epochs", f"is {warm_up} of {epochs} epochs", "give fewer, or train longer")
+    at = np.arange(epochs, dtype=np.float64)
+    low = least / largest
+    falling = low + (1.0 - low) * (1.0 + np.cos(np.pi * (at - warm_up) / (epochs - warm_up))) / 2.0
+    factors = np.where(at < warm_up, (at + 1.0) / max(warm_up, 1), falling)
+    return Rates(np.repeat(largest * factors, steps), np.full(epochs * steps, 0.9))
+
+
 def one_cycle(
     steps: int,
     largest: float = 1e-3,

@@ -50,7 +50,8 @@ def both_files(pair: Pair, own: OwnFamily | None) -> Iterator[BothFiles]:
     """
     assert pair.checkpoint is not None
     converted = open_converted(pair.converted, own)
-    settings = Settings(mapping=pair.mapping, key=pair.key, known=asdict(converted.config), model=pair.model,
+    settings = Settings(mapping=pair.mapping, key=pair.key, weights=converted.source_key,
+                        known=asdict(converted.config), model=pair.model,
                         reference=pair.reference, inputs=pair.inputs, own=own)  # fmt: skip
     with ExitStack() as stack:
         prepared = _prepared(stack, Path(pair.checkpoint), settings, converted)

@@ -23,7 +23,7 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimiser_gate
 from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.trajectories import file_process, trajectories_gate
-from wdport.parity.trajectory_sides import Reference, reference_network, trial_labels
+from wdport.parity.trajectory_sides import Reference, reference_network, trial_condition
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted, run
 
@@ -136,8 +136,8 @@ def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> R
         with lifted():
             return run(modules["float64"], inputs)[0]
 
-    labels = trial_labels(about)
-    wide, narrow = (reference_network(comparison.signature, labels, each) for each in (double, single))
+    condition = trial_condition(about)
+    wide, narrow = (reference_network(comparison.signature, condition, each) for each in (double, single))
     return Reference(wide, file_process(family, prepared), about.shape, narrow)
 
 

@@ -110,7 +110,7 @@ def _several(names: Sequence[str]) -> str:
 def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate:
     """Gate constants (A'): every constant of the family is a table of the port, compared with its float64 formula, or
     an unchanged tensor of the file."""
-    constants = prepared.constants
+    constants = {name: constant for name, constant in prepared.constants.items() if constant.held}
     tables = prepared.family.port_tables(candidate)
     distances = {name: ulps(np.asarray(tables[name]), constants[name].values) for name in tables if name in constants}
     extra = [name for name in tables if name not in constants]

@@ -97,14 +97,15 @@ class Pair:
         """
         require_sha256(self.checkpoint or self.converted, self.sha256)
         own = self.own
-        open_converted(self.converted, described(self.converted, own) if self.fresh else own)
+        opened = open_converted(self.converted, described(self.converted, own) if self.fresh else own)
         if self.checkpoint is None:
             with open_recording(Path(str(self.against))):
                 return {}
         if own is not None:  # planning would build the model
-            with open_checkpoint(Path(self.checkpoint), key=self.key) as opened:
-                return opened.files
-        settings = Settings(self.config, dict(self.values), mapping=self.mapping, key=self.key)
+            with open_checkpoint(Path(self.checkpoint), key=self.key, weights=opened.source_key) as checkpoint:
+                return checkpoint.files
+        settings = Settings(self.config, dict(self.values), mapping=self.mapping, key=self.key,
+                            weights=opened.source_key)  # fmt: skip
         with prepare(self.checkpoint, settings) as prepared:
             return prepared.checkpoint.files
 

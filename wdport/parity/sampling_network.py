@@ -45,14 +45,17 @@ class SamplingNetwork:
         self.logic: dict[str, float] = {}
         self.numerics: dict[str, ErrorPair] = {}
         self.expected = 0
+        self._optional = bool((condition := family.diffused(config).condition) and condition.optional)
+        self._single: Case | None = None
+        self._exact = 2 if self._optional else 1  # cases in float64, with and without an optional input
 
     def _diagonal(self, dtype: str) -> Callable[[object, Tensor, Tensor, Tensor | None], jax.Array]:
         network = self._networks[dtype]
 
-        def run(weights: object, state: Tensor, times: Tensor, labels: Tensor | None) -> jax.Array:
+        def run(weights: object, state: Tensor, times: Tensor, condition: Tensor | None) -> jax.Array:
             x = jnp.asarray(state)
-            conditions = network.conditions(weights, jnp.asarray(times))
-            every: jax.Array = jax.lax.map(lambda each: network.apply(weights, x, each, labels), conditions)
+            embedded = network.embed(weights, jnp.asarray(times))
+            every: jax.Array = jax.lax.map(lambda each: network.apply(weights, x, each, condition), embedded)
             return every[jnp.arange(len(state)), jnp.arange(len(state))]
 
         return run
@@ -61,14 +64,21 @@ class SamplingNetwork:
         """The dtypes in which the network runs in this case."""
         if not case.numerics:
             return ("float64",) if self._full or case.batch == 1 else ()
-        return ("float64", "float32") if self._full else ("float32",)
+        first = self._optional and case == self._first(case)
+        return ("float64", "float32") if self._full or first else ("float32",)
+
+    def _first(self, case: Case) -> Case:
+        """The first case that is run in float32."""
+        self._single = self._single or case
+        return self._single
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Every sample's prediction (B, C, F) for its own time, from a batch of all of them."""
-        state, times, *labels = inputs
+        state, times, *condition = inputs
         weights = self._networks[dtype].weights(len(state))
-        output = np.asarray(self._programs[dtype](weights, state, times, labels[0] if labels else None))
-        if dtype == "float64" and not self._full:  # its only case; it holds a copy of the weights
+        output = np.asarray(self._programs[dtype](weights, state, times, condition[0] if condition else None))
+        self._exact -= dtype == "float64"
+        if self._exact == 0 and dtype == "float64" and not self._full:  # its last case; it holds a copy of the weights
             del self._networks[dtype], self._programs[dtype]
         return output
 
@@ -103,8 +113,8 @@ class SamplingNetwork:
     def _tables(self, dtype: str, times: Array) -> Iterator[tuple[str, Tensor]]:
         network = self._networks[dtype]
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            conditions = Program(network.conditions, FAST_COMPILE)(network.weights(1), jnp.asarray(times))
-            found = list(self.family.time_tables(conditions))
+            embedded = Program(network.embed, FAST_COMPILE)(network.weights(1), jnp.asarray(times))
+            found = list(self.family.time_tables(embedded))
         yield from found
 
     def _layers(self, dtype: str, times: Array) -> Iterator[tuple[str, Tensor]]:

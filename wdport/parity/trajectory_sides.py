@@ -40,24 +40,28 @@ class Reference:
     single: Network | None = None
 
 
-def reference_network(signature: Signature, labels: Array | None, run: Callable[[tuple[Array, ...]], Array]) -> Network:
-    """The reference as a function of the port's states (B, *shape) and times (B,); ``run`` takes all its inputs."""
+def reference_network(
+    signature: Signature, condition: Array | None, run: Callable[[tuple[Array, ...]], Array]
+) -> Network:
+    """The reference as a function of the port's states (B, *shape) and times (B,); ``run`` takes all its inputs, the
+    ``condition`` (B, ...) as the last one, if it is given."""
     rules = [axes(text) for text in signature.axes]
     told, time = signature.inputs[0], signature.inputs[1]
     back = [told.keras_axes.index(axis) for axis in told.axes]
-    more = () if labels is None else (labels.astype(np.int64),)
 
     def network(state: Array, times: Array) -> Array:
         given = np.ascontiguousarray(np.transpose(state, back))
+        whole = condition is not None and condition.dtype.kind == "i"
+        more = () if condition is None else (condition.astype(np.int64 if whole else state.dtype),)
         made = run((given, times.astype(np.int64) if time.kind == "int" else times, *more))
         return laid_out(made, state.shape, rules)
 
     return network
 
 
-def trial_labels(about: Diffused) -> Array | None:
-    """A class for each sample of a run, if the network has classes."""
-    return None if about.classes is None else (np.arange(BATCH) % about.classes).astype(np.int32)
+def trial_condition(about: Diffused) -> Array | None:
+    """A condition for each sample of a run, if the network takes one."""
+    return None if about.condition is None else about.condition.trial(BATCH)
 
 
 class Inputs:
@@ -118,13 +122,13 @@ class Port:
             return plan, np.asarray(program(self.network.weights(), plan_rows(plan, dtype), *arrays))
 
     def _compiled(self, change: Change | None = None) -> Program[object, Rows, Tensor, Tensor, jax.Array]:
-        told = trial_labels(self.network.about)
-        labels = None if told is None else jnp.asarray(told)
+        given = trial_condition(self.network.about)
 
         def states(weights: object, rows: Rows, init: Tensor, tape: Tensor) -> jax.Array:
             own = change or self.network.changing(weights)
+            condition = None if given is None else jnp.asarray(given, None if given.dtype.kind == "i" else init.dtype)
             every: jax.Array = run_plan(
-                lambda x, time: self.network.at(weights, x, time, labels), rows, init, tape, record=True, change=own
+                lambda x, time: self.network.at(weights, x, time, condition), rows, init, tape, record=True, change=own
             )
             return every
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from wdport.compare.engine import Say
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import PathText, Settings
-from wdport.data.statistics import read_statistics
+from wdport.data.units import read_units
 from wdport.errors import MisfitError, require_paths
 from wdport.families.choice import own_model
 from wdport.files.inputs import Snapshot
@@ -105,8 +105,8 @@ def compare_files(
     if pair.fresh:
         return fresh_verdict(pair, say, repro, resume)
     started, say, own = time.monotonic(), say or (lambda _: None), pair.own
-    statistics = read_statistics(pair.norm_stats) if pair.norm_stats else None
-    given = Settings(pair.config, dict(pair.values), statistics=statistics)
+    units = read_units(pair.norm_stats, None)
+    given = Settings(pair.config, dict(pair.values), units=units)
     with both_files(pair, own) as files:
         prepared, opened = files.prepared, files.converted
         say("reading both files")

@@ -1,5 +1,6 @@
 """Sampling: draw states from a diffusion model and decode them."""
 
+from wdport.sampling.api import one_condition as one_condition
 from wdport.sampling.api import read_init as read_init
 from wdport.sampling.api import sample as sample
 from wdport.sampling.devices import spread_over as spread_over

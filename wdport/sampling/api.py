@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from os import PathLike
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -12,6 +13,7 @@ from wdport.data.arrays import understood
 from wdport.data.files import data_file
 from wdport.data.npy import read_array
 from wdport.diffusion.schedules import Array
+from wdport.errors import UsageError
 from wdport.model import KerasModel
 from wdport.sampling.job import plan_job
 from wdport.sampling.programs import programs_of
@@ -32,7 +34,12 @@ def sample(
     known: ArrayLike | None = None,
     resample: int | None = None,
     labels: ArrayLike | None = None,
+    scale: ArrayLike | str | None = None,
+    condition: ArrayLike | str | None = None,
+    unconditional: bool = False,
     guidance: float | None = None,
+    anchor: float | None = None,
+    transform: str | None = None,
     devices: int | str | None = None,
     shard_weights: bool = False,
     pad_widths: int = 1,
@@ -55,8 +62,16 @@ def sample(
             have exactly the known values.
         resample: number of times every step is taken with ``known``, so that the rest fits it. Default: 5.
         labels: classes of the samples, for a class-conditional model; fewer than n labels are cycled.
-        guidance: scale of classifier-free guidance: 1 for none, larger values follow the labels more closely. Requires
-            a model that was also trained without labels.
+        scale: the scale of every sample, for a model that takes one: positive numbers, cycled, or "data" to draw them
+            from those of the training data.
+        condition: the same for a model with a conditioning input of any other name and shape.
+        unconditional: call a model without its condition, if it runs or was trained so.
+        guidance: scale of classifier-free guidance: 1 for none, larger values follow the condition more closely.
+            Requires a model that was also trained without it.
+        anchor: first price of all samples, for a model whose windows are relative to theirs; by default those of
+            windows of the training data, drawn with the seed.
+        transform: the transform of the model's data, if it is your own ``module:class``, whose code is then run;
+            otherwise samples of such a model stay in the units of its windows.
         devices: "all" devices of this process, or the first N; the samples are divided among them. Default: one. Under
             ``jax.distributed`` the devices of every process are used: all processes make the same call and get all
             samples.
@@ -77,9 +92,20 @@ def sample(
     """
     request = Request(
         count=n, sampler=sampler, steps=steps, eta=eta, seed=seed, init=init, noise=noise, known=known,
-        resample=resample, labels=labels, guidance=guidance, devices=devices, shard_weights=shard_weights, batch=batch,
+        resample=resample, guidance=guidance, devices=devices, shard_weights=shard_weights, batch=batch,
+        unconditional=unconditional, anchor=anchor, transform=transform,
+        **one_condition(labels=labels, scale=scale, condition=condition),
     )  # fmt: skip
     return Samples.join(list(plan_job(programs_of(model, pad_widths), request).draw()))
+
+
+def one_condition(**given: ArrayLike | str | None) -> dict[str, Any]:
+    """The fields of a :class:`Request` for the only one of these conditions that is given; raises :class:`UsageError`
+    for several."""
+    found = {name: values for name, values in given.items() if values is not None}
+    if len(found) > 1:
+        raise UsageError(" and ".join(found), "are given together", "give the one that the model takes")
+    return next(({"condition": values, "condition_name": name} for name, values in found.items()), {})
 
 
 def read_init(path: str | PathLike[str]) -> Array:

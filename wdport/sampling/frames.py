@@ -27,7 +27,7 @@ def frames_of(job: Job, samples: int, most: int = MOST) -> Array:
     network, programs = sampler.programs.network, sampler.programs
     count = min(samples, job.count)
     indices = np.arange(count, dtype=np.uint32)
-    labels = None if job.labels is None else jnp.asarray(job.labels[:count])
+    condition = None if job.condition is None else sampler.as_input(job.condition[:count])
 
     @partial(jax.jit, compiler_options=fast_run())
     def some(weights: Tree, rows: Rows, carry: Carry, tape: Tensor | None) -> tuple[Carry, Tensor | None]:
@@ -37,12 +37,12 @@ def frames_of(job: Job, samples: int, most: int = MOST) -> Array:
             return step_noise(keys, number, network.shape, network.dtype)
 
         return run_rows(
-            lambda x, condition: network.apply(weights, x, condition, labels),
+            lambda x, embedded: network.apply(weights, x, embedded, condition),
             rows,
             carry,
             drawn if tape is None else tape,
             record=True,
-            conditions=network.conditions(weights, rows.times),
+            embedded=network.embed(weights, rows.times),
             change=network.changing(weights),
         )
 
@@ -58,4 +58,6 @@ def frames_of(job: Job, samples: int, most: int = MOST) -> Array:
         every = np.concatenate(seen)[: len(sampler.plan.steps) + 1]
         chosen = np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).round().astype(int))
         finished = (programs.finish(weights, state) for state in every[chosen])
-        return np.stack([np.asarray(state if decoded is None else decoded) for state, decoded in finished])
+        frames = [np.asarray(state if decoded is None else decoded) for state, decoded in finished]
+        restore = job.restore
+        return np.stack(frames if restore is None else [restore.values(frame, indices) for frame in frames])

@@ -17,13 +17,14 @@ from numpy.typing import ArrayLike
 
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
+from wdport.sampling.condition import checked_condition, guided
 from wdport.sampling.devices import spread_over
 from wdport.sampling.known import FURTHEST, resampling, with_known
-from wdport.sampling.labels import checked_labels, guided
 from wdport.sampling.programs import Programs
 from wdport.sampling.request import Request
 from wdport.sampling.sampler import Sampler, plan_of
 from wdport.sampling.samples import Done, Samples
+from wdport.sampling.windows import Restoring, drawn_windows, restoring
 
 MOST = 1 << 32
 """Samples per seed: their indices have 32 bits."""
@@ -33,8 +34,8 @@ MOST = 1 << 32
 class Job:
     """A valid request: ``count`` samples in batches of ``batch``.
 
-    ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``labels`` (count,) are those of all samples, if
-    given.
+    ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``condition`` (count, ...) are those of all samples,
+    if given; ``restore``, if given, converts samples to the units of the data.
     """
 
     sampler: Sampler
@@ -42,12 +43,20 @@ class Job:
     batch: int
     init: Array | None = None
     tape: Array | None = None
-    labels: Array | None = None
+    condition: Array | None = None
+    restore: Restoring | None = None
+
+    @property
+    def units(self) -> str:
+        """The units of decoded samples, in words."""
+        if self.restore is not None:
+            return f"in the units of the data, by {self.restore.name}"
+        return getattr(self.sampler.programs.network.about.decoding, "units", "")
 
     def draw(self, chunk: int | None = None, start: int = 0, done: Done | None = None) -> Iterator[Samples]:
         """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given."""
-        given = {"init": self.init, "tape": self.tape, "labels": self.labels}
-        return chunked(self.sampler, self.count, self.batch, chunk, start=start, done=done, **given)
+        return chunked(self.sampler, self.count, self.batch, chunk, init=self.init, tape=self.tape,
+                       condition=self.condition, restore=self.restore, start=start, done=done)  # fmt: skip
 
 
 def plan_job(programs: Programs, request: Request) -> Job:
@@ -62,10 +71,12 @@ def plan_job(programs: Programs, request: Request) -> Job:
     init = _given(request, "init", request.init, ("n", *network.shape))
     tape = _given(request, "noise", request.noise, (plan.slots, "n", *network.shape))
     count = _count(request.count, init, tape)
-    labels = checked_labels(network.about, request.labels, count, request.called.get("labels", "labels"))
+    drawn = drawn_windows(network.about, request, count)
+    condition = checked_condition(network.about, request, count, drawn)
+    restore = restoring(network.about, request, drawn, condition)
     _check_number("batch", request.batch)
     batch = sampler.auto_batch(count) if request.batch is None else int(request.batch)
-    return Job(sampler, count, batch, init, tape, labels)
+    return Job(sampler, count, batch, init, tape, condition, restore)
 
 
 def _given(request: Request, name: str, values: ArrayLike | None, shape: tuple[int | str, ...]) -> Array | None:
@@ -113,20 +124,21 @@ def chunked(
     *,
     init: Array | None = None,
     tape: Array | None = None,
-    labels: Array | None = None,
+    condition: Array | None = None,
+    restore: Restoring | None = None,
     start: int = 0,
     done: Done | None = None,
 ) -> Iterator[Samples]:
     """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given.
 
     ``batch`` is rounded up to a multiple of the number of devices; the last batch is padded, and cut afterwards.
-    ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``labels`` (count,) are those of all samples.
+    ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``condition`` (count, ...) are those of all samples.
     """
     batch = sampler.batch(min(batch, count))
     chunk = batch if chunk is None else chunk
     waiting: list[Samples] = []
     there = 0
-    for samples in _batches(sampler, count, batch, init, tape, labels, start, done):
+    for samples in _batches(sampler, count, batch, init, tape, condition, restore, start, done):
         waiting.append(samples)
         there += len(samples)
         while there >= chunk:
@@ -143,7 +155,8 @@ def _batches(
     batch: int,
     init: Array | None,
     tape: Array | None,
-    labels: Array | None,
+    condition: Array | None,
+    restore: Restoring | None,
     start: int,
     done: Done | None,
 ) -> Iterator[Samples]:
@@ -156,9 +169,10 @@ def _batches(
             None if init is None else init[known],
             None if tape is None else tape[:, known],
             None if done is None else _within(done, begin, min(batch, count - begin)),
-            None if labels is None else labels[known],
+            None if condition is None else condition[known],
         )
-        yield samples.part(max(start - begin, 0), count - begin)
+        part = samples.part(max(start - begin, 0), count - begin)
+        yield part if restore is None else restore(part, indices[max(start - begin, 0) : count - begin])
 
 
 def _within(done: Done, begin: int, size: int) -> Callable[[int, int], None]:

@@ -84,9 +84,12 @@ def with_known(network: Network, known: ArrayLike) -> Network:
     decoding = network.about.decoding
     if isinstance(decoding, NotDecoded):
         raise UsageError("known", decoding.what, decoding.fix)
+    if (windowed := network.about.windowed) is not None:
+        what = f"every window of {windowed.transform} has its own units, in which the known values are not"
+        raise UsageError("known", what, "leave it out")
     values = _checked(known, decoding.shape)
     mask = np.isfinite(values)
-    standard = np.where(mask, (values - np.asarray(decoding.mean)) / np.asarray(decoding.std), 0.0)
+    standard = np.where(mask, decoding.standard(values), 0.0)
     if np.abs(standard).max() > FURTHEST:
         what = f"has a value {np.abs(standard).max():.3g} standard deviations from the mean"
         raise UsageError("known", what, "give it in the units of the series that the model draws")
@@ -94,8 +97,8 @@ def with_known(network: Network, known: ArrayLike) -> Network:
     inner = network.specs
     return replace(
         network,
-        conditions=lambda weights, times: network.conditions(weights[0], times),
-        apply=lambda weights, state, condition, labels: network.apply(weights[0], state, condition, labels),
+        embed=lambda weights, times: network.embed(weights[0], times),
+        apply=lambda weights, state, embedded, condition: network.apply(weights[0], state, embedded, condition),
         change=partial(_change, network, decoding),
         finish=partial(_finish, network, decoding),
         weights=lambda batch=None: (network.weights(batch), held),

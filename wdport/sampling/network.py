@@ -32,18 +32,18 @@ from wdport.model import Array, Configuration, Diffused, KerasModel
 class Network:
     """A denoiser for the scan.
 
-    ``conditions(weights, times (S,))`` is everything that depends only on the steps, arrays with leading axis S, and
-    ``apply(weights, state (B, *shape), condition, labels (B,))`` the prediction (B, *shape), given one step's part of
-    it; labels are None for a network without classes. ``finish(weights, state)`` returns the last state and its decoded
-    form, None if states are not decoded. All are free of side effects. ``weights(batch)`` are the current weights, in
-    the layout that is fastest for ``batch`` samples per call, or for any number (None); they work with every batch.
-    ``process()`` is what the checkpoint was trained to undo. ``dtype`` is the dtype of the state, ``about`` the
-    family's description of it. ``change(weights, clean)``, if given, changes the network's estimate of the clean state
-    at every step. ``specs(batch)``, if given, are the weights' shapes and dtypes, available before the weights, so that
-    programs can be compiled while these are loaded.
+    ``embed(weights, times (S,))`` is everything that depends only on the steps, arrays with leading axis S, and
+    ``apply(weights, state (B, *shape), embedded, condition (B, ...))`` the prediction (B, *shape), given one step's
+    part of it; the condition is None for a network that is called without one. ``finish(weights, state)`` returns the
+    last state and its decoded form, None if states are not decoded. All are free of side effects. ``weights(batch)``
+    are the current weights, in the layout that is fastest for ``batch`` samples per call, or for any number (None);
+    they work with every batch. ``process()`` is what the checkpoint was trained to undo. ``dtype`` is the dtype of the
+    state, ``about`` the family's description of it. ``change(weights, clean)``, if given, changes the network's
+    estimate of the clean state at every step. ``specs(batch)``, if given, are the weights' shapes and dtypes, available
+    before the weights, so that programs can be compiled while these are loaded.
     """
 
-    conditions: Callable[[Tree, Tensor], Tree]
+    embed: Callable[[Tree, Tensor], Tree]
     apply: Callable[..., Tensor]
     finish: Callable[[Tree, Tensor], tuple[Tensor, Tensor | None]]
     weights: Callable[..., Tree]
@@ -63,10 +63,10 @@ class Network:
         change = self.change
         return None if change is None else lambda clean: change(weights, clean)
 
-    def at(self, weights: Tree, state: Tensor, times: Tensor, labels: Tensor | None = None) -> Tensor:
+    def at(self, weights: Tree, state: Tensor, times: Tensor, condition: Tensor | None = None) -> Tensor:
         """The prediction for samples that share one time: ``times`` (B,) repeats it."""
-        condition = jax.tree.map(lambda leaf: leaf[0], self.conditions(weights, times[:1]))
-        return self.apply(weights, state, condition, labels)
+        embedded = jax.tree.map(lambda leaf: leaf[0], self.embed(weights, times[:1]))
+        return self.apply(weights, state, embedded, condition)
 
 
 Known = tuple[Sampled, Configuration]
@@ -107,7 +107,7 @@ def fast_network(model: KerasModel, pad_widths: int = 1, known: Known | None = N
     bound = any(getattr(v.value, "committed", True) for v in model.trainable_variables)
     return replace(
         plain,
-        conditions=denoiser.conditions,
+        embed=denoiser.embed,
         apply=denoiser.predict,
         weights=weights,
         specs=None if bound else specs,
@@ -143,7 +143,7 @@ def stored_network(
         return arranged.weights(batch)
 
     return Network(
-        conditions=denoiser.conditions,
+        embed=denoiser.embed,
         apply=denoiser.predict,
         finish=lambda _, state: (state, role.to_series(config, state)),
         weights=weights,
@@ -207,9 +207,9 @@ def keras_network(model: KerasModel, known: Known | None = None) -> Network:
     role, config = known or _known(model)
     own = ref(model)
 
-    def apply(weights: Tree, state: Tensor, time: Tensor, labels: Tensor | None = None) -> Tensor:
+    def apply(weights: Tree, state: Tensor, time: Tensor, condition: Tensor | None = None) -> Tensor:
         every = jnp.broadcast_to(time, state.shape[:1])
-        inputs = (state, every) if labels is None else (state, every, labels)
+        inputs = (state, every) if condition is None else (state, every, condition)
         output: Tensor = _alive(own).stateless_call(*weights, inputs, training=False)[0]
         return output
 
@@ -221,7 +221,7 @@ def keras_network(model: KerasModel, known: Known | None = None) -> Network:
         return _process(role, config, {v.path: v.value for v in _alive(own).non_trainable_variables})
 
     return Network(
-        conditions=lambda _, times: times,
+        embed=lambda _, times: times,
         apply=apply,
         finish=lambda _, state: (state, role.to_series(config, state)),
         weights=weights,

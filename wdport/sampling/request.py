@@ -14,6 +14,7 @@ Setting = int | float | str | bool | None
 class Request:
     """Everything that determines the samples of a network; :func:`wdport.sample` documents each field.
 
+    ``condition_name`` is the argument that gave the ``condition``, which is "condition" for an input of any name.
     ``called`` maps an argument to its name in errors where that differs, such as the file it was read from.
     """
 
@@ -26,8 +27,12 @@ class Request:
     noise: ArrayLike | None = None
     known: ArrayLike | None = None
     resample: int | None = None
-    labels: ArrayLike | None = None
+    condition: ArrayLike | str | None = None
+    condition_name: str = "condition"
+    unconditional: bool = False
     guidance: float | None = None
+    anchor: float | None = None
+    transform: str | None = None
     devices: int | str | None = None
     shard_weights: bool = False
     batch: int | None = None
@@ -37,5 +42,16 @@ class Request:
     def settings(self) -> dict[str, Setting]:
         """The settings that a resumed run must share with the first, as JSON values; without the arrays, which are
         identified by their files, the number of samples and the batch size."""
-        names = ("sampler", "steps", "eta", "seed", "resample", "guidance", "shard_weights")
+        names = (
+            "sampler",
+            "steps",
+            "eta",
+            "seed",
+            "resample",
+            "guidance",
+            "unconditional",
+            "anchor",
+            "transform",
+            "shard_weights",
+        )
         return {name: getattr(self, name) for name in names}

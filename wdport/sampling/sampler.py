@@ -58,7 +58,7 @@ class Sampler:
         init: Array | None = None,
         tape: Array | None = None,
         report: Report | None = None,
-        labels: Array | None = None,
+        condition: Array | None = None,
     ) -> Samples:
         """The samples with these indices (B,).
 
@@ -68,26 +68,26 @@ class Sampler:
             init: x_T (B, *shape) to start from.
             tape: noise (slots, B, C, F), one slot for every noisy row of the plan.
             report: called with the progress of the batch, after every call of the programs, and when compiling is done.
-            labels: classes (B,) for a class-conditional network, int32.
+            condition: values (B, ...) of the network's condition, if it is called with one.
         """
         programs = self.programs
         with jax.enable_x64(programs.network.dtype == "float64"):
             segments = list(self.segments(tape))
-            with self._compiling(len(indices), *segments[0][:2]):
+            with self._compiling(len(indices), *segments[0][:2], condition is not None):
                 weights = self._weights(len(indices))
                 numbers, seed = self._placed(indices.astype(np.uint32)), np.uint32(self.seed)
                 start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
                 carry = programs.carry(start)
-                classes = None if labels is None else self._placed(labels)
+                given = None if condition is None else self._placed(self.as_input(condition))
             if report and not self.spread:  # over devices the first segment compiles
                 report(0, len(self.plan.steps))
             for rows, slots, done in segments:
                 if self.spread:  # where the last segment left it, or where it must be: otherwise it would compile again
                     carry = self.spread.place(carry)
                 if slots is None:
-                    carry = programs.drawn(weights, rows, carry, classes, seed, numbers)
+                    carry = programs.drawn(weights, rows, carry, given, seed, numbers)
                 else:
-                    carry = programs.taped(weights, rows, carry, classes, self._placed(slots, 1))
+                    carry = programs.taped(weights, rows, carry, given, self._placed(slots, 1))
                 carry[0].block_until_ready()
                 if report:
                     report(done, len(self.plan.steps))
@@ -107,9 +107,9 @@ class Sampler:
         return self.batch(auto_batch(network.about.numbers, network.dtype, count, memories))
 
     @contextmanager
-    def _compiling(self, batch: int, rows: Rows, slots: Array | None) -> Iterator[None]:
+    def _compiling(self, batch: int, rows: Rows, slots: Array | None, conditioned: bool) -> Iterator[None]:
         """On the first call, compile the steps while the block makes the weights and the first state."""
-        lowered = () if self.spread else self.programs.lower_ahead(batch, rows, slots)
+        lowered = () if self.spread else self.programs.lower_ahead(batch, rows, slots, conditioned)
         if not lowered:
             yield
             return
@@ -129,6 +129,10 @@ class Sampler:
         for begin in range(0, len(plan.steps), length):
             part = slice(begin, begin + length)
             yield Rows(*(values[part] for values in rows)), None if laid is None else laid[part], min(part.stop, count)
+
+    def as_input(self, condition: Array) -> Array:
+        """Values of a condition in the dtype of the network's input."""
+        return condition if condition.dtype.kind == "i" else self._cast(condition)
 
     def _cast(self, values: Array) -> Array:
         return np.asarray(values).astype(self.programs.network.dtype)

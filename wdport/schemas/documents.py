@@ -6,7 +6,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from wdport.conversion.entries import ConfigEntry, Manifest, Shape
 from wdport.declared import Count, Number, Positive, Sha256
-from wdport.exporting.facts import ProgramFacts
+from wdport.exporting.facts import ConditionFacts, ProgramFacts
 from wdport.parity.recording_form import CheckpointFacts, Environment
 from wdport.schemas.verdict import GateFacts, SettingsFacts, VerdictDocument
 
@@ -83,6 +83,8 @@ class InspectionDocument(TypedDict):
     """Parts that are not read, in words."""
     shared: NotRequired[list[list[str]]]
     """Names of tensors that share one storage."""
+    notes: NotRequired[list[str]]
+    """What to know of the model, such as a condition that it takes."""
 
 
 class OddValues(TypedDict):
@@ -220,6 +222,8 @@ class SamplesDocument(TypedDict):
     """Values that were given with ``--known``; null if none were."""
     labels: str | None
     """Class labels as given; null for a model without classes."""
+    condition: dict[str, str] | None
+    """Condition as given, by the name of the network's input; null if it was called without one."""
     batch: Positive
     """Number of samples in every call."""
     devices: Positive
@@ -458,6 +462,8 @@ class ExportDocument(TypedDict):
     """The programs of a network by name, with their inputs and outputs; absent for a denoiser or sampler."""
     classes: NotRequired[Positive | None]
     """Number of classes; null for a model without labels, and for a network."""
+    condition: NotRequired[ConditionFacts]
+    """The further input that it takes last; absent if it takes none."""
     compute_dtype: NotRequired[str]
     """Dtype that the network computes in."""
     precision: NotRequired[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from wdport.compare.glossary import GATES
 from wdport.conversion.entries import Manifest
@@ -115,8 +115,19 @@ def formats() -> tuple[Published, ...]:
 
 def _table() -> Mapping[str, Schema]:
     """Conditions of a mapping table, with the fields of ``sampling:``, which a model family reads."""
-    sampling = {"anyOf": [schema_of(form, {}, True) for form in (FlowForm, DiffusionForm)]}
+    sampling = {"anyOf": [_inlined(schema_of(form, {}, True)) for form in (FlowForm, DiffusionForm)]}
     return {**CONDITIONS, "TableForm": {**CONDITIONS["TableForm"], "properties": {"sampling": sampling}}}
+
+
+def _inlined(schema: Schema) -> Schema:
+    """A schema with the definitions that its properties refer to in their places: it becomes part of another one."""
+    parts: Any = schema.pop("$defs", {})
+    properties: Any = schema["properties"]
+    for told in properties.values():
+        if (name := str(told.get("$ref", "")).removeprefix("#/$defs/")) in parts:
+            told.update({**parts[name], **{key: value for key, value in told.items() if key != "$ref"}})
+            del told["$ref"]
+    return schema
 
 
 def _policy() -> Mapping[str, Schema]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wdport.data.series import Series, read_series
-from wdport.data.statistics import Statistics
+from wdport.data.units import units_of
 from wdport.errors import MisfitError, require_paths
 from wdport.families.registry import shipped
 from wdport.families.roles import Fresh
@@ -24,6 +24,7 @@ def new_model(
     values: Mapping[str, str] | None = None,
     seed: int = 0,
     dtype: str | None = None,
+    transform: str | None = None,
 ) -> KerasModel:
     """Return a model with random initial weights, for training from scratch.
 
@@ -34,6 +35,7 @@ def new_model(
         values: single configuration values as text, such as ``{"num_heads": "8"}``.
         seed: seed of the weights.
         dtype: Keras dtype policy, as for :func:`wdport.load_model`.
+        transform: how windows are made of the data, as for :func:`wdport.convert`; by default z-scores.
 
     Returns:
         The Keras model, built; its variables are the same under every policy but float64.
@@ -42,7 +44,7 @@ def new_model(
         InputError: a file cannot be read.
         MisfitError: the configuration has unknown or invalid settings.
     """
-    family, made, _ = _resolved(config, data, values)
+    family, made, _ = _resolved(config, data, values, transform)
     model: KerasModel = family.fresh(made, seed, dtype)
     return model
 
@@ -51,32 +53,35 @@ def assumed_of(
     config: str | PathLike[str] | Mapping[str, object],
     data: Array | Series | str | PathLike[str],
     values: Mapping[str, str] | None = None,
+    transform: str | None = None,
 ) -> dict[str, object]:
     """The sizes of a new model that its configuration does not state; raises as :func:`new_model`."""
-    return _resolved(config, data, values)[2]
+    return _resolved(config, data, values, transform)[2]
 
 
 def _resolved(
     config: str | PathLike[str] | Mapping[str, object],
     data: Array | Series | str | PathLike[str],
     values: Mapping[str, str] | None,
+    transform: str | None,
 ) -> tuple[Any, Any, dict[str, object]]:
     """The family, the configuration, and what is assumed in it."""
     document, where = _document(config)
     family: Any = _family(where)
     settings = family.read_settings(document, where)
     settings.update({name: family.parse_setting(name, text) for name, text in (values or {}).items()})
-    statistics = _statistics(data)
-    settings.update(norm_mean=statistics.mean, norm_std=statistics.std, feature_names=statistics.names)
+    settings.update(units_of(_series(data), transform).fresh_flags())
     return family, *family.fresh_config(settings, where)
 
 
-def recipe_of(config: str | PathLike[str] | Mapping[str, object]) -> Recipe:
-    """How a training configuration says that the model is trained; raises as :func:`new_model`."""
+def recipe_of(config: str | PathLike[str] | Mapping[str, object], public: bool = False) -> Recipe:
+    """How a training configuration says that the model is trained, or the public script with it; raises as
+    :func:`new_model`."""
     document, where = _document(config)
     family: Any = _family(where)
-    family.read_settings(document, where)
-    told: Recipe = family.recipe(document, where)
+    if document or not public:
+        family.read_settings(document, where)
+    told: Recipe = family.recipe(document, where, public)
     return told
 
 
@@ -98,9 +103,7 @@ def _family(where: str | Path) -> Family:
     return found[0]
 
 
-def _statistics(data: Array | Series | str | PathLike[str]) -> Statistics:
+def _series(data: Array | Series | str | PathLike[str]) -> Series:
     if isinstance(data, (str, PathLike)):
-        data = read_series(data)
-    if isinstance(data, Series):
-        return Statistics.of(data.values, data.names if data.named else None)
-    return Statistics.of(data)
+        return read_series(data)
+    return data if isinstance(data, Series) else Series.of(data)

@@ -19,6 +19,7 @@ from jax import Array as Tensor
 
 from wdport.compile_cache import narrow_run, weakly
 from wdport.diffusion.loss import Errors
+from wdport.diffusion.process import UNIFORM
 from wdport.errors import InputError, UsageError
 from wdport.jax_settings import chosen_numerics
 from wdport.keras_runtime import set_variable, variables_by_path
@@ -138,17 +139,27 @@ class Loop:
 
     def _take(self, numbers: Array, counted: Array) -> None:
         """One step, on the states of these numbers."""
-        fed = self.placement.batch(numbers, self.source.feed)
+        fed = self._fed(numbers)
         weights = self.placement.batch(counted, _itself)
         self.state = self.step(self.state, self.held, fed, weights)
         self.placement.settle(self.state)
+
+    def _fed(self, numbers: Array) -> Any:
+        """What the compiled step gets for the states of these numbers; with a condition, its values as well."""
+        states = self.placement.batch(numbers, self.source.feed)
+        if self.source.condition is None:
+            return states
+        return states, self.placement.batch(numbers, self.source.condition.__getitem__)
 
     def _mean(self) -> float:
         sums = np.asarray(self.state["sums"][0])
         return float(sums[1] / max(sums[0], 1.0))
 
-    def _step(self, state: dict[str, Any], held: Tensor, fed: Tensor, counted: Tensor) -> dict[str, Any]:
-        clean = self.source.take(held, fed)
+    def _step(self, state: dict[str, Any], held: Tensor, fed: Any, counted: Tensor) -> dict[str, Any]:
+        if self.source.condition is None:
+            clean: Any = self.source.take(held, fed)
+        else:
+            clean = self.source.take(held, fed[0]), fed[1]
         loss_of = jax.value_and_grad(self._loss, has_aux=True)
         (_, (other, told)), slopes = loss_of(state["trained"], state["other"], clean, counted)
         slopes = barrier(slopes)
@@ -160,7 +171,7 @@ class Loop:
         sums = [state["sums"][0] + count * jnp.concatenate([jnp.ones(1, told.dtype), told])]
         return {"trained": trained, "other": other, "optimizer": optimizer, "averaged": averaged, "sums": sums}
 
-    def _loss(self, values: Values, other: Values, clean: Tensor, counted: Tensor) -> Any:
+    def _loss(self, values: Values, other: Values, clean: Any, counted: Tensor) -> Any:
         errors, changed = self.trained.stateless_call(values, other, clean, training=True)
         loss = self.trained.compute_loss(y=counted, y_pred=errors)
         by_part = self.trained.diffusion_loss.by_part(Errors(**errors), counted)
@@ -209,7 +220,12 @@ class Loop:
                               for name, each in begins.items()}  # fmt: skip
         self.begins = begins
         policy = self.trained.network.dtype_policy.name
-        return {"dtype": policy, **self._settings(), **begins, "data": _digest(self.source.data)}
+        return {
+            "dtype": policy,
+            **self._settings(),
+            **begins,
+            "data": _digest([self.source.data, *_of(self.source.condition)]),
+        }
 
     def _require_more(self, done: int, epochs: int) -> None:
         if done > epochs * self.per_epoch:
@@ -222,9 +238,10 @@ class Loop:
 
     def _settings(self) -> dict[str, Any]:
         loss = self.trained.diffusion_loss
+        law = {} if self.trained.law == UNIFORM else {"law": self.trained.law}
         return {"batch_size": self.batch, "seed": self.seed, "ema": self.ema, "states": self.source.count,
                 "energy": loss.energy, "min_snr": loss.min_snr, "optimizer": type(self.optimizer).__name__,
-                "optimizer_settings": self._digest(), "jax": chosen_numerics()}  # fmt: skip
+                "optimizer_settings": self._digest(), "jax": chosen_numerics(), **law}  # fmt: skip
 
     def _digest(self) -> str:
         """A hash of the optimizer's settings; rates of a schedule may be many."""
@@ -260,7 +277,12 @@ class Loop:
 
 def _sample(source: Source) -> list[Array]:
     """The data on the device, or some of those that are streamed."""
-    return [source.held, source.feed(np.linspace(0, source.count - 1, 64).astype(np.int64))]
+    some = source.feed(np.linspace(0, source.count - 1, 64).astype(np.int64))
+    return [source.held, some, *_of(source.condition)]
+
+
+def _of(condition: Array | None) -> list[Array]:
+    return [] if condition is None else [condition]
 
 
 def _itself(counted: Array) -> Array:

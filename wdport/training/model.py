@@ -9,6 +9,7 @@ import keras
 from jax import Array as Tensor
 
 from wdport.diffusion.loss import DiffusionLoss, Errors
+from wdport.diffusion.process import UNIFORM
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Sampled, Trained
@@ -20,25 +21,26 @@ from wdport.model import KerasModel, LossPart
 class DiffusionTraining(keras.Model):  # type: ignore[misc]
     """Trains a network on clean states: every step draws new noise and new times from Keras's seed state.
 
-    ``fit`` takes clean states (N, *shape), or (states, labels) for a network with classes. Its optional second argument
-    are weights (N,) of the samples, 0 for those that only fill a batch; Keras ignores ``sample_weight`` where there are
-    no targets. The network is ``network``, which is trained in place.
+    ``fit`` takes clean states (N, *shape), or (states, condition) for a network with one, such as labels. Its
+    optional second argument are weights (N,) of the samples, 0 for those that only fill a batch; Keras ignores
+    ``sample_weight`` where there are no targets. The network is ``network``, which is trained in place.
     """
 
-    def __init__(self, network: KerasModel, loss: DiffusionLoss, seed: int = 0, labelled: bool = False) -> None:
+    def __init__(self, network: KerasModel, loss: DiffusionLoss, seed: int = 0, conditioned: bool = False) -> None:
         super().__init__(dtype=network.dtype_policy)
         self.network = network
         self.diffusion_loss = loss
-        self.labelled = labelled
+        self.conditioned = conditioned
+        self.law = UNIFORM
         self.seeds = keras.random.SeedGenerator(seed)
         self.trackers = [keras.metrics.Mean(name=part.name) for part in loss.parts] if len(loss.parts) > 1 else []
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The errors of every sample; see :class:`~wdport.diffusion.loss.Errors`."""
-        clean, labels = inputs if self.labelled else (inputs, None)
+        clean, condition = inputs if self.conditioned else (inputs, None)
         clean = jnp.asarray(clean, self.variable_dtype)
         drawn = self.diffusion_loss.draw(self.seeds.next(), clean)
-        given = [*self.diffusion_loss.noisy(clean, drawn), *([] if labels is None else [labels])]
+        given = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
         found: Any = self.network(given, training=training)
         output: Tensor = found[0] if isinstance(found, (list, tuple)) else found
         return self.diffusion_loss.errors(output.astype(clean.dtype), clean, drawn)._asdict()
@@ -65,7 +67,7 @@ class DiffusionTraining(keras.Model):  # type: ignore[misc]
 
 
 def training_model(
-    model: KerasModel, *, energy: float = 0.0, min_snr: float | None = None, seed: int = 0
+    model: KerasModel, *, energy: float = 0.0, min_snr: float | None = None, seed: int = 0, law: str = UNIFORM
 ) -> DiffusionTraining:
     """Return a Keras model that trains ``model`` with the objective of its family.
 
@@ -77,9 +79,11 @@ def training_model(
         energy: weight of an energy term: the difference of the sums of squares, by part and feature.
         min_snr: gamma of Min-SNR weighting, such as 5; None for none.
         seed: seed of noise, times, and the model's dropout.
+        law: how steps are drawn: "uniform", or "min-snr", by which steps of much noise are drawn more often.
 
     Returns:
-        The model for ``compile`` and ``fit``; ``fit`` takes clean states (N, *shape).
+        The model for ``compile`` and ``fit``; ``fit`` takes clean states (N, *shape), or a pair of them and the
+        condition (N, ...).
 
     Raises:
         UsageError: the model was not loaded by wdport, or draws no samples.
@@ -95,10 +99,11 @@ def training_model(
         raise UsageError("energy", f"{family.name} has no energy term", "leave it out")
     tables = {name.replace("/", "."): variable.value for name, variable in variables_by_path(model).items()}
     about = family.diffused(config)
-    loss = DiffusionLoss(family.process(config, tables.__getitem__).noising(), _parts(family, config, about.shape),
+    loss = DiffusionLoss(family.process(config, tables.__getitem__).noising(law), _parts(family, config, about.shape),
                          energy, min_snr)  # fmt: skip
     seed_dropout(model, seed)
-    made = DiffusionTraining(model, loss, seed, about.classes is not None)
+    made = DiffusionTraining(model, loss, seed, about.condition is not None and about.condition.taken)
+    made.law = law
     made.build(None)
     return made
 

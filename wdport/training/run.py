@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from wdport.data.series import Series
+from wdport.diffusion.process import UNIFORM
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.files.run_folder import RunFolder
@@ -36,6 +37,9 @@ def train(
     ema: float | None = None,
     energy: float = 0.0,
     min_snr: float | None = None,
+    law: str = UNIFORM,
+    condition: Array | None = None,
+    transform: str | None = None,
     save_every: int | None = None,
     devices: int | str | None = None,
     shard_weights: bool = False,
@@ -64,6 +68,10 @@ def train(
         ema: decay of a moving average of the weights, such as 0.999.
         energy: weight of the energy term, as for :func:`wdport.training_model`.
         min_snr: gamma of Min-SNR weighting.
+        law: how steps are drawn, as for :func:`wdport.training_model`.
+        condition: the condition (n, ...) of every state or window, such as labels or scales, for a model that takes
+            one; for windows of prices it follows from the data.
+        transform: the transform of the model's data, if it is your own ``module:class``, whose code is then run.
         save_every: save the state after so many steps, besides the end of every epoch.
         devices: divide every batch among "all" devices, or the first N, of every process; ``batch_size`` must be a
             multiple of their number. By default one device, or those of ``keras.distribution``.
@@ -87,15 +95,13 @@ def train(
             package is not installed.
     """
     _require(epochs=epochs, batch_size=batch_size, save_every=save_every)
-    trained = training_model(model, energy=energy, min_snr=min_snr, seed=seed)
+    trained = training_model(model, energy=energy, min_snr=min_snr, seed=seed, law=law)
     known: Any = known_model(model)
-    if trained.labelled:
-        raise UsageError("model", "has classes", "train it with wdport.training_model(model).fit((states, labels))")
     placement = placement_of(devices, shard_weights)
     if batch_size % placement.count:
         what = f"is {batch_size}, on {placement.count} devices"
         raise UsageError("batch_size", what, f"give a multiple of {placement.count}")
-    source = source_of(data, known[0].diffused(known[1]), trained.variable_dtype, stream)
+    source = source_of(data, known[0].diffused(known[1]), trained.variable_dtype, stream, condition, transform)
     target = Path(folder)
     if callable(optimizer):
         optimizer = optimizer(epochs * -(-source.count // batch_size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,10 +17,12 @@ from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import understood
 from wdport.data.files import data_file
 from wdport.data.npy import map_array, read_array
+from wdport.data.samples import has_windows
 from wdport.data.series import Series, read_series
 from wdport.data.statistics import Statistics
+from wdport.data.transforms import OHLC_ATR, transform_of, windows_of
 from wdport.errors import UsageError
-from wdport.model import Array, Decoding, Diffused
+from wdport.model import Array, Condition, Decoding, Diffused, Windowed
 
 SHARE: Final = 0.25
 """Of a device's memory: larger data are streamed."""
@@ -44,6 +46,11 @@ class Source(Protocol):
         """How many states there are."""
         ...
 
+    @property
+    def condition(self) -> Array | None:
+        """The condition (count, ...) of every state; None if the network is trained without one."""
+        ...
+
     def feed(self, numbers: Array) -> Array:
         """What the device gets for a batch of states by number (B,): the numbers, or the data themselves."""
         ...
@@ -58,6 +65,7 @@ class States:
     """An array (n, *shape) of clean states."""
 
     held: Array
+    condition: Array | None = None
 
     @property
     def data(self) -> Array:
@@ -80,6 +88,7 @@ class StreamedStates:
 
     states: Array
     dtype: str
+    condition: Array | None = None
 
     @property
     def held(self) -> Array:
@@ -104,11 +113,35 @@ class StreamedStates:
 
 
 @dataclass(frozen=True, eq=False)
+class ArrayWindows:
+    """Windows (n, N, F) in standard units."""
+
+    held: Array
+    decoding: Decoding
+    condition: Array | None = None
+
+    @property
+    def data(self) -> Array:
+        return self.held
+
+    @property
+    def count(self) -> int:
+        return len(self.held)
+
+    def feed(self, numbers: Array) -> Array:
+        return numbers
+
+    def take(self, held: Tensor, fed: Tensor) -> Tensor:
+        return self.decoding.encode(held[fed])
+
+
+@dataclass(frozen=True, eq=False)
 class Windows:
     """All windows of a z-scored series (T, F), one a step; memory is that of the series."""
 
     held: Array
     decoding: Decoding
+    condition: Array | None = None
 
     @property
     def data(self) -> Array:
@@ -132,6 +165,7 @@ class StreamedWindows:
 
     series: Array
     decoding: Decoding
+    condition: Array | None = None
 
     @property
     def held(self) -> Array:
@@ -154,45 +188,125 @@ class StreamedWindows:
 
 
 def source_of(
-    data: Array | Series | str | PathLike[str], about: Diffused, dtype: str, stream: bool | None = None
+    data: Array | Series | str | PathLike[str],
+    about: Diffused,
+    dtype: str,
+    stream: bool | None = None,
+    condition: Array | None = None,
+    transform: str | None = None,
 ) -> Source:
     """Return the states of ``data`` for a model.
 
     Args:
-        data: states (n, *shape), as an array of that rank; otherwise a series: an array (T, F), a
-            :class:`~wdport.data.series.Series`, or a data file. A series is z-scored with the statistics that the model
-            knows, or with its own.
+        data: states (n, *shape) or windows (n, N, F) in the units of the data, as an array of that rank or an ``.npy``
+            file; otherwise a series: an array (T, F), a :class:`~wdport.data.series.Series`, or a data file. Series
+            and windows are z-scored with the statistics that the model knows, or with their own.
         about: what the model's states are.
         dtype: dtype of the states.
         stream: read every batch when it is needed, instead of keeping the data on the device; by default if they take
             more than a quarter of its memory.
+        condition: the condition (n, ...) of every state; that of windows of prices follows from a series.
+        transform: the user's own transform, if that is the model's.
 
     Raises:
-        UsageError: the data have other sizes than the model.
+        UsageError: the data have other sizes than the model, or a condition is missing.
         InputError: the file cannot be read.
     """
+    found, own = _source(data, about, dtype, stream, transform)
+    values = _condition(about.condition, own if condition is None else condition, found.count, dtype)
+    return found if values is None else replace(found, condition=values)  # type: ignore[type-var]
+
+
+def _source(
+    data: Array | Series | str | PathLike[str], about: Diffused, dtype: str, stream: bool | None, transform: str | None
+) -> tuple[Source, Array | None]:
+    """The states, and their condition if it follows from the data."""
     decoding = about.decoding
-    if (
-        not isinstance(decoding, Decoding)
-        or len(decoding.shape) != 2
-        or (isinstance(data, np.ndarray) and data.ndim > 2)
-    ):
-        return _states(data, about, dtype, stream)
+    series = isinstance(decoding, Decoding) and len(decoding.shape) == 2
+    if isinstance(data, (str, PathLike)) and Path(data).suffix == ".npy" and (not series or has_windows(data)):
+        data = _arrays(data, stream)
+    if not isinstance(decoding, Decoding) or not series:
+        return _states(data, about, dtype, stream), None
+    if isinstance(data, np.ndarray) and data.ndim > 2:
+        if data.shape[1:] == about.shape and about.shape != decoding.shape:
+            return _states(data, about, dtype, stream), None
+        return _windows(data, decoding, about.windowed, dtype), None
     if isinstance(data, np.ndarray):
-        series = Series.of(data)
-    else:
-        series = data if isinstance(data, Series) else read_series(data)
-    length, features = decoding.shape
+        data = Series.of(data)
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
-    if series.values.shape[1] != features:
-        what = f"has {series.values.shape[1]} features, and the model {features}"
+    data = data if isinstance(data, Series) else read_series(data)
+    if about.windowed is not None:
+        return _transformed(data, about, decoding, dtype, transform)
+    length, features = decoding.shape
+    if data.values.shape[1] != features:
+        what = f"has {data.values.shape[1]} features, and the model {features}"
         raise UsageError(where, what, "give the columns that the model is for")
-    if len(series.values) < length:
-        raise UsageError(where, f"has {len(series.values)} steps, and a window has {length}", "give a longer series")
+    if len(data.values) < length:
+        raise UsageError(where, f"has {len(data.values)} steps, and a window has {length}", "give a longer series")
+    values = _standard(data.values, decoding).astype(dtype)
+    return (StreamedWindows if _streams(values.nbytes, stream) else Windows)(values, decoding), None
+
+
+def _standard(values: Array, decoding: Decoding) -> Array:
+    """Values (..., F) in the units of the data as z-scores, with their own statistics if the model knows none."""
     known = any(decoding.mean) or any(each != 1.0 for each in decoding.std)
-    statistics = Statistics(decoding.mean, decoding.std) if known else Statistics.of(series.values)
-    values = statistics.normalize(series.values).astype(dtype)
-    return (StreamedWindows if _streams(values.nbytes, stream) else Windows)(values, decoding)
+    if known or decoding.curve is not None:
+        return decoding.standard(values)
+    statistics = Statistics.of(values.reshape(-1, values.shape[-1]))
+    return statistics.normalize(values)
+
+
+def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str) -> Source:
+    """Windows (n, N, F) in the units of the data; of a transform with statistics of every window, in its units."""
+    if data.shape[1:] != decoding.shape or not len(data):
+        wanted = ", ".join(map(str, ("n", *decoding.shape)))
+        raise UsageError("data", f"have shape {data.shape}", f"give windows ({wanted}) or a series")
+    if data.dtype.kind not in "fiu" or not np.isfinite(data).all():
+        raise UsageError("data", "have NaN or infinite values", "give finite ones")
+    values = data if windowed is not None else _standard(np.asarray(data, np.float64), decoding)
+    return ArrayWindows(np.asarray(values, dtype), decoding)
+
+
+def _transformed(
+    series: Series, about: Diffused, decoding: Decoding, dtype: str, transform: str | None
+) -> tuple[Source, Array | None]:
+    """The windows of a series by the model's own transform, and the condition that their statistics give."""
+    windowed = about.windowed
+    assert windowed is not None
+    if windowed.transform != OHLC_ATR and transform != windowed.transform:
+        what = f"windows of this model are made by {windowed.transform}, whose code is not run because a file names it"
+        raise UsageError("--transform", what, f"give --transform {windowed.transform}")
+    windows, statistics = windows_of(transform_of(windowed.transform, decoding.shape[0]), windowed.transform, series)
+    if windows.shape[1:] != decoding.shape:
+        raise UsageError("data", f"gives windows {windows.shape[1:]}, the model has {decoding.shape}", "give its data")
+    name = None if about.condition is None else about.condition.statistic
+    return ArrayWindows(windows.astype(dtype), decoding), statistics.arrays.get(name) if name else None
+
+
+def _condition(declared: Condition | None, values: Array | None, count: int, dtype: str) -> Array | None:
+    """The condition (count, ...) for a network that takes one; raises :class:`UsageError` if it is missing or wrong."""
+    if declared is None or not declared.taken:
+        if values is not None and declared is None:
+            raise UsageError("condition", "the model takes none", "leave it out")
+        return None
+    if values is None:
+        fix = f"give the {declared.name} of every state, or the data and their transform"
+        raise UsageError("condition", f"the model takes a {declared.name} with every state", fix)
+    given = np.asarray(values)
+    if given.shape != (count, *declared.shape):
+        what = f"has shape {given.shape}, and there are {count} states"
+        raise UsageError("condition", what, f"give {(count, *declared.shape)}")
+    if declared.classes is not None:
+        if given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= declared.classes:
+            raise UsageError("condition", "has other labels than the model", f"give 0 to {declared.classes - 1}")
+        return given.astype(np.int32)
+    if (
+        given.dtype.kind not in "fiu"
+        or not np.isfinite(given).all()
+        or (declared.kind == "positive" and given.min() <= 0)
+    ):
+        raise UsageError("condition", f"has values that are no {declared.name}", f"give {declared.kind} finite numbers")
+    return given.astype(dtype)
 
 
 def _streams(size: int, stream: bool | None) -> bool:
@@ -206,14 +320,19 @@ def _streams(size: int, stream: bool | None) -> bool:
     return memory is not None and size > memory * SHARE
 
 
+def _arrays(path: str | PathLike[str], stream: bool | None) -> Array:
+    """The array of an ``.npy`` file, mapped if it is streamed."""
+    with data_file(path) as file, open(file, "rb") as opened, understood(".npy"):
+        size = file.stat().st_size
+        found: Array = (map_array if _streams(size, stream) else read_array)(opened, size)
+        return found
+
+
 def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> Source:
     fix = f"give an array of {about.state.name} (n, {', '.join(map(str, about.shape))})"
     if isinstance(data, (str, PathLike)):
-        with data_file(data) as file, open(file, "rb") as opened, understood(".npy"):
-            if file.suffix != ".npy":
-                raise Fault("is not an .npy file, and this model has no series", fix)
-            size = file.stat().st_size
-            data = (map_array if _streams(size, stream) else read_array)(opened, size)
+        with data_file(data):
+            raise Fault("is not an .npy file, and this model has no series", fix)
     if not isinstance(data, np.ndarray):
         raise UsageError("data", f"is a {type(data).__name__}, and this model has no series", fix)
     if data.shape[1:] != about.shape or not len(data):

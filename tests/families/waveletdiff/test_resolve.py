@@ -20,7 +20,9 @@ CONFIGS = [
     replace(OFFICIAL, noise_schedule="linear", cross_level_attention=False),
     replace(OFFICIAL, noise_schedule="cosine", num_layers=11),
     replace(OFFICIAL, qk_norm=True, num_heads=4, num_layers=1),
-    replace(OFFICIAL, qk_norm=True, num_heads=1, scale_embedding=True, cross_level_attention=False),
+    replace(
+        OFFICIAL, qk_norm=True, num_heads=1, scale_embedding=True, cross_level_attention=False, conditioning="none"
+    ),
     Config((14, 14, 21, 35), 2, 8, 8, 1, 6, wavelet="db4", boundary_mode="symmetric", seq_len=64),
     Config((25, 25, 40, 69), 2, 8, 8, 1, 6, wavelet="db6", boundary_mode="symmetric", seq_len=128),
     Config((3, 3, 6, 12), 2, 8, 8, 1, 6, wavelet="db2", boundary_mode="periodization", seq_len=24),
@@ -60,6 +62,9 @@ def test_every_value_says_where_it_is_from() -> None:
         "norm_mean",
         "norm_std",
         "feature_names",
+        "conditioning",
+        "transform",
+        "window_statistics",
     }  # nobody gave these
     assert resolved.assumed == {"boundary_mode": "symmetric", "wavelet": "db2", "seq_len": 24}
 

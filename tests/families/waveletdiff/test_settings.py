@@ -114,7 +114,7 @@ UNKNOWN: list[tuple[dict[str, Any], str, str]] = [
     ({"noise": {"type": "cosine"}}, "noise.type", "did you mean noise.schedule?"),
     ({"modle": {"num_heads": 4}}, "modle", "did you mean model?"),
     ({"epochs": 4}, "epochs", "move it to its section, as training.epochs"),
-    ({"conditioning": {"scale": 4}}, "conditioning", "remove it if the network does not need it"),
+    ({"conditioning": {"scale": 4}}, "conditioning.scale", "remove it if the network does not need it"),
     ({"model": {"colour": 4}}, "model.colour", "remove it if the network does not need it"),
 ]
 

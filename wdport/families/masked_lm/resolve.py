@@ -15,7 +15,7 @@ from typing import Final
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.masked_lm.config import FIELDS, Config
 from wdport.mapping.axes import Shape
-from wdport.model import Document, Resolved, Source
+from wdport.model import UNITS, Document, Resolved, Source
 
 CLASS: Final = "EuroBertForMaskedLM"
 MODEL_TYPE: Final = "eurobert"
@@ -48,7 +48,7 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     if stored and "model_type" not in stored:
         raise MisfitError(source.path, "config.json has no model_type", f"{MODEL_TYPE} is supported; {_OTHER}")
     document = _fields(stored, source.path)
-    if any(name in flags for name in ("norm_mean", "norm_std")):
+    if any(name in flags for name in UNITS):
         raise MisfitError(source.path, "a language model has no series to normalise",
                           "leave out --norm-stats and --data")  # fmt: skip
     given = {

@@ -42,8 +42,8 @@ class Convertible(Protocol):
     def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
         """The configuration; raises ``MisfitError`` if given values contradict the file or its metadata.
 
-        ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, and ``feature_names``, in addition to
-        parsed values.
+        ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, ``transform``, ``window_statistics``, a
+        function of the length of a window, and ``feature_names``, in addition to parsed values.
         """
         ...
 
@@ -126,6 +126,25 @@ class Referenced(Protocol):
 
     def misread(self, config: Configuration, stated: Stated, module: Module) -> list[str]:
         """What the library, whose class ``module`` is, reads otherwise than ``config`` has it, in words."""
+        ...
+
+
+@runtime_checkable
+class Guessing(Protocol):
+    """A family whose checkpoints do not tell settings that change what the network computes."""
+
+    @property
+    def guesses(self) -> Mapping[str, str]:
+        """Such settings, each with what goes wrong if the assumed value is wrong."""
+        ...
+
+
+@runtime_checkable
+class ConfiguredBeside(Protocol):
+    """A family whose training configuration lies beside its checkpoints, as ``config.yaml``."""
+
+    def is_configuration(self, document: object) -> bool:
+        """Whether a file of this name is such a configuration; others are not read."""
         ...
 
 

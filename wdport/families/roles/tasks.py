@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wdport.diffusion.process import Process
 
 Tree = Any
-"""Arrays in any nesting: a model's weights, or its conditions for some times. They are arguments of the compiled
+"""Arrays in any nesting: a model's weights, or its embedded times. They are arguments of the compiled
 programs, so new values need no new program."""
 
 
@@ -47,12 +47,12 @@ class Denoiser(Protocol):
         """The fastest layout for ``batch`` samples, or for any number (None)."""
         ...
 
-    def conditions(self, weights: Tree, times: Tensor) -> Tree:
+    def embed(self, weights: Tree, times: Tensor) -> Tree:
         """Everything that depends only on the times (S,), arrays with leading axis S."""
         ...
 
-    def predict(self, weights: Tree, state: Tensor, condition: Tree, labels: Tensor | None = None) -> Tensor:
-        """The prediction for a state (B, *shape) and one step's condition; labels (B,) for class-conditional models."""
+    def predict(self, weights: Tree, state: Tensor, embedded: Tree, condition: Tensor | None = None) -> Tensor:
+        """The prediction for a state (B, *shape) and one step's embedded time, and a condition (B, ...) if given."""
         ...
 
 
@@ -88,9 +88,9 @@ class Sampled(Protocol):
         """Decoded states, in the units of the data if these are known; ``None`` if states are not decoded."""
         ...
 
-    def time_tables(self, conditions: Tree) -> Iterator[tuple[str, Array]]:
-        """By Keras layer path, the tables (S, n) of the sampling network that depend only on time; ``conditions`` are
-        its conditions for S times."""
+    def time_tables(self, embedded: Tree) -> Iterator[tuple[str, Array]]:
+        """By Keras layer path, the tables (S, n) of the sampling network that depend only on time; ``embedded`` are
+        S embedded times."""
         ...
 
     def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
@@ -188,8 +188,9 @@ class Fresh(Protocol):
         """
         ...
 
-    def recipe(self, document: Document, where: str | Path) -> Recipe:
-        """How the configuration file says that the model is trained; raises :class:`MisfitError`."""
+    def recipe(self, document: Document, where: str | Path, public: bool = False) -> Recipe:
+        """How the configuration file says that the model is trained or, with ``public``, how the public training script
+        trains with this file; raises :class:`MisfitError`."""
         ...
 
     def fresh(self, config: Configuration, seed: int, dtype: str | None = None) -> KerasModel:

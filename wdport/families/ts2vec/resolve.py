@@ -13,7 +13,7 @@ from pathlib import Path
 from wdport.errors import MisfitError, UsageError
 from wdport.families.ts2vec.config import Config
 from wdport.mapping.axes import Shape
-from wdport.model import Document, Resolved, Source
+from wdport.model import UNITS, Document, Resolved, Source
 
 FIELDS = ("input_dims", "hidden_dims", "output_dims", "depth", "kernel_size")
 
@@ -57,7 +57,7 @@ def parse_setting(key: str, text: str) -> int:
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     """The configuration; raises :class:`MisfitError` if the file lacks a layer or a given value contradicts it."""
-    if "norm_mean" in flags:
+    if any(name in flags for name in UNITS):
         fix = "leave out --norm-stats and --data: normalise the series before encoding"
         raise UsageError("statistics", "a ts2vec encoder keeps none", fix)
     told = from_shapes(source.shapes)

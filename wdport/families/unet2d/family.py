@@ -142,12 +142,12 @@ class UNet2DFamily:
 
         from wdport.families.keras_denoiser import KerasDenoiser
 
-        return KerasDenoiser(partial(self.build, config), dtype, pad_widths, classes=config.classes == "table")
+        return KerasDenoiser(partial(self.build, config), dtype, pad_widths, conditioned=config.classes == "table")
 
     def to_series(self, config: Config, states: Array | Tensor, /) -> Tensor:
         return to_images(states)
 
-    def time_tables(self, conditions: object) -> Iterator[tuple[str, Array]]:
+    def time_tables(self, embedded: object) -> Iterator[tuple[str, Array]]:
         return iter(())
 
     def time_layers(self, model: UNet2D, times: Array | Tensor) -> Iterator[tuple[str, Array]]:

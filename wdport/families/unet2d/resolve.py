@@ -21,7 +21,7 @@ from wdport.families.unet2d.sampled import unsampled
 from wdport.families.unet2d.sizes import require_sizes
 from wdport.families.unet2d.stages import Stage, down_stages, faults, up_stages
 from wdport.mapping.axes import Shape
-from wdport.model import Document, Resolved, Source
+from wdport.model import UNITS, Document, Resolved, Source
 
 CLASS: Final = "UNet2DModel"
 SCHEDULER: Final = "scheduler_config.json"
@@ -36,7 +36,7 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     if not document and not config:
         fix = "give the model's folder, or --config FILE"
         raise MisfitError(source.path, "there is no config.json with the network's configuration", fix)
-    statistics = [name for name in ("norm_mean", "norm_std") if name in flags]
+    statistics = [name for name in UNITS if name in flags]
     if statistics:
         raise MisfitError(source.path, "an image model has no series to normalise", "leave out --norm-stats and --data")
     if "scheduler" in document:

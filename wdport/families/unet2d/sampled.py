@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.stages import down_stages
-from wdport.model import Array, Decoding, Diffused, Named
+from wdport.model import Array, Decoding, Diffused, Named, labels_of
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -43,7 +43,7 @@ def diffused(config: Config) -> Diffused:
     half = tuple(each / 2.0 for each in one)
     decoding = Decoding(shape, _same, _same, half, half, "from 0 to 1")
     sizes = dict(zip(("height", "width", "channels"), shape, strict=True))
-    return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, config.num_class_embeds)
+    return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, labels_of(config.num_class_embeds))
 
 
 def to_images(states: Array | Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from wdport.families.wan_vae.config import FIELDS, Config
 from wdport.families.wan_vae.stages import down_stages, faults, up_stages
 from wdport.limits import MAX_VALUES, MAX_VARIABLES
 from wdport.mapping.axes import Shape
-from wdport.model import Document, Resolved, Source
+from wdport.model import UNITS, Document, Resolved, Source
 
 CLASS: Final = "AutoencoderKLWan"
 _FIX: Final = "correct config.json, or give the right value with --config FILE or --set NAME=VALUE"
@@ -34,7 +34,7 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     if not document and not config:
         fix = "give the model's folder, or --config FILE"
         raise MisfitError(source.path, "there is no config.json with the autoencoder's configuration", fix)
-    if any(name in flags for name in ("norm_mean", "norm_std")):
+    if any(name in flags for name in UNITS):
         what = "a video autoencoder has no series to normalise"
         raise MisfitError(source.path, what, "leave out --norm-stats and --data")
     given = {

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from math import inf, isfinite
 from typing import Any
 
 from wdport.data.names import checked_names
+from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, ZSCORE, WindowStatistics, by_window, checked_name
 from wdport.diffusion.schedules import NAMES as SCHEDULES
+from wdport.errors import UsageError
 from wdport.limits import MAX_FEATURES, MAX_GROUPS, MAX_LAYERS, MAX_STEPS, MAX_WIDTH
 from wdport.wavelets.lengths import BOUNDARY_MODES
 
 PREDICTION_TARGETS = ("noise", "coefficient")
+CONDITIONINGS = ("scale", "none")
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,11 @@ class Config:
 
     ``level_lengths`` are the coefficients per group and feature, [cA_L, cD_L, ..., cD_1]. ``wavelet``,
     ``boundary_mode`` and ``seq_len`` describe the transform from series to coefficients; the network itself does not
-    use them, and they are ``None`` if unknown. So are ``norm_mean`` and ``norm_std``, per feature, which scale a series
-    from z-scores to the units of the data, and ``feature_names``.
+    use them, and they are ``None`` if unknown. ``conditioning`` says whether a network with a scale embedding was
+    trained with a "scale" for every window or with "none"; ``None`` if that is unknown. So are ``norm_mean`` and
+    ``norm_std``, per feature, which scale a series from z-scores to the units of the data, and ``feature_names``.
+    ``transform`` names another transform of the data (:mod:`wdport.data.transforms`), and ``window_statistics`` packs
+    the statistics of the windows that the model was trained on.
     """
 
     level_lengths: tuple[int, ...]
@@ -43,6 +50,9 @@ class Config:
     norm_mean: tuple[float, ...] | None = None
     norm_std: tuple[float, ...] | None = None
     feature_names: tuple[str, ...] | None = None
+    conditioning: str | None = None
+    transform: str | None = None
+    window_statistics: str | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -57,11 +67,16 @@ class Config:
             raise ValueError(f"prediction_target {self.prediction_target!r} is not one of {PREDICTION_TARGETS}")
         if self.noise_schedule not in (*SCHEDULES, "custom"):
             raise ValueError(f"noise_schedule {self.noise_schedule!r} is not one of {SCHEDULES}")
+        if self.conditioning not in (None, *CONDITIONINGS):
+            raise ValueError(f"conditioning {self.conditioning!r} is not one of {CONDITIONINGS}")
+        if self.conditioning == "scale" and not self.scale_embedding:
+            raise ValueError("conditioning is scale, and the network has no scale embedding")
         if self.boundary_mode not in (None, *BOUNDARY_MODES):
             raise ValueError(f"boundary_mode {self.boundary_mode!r} is not one of {BOUNDARY_MODES}")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout {self.dropout} is not in [0, 1)")
         self._check_statistics()
+        self._check_transform()
         if self.feature_names is not None:
             object.__setattr__(self, "feature_names", checked_names(self.feature_names, self.features))
 
@@ -109,6 +124,30 @@ class Config:
                     raise ValueError(f"{name} has a value that is not finite or not positive")
                 object.__setattr__(self, name, values)
 
+    def _check_transform(self) -> None:
+        if self.transform is None and self.window_statistics is None:
+            return
+        try:
+            windowed = by_window(checked_name(self.transform or ZSCORE))
+        except UsageError as error:
+            raise ValueError(f"transform: {error.what}") from None
+        if windowed != (self.window_statistics is not None) or windowed == (self.norm_mean is not None):
+            wanted = "window_statistics" if windowed else "norm_mean and norm_std"
+            raise ValueError(f"transform {self.transform} has {wanted}, and no other statistics")
+        if self.transform in (LOG_VOLUME, OHLC_ATR) and self.features != len(OHLCV):
+            raise ValueError(f"transform {self.transform} has {len(OHLCV)} features, the model {self.features}")
+        statistics = self.statistics
+        if statistics is not None and self.transform == OHLC_ATR:
+            shapes = {name: array.shape for name, array in statistics.arrays.items()}
+            n, wanted_length = statistics.count, self.seq_len
+            if shapes != {"anchors": (n,), "atr_pcts": (n,), "vol_smas": (n, wanted_length)}:
+                raise ValueError(f"window_statistics are not those of {OHLC_ATR} for windows of {wanted_length} steps")
+
+    @property
+    def statistics(self) -> WindowStatistics | None:
+        """The statistics of the windows that the model was trained on; ``None`` if they are the same for all."""
+        return None if self.window_statistics is None else _unpacked(self.window_statistics)
+
     @property
     def groups(self) -> int:
         """Number of coefficient groups, levels + 1."""
@@ -147,11 +186,10 @@ class Config:
         return tuple(slice(end - length, end) for end, length in zip(ends, self.level_lengths, strict=True))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON values; :meth:`from_dict` reads them back. Without ``feature_names`` if there are none."""
+        """Plain JSON values; :meth:`from_dict` reads them back. Fields that older releases lack are left out
+        if they are None."""
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-        if self.feature_names is None:
-            del values["feature_names"]
-        return values
+        return {name: value for name, value in values.items() if value is not None or name not in _LATER}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -165,6 +203,11 @@ class Config:
         if missing:
             raise ValueError(f"missing configuration values: {', '.join(missing)}")
         return cls(**values)
+
+
+@lru_cache(4)
+def _unpacked(text: str) -> WindowStatistics:
+    return WindowStatistics.unpack(text)
 
 
 def _shown(value: int) -> str:
@@ -194,11 +237,25 @@ MOST = {
 }
 """The largest value of every size."""
 
-_OPTIONAL = ("wavelet", "boundary_mode", "seq_len")
+_LATER = ("feature_names", "conditioning", "transform", "window_statistics")
+"""Fields that are left out of files where they are None."""
+
+_TEXTS = (
+    "prediction_target",
+    "noise_schedule",
+    "wavelet",
+    "boundary_mode",
+    "conditioning",
+    "transform",
+    "window_statistics",
+)
+_OPTIONAL = ("wavelet", "boundary_mode", "seq_len", "conditioning", "transform", "window_statistics")
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     **{name: (_INTEGERS, "a whole number") for name in MOST if name != "level_lengths"},
     **dict.fromkeys(("qk_norm", "cross_level_attention", "scale_embedding"), ((bool,), "true or false")),
-    **dict.fromkeys(("prediction_target", "noise_schedule", "wavelet", "boundary_mode"), ((str,), "text")),
+    **dict.fromkeys(
+        ("prediction_target", "noise_schedule", "wavelet", "boundary_mode", "conditioning"), ((str,), "text")
+    ),
     "dropout": (_REALS, "a number"),
 }
 """Types of the other fields, and their descriptions."""

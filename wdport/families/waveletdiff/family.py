@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from wdport.diffusion.process import Process
     from wdport.families.mutants import Mutant
     from wdport.families.roles import Documented, FaultyAround, Fresh, Rewritten, Sampled, Trained
-    from wdport.families.waveletdiff.fast import Conditions, Denoiser
+    from wdport.families.waveletdiff.fast import Denoiser, Embedded
     from wdport.families.waveletdiff.port import WaveletDiff
     from wdport.wavelets.transform import WaveletTransform
 
@@ -59,13 +59,14 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
     "boundary_mode": (),
     "seq_len": (),
     "dropout": (),
+    "conditioning": (),
 }
 """``boundary_mode`` and ``seq_len`` go with the wavelet, and dropout is off."""
 
 
-def _known(values: Array, tolerance: float | None) -> Constant:
+def _known(values: Array, tolerance: float | None, held: bool = True) -> Constant:
     """A small table that is already built."""
-    return Constant(values.shape, lambda: values, tolerance)
+    return Constant(values.shape, lambda: values, tolerance, held)
 
 
 class WaveletDiffFamily:
@@ -73,10 +74,14 @@ class WaveletDiffFamily:
 
     name = "waveletdiff"
     causes_known = True
+    guesses: Mapping[str, str] = MappingProxyType({
+        "num_heads": "with another number every attention computes something else",
+        "prediction_target": "with the other one every sample is wrong",
+    })  # fmt: skip
     rests_on = RESTS_ON
     shown: Mapping[str, str] = MappingProxyType({
         "level_lengths": "groups", "num_heads": "num_heads", "prediction_target": "prediction_target",
-        "noise_schedule": "noise_schedule", "wavelet": "wavelet",
+        "noise_schedule": "noise_schedule", "wavelet": "wavelet", "conditioning": "conditioning",
     })  # fmt: skip
 
     @property
@@ -93,6 +98,11 @@ class WaveletDiffFamily:
 
         return settings_schema()
 
+    def is_configuration(self, document: object) -> bool:
+        from wdport.families.waveletdiff.public_form import is_public
+
+        return is_public(document)
+
     def parse_setting(self, key: str, text: str) -> object:
         return parse_setting(key, text)
 
@@ -108,9 +118,14 @@ class WaveletDiffFamily:
     def constants(self, config: Config) -> dict[str, Constant]:
         found: dict[str, Constant] = {}
         custom = config.noise_schedule == "custom"
-        for name, values in noise_schedule("linear" if custom else config.noise_schedule)._asdict().items():
-            tolerance = None if custom else SCHEDULE_TOLERANCE[config.noise_schedule]
-            found[f"noise_schedule.{name}"] = _known(values, tolerance)
+        schedule = noise_schedule("linear" if custom else config.noise_schedule)
+        roots = {"sqrt_alpha_bar": np.sqrt(schedule.alpha_bar),
+                 "sqrt_one_minus_alpha_bar": np.sqrt(1.0 - schedule.alpha_bar)}  # fmt: skip
+        for name, values in {**schedule._asdict(), **roots}.items():
+            tolerance = SCHEDULE_TOLERANCE.get(config.noise_schedule)
+            if name in roots and tolerance is not None:
+                tolerance **= 0.5  # of a value near 0 the root is off by the root of its error
+            found[f"noise_schedule.{name}"] = _known(values, tolerance, name not in roots)
         # Real files are within 2e-8 of the frequencies and, at 35 positions, within 1.3e-6 of the
         # position table: float32 angles p * w lose p * 2^-24 of a radian.
         time = config.time_embed_dim
@@ -200,18 +215,19 @@ class WaveletDiffFamily:
         return gates(config, transform, decode, partial(self.to_series, config))
 
     def signature(self, config: Config) -> Signature:
-        """Coefficients (B, C, F) with a different energy in every level, time (B,) = step / 1000."""
+        """Coefficients (B, C, F) with a different energy in every level, time (B,) = step / 1000, scale (B,)."""
         lengths = " ".join(map(str, config.level_lengths))
-        inputs = (f"x: b {config.coefficients} {config.features}, parts {lengths}", f"t: b, steps {STEPS}")
+        inputs = [f"x: b {config.coefficients} {config.features}, parts {lengths}", f"t: b, steps {STEPS}"]
+        inputs += ["scale?: b, positive"] if config.scale_embedding else []
         parts = dict(zip(config.level_names, config.level_slices, strict=True))
         words = PartWords("level", "wavelet level", "coefficients", "series")
         output = Port("prediction", parts=parts, decode=_decoder(config), words=words)
         return Signature(tuple(map(parse_input, inputs)), (output,))
 
-    def time_tables(self, conditions: Conditions) -> Iterator[tuple[str, Array]]:
+    def time_tables(self, embedded: Embedded) -> Iterator[tuple[str, Array]]:
         from wdport.families.waveletdiff.times import time_tables
 
-        return time_tables(conditions)
+        return time_tables(embedded)
 
     def time_layers(self, model: WaveletDiff, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
         from wdport.families.waveletdiff.times import time_layers
@@ -223,10 +239,10 @@ class WaveletDiffFamily:
 
         return fresh_config(settings, where)
 
-    def recipe(self, document: Document, where: str | Path) -> Recipe:
-        from wdport.families.waveletdiff.fresh import recipe
+    def recipe(self, document: Document, where: str | Path, public: bool = False) -> Recipe:
+        from wdport.families.waveletdiff.fresh import public_recipe, recipe
 
-        return recipe(document, where)
+        return public_recipe(document, where) if public else recipe(document, where)
 
     def fresh(self, config: Config, seed: int, dtype: str | None = None) -> WaveletDiff:
         import keras  # noqa: F401  as in build
@@ -275,7 +291,11 @@ class WaveletDiffFamily:
         first = Config((5, 5, 8, 13), **short, wavelet="db2", boundary_mode="symmetric", seq_len=24)
         second = replace(first, level_lengths=(14, 14, 21, 35), wavelet="db4", seq_len=64,
                          prediction_target="coefficient", noise_schedule="cosine")  # fmt: skip
-        return {"24/db2": first, "64/db4, coefficient target": second, "24/db2, QK-norm": replace(first, qk_norm=True)}
+        return {
+            "24/db2": first,
+            "64/db4, coefficient target": second,
+            "24/db2, QK-norm, scale": replace(first, qk_norm=True, scale_embedding=True),
+        }
 
     def random_tensors(self, config: Config, seed: int) -> dict[str, Array]:
         from wdport.families.waveletdiff.reference import random_tensors

@@ -1,7 +1,8 @@
 """The denoiser for sampling: the function of the Keras model and its weights, with nothing computed twice.
 
 Within one sampling step all samples share the time, so everything that depends only on time (its embedding, every
-adaptive scale and shift, half of each gate) is computed once per plan; values equal for all tokens of a group
+adaptive scale and shift, half of each gate) is computed once per plan; a condition's part of these, which is added to
+them since they are linear in the embedding, once per call; values equal for all tokens of a group
 (cross-attention to the other groups) once per group. Queries, keys and values are one product, the attention's scale
 and the position tables are folded into weights. The readable source of truth is `port.py`; a test compares both in
 float64.
@@ -37,12 +38,15 @@ Gate = tuple[ScaleShift, Tensor]
 """A group's norm in the cross-level block, and the time part of its gate."""
 
 
-class Conditions(TypedDict):
-    """Everything that depends on time, arrays with leading axis S: norms by level and block, and gates by level."""
+class Embedded(TypedDict):
+    """Everything that depends on an embedding, arrays with leading axis S or B: norms by level and block, and gates by
+    level."""
 
     norms: list[list[Norms]]
     gates: list[Gate]
 
+
+SCALE_GAIN = 10.0
 
 LAYER_NORM_EPSILON, RMS_NORM_EPSILON = 1e-5, 1e-8
 SQRT_HALF = 0.5**0.5
@@ -69,8 +73,9 @@ class Denoiser:
         def low(path: str) -> Tensor:
             return get(path).astype(self.dtype)
 
-        time = [_linear(get, f"time_embedding/mlp/{part}") for part in ("hidden", "out")]
-        found: Weights = {"levels": [_level(config, i, low, get) for i in range(config.groups)], "time": time}
+        found: Weights = {"levels": [_level(config, i, low, get) for i in range(config.groups)]}
+        for name in ("time", "scale") if config.scale_embedding else ("time",):
+            found[name] = [_linear(get, f"{name}_embedding/mlp/{part}") for part in ("hidden", "out")]
         if config.cross_level_attention:
             found["cross"] = [_cross(config, i, low, get) for i in range(config.groups)]
             found["embeddings"] = low("cross_level/level_position_embeddings")
@@ -88,41 +93,56 @@ class Denoiser:
         """The fastest layout for ``batch`` samples, or for any number (None)."""
         return many_rows(self.config, batch)
 
-    def conditions(self, weights: Weights, times: Tensor) -> Conditions:
+    def embed(self, weights: Weights, times: Tensor) -> Embedded:
         """Everything that depends only on time (S,) = step / 1000, arrays with leading axis S."""
-        (w1, b1), (w2, b2) = weights["time"]
-        wide = jnp.promote_types(b1.dtype, jnp.float32)  # 16 bits cannot tell neighbouring steps apart
-        frequencies = jnp.asarray(time_frequencies(self.config.time_embed_dim), wide)
-        angle = (times.astype(wide) * STEPS_PER_TIME)[:, None] * frequencies
-        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1).astype(b1.dtype)
-        embedded = product(jax.nn.silu(product(waves, w1) + b1), w2) + b2
+        return self._modulations(weights, self._waves(weights["time"], times, STEPS_PER_TIME), True)
 
-        def scale_shift(ada: Dense) -> ScaleShift:
-            scale, shift = jnp.split((product(embedded, ada[0]) + ada[1]).astype(self.dtype), 2, axis=-1)
-            return scale, shift
-
-        norms = [[[scale_shift(block[name]) for name in ("norm1", "norm2")] for block in level["blocks"]]
-                 for level in weights["levels"]]  # fmt: skip
-        gates = [
-            (scale_shift(part["norm"]), (product(embedded, part["gate_time"]) + part["gate_bias"]).astype(self.dtype))
-            for part in weights.get("cross", ())
-        ]
-        return {"norms": norms, "gates": gates}
-
-    def predict(self, weights: Weights, state: Tensor, condition: Conditions, labels: Tensor | None = None) -> Tensor:
-        """The prediction (B, C, F) for a state (B, C, F) and one step's condition."""
+    def predict(self, weights: Weights, state: Tensor, embedded: Embedded, condition: Tensor | None = None) -> Tensor:
+        """The prediction (B, C, F) for a state (B, C, F), one step's embedded time and, if given, scales (B,)."""
         config, heads, tokens = self.config, self.config.num_heads, []
         state = state.astype(self.dtype)
-        parts = zip(weights["levels"], config.level_slices, config.widths, condition["norms"], strict=True)
+        if condition is not None:
+            scale = self._waves(weights["scale"], jnp.log1p(SCALE_GAIN * condition))
+            more = self._modulations(weights, scale, False)
+            embedded = jax.tree.map(lambda time, own: time + own[:, None], embedded, more)
+        parts = zip(weights["levels"], config.level_slices, config.widths, embedded["norms"], strict=True)
         for level, part, width, norms in parts:
             h = product(state[:, part], level["input"]) + level["position"]
             for block, both in zip(level["blocks"], norms, strict=True):
                 h = _block(block, h, both, width, heads)
             tokens.append(h)
         if "cross" in weights:
-            tokens = _cross_level(weights, tokens, condition["gates"], config)
+            tokens = _cross_level(weights, tokens, embedded["gates"], config)
         made = [_dense(h, level["output"]) for h, level in zip(tokens, weights["levels"], strict=True)]
         return jnp.concatenate(made, axis=1)
+
+    def _waves(self, mlp: list[Dense], values: Tensor, gain: float = 1.0) -> Tensor:
+        """The embedding (n, T) of times or scales (n,): sines and cosines, then an MLP."""
+        (w1, b1), (w2, b2) = mlp
+        wide = jnp.promote_types(b1.dtype, jnp.float32)  # 16 bits cannot tell neighbouring steps apart
+        frequencies = jnp.asarray(time_frequencies(self.config.time_embed_dim), wide)
+        angle = (values.astype(wide) * gain)[:, None] * frequencies
+        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1).astype(b1.dtype)
+        return product(jax.nn.silu(product(waves, w1) + b1), w2) + b2
+
+    def _modulations(self, weights: Weights, embedded: Tensor, biases: bool) -> Embedded:
+        """The scales and shifts of all norms, and the gates' part, of an embedding (n, T), with or without biases."""
+
+        def linear(kernel: Kernel, bias: Tensor) -> Tensor:
+            made = product(embedded, kernel)
+            return (made + bias if biases else made).astype(self.dtype)
+
+        def scale_shift(ada: Dense) -> ScaleShift:
+            scale, shift = jnp.split(linear(*ada), 2, axis=-1)
+            return scale, shift
+
+        norms = [[[scale_shift(block[name]) for name in ("norm1", "norm2")] for block in level["blocks"]]
+                 for level in weights["levels"]]  # fmt: skip
+        gates = [
+            (scale_shift(part["norm"]), linear(part["gate_time"], part["gate_bias"]))
+            for part in weights.get("cross", ())
+        ]
+        return {"norms": norms, "gates": gates}
 
 
 def _query_apart(part: Weights) -> Weights:

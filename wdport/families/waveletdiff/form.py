@@ -8,7 +8,7 @@ from typing import Any, Final
 from wdport.declared import NOT_READ, given
 from wdport.diffusion.schedules import NAMES as SCHEDULES
 from wdport.families.waveletdiff.config import MOST, PREDICTION_TARGETS
-from wdport.families.waveletdiff.public_form import IGNORED, READ, WAVELET
+from wdport.families.waveletdiff.public_form import IGNORED, READ, TRAINING, UNREAD, WAVELET
 
 _TYPES: Final = {int: "integer", float: "number", str: "string", bool: "boolean"}
 
@@ -62,7 +62,8 @@ def _section(section: str, read: bool) -> dict[str, Any]:
     known: dict[str, object] = {key: _value((at, key), *READ[at, key]) for at, key in READ if at == section}
     known |= _WAVELET if section == "wavelet" else {}
     ignored = {key: {"description": f"{NOT_READ}: it has no effect on the network."} for key in IGNORED[section]}
-    inside = {"type": "object", "properties": {**known, **ignored}, "additionalProperties": False}
+    others: dict[str, object] = {} if section in (*TRAINING, *UNREAD) else {"additionalProperties": False}
+    inside = {"type": "object", "properties": {**known, **ignored}, **others}
     if not read:
         return {"description": f"{NOT_READ}: it concerns training.", "anyOf": [inside, {"not": {"type": "object"}}]}
     return {"description": f"Settings under `{section}`.", "anyOf": [inside, {"type": "null"}]}

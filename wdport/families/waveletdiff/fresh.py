@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Final
 
+from wdport.data.transforms import OHLC_ATR
+from wdport.diffusion.process import MIN_SNR
 from wdport.errors import MisfitError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.settings import is_of
@@ -25,8 +27,32 @@ _RECIPE: Final[Mapping[str, tuple[type, tuple[tuple[str, str], ...]]]] = {
     "weight_decay": (float, (("optimizer", "weight_decay"),)),
     "schedule": (str, (("optimizer", "scheduler_type"),)),
     "energy": (float, (("energy", "weight"),)),
+    "warmup_epochs": (int, (("optimizer", "warmup_epochs"),)),
 }  # fmt: skip
 """Type, sections and names of what the file says of training."""
+
+
+PEAK, DECAY, CLIP, RATE = 1e-3, 1e-5, 1.0, 2e-4
+"""Of the public training script: the largest rate of its one-cycle schedule, whatever the file says, weight decay, the
+norm of clipped gradients, and the rate without a schedule if the file has none."""
+
+WARMUP = 50
+"""Epochs."""
+
+PUBLIC_SCHEDULES = ("onecycle", "cosine_warmup")
+
+
+def public_recipe(document: Document, where: str | Path) -> Recipe:
+    """The recipe of the public training script with this file."""
+    told = recipe(document, where)
+    schedule = told.schedule or "onecycle"
+    if schedule not in PUBLIC_SCHEDULES:
+        what = f"is {schedule}, which needs values measured in training, or other rates than are known"
+        raise MisfitError((where, "optimizer.scheduler_type"), what, f"give {' or '.join(PUBLIC_SCHEDULES)}")
+    rate = PEAK if schedule == "onecycle" else told.learning_rate or RATE
+    warmup = WARMUP if told.warmup_epochs is None else told.warmup_epochs
+    return replace(told, learning_rate=rate, schedule=schedule, weight_decay=DECAY, clip=CLIP, law=MIN_SNR,
+                   warmup_epochs=warmup if schedule == "cosine_warmup" else None)  # fmt: skip
 
 
 def fresh_config(settings: Document, where: str | Path) -> tuple[Config, dict[str, object]]:
@@ -39,10 +65,16 @@ def fresh_config(settings: Document, where: str | Path) -> tuple[Config, dict[st
         wavelet = told.setdefault("wavelet", auto_wavelet(length))
         level = told.pop("levels", None) or auto_level(length, wavelet)
         mode = told.setdefault("boundary_mode", "symmetric")
+        features = told.pop("features", None)
+        if callable(statistics := told.get("window_statistics")):
+            told["window_statistics"], features = statistics(length), features(length)
+            if told["transform"] == OHLC_ATR:
+                told |= {"scale_embedding": True, "conditioning": "scale"}
         known = {each.name for each in fields(Config)}
         made = Config(**{
             **DEFAULTS, **{name: value for name, value in told.items() if name in known},
-            "level_lengths": group_lengths(length, wavelet, level, mode), "features": len(told["norm_mean"]),
+            "level_lengths": group_lengths(length, wavelet, level, mode),
+            "features": len(told["norm_mean"]) if features is None else features,
         })  # fmt: skip
     except ValueError as error:
         raise MisfitError(where, str(error), "correct the configuration") from None

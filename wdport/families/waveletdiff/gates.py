@@ -10,6 +10,7 @@ import numpy as np
 
 from wdport.compare.findings import Gate
 from wdport.compare.measure import relative_l2
+from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, VOLUME, transform_of
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array
 from wdport.wavelets.check import BATCH, wavelet_gate
@@ -34,6 +35,30 @@ def series_errors(config: Config, decode: Callable[[Array], Array], sampled: Way
     known = config.norm_mean is not None and config.norm_std is not None
     mean, deviation = (config.norm_mean, config.norm_std) if known else (0.0, 1.0)
     right = decode(c) * np.asarray(deviation) + np.asarray(mean)
+    if config.transform == LOG_VOLUME:
+        right[..., VOLUME] = np.maximum(np.exp(right[..., VOLUME]) - 1.0, 0.0)
     if made.shape != right.shape:
         return {"series": inf}
-    return {f"series, feature {at}": relative_l2(made[..., at], right[..., at]) for at in range(config.features)}
+    errors = {f"series, feature {at}": relative_l2(made[..., at], right[..., at]) for at in range(config.features)}
+    return errors | _price_errors(config, right)
+
+
+def _price_errors(config: Config, windows: Array) -> dict[str, float]:
+    """Relative errors of prices and volumes of windows (B, N, 5) with the statistics of the model's first windows,
+    against the formulas of ``ohlc-atr``, a step at a time."""
+    statistics = config.statistics
+    if statistics is None or config.transform != OHLC_ATR:
+        return {}
+    rows = {name: array.astype(np.float64) for name, array in
+            statistics.rows(np.arange(len(windows)) % statistics.count).items()}  # fmt: skip
+    made = transform_of(OHLC_ATR, windows.shape[1]).inverse(windows, rows)
+    right = np.zeros(windows.shape)
+    for at, (anchor, percent) in enumerate(zip(rows["anchors"], rows["atr_pcts"], strict=True)):
+        unit = anchor * percent / 100.0
+        for step, (first, body, upper, lower, volume) in enumerate(windows[at]):
+            opened = anchor + first * unit
+            closed = opened + body * unit
+            high, low = max(opened, closed) + max(upper, 0.0) * unit, min(opened, closed) - max(lower, 0.0) * unit
+            shares = float(np.exp(min(max(volume, -20.0), 20.0))) * rows["vol_smas"][at, step]
+            right[at, step] = opened, high, low, closed, shares
+    return {f"prices, {name}": relative_l2(made[..., at], right[..., at]) for at, name in enumerate(OHLCV)}

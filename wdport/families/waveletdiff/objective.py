@@ -31,10 +31,12 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
         rng = np.random.default_rng(seed)
         shape = (size, config.coefficients, config.features)
         uniform = np.concatenate([[0.0, 0.9999], rng.random(max(size - 2, 0))])[:size]
-        return {"clean": rng.standard_normal(shape), "noise": rng.standard_normal(shape), "uniform": uniform}
+        made = {"clean": rng.standard_normal(shape), "noise": rng.standard_normal(shape), "uniform": uniform}
+        return {**made, "scale": np.exp(rng.standard_normal(size))} if config.scale_embedding else made
 
     def inputs(batch: Batch) -> tuple[Array, ...]:
-        return tuple(map(np.asarray, trained.noisy(*drawn(batch))))
+        scale = [batch["scale"]] if config.scale_embedding else []
+        return (*map(np.asarray, trained.noisy(*drawn(batch))), *scale)
 
     def target(batch: Batch) -> jax.Array:
         return trained.target(*drawn(batch))

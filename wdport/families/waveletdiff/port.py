@@ -13,7 +13,7 @@ from keras import layers, ops
 
 from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.fast import Denoiser
+from wdport.families.waveletdiff.fast import SCALE_GAIN, Denoiser
 from wdport.families.waveletdiff.initial import UnitRows, linear
 from wdport.families.waveletdiff.layers import (
     STEPS_PER_TIME,
@@ -243,9 +243,7 @@ class WaveletDiff(keras.Model):
         # Keras's compiled training step calls this without a context: passing `training` on creates one,
         # in which every dropout layer below finds it.
         coefficients, time = inputs[:2]
-        embedded = self.time_embedding(time)
-        if self.scale_embedding is not None and len(inputs) > 2:
-            embedded = embedded + self.scale_embedding(ops.log1p(10.0 * inputs[2]))
+        embedded = self.embedding_of(time, *inputs[2:])
         levels = [getattr(self, f"level_{i}") for i in range(self.config.groups)]
         slices = self.config.level_slices
         tokens = [
@@ -254,6 +252,13 @@ class WaveletDiff(keras.Model):
         if self.cross_level is not None:
             tokens = self.cross_level(tokens, embedded, training=training)
         return ops.concatenate([level.output_proj(h) for level, h in zip(levels, tokens, strict=True)], axis=1)
+
+    def embedding_of(self, time: Tensor, scale: Tensor | None = None) -> Tensor:
+        """The embedding (B, T) that conditions every norm and gate, of time (B,) and, if given, scale (B,)."""
+        embedded = self.time_embedding(time)
+        if self.scale_embedding is None or scale is None:
+            return embedded
+        return embedded + self.scale_embedding(ops.log1p(SCALE_GAIN * scale))
 
     def denoiser(self, pad_widths: int = 1) -> Denoiser:
         """The equivalent denoiser for sampling, with nothing computed twice: see `fast.py`."""

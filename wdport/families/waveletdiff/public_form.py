@@ -26,18 +26,28 @@ READ: Final[Mapping[tuple[str, str], tuple[str, type]]] = {
 
 WAVELET: Final = (("wavelet", "type"), ("wavelet", "levels"))
 
+TRAINING: Final = frozenset({"energy", "optimizer", "sampling", "training"})
+"""Sections of training and sampling, whose other names are ignored."""
+
+UNREAD: Final = frozenset({"compile", "data", "evaluation", "loss", "paths", "performance"})
+"""Sections that say nothing of the network, whatever they have."""
+
 IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
     "attention": (),
+    "compile": ("enabled", "mode", "dynamic", "fullgraph", "backend"),
+    "conditioning": ("enabled",),
     "data": ("data_dir", "normalize_data", "num_workers", "shuffle", "pin_memory", "batch_size"),
     "dataset": ("name", "path", "data_dir", "num_features"),
     "energy": ("weight",),
     "evaluation": ("num_samples", "inline_eval_every_n_epochs", "inline_eval_n_samples", "batch_size", "seed"),
     "model": (),
-    "noise": (),
+    "loss": (),
+    "noise": ("beta_start", "beta_end", "gamma", "nu", "prior"),
     "optimizer": ("lr", "learning_rate", "type", "name", "scheduler_type", "warmup_epochs", "weight_decay", "betas",
                   "beta1", "beta2", "eps", "max_lr", "start_lr", "final_lr", "min_lr", "pct_start", "div_factor",
                   "final_div_factor", "patience", "factor"),
     "paths": ("output_dir", "data_dir", "checkpoint_dir", "log_dir"),
+    "performance": ("precision", "matmul_precision"),
     "sampling": ("method", "ddim_eta", "ddim_steps", "num_samples", "batch_size", "seed"),
     "training": ("lr", "learning_rate", "batch_size", "epochs", "max_epochs", "save_model", "log_every_n_epochs",
                  "num_workers", "seed",
@@ -68,16 +78,33 @@ ALSO_CALLED: Final = {
 _CLOSE: Final = 0.8
 
 
+def is_public(document: object) -> bool:
+    """Whether a document has the sections of the public form, whatever they have."""
+    return (
+        isinstance(document, Mapping)
+        and "model" in document
+        and len({"wavelet", "noise", "dataset"} & set(document)) > 1
+    )
+
+
 def unknown_names(document: Document) -> list[tuple[str, str]]:
     """Dotted name and remedy of everything in ``document`` that the public form does not have."""
-    found = []
+    found: list[tuple[str, str]] = []
     for section, inside in document.items():
         if section not in IGNORED:
             found.append((section, _remedy(section, inside)))
-        elif isinstance(inside, Mapping):
+        elif isinstance(inside, Mapping) and section not in UNREAD:
             names = [*_read(section), *IGNORED[section]]
-            found += [(f"{section}.{name}", _misplaced(section, name)) for name in inside if name not in names]
+            unknown = [name for name in inside if name not in names]
+            if section in TRAINING:
+                unknown = [name for name in unknown if _is_ours(str(name), names)]
+            found += [(f"{section}.{name}", _misplaced(section, name)) for name in unknown]
     return found
+
+
+def _is_ours(name: str, names: list[str]) -> bool:
+    """Whether a name of a section of training is one of the network's, or nearly one of the section's own."""
+    return any(name == key for _, key in READ) or bool(get_close_matches(name, names, n=1, cutoff=_CLOSE))
 
 
 def near(name: str, known: Iterable[str]) -> str | None:

@@ -17,14 +17,16 @@ def training_loss(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Loss and prediction of a network in the dtype of ``batch``.
 
-    ``batch`` has ``clean`` and ``noise`` (B, C, F) and ``uniform`` (B,) in [0, 1). ``target`` is "noise" or
+    ``batch`` has ``clean`` and ``noise`` (B, C, F), ``uniform`` (B,) in [0, 1) and, for a network that takes one,
+    ``scale`` (B,). ``target`` is "noise" or
     "coefficient"; ``alpha_bar`` (1001,) is indexed by the step.
     """
     clean, noise = torch.from_numpy(batch["clean"]), torch.from_numpy(batch["noise"])
     steps = (torch.from_numpy(batch["uniform"]) * 1000).long()
     kept = torch.tensor(alpha_bar).to(clean)[steps].view(-1, 1, 1)
     noisy = kept.sqrt() * clean + (1 - kept).sqrt() * noise
-    prediction = network(noisy, steps.to(clean) / 1000)
+    scale = [torch.from_numpy(batch["scale"])] if "scale" in batch else []
+    prediction = network(noisy, steps.to(clean) / 1000, *scale)
     wanted = noise if target == "noise" else clean
     raw = [(2.0 if level == 0 else 1.0) / length for level, length in enumerate(level_lengths)]
     loss, start = torch.zeros((), dtype=clean.dtype), 0

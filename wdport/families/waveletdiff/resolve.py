@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from wdport.checkpoint import HALF_ROUNDING
+from wdport.data.transforms import OHLC_ATR
 from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
 from wdport.families.waveletdiff.config import Config
@@ -62,12 +63,28 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
         except MisfitError as error:
             notes.append(f"{NAME} are not used: {error.what}")
     resolved = resolved or _settle(source, told, given)
-    return replace(resolved, notes=(*notes, *near_misses(saved, resolved.assumed)))
+    return replace(resolved, notes=(*notes, *near_misses(saved, resolved.assumed), *_condition(resolved.config)))
+
+
+def _condition(config: Config) -> list[str]:
+    """A note on the condition that the network takes."""
+    if not config.scale_embedding:
+        return []
+    trained = {
+        "scale": "it was trained with one for every window",
+        "none": "it was trained without, so samples are drawn without",
+    }
+    return [f"takes a condition: scale; {trained.get(config.conditioning or '', _UNTOLD)}"]
+
+
+_UNTOLD = "whether it was trained with one is not known (--set conditioning=scale or none)"
 
 
 def _told(source: Source) -> Values:
     """The fields that the tensors determine."""
     told = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
+    if _untrained(source):
+        told["conditioning"] = ("none", "weights")
     schedule = _from_buffers(source)
     return told if schedule is None else {**told, "noise_schedule": (schedule, "buffers")}
 
@@ -99,6 +116,7 @@ def _settle(source: Source, told: Values, given: Values) -> Resolved:
     for name, value in ASSUMED.items():
         values.setdefault(name, (value, "assumed"))
     _wavelet(values, source)
+    _units(values, source)
     plain = {name: value for name, (value, _) in values.items() if name != "levels"}
     try:
         made = require_sizes(Config.from_dict(plain))
@@ -106,6 +124,27 @@ def _settle(source: Source, told: Values, given: Values) -> Resolved:
         raise MisfitError(source.path, str(error), _fix_of(values, str(error))) from None
     origins = {name: origin for name, (_, origin) in values.items() if name != "levels"}
     return Resolved(made, origins, _alternatives(made, origins))
+
+
+def _units(values: dict[str, tuple[Any, str]], source: Source) -> None:
+    """Compute the statistics of windows of the model's length, and refuse z-scores that nobody stated for a network
+    that was trained with a scale."""
+    statistics, length = values.get("window_statistics"), values["seq_len"][0]
+    if statistics is not None and callable(statistics[0]):
+        if length is None:
+            raise MisfitError(source.path, "the length of a window is not known", "give it with --set seq_len=N")
+        values["window_statistics"] = (statistics[0](length), statistics[1])
+        if values["transform"][0] == OHLC_ATR and values["scale_embedding"][0]:
+            values.setdefault("conditioning", ("scale", statistics[1]))
+    stated = values.get("transform", (None, ""))[0]
+    if stated is None and values.get("norm_mean", (None, ""))[1] == "flag" and _trained(values):
+        what = "its scale embedding was trained, as with windows of prices, and these are z-scores of the columns"
+        raise MisfitError(source.path, what, f"add --transform {OHLC_ATR}, or --transform zscore if that is meant")
+
+
+def _trained(values: Values) -> bool:
+    """Whether the network may have been trained with a scale."""
+    return bool(values["scale_embedding"][0]) and values.get("conditioning", (None, ""))[0] != "none"
 
 
 def _fix_of(values: Values, what: str) -> str:
@@ -190,6 +229,12 @@ def _axis(shapes: Mapping[str, tuple[int, ...]], name: str, axis: int) -> Iterab
 
 def _most(answers: list[int]) -> int | None:
     return Counter(answers).most_common(1)[0][0] if answers else None
+
+
+def _untrained(source: Source) -> bool:
+    """Whether the scale embedding has its initial weights, whose biases are 0: training without a scale leaves them."""
+    biases = [f"scale_embedding.mlp.{at}.bias" for at in (0, 2)]
+    return all(name in source.shapes and not source.read(name).any() for name in biases)
 
 
 def _from_buffers(source: Source) -> str | None:

@@ -166,7 +166,7 @@ def _dense_by_rows(layer: KerasLayer, x: KerasTensor, **_: object) -> KerasTenso
 
 def _backwards(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
     def call(given: tuple[KerasTensor, ...], training: bool | None = None) -> KerasTensor:
-        embedded, config = model.time_embedding(given[1]), model.config
+        embedded, config = model.embedding_of(*given[1:]), model.config
         levels = [getattr(model, f"level_{i}") for i in range(config.groups)]
         tokens: list[KerasTensor] = [None] * config.groups
         for i in reversed(range(config.groups)):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OhlcAtr
+from wdport.data.units import logarithmic
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
@@ -15,7 +17,7 @@ from wdport.diffusion.reference_solvers import Change, Noise
 from wdport.diffusion.schedules import NoiseSchedule, per_mille
 from wdport.diffusion.steps import step_list
 from wdport.families.waveletdiff.config import Config
-from wdport.model import Array, Decoding, Diffused, Named, NotDecoded
+from wdport.model import Array, Condition, Decoding, Diffused, Named, NotDecoded, Windowed
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -40,7 +42,16 @@ def diffused(config: Config) -> Diffused:
     }
     shape = (config.coefficients, config.features)
     features = config.feature_names or ()
-    return Diffused(shape, COEFFICIENTS, SERIES, _decoding(config), _numbers(config), sizes, features=features)
+    trained = {"scale": True, "none": False}.get(config.conditioning or "")
+    statistics = config.statistics
+    windowed = None
+    if statistics is not None:
+        windowed = Windowed(str(config.transform), statistics.arrays, statistics.count)
+    statistic = OhlcAtr.condition if config.transform == OHLC_ATR else None
+    scale = Condition("scale", "positive", optional=True, trained=trained, statistic=statistic)
+    condition = scale if config.scale_embedding else None
+    return Diffused(shape, COEFFICIENTS, SERIES, _decoding(config), _numbers(config), sizes, condition=condition,
+                    features=features, windowed=windowed)  # fmt: skip
 
 
 def process(config: Config, table: Callable[[str], Array]) -> Diffusion:
@@ -91,8 +102,10 @@ def _decoding(config: Config) -> Decoding | NotDecoded:
         return UNKNOWN
     mean, std = config.norm_mean or (0.0,) * config.features, config.norm_std or (1.0,) * config.features
     units = "in the units of the data" if config.norm_mean else "in z-score units"
+    if config.window_statistics is not None:
+        units = f"in the units of the windows of {config.transform}"
     shape, encode, decode = (config.seq_len, config.features), partial(_encode, config), partial(_decode, config)
-    return Decoding(shape, encode, decode, mean, std, units)
+    return Decoding(shape, encode, decode, mean, std, units, logarithmic if config.transform == LOG_VOLUME else None)
 
 
 def _encode(config: Config, series: Array | Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array as Tensor
 
+from wdport.data.transforms import LOG_VOLUME, VOLUME
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array
@@ -12,13 +13,23 @@ from wdport.wavelets.transform import WaveletTransform
 
 
 def to_series(config: Config, coefficients: Array | Tensor) -> Tensor:
-    """Transform coefficients (B, C, F) to series (B, N, F), in the units of the data if the statistics are known.
+    """Transform coefficients (B, C, F) to series (B, N, F), in the units of the data if the statistics are known,
+    except for those that differ between windows.
 
     At full precision. Raises :class:`UsageError` if the wavelet is unknown.
     """
     series = transform_of(config).reconstruct(coefficients)
     if config.norm_mean is None or config.norm_std is None:
         return series
+    scaled = _scaled(config, series)
+    if config.transform != LOG_VOLUME:
+        return scaled
+    volume = jnp.maximum(jnp.expm1(scaled[..., VOLUME]), 0.0)
+    return scaled.at[..., VOLUME].set(volume)
+
+
+def _scaled(config: Config, series: Tensor) -> Tensor:
+    """Z-scores in the units that the statistics are in."""
     return series * jnp.array(config.norm_std, series.dtype) + jnp.array(config.norm_mean, series.dtype)
 
 

@@ -12,20 +12,20 @@ from wdport.model import Array, KerasLayer, KerasModel
 if TYPE_CHECKING:
     from jax import Array as Tensor
 
-    from wdport.families.waveletdiff.fast import Conditions
+    from wdport.families.waveletdiff.fast import Embedded
 
 CHANNELS = 32
 """Approximate number of channels checked per layer."""
 
 
-def time_tables(conditions: Conditions) -> Iterator[tuple[str, Array]]:
-    """By Keras layer path, some channels of the table (S, n) that sampling uses for it; ``conditions`` are those of a
-    :class:`Denoiser`."""
-    for level, blocks in enumerate(conditions["norms"]):
+def time_tables(embedded: Embedded) -> Iterator[tuple[str, Array]]:
+    """By Keras layer path, some channels of the table (S, n) that sampling uses for it; ``embedded`` are those of
+    a :class:`Denoiser`."""
+    for level, blocks in enumerate(embedded["norms"]):
         for block, norms in enumerate(blocks):
             for name, halves in zip(("norm1", "norm2"), norms, strict=True):
                 yield f"level_{level}/block_{block}/{name}/ada_lin", _some(np.concatenate(halves, axis=-1))
-    for level, (halves, gate) in enumerate(conditions["gates"]):
+    for level, (halves, gate) in enumerate(embedded["gates"]):
         yield f"cross_level/norm_{level}/ada_lin", _some(np.concatenate(halves, axis=-1))
         yield f"cross_level/gate_{level}/linear", _some(np.asarray(gate))
 

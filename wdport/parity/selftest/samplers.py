@@ -15,7 +15,7 @@ from wdport.families.roles import Sampled
 from wdport.model import Array
 from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
-from wdport.parity.trajectory_sides import Reference, reference_network, trial_labels
+from wdport.parity.trajectory_sides import Reference, reference_network, trial_condition
 from wdport.recorder import lifted, run
 
 PLACE = "the sampler"
@@ -50,5 +50,5 @@ def _reference(family: Sampled, specimen: Specimen) -> Reference:
         with lifted():
             return run(module, inputs)[0]
 
-    network = reference_network(signature, trial_labels(about), double)
+    network = reference_network(signature, trial_condition(about), double)
     return Reference(network, process, about.shape)

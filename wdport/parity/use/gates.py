@@ -16,7 +16,7 @@ from wdport.model import Array
 from wdport.parity.trajectories import file_process
 from wdport.parity.trajectory_sides import reference_network
 from wdport.parity.use.generation import Pair, Tokens, generation_gate
-from wdport.parity.use.samplers import SEED, Labelled, samplers_gate
+from wdport.parity.use.samplers import SEED, Conditioned, samplers_gate
 from wdport.recorder import highest_precision, lifted, run
 from wdport.sampling.network import keras_network
 
@@ -49,10 +49,10 @@ def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full:
         with lifted(), highest_precision():
             return run(modules["float64"], inputs)[0]
 
-    def plain(state: Array, times: Array, labels: Array | None) -> Array:
-        return reference_network(comparison.signature, labels, double)(state, times)
+    def plain(state: Array, times: Array, condition: Array | None) -> Array:
+        return reference_network(comparison.signature, condition, double)(state, times)
 
-    reference: Labelled = plain
+    reference: Conditioned = plain
     return samplers_gate(model, family, config, process, one, stated, decode, reference)
 
 

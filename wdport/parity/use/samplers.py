@@ -38,25 +38,25 @@ PAD_WIDTHS = 3
 SEGMENT = 4
 """Rows per call: fewer than the steps of a trial, so that every sampler is continued in a second call."""
 
-Labelled = Callable[[Array, Array, Array | None], Array]
-"""(state (B, *shape), times (B,), labels (B,) or None) to the prediction (B, *shape), in numpy and float64."""
+Conditioned = Callable[[Array, Array, Array | None], Array]
+"""(state (B, *shape), times (B,), condition (B, ...) or None) to the prediction (B, *shape), in numpy and float64."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One request, by name, with what its plain loop needs: the run, and the labels of all samples. Its noise is given,
-    or with ``seeded`` follows from the seed."""
+    """One request, by name, with what its plain loop needs: the run, and the condition of all samples. Its noise is
+    given, or with ``seeded`` follows from the seed."""
 
     name: str
     run: Run
     request: Request
-    labels: Array | None = None
+    condition: Array | None = None
     seeded: bool = False
 
 
 def samplers_gate(
     model: KerasModel, family: Sampled, config: Configuration, process: Process, given: Sequence[Array] = (),
-    stated: tuple[int, ...] = (), decode: Callable[[Array], Array] | None = None, reference: Labelled | None = None,
+    stated: tuple[int, ...] = (), decode: Callable[[Array], Array] | None = None, reference: Conditioned | None = None,
 ) -> Gate:  # fmt: skip
     """Gate samplers (H).
 
@@ -96,16 +96,16 @@ def samplers_gate(
                            tuple(comparison.facts))  # fmt: skip
 
 
-def _compare_padded(comparison: UseMeasures, network: Network, plain: Labelled, given: Sequence[Array]) -> None:
+def _compare_padded(comparison: UseMeasures, network: Network, plain: Conditioned, given: Sequence[Array]) -> None:
     """One prediction of a network whose widths are padded."""
     state, times, *rest = given
-    labels = rest[0] if rest else None
+    condition = rest[0] if rest else None
 
     def padded() -> Array:
         run = jax.jit(network.at, compiler_options=fast_compile())
-        return np.asarray(run(network.weights(len(state)), state, times, labels))
+        return np.asarray(run(network.weights(len(state)), state, times, condition))
 
-    comparison.add("the model's network with padded widths", padded, plain(state, times, labels))
+    comparison.add("the model's network with padded widths", padded, plain(state, times, condition))
 
 
 def _compare_shapes(comparison: UseMeasures, shape: tuple[int, ...], stated: tuple[int, ...]) -> None:
@@ -115,7 +115,7 @@ def _compare_shapes(comparison: UseMeasures, shape: tuple[int, ...], stated: tup
 
 
 def _compare(
-    comparison: UseMeasures, network: Network, plain: Labelled, process: Process, full: bool, prefix: str = ""
+    comparison: UseMeasures, network: Network, plain: Conditioned, process: Process, full: bool, prefix: str = ""
 ) -> None:
     programs = Programs(network, fast_compile(), SEGMENT)
     rng = np.random.default_rng(SEED)
@@ -170,13 +170,15 @@ def _drawn(programs: Programs, request: Request) -> Array:
 def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> Iterator[Draw]:
     """Every sampler, then every option that such a model has; ``quick`` with a small network, which may take every
     step."""
-    last = (about.classes or 1) - 1
-    ones = None if about.classes is None else np.full(SAMPLES, last, np.int32)
+    wanted = about.condition
+    usual_values = None if wanted is None or not wanted.taken else wanted.trial(1, (wanted.classes or 1) - 1)
 
-    def draw(name: str, sampler: str, eta: float = 0.0, labels: Any = ones, seeded: bool = False, **given: Any) -> Draw:
+    def draw(
+        name: str, sampler: str, eta: float = 0.0, condition: Any = usual_values, seeded: bool = False, **given: Any
+    ) -> Draw:
         request = Request(count=SAMPLES, batch=BATCH, seed=SEED, sampler=sampler, steps=process.count(sampler), eta=eta,
-                          labels=labels, **given)  # fmt: skip
-        every = None if labels is None else np.array([labels[at % len(labels)] for at in range(SAMPLES)])
+                          condition=condition, **given)  # fmt: skip
+        every = None if condition is None else np.array([condition[at % len(condition)] for at in range(SAMPLES)])
         return Draw(name, Run(sampler, eta, process.target), request, every, seeded)
 
     offered = [each for each in process.samplers if quick or process.count(each) is not None]
@@ -187,14 +189,15 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
     usual = next(each for each in process.samplers if process.count(each) is not None)
     usual = "ddim" if "ddim" in process.samplers else usual
     yield draw("noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, seeded=True)
-    if about.classes is not None:
-        mixed = np.array([0, last], np.int32)
-        yield draw(f"labels ({usual})", usual, labels=mixed)
-        if about.no_class is not None:
-            other = np.array([(about.no_class + 1) % about.classes], np.int32)
+    if wanted is not None and wanted.taken:
+        yield draw(f"{wanted.name} ({usual})", usual, condition=wanted.trial(3)[::2])
+        if wanted.optional:
+            yield draw(f"no {wanted.name} ({usual})", usual, condition=None, unconditional=True)
+        if wanted.null is not None:
             for scale in GUIDANCE:
-                yield draw(f"guidance {scale} ({usual})", usual, labels=other, guidance=scale)
-    if isinstance(about.decoding, Decoding):
+                other = wanted.trial(1, int(wanted.null) + 1)
+                yield draw(f"guidance {scale} ({usual})", usual, condition=other, guidance=scale)
+    if isinstance(about.decoding, Decoding) and about.windowed is None:
         known = _known_values(about.decoding)
         yield draw(f"known values, repeated steps ({usual})", usual, known=known, resample=2)
         yield draw("known values, noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, known=known,
@@ -212,16 +215,16 @@ def _known_values(decoding: Decoding) -> Array:
 
 
 def _plain_samples(
-    draw: Draw, network: Labelled, process: Process, about: Diffused, init: Array, noise: Callable[[int], Array]
+    draw: Draw, network: Conditioned, process: Process, about: Diffused, init: Array, noise: Callable[[int], Array]
 ) -> Array:
     """The states of a request's samples by a plain loop."""
-    request, none = draw.request, about.no_class
+    request, none = draw.request, None if about.condition is None else about.condition.null
 
     def guided(x: Array, times: Array) -> Array:
-        made = network(x, times, draw.labels)
-        if request.guidance is None or none is None:
+        made = network(x, times, draw.condition)
+        if request.guidance is None or none is None or draw.condition is None:
             return made
-        plain = network(x, times, np.full(len(x), none))
+        plain = network(x, times, np.full_like(draw.condition, none))
         return request.guidance * made + (1.0 - request.guidance) * plain
 
     fit = None if request.known is None else _fit(about, np.asarray(request.known))
@@ -241,7 +244,7 @@ def _fit(about: Diffused, known: Array) -> Callable[[Array], Array]:
     decoding = about.decoding
     assert isinstance(decoding, Decoding)
     encode, decode = jax.jit(decoding.encode), jax.jit(decoding.decode)
-    wanted = (known - np.asarray(decoding.mean)) / np.asarray(decoding.std)
+    wanted = decoding.standard(known)
 
     def fit(states: Array) -> Array:
         lacking = np.nan_to_num(wanted - np.asarray(decode(states)))
@@ -267,16 +270,19 @@ def _normal(seed: Any, index: Any, number: Any, shape: tuple[int, ...]) -> Any:
 def _small(plain: Network) -> Network:
     """A model's process, options and decoding with the network of :func:`_formula`."""
 
-    def apply(_: Any, state: Any, time: Any, labels: Any = None) -> Any:
-        return _formula(jnp, state, jnp.broadcast_to(time, state.shape[:1]), labels)
+    def apply(_: Any, state: Any, time: Any, condition: Any = None) -> Any:
+        return _formula(jnp, state, jnp.broadcast_to(time, state.shape[:1]), condition)
 
     none = np.zeros((), np.float64)
-    return replace(plain, conditions=lambda _, times: times, apply=apply, weights=lambda batch=None: none, specs=None,
+    return replace(plain, embed=lambda _, times: times, apply=apply, weights=lambda batch=None: none, specs=None,
                    dtype="float64")  # fmt: skip
 
 
-def _formula(xp: Any, state: Any, times: Any, labels: Any = None) -> Any:
-    """A network of (B, *shape), (B,) and (B,): every value depends on its neighbour, the time and the label."""
+def _formula(xp: Any, state: Any, times: Any, condition: Any = None) -> Any:
+    """A network of (B, *shape), (B,) and (B, ...): every value depends on its neighbour, the time and the condition."""
     ones = (1,) * (state.ndim - 1)
-    angle = times.reshape(-1, *ones) + (0.0 if labels is None else 0.9 * labels.reshape(-1, *ones))
+    angle = times.reshape(-1, *ones)
+    if condition is not None:
+        values = condition.reshape(len(condition), -1)
+        angle = angle + 0.9 * (values @ xp.arange(1, values.shape[1] + 1)).reshape(-1, *ones)
     return 0.8 * xp.sin(0.6 * state + angle) + 0.2 * xp.roll(state, 1, axis=-1)

@@ -9,9 +9,9 @@ from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.mutants.attention import attention_mutants
 from wdport.families.waveletdiff.mutants.blocks import mlp_mutants, norm_mutants
 from wdport.families.waveletdiff.mutants.cross_level import cross_level_mutants
-from wdport.families.waveletdiff.mutants.embeddings import position_mutants, time_mutants
+from wdport.families.waveletdiff.mutants.embeddings import position_mutants, scale_embedding_mutants, time_mutants
 from wdport.families.waveletdiff.mutants.facts import FACTS
-from wdport.families.waveletdiff.mutants.network import level_mutants, state_mutants
+from wdport.families.waveletdiff.mutants.network import level_mutants, scale_mutants, state_mutants
 from wdport.families.waveletdiff.mutants.numerics import numerics_mutants
 
 
@@ -28,4 +28,5 @@ def mutants(config: Config) -> tuple[Mutant, ...]:
         *numerics_mutants(),
     ]
     found += cross_level_mutants() if config.cross_level_attention else []
+    found += [*scale_mutants(), *scale_embedding_mutants()] if config.scale_embedding else []
     return tuple(replace(mutant, facts=FACTS.get(mutant.name, "")) for mutant in found)

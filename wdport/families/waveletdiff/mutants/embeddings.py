@@ -29,6 +29,15 @@ def time_mutants() -> list[Mutant]:
     ]  # fmt: skip
 
 
+def scale_embedding_mutants() -> list[Mutant]:
+    """The mutants of the scale embedding."""
+    site = ("scale_embedding",)
+    return [
+        Mutant("scale's cosines before sines", site, calling(lambda layer, s: _embedded(layer, s, _cosines))),
+        Mutant("scale embedded as a time", site, calling(lambda layer, s: _embedded(layer, s * STEPS_PER_TIME))),
+    ]
+
+
 def position_mutants() -> list[Mutant]:
     """The mutants of the position tables."""
 

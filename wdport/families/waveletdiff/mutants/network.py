@@ -13,6 +13,7 @@ from keras import ops
 
 from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding
 from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.fast import SCALE_GAIN
 from wdport.families.waveletdiff.mutants.places import NETWORK
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
@@ -21,6 +22,9 @@ Parts = Callable[[list[KerasTensor]], list[KerasTensor]]
 
 Time = Callable[[KerasTensor], KerasTensor]
 """A change of the time (B,)."""
+
+Embedding = Callable[..., KerasTensor]
+"""A function of the model, the time (B,) and, if given, the scale (B,) to the embedding (B, T)."""
 
 CLIP = 30.0
 """Tokens of the examples stay below it for inputs of unit size, and exceed it for inputs fifty times as large."""
@@ -47,6 +51,27 @@ def level_mutants(config: Config) -> list[Mutant]:
     return found
 
 
+def scale_mutants() -> list[Mutant]:
+    """The mutants of the condition."""
+
+    def scaled(change: Callable[[KerasTensor], KerasTensor]) -> Change:
+        def embedding(model: KerasModel, time: KerasTensor, *scale: KerasTensor) -> KerasTensor:
+            embedded = model.time_embedding(time)
+            return embedded + model.scale_embedding(change(scale[0])) if scale else embedded
+
+        return _network(embedding=embedding)
+
+    return [
+        Mutant("logarithm of the scale left out", NETWORK, scaled(lambda s: SCALE_GAIN * s), quick=True),
+        Mutant("scale not multiplied by 10", NETWORK, scaled(ops.log1p)),
+        Mutant("logarithm of the scale without one added", NETWORK, scaled(lambda s: ops.log(SCALE_GAIN * s))),
+        Mutant("scale of the first sample for all", NETWORK,
+               scaled(lambda s: ops.log1p(SCALE_GAIN * ops.broadcast_to(s[:1], s.shape)))),
+        Mutant("condition ignored", NETWORK,
+               _network(embedding=lambda model, time, *_: model.time_embedding(time)), gate="0"),
+    ]  # fmt: skip
+
+
 def state_mutants() -> list[Mutant]:
     """The mutants not visible in the network's code: stored precision, dropout, a guard against large values."""
     clipped = calling(lambda layer, x: ops.clip(x + ops.cast(layer.table, x.dtype), -CLIP, CLIP))
@@ -63,12 +88,18 @@ def _early(parts: list[KerasTensor]) -> list[KerasTensor]:
     return [parts[0], *(ops.concatenate([a[:, -1:], b[:, :-1]], axis=1) for a, b in pairwise(parts))]
 
 
-def _network(inputs: Parts = list, outputs: Parts = list, time: Time = lambda t: t) -> Change:
-    """The network with its levels' inputs, its outputs or its time changed."""
+def _own_embedding(model: KerasModel, *given: KerasTensor) -> KerasTensor:
+    return model.embedding_of(*given)
+
+
+def _network(
+    inputs: Parts = list, outputs: Parts = list, time: Time = lambda t: t, embedding: Embedding = _own_embedding
+) -> Change:
+    """The network with its levels' inputs, its outputs, its time or its embedding changed."""
 
     def call(model: KerasModel, given: tuple[KerasTensor, ...], training: bool | None = None) -> KerasTensor:
         config = model.config
-        embedded = model.time_embedding(time(given[1]))
+        embedded = embedding(model, time(given[1]), *given[2:])
         levels = [getattr(model, f"level_{i}") for i in range(config.groups)]
         parts = inputs([given[0][:, part] for part in config.level_slices])
         tokens = [level(part, embedded) for level, part in zip(levels, parts, strict=True)]

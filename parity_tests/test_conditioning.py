@@ -1,0 +1,202 @@
+"""Experiments of today's public training script, with a scale condition, against their recordings.
+
+Float64: outputs, embeddings and losses to 1e-10. Float32: no further from float64 than 8 times the recording is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import wdport
+from parity_tests.test_golden import UNIT_ROUNDOFF, read_arrays
+from wdport.checkpoint import open_checkpoint
+from wdport.cli.main import main
+from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.measure import relative_l2
+from wdport.conversion.load import open_converted
+from wdport.data.series import read_series
+from wdport.data.transforms import WindowStatistics, transform_of, windows_of
+from wdport.diffusion.noising import min_snr_law
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.recorder import lifted, run
+
+NAMES = ("stocks-atr24", "stocks-atr-coef")
+
+
+class Experiment:
+    """An experiment's folder, its recordings, and its conversion with the data that it was trained on."""
+
+    def __init__(self, name: str, golden: Path, folder: Path) -> None:
+        self.folder, self.data = golden / name, golden.parent / "data" / "stocks" / "stock_data.csv"
+        self.single = read_arrays(golden / f"{name}.golden.npz")
+        self.double = read_arrays(golden / f"{name}.golden64.npz")
+        self.conversion = wdport.convert(self.folder, folder / f"{name}.keras", data=self.data, transform="ohlc-atr")
+        self.output = self.conversion.output
+
+    @property
+    def inputs(self) -> tuple[np.ndarray, ...]:
+        return tuple(self.single[name].astype(np.float64) for name in ("x_t", "t", "scale"))
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        with open_checkpoint(self.folder) as checkpoint:
+            return {name: checkpoint.read(name) for name in checkpoint.tensors}
+
+
+@pytest.fixture(scope="session", params=NAMES)
+def experiment(request: pytest.FixtureRequest, golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    return Experiment(request.param, golden, tmp_path_factory.mktemp("atr"))
+
+
+def test_every_form_of_an_experiment_is_the_same(experiment: Experiment, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "run.tar.gz", "w:gz") as archive:
+        archive.add(experiment.folder, "run")
+    shutil.copytree(experiment.folder, tmp_path / "copy")
+    wanted = open_converted(experiment.output)
+    forms = (tmp_path / "run.tar.gz", experiment.folder / "checkpoint.ckpt", tmp_path / "copy")
+    for number, form in enumerate(forms):
+        made = wdport.convert(form, tmp_path / f"{number}.keras", data=experiment.data, transform="ohlc-atr")
+        opened = open_converted(made.output)
+        assert opened.config == wanted.config
+        assert opened.digests == wanted.digests
+    assert experiment.conversion.assumed == {}
+    assert wanted.config.conditioning == "scale"
+
+
+def test_the_port_in_float64(experiment: Experiment) -> None:
+    x, t, scale = experiment.inputs
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        model = wdport.load_model(experiment.output, dtype="float64")
+        made = np.asarray(model((x, t / 1000.0, scale)))
+        embedded = {"time_embedding": model.time_embedding(t / 1000.0),
+                    "scale_embedding": model.scale_embedding(jax.numpy.log1p(10.0 * scale))}  # fmt: skip
+    assert relative_l2(made, experiment.double["output"]) <= LOGIC
+    for name, value in embedded.items():
+        assert relative_l2(np.asarray(value), experiment.double[f"act/{name}"]) <= LOGIC
+
+
+def test_the_port_in_float32_with_and_without(experiment: Experiment) -> None:
+    model = wdport.load_model(experiment.output)
+    x, _, scale = (each.astype(np.float32) for each in experiment.inputs)
+    inputs = (x, (experiment.single["t"] / 1000.0).astype(np.float32), scale)
+    truth = experiment.double["output"]
+    own = np.linalg.norm(np.asarray(model(inputs)) - truth)
+    theirs = np.linalg.norm(experiment.single["output"] - truth)
+    assert own <= NUMERICS * max(theirs, UNIT_ROUNDOFF * np.linalg.norm(truth))
+    without = experiment.single["output_without_scale"]
+    np.testing.assert_allclose(model(inputs[:2]), without, rtol=0, atol=1e-5 * np.abs(without).max())
+    assert np.abs(without - experiment.single["output"]).max() > 1e-2
+
+
+def test_verify_passes(experiment: Experiment) -> None:
+    verdict = wdport.verify(experiment.folder, experiment.output)
+    assert [gate for gate in verdict.gates if not gate.passed] == []
+    assert verdict.exit_code == 0
+
+
+def sampled(experiment: Experiment, **given: Any) -> Any:
+    single = experiment.single
+    return wdport.sample(wdport.load_model(experiment.output), sampler="ddim", steps=20, init=single["sample_init"],
+                         scale=single["sample_scale"], **given)  # fmt: skip
+
+
+def test_samples_are_those_of_the_recording(experiment: Experiment) -> None:
+    """The recording's own float32 error is not known, so that of a float64 run of the port stands for it."""
+    single = experiment.single
+    made = sampled(experiment)
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        model = wdport.load_model(experiment.output, dtype="float64")
+        exact = wdport.sample(model, sampler="ddim", steps=20, init=single["sample_init"],
+                              scale=single["sample_scale"])  # fmt: skip
+    theirs = np.linalg.norm(single["ddim20_coeffs"] - exact.coefficients)
+    own = np.linalg.norm(made.coefficients - exact.coefficients)
+    assert theirs < 1e-4 * np.linalg.norm(exact.coefficients)
+    assert own <= NUMERICS * theirs
+
+
+def test_series_and_prices_are_those_of_the_recording(experiment: Experiment) -> None:
+    single, length = experiment.single, experiment.single["windows"].shape[1]
+    coefficients = single["ddim20_coeffs"].astype(np.float64)
+    config = open_converted(experiment.output).config
+    with jax.enable_x64(True):
+        series = np.asarray(FAMILY.to_series(config, coefficients))
+    np.testing.assert_allclose(series, single["ddim20_series"], rtol=0, atol=2e-6 * np.abs(series).max())
+    held = config.statistics
+    assert held is not None
+    rows = held.rows(single["window_indices"][4:7])
+    transform = transform_of("ohlc-atr", length)
+    anchored = {**rows, "anchors": np.full(3, 100.0)}
+    for name, statistics in (("ddim20_ohlcv", rows), ("ddim20_ohlcv_anchor100", anchored)):
+        back = transform.inverse(single["ddim20_series"], statistics)
+        wanted = single[name]
+        assert (np.abs(back - wanted).max(axis=(0, 1)) <= 1e-6 * np.abs(wanted).max(axis=(0, 1))).all()
+
+
+def test_windows_statistics_and_the_way_back(experiment: Experiment) -> None:
+    single = experiment.single
+    length, chosen = single["windows"].shape[1], single["window_indices"]
+    transform = transform_of("ohlc-atr", length)
+    windows, statistics = windows_of(transform, "ohlc-atr", read_series(experiment.data))
+    rows = statistics.rows(chosen)
+    np.testing.assert_allclose(windows[chosen], single["windows"], rtol=0, atol=1e-5)
+    for name, stored in (("anchors", "stats_anchors"), ("atr_pcts", "stats_atr_pcts"), ("vol_smas", "stats_vol_smas")):
+        np.testing.assert_allclose(rows[name], single[stored], rtol=1e-6)
+    back = transform.inverse(single["windows"], rows)
+    assert (np.abs(back - single["windows_ohlcv"]).max(axis=(0, 1))
+            <= 1e-6 * single["windows_ohlcv"].max(axis=(0, 1))).all()  # fmt: skip
+    with jax.enable_x64(True):
+        made = FAMILY.transform(open_converted(experiment.output).config)
+        assert made is not None
+        coefficients = np.asarray(made.decompose(single["windows"].astype(np.float64)))
+    np.testing.assert_allclose(coefficients, single["windows_coefficients"], rtol=0, atol=1e-5)
+    held = open_converted(experiment.output).config.statistics
+    assert held is not None
+    assert WindowStatistics.unpack(held.pack()).count == statistics.count == len(windows)
+
+
+def test_the_law_of_the_steps(experiment: Experiment) -> None:
+    law = min_snr_law(experiment.single["alpha_bar_all"].astype(np.float64))
+    np.testing.assert_allclose(law, experiment.single["timestep_probabilities"], rtol=0, atol=1e-6 * law.max())
+
+
+def test_the_loss_of_the_recorded_steps_and_noise(experiment: Experiment) -> None:
+    """Of the port's code in float64 against the reference's output, and against the recording in float32."""
+    from wdport.diffusion.loss import Drawn
+    from wdport.families.waveletdiff.loss import diffusion_loss
+
+    single, config = experiment.single, open_converted(experiment.output).config
+    module = FAMILY.build_reference(config, experiment.tensors(), "float64")
+    x, t, scale = experiment.inputs
+    with lifted():
+        (output,) = run(module, (x, t / 1000.0, scale))
+    truth = single["noise"] if config.prediction_target == "noise" else single["x0"]
+    lengths = config.level_lengths
+    raw = np.array([(2.0 if at == 0 else 1.0) / length for at, length in enumerate(lengths)])
+    squares = (output - truth.astype(np.float64)) ** 2
+    parts = [squares[:, part].mean() for part in config.level_slices]
+    by_hand = float(np.dot(raw / raw.sum(), parts))
+    with jax.enable_x64(True):
+        loss = diffusion_loss(config, single["alpha_bar_all"].astype(np.float64))
+        # the steps of the recording, 1 to 1000, as the uniform numbers that the law of 1001 steps maps to them
+        drawn = Drawn(*(jax.numpy.asarray(each) for each in (single["noise"].astype(np.float64), t / 1001.0)))
+        errors = loss.errors(jax.numpy.asarray(output), jax.numpy.asarray(single["x0"].astype(np.float64)), drawn)
+        made = float(loss.total(errors))
+    assert abs(made - by_hand) <= LOGIC * by_hand
+    assert abs(by_hand - float(single["loss"])) <= 1e-5 * by_hand
+
+
+def test_the_way_back_to_pytorch_is_bit_for_bit(experiment: Experiment, tmp_path: Path) -> None:
+    file = tmp_path / "back.safetensors"
+    assert (
+        main(["export", str(experiment.output), "--to", "torch", "--like", str(experiment.folder), "-o", str(file)])
+        == 0
+    )
+    with open_checkpoint(file) as back:
+        for name, array in experiment.tensors().items():
+            np.testing.assert_array_equal(back.read(name), array, err_msg=name)

@@ -1,0 +1,186 @@
+"""Experiments: a checkpoint with its configuration, as a folder or an archive, and archives that attack the reader."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.layout import EMA, RAW
+from wdport.errors import InputError
+from wdport.limits import MAX_ARCHIVE_BYTES
+
+CONFIG = b"model:\n  embed_dim: 8\n"
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    torch.save({"state_dict": {"a.weight": torch.arange(6.0).reshape(2, 3)}}, folder / "checkpoint.ckpt")
+    (folder / "config.yaml").write_bytes(CONFIG)
+    np.save(folder / "samples.npy", np.zeros((2, 3)))
+    return folder
+
+
+def packed(experiment: Path, mode: str, inner: str = "run") -> Path:
+    path = experiment.parent / f"packed.{'tar.gz' if mode == 'w:gz' else 'tar'}"
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+        archive.add(experiment, inner)
+    return path
+
+
+@pytest.mark.parametrize("make", [
+    lambda folder: folder, lambda folder: folder / "checkpoint.ckpt", lambda folder: packed(folder, "w"),
+    lambda folder: packed(folder, "w:gz"), lambda folder: packed(folder, "w:gz", "."),
+])  # fmt: skip
+def test_every_form_gives_the_weights_and_the_configuration(experiment: Path, make: Callable[[Path], Path]) -> None:
+    with open_checkpoint(make(experiment)) as checkpoint:
+        np.testing.assert_array_equal(checkpoint.read("a.weight"), np.arange(6.0).reshape(2, 3))
+        found = checkpoint.training_config
+        assert found is not None
+        assert found.data == CONFIG
+        assert found.path.name == "config.yaml"
+        alone = (experiment / "checkpoint.ckpt").read_bytes()
+        assert checkpoint.file_sha256() == hashlib.sha256(alone).hexdigest()
+
+
+def test_without_a_configuration(experiment: Path) -> None:
+    (experiment / "config.yaml").unlink()
+    for path in (experiment, packed(experiment, "w:gz")):
+        with open_checkpoint(path) as checkpoint:
+            assert checkpoint.training_config is None
+
+
+def test_several_checkpoints(experiment: Path) -> None:
+    """That with the usual name is taken; without it the user chooses."""
+    torch.save({"b": torch.ones(1)}, experiment / "last.ckpt")
+    for path in (experiment, packed(experiment, "w")):
+        with open_checkpoint(path) as checkpoint:
+            assert list(checkpoint.tensors) == ["a.weight"]
+    (experiment / "checkpoint.ckpt").rename(experiment / "best.ckpt")
+    for path in (experiment, packed(experiment, "w")):
+        with pytest.raises(InputError, match=r"several checkpoints: best\.ckpt, last\.ckpt"):
+            open_checkpoint(path)
+
+
+def test_a_changed_archive_is_noticed(experiment: Path) -> None:
+    path = packed(experiment, "w")
+    with open_checkpoint(path) as checkpoint:
+        path.write_bytes(path.read_bytes() + b"\0")
+        with pytest.raises(InputError, match="was changed while it was read"):
+            checkpoint.require_unchanged()
+
+
+def member(name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size, info.type = len(data), kind
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info, data
+
+
+def archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as opened:
+        for info, data in members:
+            opened.addfile(info, io.BytesIO(data))
+    return made.getvalue()
+
+
+def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+GOOD = member("run/x.txt", b"text")
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "parent": (archive(member("../evil.ckpt", b"x")), "a member outside its folder"),
+    "inner parent": (archive(member("run/../../evil.ckpt", b"x")), "a member outside its folder"),
+    "absolute": (archive(member("/etc/evil.ckpt", b"x")), "a member outside its folder"),
+    "symbolic link": (archive(member("run/checkpoint.ckpt", kind=tarfile.SYMTYPE, linkname="/etc/passwd")), "a link"),
+    "hard link": (archive(GOOD, member("run/checkpoint.ckpt", kind=tarfile.LNKTYPE, linkname="run/x.txt")), "a link"),
+    "device": (archive(member("run/null.ckpt", kind=tarfile.CHRTYPE)), "a link or a device"),
+    "pipe": (archive(member("run/pipe.ckpt", kind=tarfile.FIFOTYPE)), "a link or a device"),
+    "declared": (header("run/a.ckpt", MAX_ARCHIVE_BYTES + 1), "declares"),
+    "ten gigabytes": (header("run/a.ckpt", 10 << 30) + b"\0" * 4096, "is a damaged"),
+    "a long name": (header("././@LongLink", 1 << 33, tarfile.GNUTYPE_LONGNAME) + b"a" * (3 << 20), "has a header"),
+    "a pax header": (header("pax", 1 << 33, tarfile.XHDTYPE) + b"9 path=a\n" * (1 << 18), "has a header"),
+    "no checkpoint": (archive(GOOD), "is an archive without a checkpoint"),
+    "cut": (archive(member("run/checkpoint.ckpt", b"x" * 5000))[:2000], "is a damaged"),
+    "not torch": (archive(member("run/checkpoint.ckpt", b"hello")), "is a text file, not a checkpoint"),
+    "an archive inside": (archive(member("a.ckpt", archive(GOOD))), "is a tar archive"),
+    "empty": (b"\0" * 10240, "is"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_archives(case: str, compressed: bool, tmp_path: Path) -> None:
+    data, said = HOSTILE[case]
+    path = tmp_path / "a.tar"
+    path.write_bytes(gzip.compress(data, 1) if compressed else data)
+    began = time.monotonic()
+    with pytest.raises(InputError, match=said):
+        open_checkpoint(path)
+    assert time.monotonic() - began < 20
+    assert [each.name for each in tmp_path.iterdir()] == ["a.tar"]
+
+
+def test_a_compressed_header_without_an_end(tmp_path: Path) -> None:
+    """4 GB of a name, in 4 MB."""
+    packer = zlib.compressobj(9, wbits=31)
+    path = tmp_path / "bomb.tar.gz"
+    with path.open("wb") as file:
+        file.write(packer.compress(header("././@LongLink", 1 << 33, tarfile.GNUTYPE_LONGNAME)))
+        for _ in range(256):
+            file.write(packer.compress(b"a" * (1 << 20)))
+        file.write(packer.flush())
+    with pytest.raises(InputError, match="has a header that is larger than any real one"):
+        open_checkpoint(path)
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda data: data[: len(data) // 2], "is a damaged archive|not a tar"),
+    (lambda data: data[:200] + bytes([data[200] ^ 255]) + data[201:], "is a damaged|neither|gzip"),
+    (lambda data: gzip.compress(b"not a tar"), "is gzip-compressed"),
+])  # fmt: skip
+def test_damaged_compression(experiment: Path, make: Callable[[bytes], bytes], said: str) -> None:
+    path = packed(experiment, "w:gz")
+    path.write_bytes(make(path.read_bytes()))
+    with pytest.raises(InputError, match=said):
+        open_checkpoint(path)
+
+
+def test_an_archive_of_old_torch_is_not_an_experiment(tmp_path: Path) -> None:
+    path = tmp_path / "old.pt"
+    path.write_bytes(archive(member("sys_info", b"x"), member("pickle", b"y")))
+    with pytest.raises(InputError) as caught:
+        open_checkpoint(path)
+    assert "without a checkpoint" not in str(caught.value)
+
+
+def test_an_average_beside_the_weights(tmp_path: Path) -> None:
+    path = tmp_path / "both.ckpt"
+    torch.save({"state_dict": {"a": torch.zeros(2)}, "ema_state_dict": {"a": torch.ones(2)}}, path)
+    with pytest.raises(InputError, match="2 candidates for the state_dict: state_dict, ema_state_dict; choose with "
+                       "weights='ema' or 'raw'"):  # fmt: skip
+        open_checkpoint(path)
+    for weights, value in ((EMA, 1.0), (RAW, 0.0)):
+        with open_checkpoint(path, weights=weights) as checkpoint:
+            assert checkpoint.read("a").tolist() == [value, value]
+    torch.save({"state_dict": {"a": torch.zeros(2)}}, path)
+    with pytest.raises(InputError, match="has no ema weights, only state_dict"):
+        open_checkpoint(path, weights=EMA)

@@ -1,0 +1,250 @@
+"""Experiments of the public training script on the command line: forms, conditions, units, and wrong uses."""
+
+from __future__ import annotations
+
+import csv
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import wdport
+from tests.data.test_transforms import prices
+from tests.make import QK_NORM, make_state, save
+from wdport.cli.main import main
+from wdport.conversion.load import open_converted
+from wdport.families.waveletdiff.config import Config
+
+SCALED = Config(**{**QK_NORM.to_dict(), "features": 5, "scale_embedding": True})
+CONFIG: dict[str, Any] = {
+    "attention": {"use_cross_level_attention": True},
+    "compile": {"backend": "inductor", "dynamic": False, "enabled": False, "fullgraph": False, "mode": "default"},
+    "data": {"data_dir": "../data", "normalize_data": True}, "dataset": {"name": "stocks", "seq_len": 24},
+    "energy": {"weight": 0.0}, "evaluation": {"num_samples": 20000},
+    "model": {"dropout": 0.1, "embed_dim": 16, "num_heads": 2, "num_layers": 1, "prediction_target": "noise",
+              "time_embed_dim": 8},
+    "noise": {"schedule": "exponential", "beta_start": 1e-4, "beta_end": 0.02, "gamma": None, "prior": "gaussian"},
+    "optimizer": {"lr": 2e-4, "scheduler_type": "onecycle", "warmup_epochs": 50, "amsgrad": False},
+    "paths": {"output_dir": "../outputs"}, "performance": {"matmul_precision": "medium", "precision": "32"},
+    "sampling": {"ddim_eta": 0.0, "ddim_steps": None, "method": "ddpm"}, "loss": {"anything": 1},
+    "training": {"batch_size": 256, "epochs": 8, "log_every_n_epochs": 1, "save_model": True},
+    "wavelet": {"levels": "auto", "type": "db2"}, "conditioning": {"enabled": True},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment's folder, its archive, its data, and models that were converted from it."""
+    folder = tmp_path_factory.mktemp("experiment")
+    run = folder / "stocks"
+    run.mkdir()
+    save(run / "checkpoint.ckpt", make_state(SCALED))
+    (run / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    with tarfile.open(folder / "stocks.tar.gz", "w:gz") as archive:
+        archive.add(run, "stocks")
+    series = prices(70)
+    rows = [",".join(map(repr, row)) for row in series.values.tolist()]
+    (folder / "prices.csv").write_text("\n".join(["Open,High,Low,Close,Volume", *rows]) + "\n")
+    (folder / "other.csv").write_text("\n".join(["a,b,c,d,e", *rows]) + "\n")
+    plain = {name: tensor for name, tensor in make_state(SCALED).items() if "scale_embedding" not in name}
+    save(folder / "plain.ckpt", plain)
+    untrained = make_state(SCALED)
+    for at in (0, 2):
+        untrained[f"scale_embedding.mlp.{at}.bias"].zero_()
+    save(folder / "untrained.ckpt", untrained)
+    torch.save({"state_dict": make_state(SCALED), "ema_state_dict": make_state(SCALED, seed=1)}, folder / "both.ckpt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["convert", "stocks", "-o", "scaled.keras", "-q"]) == 0
+        data = ["--data", "prices.csv", "--transform", "ohlc-atr"]
+        assert main(["convert", "stocks.tar.gz", "-o", "prices.keras", *data, "-q"]) == 0
+        given = ["--config", "stocks/config.yaml", "-q"]
+        assert main(["convert", "plain.ckpt", *given]) == 0
+        assert main(["convert", "untrained.ckpt", *given]) == 0
+    np.save(folder / "negative.npy", np.array([-1.0]))
+    np.save(folder / "matrix.npy", np.ones((2, 2)))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def inside(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+
+
+def test_the_archive_is_the_folder(place: Path) -> None:
+    one, other = (open_converted(place / name) for name in ("scaled.keras", "prices.keras"))
+    assert one.digests == other.digests
+    assert one.config.num_heads == 2
+    assert (one.config.conditioning, other.config.conditioning) == (None, "scale")
+    assert open_converted(place / "untrained.keras").config.conditioning == "none"
+
+
+def test_convert_says_what_it_read_and_what_the_model_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["convert", "stocks", "-o", str(tmp_path / "a.keras")]) == 0
+    said = capsys.readouterr()
+    assert "configuration from config.yaml beside the checkpoint" in said.out
+    assert "takes a condition: scale" in said.out
+    assert said.err == ""
+    save(tmp_path / "official.ckpt", make_state(Config(**{**SCALED.to_dict(), "num_heads": 8, "qk_norm": False})))
+    assert main(["convert", str(tmp_path / "official.ckpt")]) == 0
+    warned = capsys.readouterr().err
+    assert warned.startswith("warning: assumed, since neither the file nor a configuration tells: num_heads=8 (with")
+    assert warned.count("\n") == 1
+
+
+def test_verify_compares_with_and_without_the_scale() -> None:
+    verdict = wdport.verify("stocks.tar.gz", "scaled.keras")
+    assert verdict.exit_code == 0
+    layers = {each.reference for each in verdict.taps}
+    assert {"scale_embedding", "scale_embedding.mlp.0", "time_embedding"} <= layers
+    drawn = {each.subject for gate in verdict.gates if gate.name == "H" for each in gate.measures}
+    assert {"scale (ddim)", "no scale (ddim)"} <= drawn
+
+
+@pytest.mark.parametrize("given", [{"scale": [0.5, 2.0]}, {"scale": "data", "anchor": 50.0}, {"unconditional": True}])
+def test_python_draws_the_same(given: dict[str, Any], tmp_path: Path) -> None:
+    words: list[str] = []
+    for name, value in given.items():
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        words += [f"--{name}"] if value is True else [f"--{name}", text]
+    command = ["sample", "prices.keras", "-n", "3", "--sampler", "ddim", "--steps", "4", *words, "-q"]
+    assert main([*command, "-o", str(tmp_path / "a.npz")]) == 0
+    made = wdport.sample(wdport.load_model("prices.keras"), 3, sampler="ddim", steps=4, **given)
+    with np.load(tmp_path / "a.npz") as file:
+        assert file["series"].tobytes() == made.series.tobytes()
+
+
+def test_samples_of_prices(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prices begin at the anchor, and all their parts are possible; the same command gives the same file."""
+    few = ["sample", "prices.keras", "-n", "5", "--sampler", "ddim", "--steps", "4"]
+    for name in ("a", "b"):
+        files = ["-o", str(tmp_path / f"{name}.csv"), "--plot", str(tmp_path / f"{name}.png")]
+        assert main([*few, "--scale", "data", "--anchor", "100", *files]) == 0
+    said = capsys.readouterr().out
+    assert "in the units of the data, by ohlc-atr" in said
+    assert "scale         data" in said
+    with (tmp_path / "a.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["sample", "step", "open", "high", "low", "close", "volume"]
+    for row in rows:
+        first, high, low, last, volume = (float(row[name]) for name in ("open", "high", "low", "close", "volume"))
+        assert low <= min(first, last) <= max(first, last) <= high
+        assert volume >= 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_an_interrupted_run_goes_on_with_its_own_windows(tmp_path: Path) -> None:
+    """Samples in chunks, and one by one, are those of one run."""
+    base = ["sample", "prices.keras", "--scale", "data", "--sampler", "ddim", "--steps", "4", "--batch", "2", "-q"]
+    assert main([*base, "-n", "6", "-o", str(tmp_path / "whole.npz")]) == 0
+    assert main([*base, "-n", "6", "--chunk", "1", "-o", str(tmp_path / "parts.npz")]) == 0
+    assert main([*base, "-n", "4", "-o", str(tmp_path / "few.npz")]) == 0
+    whole, parts, few = (np.load(tmp_path / f"{name}.npz")["series"] for name in ("whole", "parts", "few"))
+    np.testing.assert_array_equal(whole, parts)
+    np.testing.assert_array_equal(whole[:4], few)
+
+
+def test_an_exported_sampler_takes_the_scale(tmp_path: Path) -> None:
+    from wdport.exporting.loader import load
+
+    artefact = str(tmp_path / "s.stablehlo")
+    few = ["--sampler", "ddim", "--steps", "4"]
+    assert main(["export", "scaled.keras", "--what", "sampler", *few, "-o", artefact]) == 0
+    sampler = load(artefact)
+    assert sampler.facts["condition"] == {"name": "scale", "kind": "positive", "shape": []}
+    states, _ = sampler(7, range(3), [0.5, 2.0, 8.0])
+    given = ["-n", "3", "--seed", "7", "--scale", "0.5,2,8", *few, "-q"]
+    command = ["sample", "scaled.keras", *given, "-o", str(tmp_path / "s.npz")]
+    assert main(command) == 0
+    np.testing.assert_allclose(np.load(tmp_path / "s.npz")["coefficients"], states, rtol=2e-4, atol=2e-4)
+
+
+def test_the_choice_of_weights_is_known_later(tmp_path: Path) -> None:
+    given = ["--config", "stocks/config.yaml", "-q"]
+    for weights in ("ema", "raw"):
+        out = str(tmp_path / f"{weights}.keras")
+        assert main(["convert", "both.ckpt", "-o", out, "--weights", weights, *given]) == 0
+        assert main(["verify", "both.ckpt", out, "-q"]) == 0
+    one, other = (open_converted(tmp_path / f"{name}.keras") for name in ("ema", "raw"))
+    assert one.digests != other.digests
+
+
+SAMPLE = ["sample", "scaled.keras", "-n", "4", "-o", "x.npz"]
+PRICES = ["sample", "prices.keras", "-n", "4", "-o", "x.npz"]
+CONVERT = ["convert", "stocks", "-o", "x.keras"]
+TRAIN = ["train", "prices.csv", "-o", "run", "--resume"]
+WRONG: list[tuple[list[str], str]] = [
+    (SAMPLE, "--unconditional"),
+    ([*SAMPLE, "--scale", "-1"], "-1 is not positive"),
+    ([*SAMPLE, "--scale", "0"], "0 is not positive"),
+    ([*SAMPLE, "--scale", "nan"], "not finite"),
+    ([*SAMPLE, "--scale", "1e9"], "at most 1e+06"),
+    ([*SAMPLE, "--scale", "1,2,3,4,5"], "5 values for 4 samples"),
+    ([*SAMPLE, "--scale", "much"], "invalid value 'much'"),
+    ([*SAMPLE, "--scale", "missing.npy"], "no such file"),
+    ([*SAMPLE, "--scale", "negative.npy"], "-1 is not positive"),
+    ([*SAMPLE, "--scale", "matrix.npy"], "has shape (2, 2)"),
+    ([*SAMPLE, "--scale", "data"], "does not hold the scale of its training data"),
+    ([*SAMPLE, "--scale", "1", "--unconditional"], "a scale is given"),
+    ([*SAMPLE, "--scale", "1", "--label", "1"], "are given together"),
+    ([*SAMPLE, "--label", "1"], "the model has no classes"),
+    ([*SAMPLE, "--scale", "1", "--guidance", "2"], "was not trained for classifier-free guidance"),
+    ([*SAMPLE, "--scale", "1", "--anchor", "100"], "holds no statistics of windows"),
+    ([*PRICES, "--scale", "1", "--anchor", "-5"], "is not a positive number"),
+    ([*PRICES, "--scale", "1", "--transform", "os:getcwd"], "the model's is ohlc-atr"),
+    ([*PRICES, "--scale", "1", "--known", "prices.csv"], "has its own units"),
+    (["sample", "plain.keras", "--scale", "1", "-o", "x.npz"], "the model takes no scale"),
+    (["sample", "plain.keras", "--unconditional", "-o", "x.npz"], "the model takes no condition"),
+    (["sample", "untrained.keras", "--scale", "1", "-o", "x.npz"], "was trained without a scale"),
+    ([*CONVERT, "--data", "prices.csv"], "add --transform ohlc-atr"),
+    ([*CONVERT, "--transform", "ohlc-atr"], "needs data or their statistics"),
+    ([*CONVERT, "--data", "prices.csv", "--transform", "ohlc"], "is not a transform"),
+    ([*CONVERT, "--data", "other.csv", "--transform", "ohlc-atr"], "takes the columns open, high, low, close, volume"),
+    ([*CONVERT, "--data", "prices.csv", "--transform", "os:getcwd"], "cannot be used"),
+    ([*CONVERT, "--weights", "ema"], "has no ema weights"),
+    (["convert", "both.ckpt", "-o", "x.keras"], "choose with --weights 'ema' or 'raw'"),
+    ([*TRAIN, "stocks"], "add --transform ohlc-atr"),
+    ([*TRAIN, "scaled.keras"], "the model takes a scale with every state"),
+    ([*TRAIN, "scaled.keras", "--condition", "negative.npy"], "has shape (1,)"),
+    ([*TRAIN, "prices.keras", "--recipe", "public", "--clip", "2"], "is part of the public recipe"),
+    ([*TRAIN, "prices.keras", "--weights", "ema"], "is for a checkpoint"),
+    (["evaluate", "samples.npz", "--data", "prices.csv", "--scale", "1"], "is for a model"),
+]
+
+
+@pytest.mark.parametrize(("command", "said"), WRONG, ids=[" ".join(command[:1] + command[2:]) for command, _ in WRONG])
+def test_a_wrong_use_gets_one_line(
+    command: list[str], said: str, capsys: pytest.CaptureFixture[str], place: Path
+) -> None:
+    before = sorted(path.name for path in place.iterdir())
+    code = main([*command, "-q"])
+    error = capsys.readouterr().err
+    assert code in (1, 2, 3, 4)
+    assert said in error
+    assert error.count("\n") == 1 or code == 1
+    assert sorted(path.name for path in place.iterdir() if path.name != "run") == before
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "said"),
+    [
+        ("noise", "prior", "student_t", "noise.prior"),
+        ("noise", "betas", [0.1], "noise.betas: no such setting"),
+        ("model", "num_head", 2, "did you mean model.num_heads"),
+        ("training", "num_heads", 2, "move it to its section, as model.num_heads"),
+        ("optimizer", "weight_decya", 1e-5, "did you mean optimizer.weight_decay"),
+        ("conditioning", "mode", "film", "conditioning.mode: no such setting"),
+    ],
+)
+def test_a_configuration_that_is_not_understood(
+    section: str, key: str, value: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({**CONFIG, section: {**CONFIG[section], key: value}}))
+    assert main(["convert", "plain.ckpt", "--config", str(config), "-o", str(tmp_path / "x.keras")]) == 4
+    assert said in capsys.readouterr().err

@@ -1,0 +1,213 @@
+"""Training with a condition: every state has its own, windows of prices give theirs, and recipes say what they do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import wdport
+from tests.data.test_transforms import prices
+from tests.make import QK_NORM, make_state, save
+from tests.sampling.toy import ABOUT
+from wdport.cli.main import main
+from wdport.data.series import Series, read_series
+from wdport.data.transforms import OhlcAtr
+from wdport.diffusion.noising import StepNoising, min_snr_law, step_noising
+from wdport.diffusion.process import MIN_SNR
+from wdport.diffusion.schedules import noise_schedule, per_mille
+from wdport.errors import MisfitError, UsageError
+from wdport.families.waveletdiff.config import Config
+from wdport.model import Condition, KerasModel, labels_of
+from wdport.optimisers.rates import warmup_cosine
+from wdport.training.fresh import new_model, recipe_of
+from wdport.training.model import training_model
+from wdport.training.run import train
+from wdport.training.source import source_of
+
+SCALED = Config(**{**QK_NORM.to_dict(), "features": 5, "scale_embedding": True})
+SETTINGS = {"num_heads": "2", "wavelet": "db2", "seq_len": "24"}
+PUBLIC: dict[str, Any] = {
+    "model": {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "time_embed_dim": 8}, "dataset": {"seq_len": 24},
+    "optimizer": {"lr": 3e-4, "scheduler_type": "onecycle"}, "training": {"epochs": 2, "batch_size": 8},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    series = prices(70)
+    path = tmp_path_factory.mktemp("data") / "prices.csv"
+    rows = [",".join(map(repr, row)) for row in series.values.tolist()]
+    path.write_text("\n".join(["Open,High,Low,Close,Volume", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def converted(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = save(tmp_path_factory.mktemp("scaled") / "scaled.ckpt", make_state(SCALED))
+    return wdport.convert(source, values=SETTINGS, data=data, transform="ohlc-atr").output
+
+
+def states(count: int = 6) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(count, *ABOUT.shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("condition", "values", "said"),
+    [
+        (labels_of(4), None, "the model takes a labels with every state"),
+        (labels_of(4), np.arange(6) % 5, "has other labels than the model; give 0 to 3"),
+        (Condition("scale", "positive"), np.zeros(6), "has values that are no scale; give positive finite numbers"),
+        (Condition("scale", "positive"), np.ones(5), r"has shape \(5,\), and there are 6 states"),
+        (Condition("text", "real", (2,)), np.full((6, 2), np.nan), "has values that are no text"),
+        (None, np.ones(6), "condition: the model takes none"),
+    ],
+)
+def test_conditions_that_do_not_fit(condition: Condition | None, values: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        source_of(states(), replace(ABOUT, condition=condition), "float32", condition=values)
+
+
+def test_every_state_keeps_its_condition() -> None:
+    values = np.arange(6.0) + 1.0
+    found = source_of(states(), replace(ABOUT, condition=Condition("scale", "positive")), "float32", condition=values)
+    assert found.condition is not None
+    np.testing.assert_array_equal(found.condition, values)
+    untrained = Condition("scale", "positive", optional=True, trained=False)
+    assert source_of(states(), replace(ABOUT, condition=untrained), "float32").condition is None
+
+
+def test_windows_of_prices_give_their_scale(converted: Path, data: Path) -> None:
+    model = wdport.load_model(converted)
+    about = model_about(model)
+    series = read_series(data)
+    found = source_of(series, about, "float32")
+    windows, statistics = OhlcAtr(24).forward(series)
+    np.testing.assert_allclose(found.data, windows, rtol=1e-6)
+    np.testing.assert_allclose(found.condition, statistics["atr_pcts"], rtol=1e-6)
+    with pytest.raises(UsageError, match="ohlc-atr takes the columns"):
+        source_of(Series.of(series.values), about, "float32")
+
+
+def model_about(model: KerasModel) -> Any:
+    from wdport.families.registry import known_model
+
+    family, config = known_model(model)  # type: ignore[misc]
+    return family.diffused(config)
+
+
+def test_the_objective_passes_the_condition_on(converted: Path) -> None:
+    """The loss with a scale is that of the network called by hand."""
+    model = wdport.load_model(converted)
+    trained = training_model(model, seed=3, law=MIN_SNR)
+    clean = np.random.default_rng(1).normal(size=(4, SCALED.coefficients, 5)).astype(np.float32)
+    scale = np.array([0.5, 1.0, 2.0, 8.0], np.float32)
+    drawn = trained.diffusion_loss.draw(training_model(model, seed=3).seeds.next(), jnp.asarray(clean))
+    noisy, times = trained.diffusion_loss.noisy(jnp.asarray(clean), drawn)
+    by_hand = trained.diffusion_loss.errors(model((noisy, times, scale)), jnp.asarray(clean), drawn)
+    made = trained((clean, scale))
+    np.testing.assert_allclose(made["parts"], by_hand.parts, rtol=1e-5)
+    other = trained.diffusion_loss.errors(model((noisy, times)), jnp.asarray(clean), drawn)
+    assert np.abs(np.asarray(other.parts) / np.asarray(by_hand.parts) - 1).max() > 1e-3
+
+
+def test_training_changes_the_scale_embedding(converted: Path, data: Path, tmp_path: Path) -> None:
+    model = wdport.load_model(converted)
+    before = np.asarray(model.scale_embedding.mlp.out.kernel.value)
+    run = train(model, data, tmp_path / "run", epochs=1, batch_size=8)
+    assert np.isfinite(run.losses).all()
+    assert np.abs(np.asarray(model.scale_embedding.mlp.out.kernel.value) - before).max() > 1e-5
+
+
+def test_a_new_model_of_prices(data: Path) -> None:
+    model = new_model(PUBLIC, data, transform="ohlc-atr")
+    config = model.config
+    assert (config.scale_embedding, config.conditioning, config.transform) == (True, "scale", "ohlc-atr")
+    assert config.feature_names == ("open", "high", "low", "close", "volume")
+    assert config.statistics is not None
+    assert new_model(PUBLIC, data).config.scale_embedding is False
+
+
+def test_windows_train_as_their_series(data: Path, tmp_path: Path) -> None:
+    """Windows (n, N, F) in an .npy file give the states of the series."""
+    series = read_series(data)
+    model = new_model(PUBLIC, series)
+    about = model_about(model)
+    windows = np.lib.stride_tricks.sliding_window_view(series.values, 24, axis=0).transpose(0, 2, 1)
+    np.save(tmp_path / "windows.npy", windows)
+    plain, found = (source_of(each, about, "float32") for each in (series, tmp_path / "windows.npy"))
+    assert found.count == plain.count
+    numbers = np.array([0, 5])
+    taken = [np.asarray(each.take(jnp.asarray(each.held), jnp.asarray(each.feed(numbers)))) for each in (plain, found)]
+    np.testing.assert_allclose(taken[1], taken[0], rtol=1e-5, atol=1e-5)
+    np.save(tmp_path / "short.npy", windows[:, :20])
+    with pytest.raises(UsageError, match=r"have shape \(47, 20, 5\); give windows \(n, 24, 5\) or a series"):
+        source_of(tmp_path / "short.npy", about, "float32")
+
+
+def test_steps_are_drawn_by_the_law() -> None:
+    kept = noise_schedule("exponential").alpha_bar
+    law = min_snr_law(kept)
+    noising = StepNoising("noise", per_mille(1000), kept, law)
+    uniform = np.linspace(0.0, 1.0, 200_001)[:-1]
+    times = np.round(np.asarray(noising.at(jnp.asarray(uniform, jnp.float32)).time) * 1000).astype(int)
+    counted = np.bincount(times, minlength=1001) / len(times)
+    np.testing.assert_allclose(counted, law, atol=3e-5)
+    snr = kept / (1 - kept + 1e-8)
+    np.testing.assert_allclose(
+        law * (snr + 1e-8) / np.minimum(snr, 5.0), (law / (np.minimum(snr, 5) / (snr + 1e-8)))[0]
+    )
+    plain = step_noising("noise", per_mille(1000), kept, range(1000))
+    assert plain.law is None
+
+
+def test_the_public_recipe() -> None:
+    told = recipe_of(PUBLIC, public=True)
+    assert (told.learning_rate, told.weight_decay, told.clip, told.law) == (1e-3, 1e-5, 1.0, MIN_SNR)
+    assert recipe_of(PUBLIC).learning_rate == 3e-4
+    cosine = {**PUBLIC, "optimizer": {"lr": 3e-4, "scheduler_type": "cosine_warmup", "warmup_epochs": 1}}
+    assert (recipe_of(cosine, True).learning_rate, recipe_of(cosine, True).warmup_epochs) == (3e-4, 1)
+    with pytest.raises(MisfitError, match="is plateau_warmup, which needs values measured in training"):
+        recipe_of({**PUBLIC, "optimizer": {"scheduler_type": "plateau_warmup"}}, True)
+
+
+def test_the_rates_of_a_warmed_up_cosine_are_those_of_lambda_lr() -> None:
+    import torch
+
+    lr, epochs, warm_up, steps = 2e-4, 12, 3, 4
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr)
+
+    def factor(epoch: int) -> float:
+        if epoch < warm_up:
+            return (epoch + 1) / warm_up
+        low = 1e-6 / lr
+        return low + (1 - low) * (1 + np.cos(np.pi * (epoch - warm_up) / (epochs - warm_up))) / 2
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    wanted = []
+    for _ in range(epochs):
+        wanted += [optimizer.param_groups[0]["lr"]] * steps
+        optimizer.step()
+        schedule.step()
+    np.testing.assert_allclose(warmup_cosine(epochs, steps, lr, warm_up).rate, wanted, rtol=1e-12)
+    with pytest.raises(UsageError, match="is 3 of 3 epochs"):
+        warmup_cosine(3, steps, lr, 3)
+
+
+def test_the_command_prints_its_recipe(
+    converted: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = ["train", str(data), "--resume", str(converted), "--epochs", "1", "--batch-size", "8", "-o"]
+    assert main([*base, "run", "--recipe", "public"]) == 0
+    assert (
+        "the public recipe: steps by the Min-SNR law, onecycle to 0.001, weight decay 1e-05" in capsys.readouterr().err
+    )
+    assert main([*base, "run"]) != 0
+    assert "holds the state of another run" in capsys.readouterr().err
+    assert main([*base, "other", "--recipe", "public", "--lr", "0.1"]) == 2
+    assert "--lr: is part of the public recipe" in capsys.readouterr().err

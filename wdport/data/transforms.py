@@ -1,0 +1,266 @@
+"""Transforms between a series in the units of its data and the windows that a model is trained on.
+
+A transform is known by name: ``zscore`` (mean and standard deviation of every feature), ``log1p-volume`` (the same,
+with the fifth feature through log1p before), ``ohlc-atr`` (open, high, low, close and volume relative to the window's
+first open price and its mean average true range; Wilder, 1978), or ``module:class`` of the user's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from wdport.data.names import in_any_case
+from wdport.data.windows import sliding_windows
+from wdport.errors import UsageError, did_you_mean
+from wdport.model import Array
+
+ZSCORE: Final = "zscore"
+LOG_VOLUME: Final = "log1p-volume"
+OHLC_ATR: Final = "ohlc-atr"
+NAMES: Final = (ZSCORE, LOG_VOLUME, OHLC_ATR)
+"""Transforms that wdport has; others are ``module:class``."""
+
+VOLUME: Final = 4
+"""The feature of ``log1p-volume`` that is a volume."""
+
+OHLCV: Final = ("open", "high", "low", "close", "volume")
+ATR_PERIOD: Final = 14
+AVERAGE_PERIOD: Final = 20
+DROPPED: Final = AVERAGE_PERIOD - 1
+"""Rows of a series before its first average of the volume."""
+
+LEAST_ATR: Final = 1e-6
+LEAST_VOLUME: Final = 1e-6
+LARGEST_LOG: Final = 20.0
+
+MOST_BYTES: Final = 256 << 20
+"""Bytes of the statistics of all windows."""
+
+_OWN: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_ENTRY: Final = re.compile(r"([A-Za-z_]\w{0,63})=(\d{1,10}(?:x\d{1,10}){0,3})")
+
+
+class Columns(Protocol):
+    """A series (T, F) with names of its features, as :class:`wdport.data.series.Series`."""
+
+    @property
+    def values(self) -> Array: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def named(self) -> bool: ...
+
+
+class Transform(Protocol):
+    """A transform whose statistics may differ between windows.
+
+    ``forward`` maps a series (T, F) to windows (n, N, F) and their statistics: arrays by name, of which those of length
+    n have an entry for every window, and the others hold for all. ``inverse`` maps windows (B, N, F), with the entries
+    of their statistics, to series (B, N, F).
+    """
+
+    def forward(self, series: Any, /) -> tuple[Array, Mapping[str, Array]]: ...
+
+    def inverse(self, windows: Array, statistics: Mapping[str, Array], /) -> Array: ...
+
+
+@dataclass(frozen=True, eq=False)
+class WindowStatistics:
+    """Statistics of ``count`` windows, float32 by name; those of that length have an entry for every window."""
+
+    arrays: Mapping[str, Array]
+    count: int
+
+    def rows(self, windows: Array) -> dict[str, Array]:
+        """The statistics of the windows with these numbers (B,)."""
+        return {name: array[windows] if array.shape[:1] == (self.count,) else array
+                for name, array in self.arrays.items()}  # fmt: skip
+
+    def pack(self) -> str:
+        """As one line of text: names and shapes, and the compressed values."""
+        heads = [f"{name}={'x'.join(map(str, array.shape or (1,)))}" for name, array in self.arrays.items()]
+        data = b"".join(np.ascontiguousarray(array, "<f4").tobytes() for array in self.arrays.values())
+        return f"{self.count};{';'.join(heads)};{base64.b64encode(zlib.compress(data, 9)).decode()}"
+
+    @staticmethod
+    def unpack(text: str) -> WindowStatistics:
+        """The inverse of :meth:`pack`; raises ``ValueError`` for any other text."""
+        count, *heads, data = text.split(";") if text.count(";") > 1 else ("", "")
+        found = [_ENTRY.fullmatch(head) for head in heads]
+        if not count.isdecimal() or len(count) > 10 or not found or not all(found):
+            raise ValueError("window_statistics is not in the form that wdport writes")
+        shapes = {each[1]: tuple(map(int, each[2].split("x"))) for each in found if each}
+        size = 4 * sum(map(prod, shapes.values()))
+        if size > MOST_BYTES or len(shapes) != len(heads):
+            raise ValueError(f"window_statistics has {size} bytes, at most {MOST_BYTES} are supported")
+        unpacking = zlib.decompressobj()
+        try:
+            values = unpacking.decompress(base64.b64decode(data, validate=True), size + 1)
+        except (binascii.Error, zlib.error, ValueError):
+            raise ValueError("window_statistics is damaged") from None
+        if len(values) != size or not unpacking.eof:
+            raise ValueError("window_statistics has another size than it states")
+        arrays, start = {}, 0
+        for name, shape in shapes.items():
+            arrays[name] = np.frombuffer(values, "<f4", prod(shape), start).reshape(shape).astype(np.float32)
+            start += 4 * prod(shape)
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            raise ValueError("window_statistics has values that are not finite")
+        return WindowStatistics(arrays, int(count))
+
+
+class OhlcAtr:
+    """Windows of open, high, low, close and volume, relative to their own first price and average true range.
+
+    Columns of a series are found by name, in any case. The statistics of a window are ``anchors`` (its first open
+    price), ``atr_pcts`` (its mean average true range over 14 steps, in percent of the anchor), and ``vol_smas`` (N,)
+    (the average of the volume over 20 steps). Features of a window: open, body, upper wick, lower wick, all in units of
+    the average true range, and the logarithm of the volume relative to its average.
+    """
+
+    condition = "atr_pcts"
+    features = OHLCV
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def forward(self, series: Columns) -> tuple[Array, dict[str, Array]]:
+        """The windows (n, N, 5) of a series and their statistics; the first 19 steps are left out."""
+        columns = _columns(series, OHLC_ATR, OHLCV)
+        if len(columns) < DROPPED + self.length:
+            what = f"has {len(columns)} steps, and {OHLC_ATR} takes {DROPPED} and a window of {self.length}"
+            raise UsageError("data", what, "give a longer series")
+        _require_prices(columns)
+        wilder, average = _average_true_range(columns)[DROPPED:], _moving_average(columns[:, 4])
+        windows = sliding_windows(columns[DROPPED:], self.length)
+        anchors = windows[:, 0, 0]
+        mean = sliding_windows(wilder[:, None], self.length)[..., 0].mean(axis=1)
+        statistics = {
+            "anchors": anchors,
+            "atr_pcts": np.maximum(mean / anchors * 100.0, LEAST_ATR),
+            "vol_smas": sliding_windows(average[:, None], self.length)[..., 0],
+        }
+        return self._normalized(windows, statistics), statistics
+
+    def _normalized(self, windows: Array, statistics: Mapping[str, Array]) -> Array:
+        first, high, low, last, volume = np.moveaxis(windows, -1, 0)
+        anchor = statistics["anchors"][:, None]
+        unit = anchor * statistics["atr_pcts"][:, None] / 100.0
+        found = [
+            (first - anchor) / unit,
+            (last - first) / unit,
+            (high - np.maximum(first, last)) / unit,
+            (np.minimum(first, last) - low) / unit,
+            np.log((volume + LEAST_VOLUME) / (statistics["vol_smas"] + LEAST_VOLUME)),
+        ]
+        return np.stack(found, axis=-1)
+
+    def inverse(self, windows: Array, statistics: Mapping[str, Array]) -> Array:
+        """Open, high, low, close and volume (B, N, 5) of windows (B, N, 5) with these statistics."""
+        values = np.asarray(windows, np.float64)
+        anchor, percent, average = (np.asarray(statistics[name], np.float64)
+                                    for name in ("anchors", "atr_pcts", "vol_smas"))  # fmt: skip
+        anchor = anchor[:, None]
+        first, body, upper, lower = np.moveaxis(values[..., :4] * percent[:, None, None], -1, 0) / 100.0
+        opened = anchor * (1.0 + first)
+        closed = opened + body * anchor
+        high = np.maximum(opened, closed) + np.maximum(upper, 0.0) * anchor
+        low = np.minimum(opened, closed) - np.maximum(lower, 0.0) * anchor
+        volume = np.exp(np.clip(values[..., 4], -LARGEST_LOG, LARGEST_LOG)) * average
+        return np.stack([opened, high, low, closed, np.maximum(volume, 0.0)], axis=-1)
+
+
+def _columns(series: Columns, name: str, wanted: tuple[str, ...]) -> Array:
+    """The wanted columns of a series by name, in any case; other columns are left out."""
+    columns = in_any_case(wanted, series.names) if series.named else [None]
+    if None in columns:
+        held = ", ".join(series.names[:8]) if series.named else f"{len(series.names)} columns without names"
+        raise UsageError("data", f"{name} takes the columns {', '.join(wanted)}, and this has {held}", "rename them")
+    values: Array = series.values[:, [series.names.index(column) for column in columns if column is not None]]
+    return values
+
+
+def _require_prices(columns: Array) -> None:
+    """Raise :class:`UsageError` for prices or volumes that cannot be such."""
+    prices, volume = columns[:, :4], columns[:, 4]
+    if prices.min() <= 0 or volume.min() < 0:
+        what = "a price is not positive" if prices.min() <= 0 else "a volume is negative"
+        raise UsageError("data", what, f"give prices and volumes, as {OHLC_ATR} takes them")
+
+
+def _average_true_range(columns: Array) -> Array:
+    """Wilder's average of the true range, from the 14th step on; before it, zeros."""
+    _, high, low, close, _ = columns.T
+    before = np.concatenate([close[:1], close[:-1]])
+    true = np.maximum(high - low, np.maximum(np.abs(high - before), np.abs(low - before)))
+    found = np.zeros(len(true))
+    found[ATR_PERIOD - 1] = average = true[:ATR_PERIOD].mean()
+    for at in range(ATR_PERIOD, len(true)):
+        average = average * (1.0 - 1.0 / ATR_PERIOD) + true[at] / ATR_PERIOD
+        found[at] = average
+    return found
+
+
+def _moving_average(volume: Array) -> Array:
+    """The mean of the last 20 volumes, from the 20th step on."""
+    sums = np.cumsum(np.concatenate([[0.0], volume]))
+    found: Array = (sums[AVERAGE_PERIOD:] - sums[:-AVERAGE_PERIOD]) / AVERAGE_PERIOD
+    return found
+
+
+def transform_of(name: str, length: int) -> Transform:
+    """The transform of this name for windows of ``length`` steps, if its statistics differ between windows.
+
+    Raises :class:`UsageError` for an unknown name, or a class that cannot be used.
+    """
+    if name == OHLC_ATR:
+        return OhlcAtr(length)
+    checked_name(name)
+    module, _, attribute = name.partition(":")
+    try:
+        made: Transform = getattr(importlib.import_module(module), attribute)(length)
+    except Exception as error:  # of the user's code
+        raise UsageError(name, f"cannot be used ({type(error).__name__}: {error})", "correct the class") from error
+    if not all(callable(getattr(made, method, None)) for method in ("forward", "inverse")):
+        raise UsageError(name, "has no forward and inverse", "give a class with both methods")
+    return made
+
+
+def checked_name(name: str) -> str:
+    """``name`` if it is that of a transform; raises :class:`UsageError` otherwise."""
+    if name not in NAMES and not _OWN.fullmatch(name):
+        fix = did_you_mean(name, NAMES, f"give {', '.join(NAMES)} or MODULE:CLASS")
+        raise UsageError("--transform", f"{name[:40]!r} is not a transform", fix)
+    return name
+
+
+def by_window(name: str | None) -> bool:
+    """Whether the statistics of a transform may differ between windows; those of the others are a mean and a std."""
+    return name not in (None, ZSCORE, LOG_VOLUME)
+
+
+def windows_of(transform: Transform, name: str, series: Columns) -> tuple[Array, WindowStatistics]:
+    """The windows (n, N, F), float64, and the statistics of a series; raises :class:`UsageError` for a transform of the
+    user's that returns anything else."""
+    windows, statistics = transform.forward(series)
+    windows = np.asarray(windows, np.float64)
+    arrays = {str(key): np.asarray(value, np.float32) for key, value in statistics.items()}
+    if windows.ndim != 3 or not len(windows) or not np.isfinite(windows).all():
+        raise UsageError(
+            name, f"forward returns windows of shape {windows.shape}", "return finite (n, steps, features)"
+        )
+    if not all(np.isfinite(array).all() for array in arrays.values()):
+        raise UsageError(name, "forward returns statistics that are not finite", "return finite ones")
+    return windows, WindowStatistics(arrays, len(windows))

@@ -1,0 +1,155 @@
+"""The condition of samples, such as labels or a scale, and classifier-free guidance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isfinite
+from numbers import Real
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.diffusion.schedules import Array
+from wdport.errors import UsageError
+from wdport.families.roles import Tree
+from wdport.model import Condition, Diffused
+from wdport.sampling.network import Network
+from wdport.sampling.request import Request
+
+DATA = "data"
+"""Draw conditions from those of the training data."""
+
+LARGEST = 1e6
+"""Absolute value of a condition."""
+
+
+def checked_condition(about: Diffused, request: Request, count: int, drawn: Array | None) -> Array | None:
+    """The condition (count, *shape) of a request, float64 or int32: its values cycled over the samples; None for a
+    network that has none or is called without.
+
+    ``drawn`` (count,) are the numbers of the windows of the training data whose condition ``"data"`` means.
+
+    Raises:
+        UsageError: the values are invalid for the network, or missing.
+    """
+    wanted, values = about.condition, request.condition
+    name = request.called.get("condition", request.condition_name)
+    if wanted is None or request.condition_name not in ("condition", wanted.name):
+        if values is not None:
+            raise UsageError(name, _lacking(wanted, request.condition_name), "leave it out")
+        if request.unconditional and wanted is None:
+            raise UsageError("unconditional", "the model takes no condition", "leave it out")
+    if wanted is None:
+        return None
+    if values is None:
+        return _without(wanted, request, count)
+    if request.unconditional:
+        raise UsageError("unconditional", f"a {wanted.name} is given", "leave out one of the two")
+    if isinstance(values, str):
+        held = {} if about.windowed is None else about.windowed.statistics
+        if values != DATA or drawn is None or wanted.statistic is None or wanted.statistic not in held:
+            what = f"the model does not hold the {wanted.name} of its training data"
+            fix = "give numbers, or convert with --data FILE --transform NAME"
+            raise UsageError(name, what if values == DATA else f"{values[:40]!r} is not a number", fix)
+        return np.asarray(held[wanted.statistic], np.float64)[drawn]
+    return _cycled(wanted, np.asarray(values), count, name)
+
+
+def _lacking(wanted: Condition | None, name: str) -> str:
+    if name == "labels":
+        return "the model has no classes"
+    return f"the model takes {wanted.name}, not {name}" if wanted else f"the model takes no {name}"
+
+
+def _without(wanted: Condition, request: Request, count: int) -> Array | None:
+    """The condition of samples for which none is given: the null value, or None to call the network without it."""
+    if wanted.kind == "class":
+        if request.unconditional and wanted.null is not None:
+            return np.full(count, int(wanted.null), np.int32)
+        what = "the model draws samples of a class"
+        if request.unconditional:
+            what = "the model was not trained without labels"
+        raise UsageError(
+            request.called.get("labels", "labels"), what, f"give one from 0 to {(wanted.classes or 1) - 1}"
+        )
+    if not (request.unconditional or (wanted.trained is False and wanted.optional)):
+        known = (
+            "was trained with one for every sample" if wanted.trained else "may have been trained with or without one"
+        )
+        data = " or data" if wanted.statistic is not None else ""
+        option = f"--{wanted.name} NUMBER" if wanted.name == "scale" else "--condition NUMBER"
+        without = ", or --unconditional" if wanted.optional or wanted.null is not None else ""
+        raise UsageError(wanted.name, f"the model takes a {wanted.name} and {known}", f"give {option}{data}{without}")
+    if wanted.null is not None:
+        return np.full((count, *wanted.shape), wanted.null)
+    if not wanted.optional:
+        raise UsageError("unconditional", f"the model does not run without a {wanted.name}", "give one")
+    return None
+
+
+def _cycled(wanted: Condition, values: Array, count: int, name: str) -> Array:
+    if wanted.trained is False:
+        what = f"the model was trained without a {wanted.name}, so its weights for it are random"
+        raise UsageError(name, what, "leave it out")
+    if wanted.kind == "class":
+        return _labels(wanted.classes or 0, values, count, name)
+    values = np.atleast_1d(values) if not wanted.shape else values
+    if values.shape == wanted.shape and wanted.shape:
+        values = values[None]
+    if values.shape[1:] != wanted.shape or values.dtype.kind not in "fiu" or not values.size:
+        shape = ", ".join(map(str, ("n", *wanted.shape)))
+        raise UsageError(name, f"has shape {values.shape}", f"give numbers ({shape})")
+    _require_count(name, len(values), count)
+    values = values.astype(np.float64)
+    largest = float(np.abs(values).max())
+    if not np.isfinite(values).all() or largest > LARGEST:
+        raise UsageError(name, "has a value that is not finite" if not isfinite(largest) else
+                         f"has the value {largest:.3g}", f"give numbers of at most {LARGEST:g}")  # fmt: skip
+    if wanted.kind == "positive" and (smallest := float(values.min())) <= 0:
+        raise UsageError(name, f"{smallest:g} is not positive", "give positive numbers")
+    return np.resize(values, (count, *wanted.shape))
+
+
+def _labels(classes: int, values: Array, count: int, name: str) -> Array:
+    given = np.atleast_1d(values)
+    if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
+        raise UsageError(name, "are not whole numbers", f"give labels from 0 to {classes - 1}")
+    if given.min() < 0 or given.max() >= classes:
+        wrong = given.min() if given.min() < 0 else given.max()
+        raise UsageError(name, f"{wrong} is not a class of the model", f"give labels from 0 to {classes - 1}")
+    _require_count(name, given.size, count)
+    return np.resize(given, count).astype(np.int32)
+
+
+def _require_count(name: str, given: int, count: int) -> None:
+    if given > count:
+        what = f"{given} {'labels' if 'label' in name else 'values'} for {count} samples"
+        raise UsageError(name, what, "give one for each sample, or fewer")
+
+
+def guided(network: Network, guidance: float | None) -> Network:
+    """``network`` with classifier-free guidance (arXiv 2207.12598): its prediction for no condition, plus ``guidance``
+    times the difference that the condition makes, in one doubled batch. 1 and None leave the network unchanged.
+
+    Raises :class:`UsageError` for a network that has no value for "no condition".
+    """
+    if guidance is None:
+        return network
+    if not isinstance(guidance, Real) or isinstance(guidance, bool) or not isfinite(guidance):
+        raise UsageError(
+            "guidance", f"{guidance!r} is not a finite number", "give 1 for none, more to follow labels more"
+        )
+    wanted = network.about.condition
+    if wanted is None or wanted.null is None:
+        raise UsageError("guidance", "the model was not trained for classifier-free guidance", "leave it out")
+    if guidance == 1.0:
+        return network
+    weight, null = float(guidance), wanted.null
+
+    def apply(weights: Tree, state: Tensor, embedded: Tree, condition: Tensor) -> Tensor:
+        both = jnp.concatenate([condition, jnp.full_like(condition, null)])
+        made, plain = jnp.split(network.apply(weights, jnp.concatenate([state, state]), embedded, both), 2)
+        return plain + weight * (made - plain)
+
+    return replace(network, apply=apply)
