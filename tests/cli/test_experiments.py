@@ -248,3 +248,21 @@ def test_a_configuration_that_is_not_understood(
     config.write_text(yaml.safe_dump({**CONFIG, section: {**CONFIG[section], key: value}}))
     assert main(["convert", "plain.ckpt", "--config", str(config), "-o", str(tmp_path / "x.keras")]) == 4
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "file"), [
+    (["convert", "stocks", "-o", "new.keras"], "stocks/config.yaml"),
+    (["convert", "stocks", "-o", "new.keras"], "stocks/checkpoint.ckpt"),
+    (["convert", "stocks/checkpoint.ckpt", "-o", "new.keras"], "stocks/config.yaml"),
+    (["convert", "stocks.tar.gz", "-o", "new.keras"], "stocks.tar.gz"),
+    (["verify", "stocks", "scaled.keras"], "stocks/checkpoint.ckpt"),
+    (["train", "prices.csv", "--resume", "stocks", "--transform", "ohlc-atr", "-o", "run"], "stocks/config.yaml"),
+])  # fmt: skip
+def test_no_part_of_an_experiment_is_an_output(
+    command: list[str], file: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (place / file).read_bytes()
+    assert main([*command, "--json", file, "--force"]) == 2
+    assert "is an input" in capsys.readouterr().err
+    assert (place / file).read_bytes() == before
+    assert not (place / "new.keras").exists()

@@ -163,7 +163,7 @@ def command(
         raise InputError(Path(checkpoint), what, "give the checkpoint; wdport inspect shows what is in this file")
     require_sha256(checkpoint, sha256)
     read = InputFiles(checkpoint=checkpoint, config=config, mapping=mapping, norm_stats=norm_stats, data=data,
-                   parameter_names=parameter_names)  # fmt: skip
+                   parameter_names=parameter_names).with_experiment("checkpoint")  # fmt: skip
     path = Path(output) if output else default_output(Path(checkpoint))
     document = require_document(json_file, read, {"-o": path, "the manifest": manifest_of(path)}, force)
     from wdport.conversion.river import convert

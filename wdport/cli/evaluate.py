@@ -65,7 +65,8 @@ def command(
     for option, given in (("--scale", scale), ("--unconditional", unconditional)):
         if given and not is_model:
             raise UsageError(option, "is for a model", "leave it out: all samples of a file are scored")
-    inputs = InputFiles(samples=samples, data=data, against=against, encoder=encoder)
+    scales = scale if scale is not None and scale.endswith(".npy") else None
+    inputs = InputFiles(samples=samples, data=data, against=against, encoder=encoder, scale=scales)
     inputs.with_manifests("samples", "encoder")
     wanted = reports(("--html", "html", html_file))
     page = require_reports(wanted, inputs, force).get("--html")

@@ -71,7 +71,7 @@ def command(file: str, key: str | None, sha256: str | None, every: bool, json_fi
     if file.endswith(MANIFEST_END):
         what = "is the manifest of a converted model"
         raise InputError(Path(file), what, f"give the model itself: {Path(file).name.removesuffix(MANIFEST_END)}")
-    inputs = InputFiles(file=file).with_manifests("file")
+    inputs = InputFiles(file=file).with_manifests("file").with_experiment("file")
     inputs.check(partial(require_sha256, file, sha256))
     document = require_document(json_file, inputs)
     found = _converted(Path(file)) or _checkpoint(Path(file), key)

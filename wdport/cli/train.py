@@ -106,7 +106,7 @@ def command(
     _require_begun(wanted)
     inputs = InputFiles(model=wanted.resume, data=data, mapping=wanted.mapping, config=wanted.config,
                         condition=wanted.condition)  # fmt: skip
-    inputs.with_manifests("model")
+    inputs.with_manifests("model").with_experiment("model")
     require_run_folder(wanted.folder, inputs)
     outputs = {f"-o, {name}": wanted.folder / name for name in FILES}
     document = require_document(json_file, inputs, outputs, wanted.force)

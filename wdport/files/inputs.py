@@ -7,9 +7,11 @@ import os
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from wdport.checkpoint.experiment import CHECKPOINTS, CONFIGS
 from wdport.checkpoint.located import located
 from wdport.checkpoint.regular import open_regular
 from wdport.checkpoint.unchanged import State
@@ -63,6 +65,21 @@ class InputFiles(dict[str, Path]):
     def with_manifests(self, *names: str) -> Self:
         """Add the manifests beside those named, which are converted models, and return these inputs."""
         self.update({f"{name}'s manifest": manifest_of(self[name]) for name in names if name in self})
+        return self
+
+    def with_experiment(self, name: str) -> Self:
+        """Add the training configuration beside a checkpoint, and of an experiment's folder its checkpoints, and return
+        these inputs."""
+        place = self.get(name)
+        if place is not None:
+            folder = place if place.is_dir() else place.parent
+            beside = [folder / config for config in CONFIGS]
+            if place.is_dir():
+                with suppress(OSError):
+                    beside += [path for path in place.iterdir() if path.suffix in CHECKPOINTS]
+            for path in filter(Path.is_file, beside):
+                label = f"{name}'s {path.name}"
+                self[label], self._snapshots[label] = path, Snapshot(path)
         return self
 
     def check(self, require: Callable[[], object]) -> None:
