@@ -266,3 +266,16 @@ def test_no_part_of_an_experiment_is_an_output(
     assert "is an input" in capsys.readouterr().err
     assert (place / file).read_bytes() == before
     assert not (place / "new.keras").exists()
+
+
+@pytest.mark.parametrize(("text", "code"), [("- a list\n", 0), ("experiment: {seed: 1}\n", 0), ("a: &anchor 1\n", 3)])
+def test_another_program_s_config_is_not_taken_for_a_configuration(
+    text: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path / "a.ckpt", {n: t for n, t in make_state(SCALED).items() if "scale_embedding" not in n})
+    (tmp_path / "config.yaml").write_text(text)
+    checkpoint = str(tmp_path / "a.ckpt")
+    assert main(["convert", checkpoint]) == code
+    assert ("--no-config" in capsys.readouterr().err) is (code == 3)
+    trained = ["train", "prices.csv", "--resume", checkpoint, "--epochs", "1", "--batch-size", "32"]
+    assert main([*trained, "-o", str(tmp_path / "run")]) == code

@@ -195,17 +195,17 @@ def _is_own(mapping: str | None) -> bool:
 def _recipe(wanted: Wanted) -> Recipe:
     """The recipe of the configuration that is given, or that lies beside the checkpoint."""
     from wdport.checkpoint.checkpoint import open_checkpoint
-    from wdport.mapping.strict_yaml import load_yaml
-    from wdport.training.fresh import recipe_of
+    from wdport.conversion.prepare import configuration_beside
+    from wdport.training.fresh import recipe_of, trainable_family
 
     public = wanted.recipe == "public"
     if wanted.config:
         return recipe_of(wanted.config, public)
     if is_checkpoint(str(wanted.resume)) and not wanted.mapping:
         with open_checkpoint(Path(str(wanted.resume)), key=wanted.key, weights=wanted.weights) as checkpoint:
-            configured = checkpoint.training_config
+            configured = configuration_beside(checkpoint, trainable_family())
         if configured is not None:
-            return recipe_of(load_yaml(configured.data, configured.path).plain(), public)
+            return recipe_of(configured[0], public)
     return recipe_of({}, True) if public else Recipe()
 
 

@@ -20,7 +20,7 @@ from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
 from wdport.checkpoint.folder import read_beside, read_config
 from wdport.checkpoint.regular import read_option
 from wdport.conversion.heads import leave_out_head, use_new_names
-from wdport.errors import MisfitError
+from wdport.errors import InputError, MisfitError
 from wdport.families.choice import family_of
 from wdport.families.registry import find_family
 from wdport.families.roles import Accompanied, ConfiguredBeside, Family, Outlined
@@ -233,12 +233,21 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
 def _configured(checkpoint: Checkpoint, family: Family, settings: Settings) -> tuple[dict[str, object], Path] | None:
     """The training configuration beside the checkpoint and its path, if the family reads one and the user gives no
     other."""
-    if not settings.beside or settings.config or settings.known or not isinstance(family, ConfiguredBeside):
+    if not settings.beside or settings.config or settings.known:
         return None
-    found = checkpoint.training_config
-    if found is None:
+    return configuration_beside(checkpoint, family)
+
+
+def configuration_beside(checkpoint: Checkpoint, family: Family) -> tuple[dict[str, object], Path] | None:
+    """The training configuration beside the checkpoint and its path, if it is one of the family; raises
+    :class:`InputError` for a file of that name that cannot be read."""
+    found = checkpoint.training_config if isinstance(family, ConfiguredBeside) else None
+    if found is None or not isinstance(family, ConfiguredBeside):
         return None
-    document = load_yaml(found.data, found.path).plain()
+    try:
+        document = load_yaml(found.data, found.path).plain()
+    except InputError as error:
+        raise InputError(found.path, error.what, "correct it, move it away, or convert with --no-config") from None
     return (document, found.path) if family.is_configuration(document) else None
 
 

@@ -67,7 +67,7 @@ def _resolved(
 ) -> tuple[Any, Any, dict[str, object]]:
     """The family, the configuration, and what is assumed in it."""
     document, where = _document(config)
-    family: Any = _family(where)
+    family: Any = trainable_family(where)
     settings = family.read_settings(document, where)
     settings.update({name: family.parse_setting(name, text) for name, text in (values or {}).items()})
     settings.update(units_of(_series(data), transform).fresh_flags())
@@ -78,7 +78,7 @@ def recipe_of(config: str | PathLike[str] | Mapping[str, object], public: bool =
     """How a training configuration says that the model is trained, or the public script with it; raises as
     :func:`new_model`."""
     document, where = _document(config)
-    family: Any = _family(where)
+    family: Any = trainable_family(where)
     if document or not public:
         family.read_settings(document, where)
     told: Recipe = family.recipe(document, where, public)
@@ -95,7 +95,7 @@ def _document(config: str | PathLike[str] | Mapping[str, object]) -> tuple[Docum
     return document, Path(config)
 
 
-def _family(where: str | Path) -> Family:
+def trainable_family(where: str | Path = "config") -> Family:
     """The family whose models are trained from scratch; there is one."""
     found = [family for family in shipped() if isinstance(family, Fresh)]
     if len(found) != 1:
