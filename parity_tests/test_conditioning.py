@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import wdport
-from parity_tests.test_golden import UNIT_ROUNDOFF, read_arrays
+from parity_tests.test_golden import UNIT_ROUNDOFF, read_arrays, read_tensors
 from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
 from wdport.compare.bounds import LOGIC, NUMERICS
@@ -45,8 +45,7 @@ class Experiment:
         return tuple(self.single[name].astype(np.float64) for name in ("x_t", "t", "scale"))
 
     def tensors(self) -> dict[str, np.ndarray]:
-        with open_checkpoint(self.folder) as checkpoint:
-            return {name: checkpoint.read(name) for name in checkpoint.tensors}
+        return read_tensors(self.folder)
 
 
 @pytest.fixture(scope="session", params=NAMES)

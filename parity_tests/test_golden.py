@@ -39,6 +39,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         return dict(file)
 
 
+def read_tensors(path: Path) -> dict[str, np.ndarray]:
+    """All tensors of a checkpoint."""
+    with open_checkpoint(path) as checkpoint:
+        return {name: checkpoint.read(name) for name in checkpoint.tensors}
+
+
 class Case:
     """One recording, the file that it was made from, and its conversion."""
 
@@ -55,8 +61,7 @@ class Case:
         return self.single["x_t"].astype(np.float64), self.single["t"] / 1000.0
 
     def tensors(self) -> dict[str, np.ndarray]:
-        with open_checkpoint(self.checkpoint) as checkpoint:
-            return {name: checkpoint.read(name) for name in checkpoint.tensors}
+        return read_tensors(self.checkpoint)
 
 
 @pytest.fixture(scope="session", params=NAMES)

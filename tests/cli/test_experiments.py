@@ -209,7 +209,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*CONVERT, "--weights", "ema"], "has no ema weights"),
     (["convert", "both.ckpt", "-o", "x.keras"], "choose with --weights 'ema' or 'raw'"),
     ([*TRAIN, "stocks"], "add --transform ohlc-atr"),
-    ([*TRAIN, "scaled.keras"], "the model takes a scale with every state"),
+    ([*TRAIN, "scaled.keras"], "the model takes a condition with every state: scale"),
     ([*TRAIN, "scaled.keras", "--condition", "negative.npy"], "has shape (1,)"),
     ([*TRAIN, "prices.keras", "--recipe", "public", "--clip", "2"], "is part of the public recipe"),
     ([*TRAIN, "prices.keras", "--weights", "ema"], "is for a checkpoint"),

@@ -59,7 +59,7 @@ def states(count: int = 6) -> np.ndarray:
 @pytest.mark.parametrize(
     ("condition", "values", "said"),
     [
-        (labels_of(4), None, "the model takes a labels with every state"),
+        (labels_of(4), None, "the model takes a condition with every state: labels"),
         (labels_of(4), np.arange(6) % 5, "has other labels than the model; give 0 to 3"),
         (Condition("scale", "positive"), np.zeros(6), "has values that are no scale; give positive finite numbers"),
         (Condition("scale", "positive"), np.ones(5), r"has shape \(5,\), and there are 6 states"),

@@ -64,7 +64,7 @@ def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:
         return wdport.load_model(wdport.convert(folder, tmp_path / f"{name}.keras").output)
 
     images = np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype(np.float32)
-    with pytest.raises(UsageError, match="condition: the model takes a labels with every state"):
+    with pytest.raises(UsageError, match="condition: the model takes a condition with every state: labels"):
         train(loaded("classes"), images, tmp_path / "out")
     sizeless = loaded("sizeless", sample_size=None)
     with pytest.raises(UsageError, match="model: cannot be trained: its sample_size is null"):

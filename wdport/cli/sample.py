@@ -74,7 +74,7 @@ from wdport.files.writable import require_apart
               "class-conditional model.")  # fmt: skip
 @click.option("--scale", metavar="S,S,...|FILE|data", help="Scale of all samples, or several scales, cycled (numbers "
               "or .npy), or drawn from those of the training data; for a model that takes one.")  # fmt: skip
-@click.option("--condition", metavar="V,V,...|FILE|data", help="The same for a conditioning input of any name.")
+@click.option("--condition", metavar="V,V,...|FILE", help="The same for a conditioning input of any name.")
 @click.option("--unconditional", is_flag=True, help="Call a model without the condition that it can take.")
 @click.option("--anchor", type=float, metavar="PRICE", help="First price of all samples, for a model of prices.  "
               "[default: those of windows of the training data]")  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -82,7 +82,8 @@ def is_checkpoint(path: str) -> bool:
     """Whether a path is a PyTorch checkpoint or an experiment with one, by its suffix or what the folder has."""
     place = Path(path)
     if place.is_dir():
-        return any(name.suffix.lower() in TORCH for name in place.iterdir())
+        with suppress(OSError):  # whoever opens the folder says so
+            return any(name.suffix.lower() in TORCH for name in place.iterdir())
     return place.suffix.lower() in TORCH or place.name.lower().endswith(ARCHIVES)
 
 

@@ -74,9 +74,7 @@ class Units:
         return int(self.of_length(length)[0].shape[2])
 
 
-def read_units(
-    norm_stats: PathText | None, data: PathText | None, transform: str | None = None
-) -> Units | None:  # fmt: skip
+def read_units(norm_stats: PathText | None, data: PathText | None, transform: str | None = None) -> Units | None:
     """The units from a file of statistics or from data, whichever is given; None if neither is.
 
     Raises:

@@ -62,10 +62,12 @@ class Source(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """An array (n, *shape) of clean states."""
+    """An array (n, *shape) of clean states, or of what ``decoding`` encodes as such: windows (n, N, F) in standard
+    units."""
 
     held: Array
     condition: Array | None = None
+    decoding: Decoding | None = None
 
     @property
     def data(self) -> Array:
@@ -79,7 +81,8 @@ class States:
         return numbers
 
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
-        return held[fed]
+        found = held[fed]
+        return found if self.decoding is None else self.decoding.encode(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,29 +113,6 @@ class StreamedStates:
 
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
         return fed
-
-
-@dataclass(frozen=True, eq=False)
-class ArrayWindows:
-    """Windows (n, N, F) in standard units."""
-
-    held: Array
-    decoding: Decoding
-    condition: Array | None = None
-
-    @property
-    def data(self) -> Array:
-        return self.held
-
-    @property
-    def count(self) -> int:
-        return len(self.held)
-
-    def feed(self, numbers: Array) -> Array:
-        return numbers
-
-    def take(self, held: Tensor, fed: Tensor) -> Tensor:
-        return self.decoding.encode(held[fed])
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +244,7 @@ def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: 
     if data.dtype.kind not in "fiu" or not np.isfinite(data).all():
         raise UsageError("data", "have NaN or infinite values", "give finite ones")
     values = data if windowed is not None else _standard(np.asarray(data, np.float64), decoding)
-    return ArrayWindows(np.asarray(values, dtype), decoding)
+    return States(np.asarray(values, dtype), decoding=decoding)
 
 
 def _transformed(
@@ -280,7 +260,7 @@ def _transformed(
     if windows.shape[1:] != decoding.shape:
         raise UsageError("data", f"gives windows {windows.shape[1:]}, the model has {decoding.shape}", "give its data")
     name = None if about.condition is None else about.condition.statistic
-    return ArrayWindows(windows.astype(dtype), decoding), statistics.arrays.get(name) if name else None
+    return States(windows.astype(dtype), decoding=decoding), statistics.arrays.get(name) if name else None
 
 
 def _condition(declared: Condition | None, values: Array | None, count: int, dtype: str) -> Array | None:
@@ -291,7 +271,7 @@ def _condition(declared: Condition | None, values: Array | None, count: int, dty
         return None
     if values is None:
         fix = f"give the {declared.name} of every state, or the data and their transform"
-        raise UsageError("condition", f"the model takes a {declared.name} with every state", fix)
+        raise UsageError("condition", f"the model takes a condition with every state: {declared.name}", fix)
     given = np.asarray(values)
     if given.shape != (count, *declared.shape):
         what = f"has shape {given.shape}, and there are {count} states"
