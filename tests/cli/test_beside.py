@@ -62,8 +62,8 @@ REFUSALS = {
     "no figure": (["a.keras", "--data", "data.csv"], 2, "has no effect without a figure; add --plot FILE"),
     "units": (["z.keras", "--data", "data.csv", "--plot", "c.svg"], 2, "in z-score units, not in units of the data"),
     "short": (["a.keras", "--data", "short.csv", "--plot", "c.svg"], 3, "has 5 rows, and a sample has 24; give data"),
-    "names": (["a.keras", "--data", "other.csv", "--plot", "c.svg"], 3, "no column of numbers called 'temperature'"),
-    "count": (["a.keras", "--data", "wide.npy", "--plot", "c.svg"], 3, "has 4 columns of numbers, but the model has 3"),
+    "names": (["a.keras", "--data", "other.csv", "--plot", "c.svg"], 2, "no column of numbers called temperature"),
+    "count": (["a.keras", "--data", "wide.npy", "--plot", "c.svg"], 2, "has 4 columns of numbers, and 3 are needed"),
     "none": (["a.keras", "--data", "nope.csv", "--plot", "c.svg"], 3, "no such file"),
     "itself": (["a.keras", "--data", "data.csv", "--plot", "c.svg", "-o", "data.csv", "--force"], 2, "is an input"),
 }

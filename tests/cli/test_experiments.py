@@ -17,6 +17,7 @@ from tests.data.test_transforms import prices
 from tests.make import QK_NORM, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
+from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 
 SCALED = Config(**{**QK_NORM.to_dict(), "features": 5, "scale_embedding": True})
@@ -67,6 +68,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert main(["convert", "untrained.ckpt", *given]) == 0
     np.save(folder / "negative.npy", np.array([-1.0]))
     np.save(folder / "matrix.npy", np.ones((2, 2)))
+    half = np.where(np.arange(24)[:, None] < 12, series.values[-24:], np.nan)
+    np.save(folder / "half.npy", half)
+    np.save(folder / "negative known.npy", np.where(np.arange(24)[:, None] == 3, -half, half))
     return folder
 
 
@@ -138,6 +142,33 @@ def test_samples_of_prices(place: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_known_prices_are_kept(tmp_path: Path) -> None:
+    """Columns are found by name, also in another order; samples begin at the known price, and have known volumes."""
+    values = prices(70).values[-24:]
+    for name, order in (("a", (0, 1, 2, 3, 4)), ("b", (4, 2, 0, 3, 1))):
+        rows = [[repr(float(values[step, at])) if step < 9 else "" for at in order] for step in range(24)]
+        head = [("Open", "High", "Low", "Close", "Volume")[at] for at in order]
+        (tmp_path / f"{name}.csv").write_text("\n".join(",".join(row) for row in [head, *rows]) + "\n")
+        command = ["sample", "prices.keras", "-n", "3", "--scale", "2", "--sampler", "ddim", "--steps", "4", "-q"]
+        files = ["--known", str(tmp_path / f"{name}.csv"), "-o", str(tmp_path / f"{name}.npz")]
+        assert main([*command, "--resample", "2", *files, "--plot", str(tmp_path / f"{name}.png")]) == 0
+    made, other = (np.load(tmp_path / f"{name}.npz")["series"] for name in ("a", "b"))
+    assert np.array_equal(made, other)
+    assert np.array_equal(made[:, :9], np.broadcast_to(values[:9].astype(np.float32), (3, 9, 5)))
+    assert np.ptp(made[:, 9:, 0], axis=0).min() > 0
+    assert (made[:, 9:, 2] <= made[:, 9:, [0, 3]].min(axis=2)).all()
+    half = np.where(np.arange(24)[:, None] < 9, values, np.nan)
+    model = wdport.load_model("prices.keras")
+    python = wdport.sample(model, 3, scale=2.0, sampler="ddim", steps=4, resample=2, known=half)
+    assert python.series is not None
+    assert np.array_equal(python.series, made)
+    np.testing.assert_allclose(wdport.sample(model, 2, scale=2.0, sampler="ddim", steps=4, known=half * 2).series[:, 0],
+                               np.broadcast_to(2 * values[0].astype(np.float32), (2, 5)))  # fmt: skip
+    half[3, 0] = np.nan
+    with pytest.raises(UsageError, match="known: 4 values of step 3 determine 1 of its window's"):
+        wdport.sample(model, 3, scale=2.0, known=half)
+
+
 def test_an_interrupted_run_goes_on_with_its_own_windows(tmp_path: Path) -> None:
     """Samples in chunks, and one by one, are those of one run."""
     base = ["sample", "prices.keras", "--scale", "data", "--sampler", "ddim", "--steps", "4", "--batch", "2", "-q"]
@@ -197,14 +228,18 @@ WRONG: list[tuple[list[str], str]] = [
     ([*SAMPLE, "--scale", "1", "--anchor", "100"], "holds no statistics of windows"),
     ([*PRICES, "--scale", "1", "--anchor", "-5"], "is not a positive number"),
     ([*PRICES, "--scale", "1", "--transform", "os:getcwd"], "the model's is ohlc-atr"),
-    ([*PRICES, "--scale", "1", "--known", "prices.csv"], "has its own units"),
+    ([*PRICES, "--scale", "1", "--known", "prices.csv"], "has shape (70, 5)"),
+    ([*PRICES, "--scale", "1", "--known", "other.csv"], "has no column of numbers called open, and has a, b, c, d, e"),
+    ([*PRICES, "--scale", "1,2", "--known", "half.npy"], "has several values, and the known values are in the units"),
+    ([*PRICES, "--scale", "1", "--known", "half.npy", "--anchor", "7"], "the known values begin at"),
+    ([*PRICES, "--scale", "1", "--known", "negative known.npy"], "a price is not positive"),
     (["sample", "plain.keras", "--scale", "1", "-o", "x.npz"], "the model takes no scale"),
     (["sample", "plain.keras", "--unconditional", "-o", "x.npz"], "the model takes no condition"),
     (["sample", "untrained.keras", "--scale", "1", "-o", "x.npz"], "was trained without a scale"),
     ([*CONVERT, "--data", "prices.csv"], "add --transform ohlc-atr"),
     ([*CONVERT, "--transform", "ohlc-atr"], "needs data or their statistics"),
     ([*CONVERT, "--data", "prices.csv", "--transform", "ohlc"], "is not a transform"),
-    ([*CONVERT, "--data", "other.csv", "--transform", "ohlc-atr"], "takes the columns open, high, low, close, volume"),
+    ([*CONVERT, "--data", "other.csv", "--transform", "ohlc-atr"], "has a, b, c, d, e; give the columns open, high"),
     ([*CONVERT, "--data", "prices.csv", "--transform", "os:getcwd"], "cannot be used"),
     ([*CONVERT, "--weights", "ema"], "has no ema weights"),
     (["convert", "both.ckpt", "-o", "x.keras"], "choose with --weights 'ema' or 'raw'"),

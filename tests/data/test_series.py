@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from wdport.data import Series, read_series
+from wdport.data.series import series_of
 from wdport.errors import InputError, UsageError
 
 GRID = np.arange(6.0).reshape(3, 2)
@@ -90,6 +91,27 @@ def test_choosing_features() -> None:
     assert (chosen.names, chosen.dropped, chosen.values.tolist()) == (("b",), ("date",), [[1], [3], [5]])
     with pytest.raises(UsageError, match="c: is not a column; choose from a, b"):
         series.choose(["c"])
+
+
+def test_the_features_of_a_model() -> None:
+    """Columns are found by name, in any case and order; without names they are taken as they are."""
+    series = Series(np.arange(6.0).reshape(2, 3), ("Time", "A", "b"))
+    found = series.fitted(["B", "a"], 2, "data.csv")
+    assert (found.names, found.values.tolist()) == (("b", "A"), [[2, 1], [5, 4]])
+    for unnamed, names in ((series, ()), (Series.of(series.values), ("a", "b", "c"))):
+        assert unnamed.fitted(names, 3, "data.csv") is unnamed
+    with pytest.raises(UsageError, match=r"data\.csv: has no column of numbers called c, and has Time, A, b; give the"):
+        series.fitted(["a", "c"], 2, "data.csv")
+    with pytest.raises(UsageError, match=r"data\.csv: has 3 columns of numbers, and 2 are needed"):
+        series.fitted((), 2, "data.csv")
+
+
+def test_a_series_is_given_in_three_ways(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", GRID)
+    series = Series.of(GRID)
+    assert series_of(series) is series
+    for given in (GRID, tmp_path / "x.npy", str(tmp_path / "x.npy")):
+        assert series_of(given).values.tolist() == GRID.tolist()
 
 
 def test_neither_jax_nor_keras_nor_torch_is_imported(tmp_path: Path) -> None:

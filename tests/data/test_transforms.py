@@ -75,6 +75,30 @@ def test_the_way_back_gives_the_prices(seed: int) -> None:
         np.testing.assert_allclose(back[at], rows[at : at + 12], rtol=1e-9)
 
 
+@given(st.integers(0, 4), st.integers(0, 7))
+def test_known_values_are_converted_as_far_as_they_determine_a_window(column: int, step: int) -> None:
+    """Without an open price nothing but the volume is known; without a close price the body and both wicks are not."""
+    transform = OhlcAtr(8)
+    windows, statistics = transform.forward(prices(40))
+    series = transform.inverse(windows, statistics)
+    np.testing.assert_allclose(transform.normalize(series, statistics), windows, rtol=1e-9, atol=1e-9)
+    series[:, step, column] = np.nan
+    lost = {0: [0, 1, 2, 3], 1: [2], 2: [3], 3: [1, 2, 3], 4: [4]}[column]
+    wanted = np.zeros(windows.shape, bool)
+    wanted[:, step, lost] = True
+    assert np.array_equal(np.isnan(transform.normalize(series, statistics)), wanted)
+
+
+def test_the_window_whose_volumes_are_nearest() -> None:
+    transform = OhlcAtr(8)
+    _, statistics = transform.forward(prices(40))
+    series = np.full((8, 5), np.nan)
+    assert transform.nearest(series, statistics) is None
+    for window in range(len(statistics["anchors"])):
+        series[:3, 4] = statistics["vol_smas"][window, :3]
+        assert transform.nearest(series, statistics) == window
+
+
 def test_wicks_and_volumes_of_samples_stay_possible() -> None:
     """A wick below 0 and a volume beyond all bounds, as a network may draw them."""
     windows = np.zeros((2, 3, 5))
@@ -189,9 +213,9 @@ def test_transforms_that_cannot_be_used(name: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("series", "said"),
     [
-        (prices(names=("open", "high", "low", "close", "turnover")), "ohlc-atr takes the columns open, high, low, "
-         "close, volume, and this has open, high, low, close, turnover"),
-        (Series.of(prices().values), "this has 5 columns without names"),
+        (prices(names=("open", "high", "low", "close", "turnover")), "has no column of numbers called volume, and has "
+         "open, high, low, close, turnover; give the columns open, high, low, close, volume"),
+        (Series.of(prices().values), "ohlc-atr finds columns by name, and these 5 have none"),
         (prices(26), "has 26 steps, and ohlc-atr takes 19 and a window of 8"),
         (Series(prices().values * -1.0, OHLCV), "a price is not positive"),
         (Series(prices().values * np.array([1, 1, 1, 1, -1.0]), OHLCV), "a volume is negative"),

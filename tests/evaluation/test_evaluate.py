@@ -118,7 +118,7 @@ def test_a_given_encoder_is_used_as_it_is(tmp_path: Path) -> None:
         (np.full((9, 8, 2), 1e50), {}, r"samples: have values of \S+e\+49 times the range of the data; leave"),
         (np.ma.masked_equal(np.eye(9, 16).reshape(9, 8, 2), 1.0), {}, "samples: have NaN or infinite values in 9 of 9"),
         (np.full((9, 8, 2), np.nan), {}, "samples: have NaN or infinite values in 9 of 9"),
-        (np.zeros((9, 8, 3)), {}, "data: has 2 features, and the samples 3"),
+        (np.zeros((9, 8, 3)), {}, "data: has 2 columns of numbers, and 3 are needed"),
         (np.zeros((9, 700, 2)), {}, "data: has 600 steps, and a sample 700"),
         (np.zeros((4, 8, 2)), {}, "samples: are 4 beside 593 real windows; give at least 5 of both"),
         (np.zeros((9, 8, 2)), {"metrics": ["fid"]}, "unknown metric 'fid'; use context-fid"),
@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_refused(samples: Any, settings: dict[str, Any], to
         (None, "data: are not an array of real numbers"),
         (np.full((40, 2), np.nan), "data: have NaN or infinite values"),
         (np.zeros((9, 9, 2)), r"data: have shape \(9, 9, 2\), and the samples \(n, 8, 2\)"),
-        (Series(walk(), ("a", "c")), "data: has no column b, which the samples have; name the columns as in"),
+        (Series(walk(), ("a", "c")), "data: has no column of numbers called b, and has a, c; give the columns a, b"),
     ],
 )
 def test_data_that_do_not_fit_are_refused(data: Any, told: str) -> None:
@@ -266,7 +266,7 @@ def test_the_command_reads_every_format_and_writes_all(capsys: pytest.CaptureFix
         (["none.npy", "--data", "data.csv"], 3, "no such file"),
         (["data.csv", "--data", "data.csv"], 3, "has no first column named sample"),
         (["s.npy", "--data", "data.csv", "--html", "data.csv"], 2, "data.csv"),
-        (["s.csv", "--data", "other.csv"], 2, "other.csv: has no column b, which the samples have"),
+        (["s.csv", "--data", "other.csv"], 2, "other.csv: has no column of numbers called b"),
         (["s.npy", "--data", "data.csv", "--encoder", "s.npz"], 3, "s.npz"),
     ],
 )

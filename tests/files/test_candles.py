@@ -38,7 +38,7 @@ def test_which_features_are_prices(names: tuple[str, ...], count: int, prices: b
 def test_bodies_and_wicks_are_the_prices(order: tuple[int, ...]) -> None:
     """Whatever the order of the features is."""
     figure = Figure()
-    draw_candles(figure, candles(1)[..., order], "time step", [NAMES[at] for at in order])
+    draw_candles(figure, candles(1)[..., order], None, "time step", [NAMES[at] for at in order])
     panel = figure.axes[0]
     bodies = [(bar.get_x() + bar.get_width() / 2, bar.get_y(), bar.get_height(), bar.get_edgecolor())
               for bar in panel.patches]  # fmt: skip
@@ -56,7 +56,7 @@ def test_values_that_are_not_finite_are_left_out() -> None:
     values[0, 2] = np.nan
     values[0, 3, 4] = np.inf
     figure = Figure()
-    draw_candles(figure, values, "time step", NAMES)
+    draw_candles(figure, values, None, "time step", NAMES)
     assert len(figure.axes[0].patches) == 4
 
 

@@ -89,8 +89,22 @@ def test_windows_of_prices_give_their_scale(converted: Path, data: Path) -> None
     windows, statistics = OhlcAtr(24).forward(series)
     np.testing.assert_allclose(found.data, windows, rtol=1e-6)
     np.testing.assert_allclose(found.condition, statistics["atr_pcts"], rtol=1e-6)
-    with pytest.raises(UsageError, match="ohlc-atr takes the columns"):
+    with pytest.raises(UsageError, match="ohlc-atr finds columns by name"):
         source_of(Series.of(series.values), about, "float32")
+
+
+def test_columns_of_a_series_are_found_by_name(tmp_path: Path) -> None:
+    """A model that was converted with named data trains on the same columns in another order, and on no others."""
+    values, names = prices(40).values[:, :3], ("open", "high", "low")
+    for name, order in (("a", (0, 1, 2)), ("b", (2, 0, 1))):
+        rows = [",".join(repr(row[at]) for at in order) for row in values.tolist()]
+        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(names[at] for at in order), *rows]) + "\n")
+    source = save(tmp_path / "plain.ckpt", make_state(QK_NORM))
+    about = model_about(wdport.load_model(wdport.convert(source, values=SETTINGS, data=tmp_path / "a.csv").output))
+    one, other = (source_of(tmp_path / f"{name}.csv", about, "float32") for name in "ab")
+    np.testing.assert_array_equal(one.data, other.data)
+    with pytest.raises(UsageError, match="has no column of numbers called open, and has x, y, z"):
+        source_of(Series(values, ("x", "y", "z")), about, "float32")
 
 
 def model_about(model: KerasModel) -> Any:

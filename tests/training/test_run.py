@@ -105,7 +105,7 @@ def test_windows_are_those_of_the_pipeline(tmp_path: Path) -> None:
     assert source.count == len(whole) == 37
     numbers = np.array([0, 36, 17])
     np.testing.assert_allclose(jax.jit(source.take)(source.held, numbers), whole[numbers], rtol=1e-5, atol=1e-5)
-    with pytest.raises(UsageError, match="has 2 features, and the model 3"):
+    with pytest.raises(UsageError, match="has 2 columns of numbers, and 3 are needed"):
         source_of(series[:, :2], FAMILY.diffused(config), "float32")
     with pytest.raises(UsageError, match="has 20 steps, and a window has 24"):
         source_of(series[:20], FAMILY.diffused(config), "float32")

@@ -9,9 +9,7 @@ from wdport.model import Decoding, Diffused, NotDecoded
 
 if TYPE_CHECKING:  # not needed without a data file
     from wdport.conversion.load import Converted
-    from wdport.data import Series
     from wdport.files.series_figure import Beside
-    from wdport.model import Array
 
 
 def drawn_shape(about: Diffused) -> tuple[tuple[int, ...], str]:
@@ -37,11 +35,12 @@ def beside_samples(converted: Converted, data: str | None, plot: str | None) -> 
     from wdport.files.figure import is_point
     from wdport.files.series_figure import Beside
 
-    about = _about(converted)
+    about = about_of(converted)
     shape, _ = drawn_shape(about)
     _require_comparable(about, shape)
     point = is_point(shape)
-    values = _columns(data, read_series(data), about.features, shape[-1] if point or len(shape) > 1 else 1)
+    features = shape[-1] if point or len(shape) > 1 else 1
+    values = read_series(data).fitted(about.features, features, data).values
     length = 1 if point else shape[0]
     if len(values) < length:
         what = f"has {len(values)} rows, and a sample has {length}"
@@ -50,7 +49,7 @@ def beside_samples(converted: Converted, data: str | None, plot: str | None) -> 
     return Beside(printable(_name(data)), values[: count * length].reshape(count, *shape))
 
 
-def _about(converted: Converted) -> Diffused:
+def about_of(converted: Converted) -> Diffused:
     from wdport.families.roles import Sampled
 
     if not isinstance(converted.family, Sampled):  # open_sampled has refused it
@@ -68,23 +67,6 @@ def _require_comparable(about: Diffused, shape: tuple[int, ...]) -> None:
     if isinstance(decoding, Decoding) and set(decoding.mean) == {0.0} and set(decoding.std) == {1.0}:
         what = "the model's series are in z-score units, not in units of the data"
         raise UsageError("--data", what, "convert with --data or --norm-stats, or leave it out")
-
-
-def _columns(data: str, series: Series, features: tuple[str, ...], count: int) -> Array:
-    """The values (T, F) of the model's features."""
-    from wdport.data.names import in_any_case
-
-    if features and series.named:
-        columns = in_any_case(features, series.names)
-        missing = [name for name, column in zip(features, columns, strict=True) if column is None]
-        if missing:
-            fix = f"give data with the columns {printable(', '.join(features))}"
-            raise InputError(data, f"has no column of numbers called '{printable(missing[0])}'", fix)
-        return series.choose([column for column in columns if column is not None]).values
-    if len(series.names) != count:
-        what = f"has {len(series.names)} columns of numbers, but the model has {count} features"
-        raise InputError(data, what, "remove the other columns")
-    return series.values
 
 
 def _name(data: str) -> str:

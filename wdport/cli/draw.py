@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wdport.cli.beside import drawn_shape
+from wdport.cli.beside import about_of, drawn_shape
 from wdport.cli.console import console
 from wdport.cli.documents import give
 from wdport.cli.drawn import Files, Told, Wanted, samples_document, samples_text
@@ -58,7 +58,7 @@ def _draw(
 
     gc.freeze()  # tracing creates many objects, and the collector would traverse those of jax repeatedly
     start_jax()  # afterwards: frozen devices are not shut down in order when the process ends
-    request = _request(wanted, devices)
+    request = _request(wanted, devices, about_of(files.model).features)
     job = _job(wanted, files.model, variables.result(), request)
     about = job.sampler.programs.network.about
     output = Output(files.target, _facts(wanted, job, request, hashes.result()), wanted.batch, wanted.chunk,
@@ -74,14 +74,14 @@ def _draw(
             console.warn(f"{ran.unsound} of {job.count} samples have values that are not finite")
 
 
-def _request(wanted: Wanted, devices: int | str | None) -> Request:
-    """The options as arguments of :func:`wdport.sample`, with files read."""
+def _request(wanted: Wanted, devices: int | str | None, features: Sequence[str]) -> Request:
+    """The options as arguments of :func:`wdport.sample`, with files read, whose columns are these features."""
     from wdport.sampling import Request, one_condition, read_init, read_known
 
     return Request(
         count=wanted.count, sampler=wanted.sampler, steps=wanted.steps, eta=wanted.eta, seed=wanted.seed,
         init=read_init(wanted.init) if wanted.init else None,
-        known=read_known(wanted.known) if wanted.known else None,
+        known=read_known(wanted.known, features) if wanted.known else None,
         resample=wanted.resample, devices=devices, shard_weights=wanted.shard_weights, batch=wanted.batch,
         **one_condition(**{name: condition_of(name, text) for name, text in wanted.conditions.items()}),
         unconditional=wanted.unconditional, anchor=wanted.anchor, transform=wanted.transform, guidance=wanted.guidance,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from os import PathLike
 
-from wdport.errors import printable
+from wdport.errors import UsageError, printable
 from wdport.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURE_NAMES_CHARS
 
 
@@ -48,3 +49,18 @@ def in_any_case(names: Sequence[str], known: Sequence[str]) -> list[str | None]:
         alike = [each for each in known if each.casefold() == name.casefold()]
         found.append(name if name in known else alike[0] if len(alike) == 1 else None)
     return found
+
+
+def columns_of(wanted: Sequence[str], held: Sequence[str], where: str | PathLike[str]) -> list[str]:
+    """The names among ``held`` of the columns ``wanted``, in their order; raises :class:`UsageError` if one is not
+    there."""
+    columns = in_any_case(wanted, held)
+    if missing := [name for name, column in zip(wanted, columns, strict=True) if column is None]:
+        what = f"has no column of numbers called {_listed(missing[:1])}, and has {_listed(held)}"
+        raise UsageError(where, what, f"give the columns {_listed(wanted)}")
+    return [column for column in columns if column is not None]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(name, 40) for name in names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown

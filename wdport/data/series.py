@@ -16,6 +16,7 @@ from wdport.data.arff import read_arff
 from wdport.data.arrays import read_npy, read_npz
 from wdport.data.files import data_file
 from wdport.data.matlab import read_mat
+from wdport.data.names import columns_of
 from wdport.data.table import Table, pick, require_distinct, require_finite, table_of
 from wdport.data.text import read_text
 from wdport.errors import UsageError
@@ -79,6 +80,17 @@ class Series:
         places = {name: place for place, name in enumerate(self.names)}
         return Series(self.values[:, [places[name] for name in names]], names, self.dropped, self.named)
 
+    def fitted(self, names: Sequence[str], features: int, where: PathText) -> Series:
+        """Return the features of a model: the columns with these ``names``, in any case, if both have names.
+
+        Raises :class:`UsageError` if a column is missing, or the number of ``features`` is another.
+        """
+        found = self.choose(columns_of(names, self.names, where)) if self.named and names else self
+        if len(found.names) != features:
+            what = f"has {len(found.names)} columns of numbers, and {features} are needed"
+            raise UsageError(where, what, "give one for every feature")
+        return found
+
 
 def read_series(path: PathText, *, columns: Sequence[str] | None = None, key: str | None = None) -> Series:
     """Read a time series from a file; the suffix determines the format.
@@ -112,3 +124,10 @@ def read_series(path: PathText, *, columns: Sequence[str] | None = None, key: st
         table = _READERS[suffix](file, key)
         values, names = table.read(columns)
     return Series(values, names, table.dropped, table.named)
+
+
+def series_of(data: Series | ArrayLike | PathText) -> Series:
+    """The series that is given, read from a file or made of an array; raises as both do."""
+    if isinstance(data, Series):
+        return data
+    return read_series(data) if isinstance(data, (str, PathLike)) else Series.of(data)

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from wdport.data.names import in_any_case
+from wdport.data.names import columns_of
 from wdport.data.windows import sliding_windows
 from wdport.errors import UsageError, did_you_mean
 from wdport.model import Array
@@ -68,7 +68,8 @@ class Transform(Protocol):
 
     ``forward`` maps a series (T, F) to windows (n, N, F) and their statistics: arrays by name, of which those of length
     n have an entry for every window, and the others hold for all. ``inverse`` maps windows (B, N, F), with the entries
-    of their statistics, to series (B, N, F).
+    of their statistics, to series (B, N, F). Known values of samples need a third method, ``normalize``: its
+    inverse, which maps NaN to NaN.
     """
 
     def forward(self, series: Any, /) -> tuple[Array, Mapping[str, Array]]: ...
@@ -152,10 +153,12 @@ class OhlcAtr:
             "atr_pcts": np.maximum(mean / anchors * 100.0, LEAST_ATR),
             "vol_smas": sliding_windows(average[:, None], self.length)[..., 0],
         }
-        return self._normalized(windows, statistics), statistics
+        return self.normalize(windows, statistics), statistics
 
-    def _normalized(self, windows: Array, statistics: Mapping[str, Array]) -> Array:
-        first, high, low, last, volume = np.moveaxis(windows, -1, 0)
+    def normalize(self, series: Array, statistics: Mapping[str, Array]) -> Array:
+        """Windows (B, N, 5) of series (B, N, 5) with these statistics; NaN where a price that is needed is NaN."""
+        _require_prices(series)
+        first, high, low, last, volume = np.moveaxis(series, -1, 0)
         anchor = statistics["anchors"][:, None]
         unit = anchor * statistics["atr_pcts"][:, None] / 100.0
         found = [
@@ -166,6 +169,15 @@ class OhlcAtr:
             np.log((volume + LEAST_VOLUME) / (statistics["vol_smas"] + LEAST_VOLUME)),
         ]
         return np.stack(found, axis=-1)
+
+    def nearest(self, series: Array, statistics: Mapping[str, Array]) -> int | None:
+        """The number of the window whose average volumes are nearest to the known ones of a series (N, 5)."""
+        volume = series[:, VOLUME]
+        known = volume >= 0
+        if not known.any():
+            return None
+        apart = np.log(volume[known] + LEAST_VOLUME) - np.log(statistics["vol_smas"][:, known] + LEAST_VOLUME)
+        return int(np.argmin((apart**2).mean(axis=1)))
 
     def inverse(self, windows: Array, statistics: Mapping[str, Array]) -> Array:
         """Open, high, low, close and volume (B, N, 5) of windows (B, N, 5) with these statistics."""
@@ -184,19 +196,19 @@ class OhlcAtr:
 
 def _columns(series: Columns, name: str, wanted: tuple[str, ...]) -> Array:
     """The wanted columns of a series by name, in any case; other columns are left out."""
-    columns = in_any_case(wanted, series.names) if series.named else [None]
-    if None in columns:
-        held = ", ".join(series.names[:8]) if series.named else f"{len(series.names)} columns without names"
-        raise UsageError("data", f"{name} takes the columns {', '.join(wanted)}, and this has {held}", "rename them")
-    values: Array = series.values[:, [series.names.index(column) for column in columns if column is not None]]
+    if not series.named:
+        what = f"{name} finds columns by name, and these {len(series.names)} have none"
+        raise UsageError("data", what, f"give the columns {', '.join(wanted)}")
+    places = [series.names.index(column) for column in columns_of(wanted, series.names, "data")]
+    values: Array = series.values[:, places]
     return values
 
 
 def _require_prices(columns: Array) -> None:
-    """Raise :class:`UsageError` for prices or volumes that cannot be such."""
-    prices, volume = columns[:, :4], columns[:, 4]
-    if prices.min() <= 0 or volume.min() < 0:
-        what = "a price is not positive" if prices.min() <= 0 else "a volume is negative"
+    """Raise :class:`UsageError` for prices or volumes (..., 5) that cannot be such."""
+    unpriced = bool((columns[..., :4] <= 0).any())
+    if unpriced or (columns[..., 4] < 0).any():
+        what = "a price is not positive" if unpriced else "a volume is negative"
         raise UsageError("data", what, f"give prices and volumes, as {OHLC_ATR} takes them")
 
 

@@ -15,7 +15,7 @@ from wdport.data.samples import has_windows, read_samples
 from wdport.data.series import Series, read_series
 from wdport.data.windows import sliding_windows
 from wdport.errors import UsageError
-from wdport.evaluation.sets import array_of, in_order
+from wdport.evaluation.sets import array_of
 from wdport.model import Array
 
 BLOCK: Final = 4
@@ -51,10 +51,7 @@ def real_windows(data: Data, length: int, features: int, names: Sequence[str] = 
     series = opened(data)
     if not isinstance(series, Series):
         return _given(series, length, features)
-    series = in_order(series, names, where)
-    if series.values.shape[1] != features:
-        what = f"has {series.values.shape[1]} features, and the samples {features}"
-        raise UsageError(where, what, "give the columns that the samples have")
+    series = series.fitted(names, features, where)
     if len(series.values) < length:
         raise UsageError(where, f"has {len(series.values)} steps, and a sample {length}", "give a longer series")
     windows = sliding_windows(np.ascontiguousarray(series.values), length)

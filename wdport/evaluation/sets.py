@@ -9,9 +9,7 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wdport.data.names import in_any_case
 from wdport.data.samples import SeriesSet, read_samples
-from wdport.data.series import Series
 from wdport.errors import UsageError
 from wdport.evaluation.scaling import LARGEST, Scaling
 from wdport.model import Array
@@ -81,17 +79,6 @@ def alike(sets: Mapping[str, SeriesSet]) -> dict[str, SeriesSet]:
             each = replace(each, values=np.ascontiguousarray(each.values[..., places]), features=names)
         found[name] = each
     return found
-
-
-def in_order(series: Series, names: Sequence[str], where: str | PathLike[str]) -> Series:
-    """The columns with these names, if both are named; raises :class:`UsageError` if one is not there."""
-    if not series.named or not names:
-        return series
-    columns = in_any_case(names, series.names)
-    if missing := [name for name, column in zip(names, columns, strict=True) if column is None]:
-        what = f"has no column {_listed(missing)}, which the samples have"
-        raise UsageError(where, what, "name the columns as in the samples, or give both without names")
-    return series.choose([column for column in columns if column is not None])
 
 
 def _listed(names: Sequence[str]) -> str:

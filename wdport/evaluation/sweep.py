@@ -21,7 +21,7 @@ from wdport.evaluation.api import Report, evaluate
 from wdport.evaluation.real import Data, opened, real_windows
 from wdport.evaluation.scaling import Scaling
 from wdport.evaluation.scores import Evaluation, apart
-from wdport.evaluation.sets import Given, in_order, require_scale, set_of
+from wdport.evaluation.sets import Given, require_scale, set_of
 from wdport.evaluation.settings import Setting, listed
 from wdport.model import Array, Decoding, Diffused, KerasModel
 from wdport.sampling.condition import DATA
@@ -211,5 +211,5 @@ def _units_of(data: Data, about: Diffused) -> tuple[Array | Series, tuple[int, i
     ):
         return real, (length, features)
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
-    series = in_order(real, about.features, where)
+    series = real.fitted(about.features, features, where)
     return replace(series, values=Statistics.of(series.values).normalize(series.values)), (length, features)

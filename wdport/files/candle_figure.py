@@ -6,7 +6,7 @@ the first to the last one; bars below are volumes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ RISES: Final = "#0072B2"
 FALLS: Final = "#D55E00"
 VOLUME: Final = "0.8"
 BODY: Final = 0.7
+SHADE: Final = "0.92"
 VOLUME_SHARE: Final = 4.0
 """The tallest bar of volume is this part of the panel's height."""
 
@@ -39,22 +40,31 @@ def is_prices(features: Sequence[str], count: int) -> bool:
 
 
 def draw_candles(
-    figure: Figure, values: Array, place: str, features: Sequence[str], beside: Beside | None = None
+    figure: Figure,
+    values: Array,
+    known: Array | None,
+    place: str,
+    features: Sequence[str],
+    beside: Beside | None = None,
 ) -> None:
-    """Draw the first of ``values`` (n, N, F), a panel each; windows of the data in a column of their own."""
+    """Draw the first of ``values`` (n, N, F), a panel each; windows of the data in a column of their own.
+
+    Steps of the samples with ``known`` values (N, F) are shaded.
+    """
     samples = _ordered(as_series(values), features)
+    steps = () if known is None else np.flatnonzero(np.isfinite(known).any(axis=-1))
     if beside is None:
         rows = min(ROWS, -(-len(samples) // COLUMNS))
         figure.set_size_inches(4.4 * COLUMNS, 2.7 * rows + 0.4)
         panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
-        _fill(panels, samples)
+        _fill(panels, samples, steps)
     else:
         data = _ordered(as_series(beside.windows), features)
         rows = min(ROWS_BESIDE, max(len(samples), 1))
         figure.set_size_inches(11.0, 2.5 * rows + 0.6)
         columns = figure.subplots(rows, 2, squeeze=False)
         _fill(columns[:, 0], evenly(data, rows))
-        _fill(columns[:, 1], samples)
+        _fill(columns[:, 1], samples, steps)
         name = printable(beside.name, NAME_CHARS)
         columns[0, 0].set_title(f"data: {min(rows, len(data))} of {len(data)} windows of {name}", fontsize=11,
                                 parse_math=False)  # fmt: skip
@@ -68,14 +78,18 @@ def _ordered(values: Array, features: Sequence[str]) -> Array:
     return values[..., [names.index(name) for name in (*PRICES, "volume") if name in names]]
 
 
-def _fill(panels: Any, series: Array) -> None:
+def _fill(panels: Any, series: Array, shaded: Iterable[int] = ()) -> None:
     for panel, values in zip(panels, series, strict=False):
-        _candles(panel, values)
+        back = _candles(panel, values)
+        for step in shaded:
+            back.axvspan(step - 0.5, step + 0.5, color=SHADE, linewidth=0.0, zorder=0)
     for panel in panels[len(series) :]:
         panel.set_axis_off()
 
 
-def _candles(panel: Axes, values: Array) -> None:
+def _candles(panel: Axes, values: Array) -> Axes:
+    """Draw one series; returns the axes that lie behind all others."""
+    back = panel
     first, high, low, last = values[:, :4].T
     steps = np.arange(len(values))
     finite = np.isfinite(values).all(axis=1)
@@ -86,7 +100,7 @@ def _candles(panel: Axes, values: Array) -> None:
         panel.bar(steps[chosen], body, BODY, np.minimum(first, last)[chosen], color=inside, edgecolor=colour,
                   linewidth=0.9, zorder=3)  # fmt: skip
     if values.shape[1] > len(PRICES):
-        below = panel.twinx()
+        back = below = panel.twinx()
         below.bar(steps[finite], values[finite, 4], BODY, color=VOLUME)
         tallest = float(values[finite, 4].max(initial=0.0))
         below.set_ylim(0.0, VOLUME_SHARE * tallest if np.isfinite(tallest) and tallest > 0 else 1.0)
@@ -96,3 +110,4 @@ def _candles(panel: Axes, values: Array) -> None:
     panel.tick_params(labelsize=8)
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
+    return back

@@ -75,7 +75,8 @@ def draw_samples(
     features: Sequence[str] = (),
     beside: Beside | None = None,
 ) -> None:
-    """Draw some of ``values`` (n, *shape), and ``known`` (*shape) as dots where it is finite.
+    """Draw some of ``values`` (n, *shape), and ``known`` (*shape) as dots where it is finite; known steps of prices
+    are shaded.
 
     A shape (2,) is a point; (height, width, channels) with a number of channels that colours have is an image, its
     values from 0 to 1; (..., F) is a series with F features, and (N,) one with a single feature. ``features`` are
@@ -87,8 +88,8 @@ def draw_samples(
     figure = Figure(layout="constrained")
     shape = values.shape[1:]
     shown = values[: drawn_at_most(shape, beside is not None)]
-    if len(shape) == 2 and is_prices(features, shape[-1]) and known is None:
-        draw_candles(figure, shown, place, features, beside)
+    if len(shape) == 2 and is_prices(features, shape[-1]):
+        draw_candles(figure, shown, known, place, features, beside)
     elif beside is None or is_image(shape):
         _drawn(figure, shown, known, place, features)
     elif is_point(shape):

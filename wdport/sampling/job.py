@@ -63,17 +63,17 @@ def plan_job(programs: Programs, request: Request) -> Job:
     """The job of a request; raises :class:`UsageError` if the network cannot do it."""
     if request.guidance is not None:
         programs = programs.over(guided(programs.network, request.guidance))
-    if request.known is not None:
-        programs = programs.over(with_known(programs.network, request.known))
-    network, times = programs.network, resampling(request.resample, request.known is not None)
-    plan = plan_of(network, request.sampler, request.steps, request.eta, times)
-    sampler = Sampler(programs, plan, request.seed, spread_over(request.devices, request.shard_weights))
+    network, known = programs.network, request.known is not None
+    plan = plan_of(network, request.sampler, request.steps, request.eta, resampling(request.resample, known), known)
     init = _given(request, "init", request.init, ("n", *network.shape))
     tape = _given(request, "noise", request.noise, (plan.slots, "n", *network.shape))
     count = _count(request.count, init, tape)
     drawn = drawn_windows(network.about, request, count)
     condition = checked_condition(network.about, request, count, drawn)
     restore = restoring(network.about, request, drawn, condition)
+    if request.known is not None:
+        programs = programs.over(with_known(network, request.known, None if restore is None else restore.normalized()))
+    sampler = Sampler(programs, plan, request.seed, spread_over(request.devices, request.shard_weights))
     _check_number("batch", request.batch)
     batch = sampler.auto_batch(count) if request.batch is None else int(request.batch)
     return Job(sampler, count, batch, init, tape, condition, restore)

@@ -9,7 +9,7 @@ was 3.1, 2.5 and 1.7 times the true one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import read_npy, read_npz
 from wdport.data.files import data_file
+from wdport.data.names import columns_of
 from wdport.data.table import Table
 from wdport.data.text import read_text
 from wdport.diffusion.schedules import Array
@@ -47,10 +48,11 @@ _READERS: dict[str, Callable[[Path, str | None], Table]] = {
 }
 
 
-def read_known(path: str | PathLike[str]) -> Array:
+def read_known(path: str | PathLike[str], names: Sequence[str] = ()) -> Array:
     """Read a series (N, F) from a file, NaN where unknown; in text, an empty field or NA is NaN too.
 
-    Text columns without numbers, such as dates, are left out. Raises :class:`InputError`.
+    Columns are found by ``names``, those of the model's features, if the file names its columns. Text columns without
+    numbers, such as dates, are left out. Raises :class:`InputError`, or :class:`UsageError` if a column is missing.
     """
     with data_file(path) as file:
         suffix = file.suffix.lower()
@@ -58,7 +60,8 @@ def read_known(path: str | PathLike[str]) -> Array:
             raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", f"give one of {', '.join(_READERS)}")
         try:
             table = _READERS[suffix](file, None)
-            return table.load([i for i, numeric in enumerate(table.numeric) if numeric])
+            wanted = columns_of(names, table.kept, path) if names and table.named else table.kept
+            return table.load([table.names.index(name) for name in wanted])
         except Fault as fault:
             fix = "give time steps by features, NaN or nothing where a value is unknown"
             raise Fault(fault.what, fix, fault.part) from None
@@ -71,12 +74,13 @@ def resampling(times: int | None, known: bool) -> int:
     return (RESAMPLE if known else 1) if times is None else times
 
 
-def with_known(network: Network, known: ArrayLike) -> Network:
+def with_known(network: Network, known: ArrayLike, standard: Array | None = None) -> Network:
     """``network`` conditioned so that its decoded samples have the values of ``known``.
 
     Args:
         network: the unconditioned network.
         known: one decoded sample, (N, F) in the units of the model's output, NaN where unknown.
+        standard: the same in standard units, if every window has its own statistics; only these are used.
 
     Raises:
         UsageError: the model does not decode its states, or ``known`` does not fit it.
@@ -84,16 +88,16 @@ def with_known(network: Network, known: ArrayLike) -> Network:
     decoding = network.about.decoding
     if isinstance(decoding, NotDecoded):
         raise UsageError("known", decoding.what, decoding.fix)
-    if (windowed := network.about.windowed) is not None:
+    if (windowed := network.about.windowed) is not None and standard is None:
         what = f"every window of {windowed.transform} has its own units, in which the known values are not"
-        raise UsageError("known", what, "leave it out")
-    values = _checked(known, decoding.shape)
+        raise UsageError("known", what, f"add --transform {windowed.transform}")
+    values = checked_known(known, decoding.shape) if standard is None else standard
     mask = np.isfinite(values)
-    standard = np.where(mask, decoding.standard(values), 0.0)
-    if np.abs(standard).max() > FURTHEST:
-        what = f"has a value {np.abs(standard).max():.3g} standard deviations from the mean"
+    scores = np.where(mask, decoding.standard(values), 0.0)
+    if np.abs(scores).max() > FURTHEST:
+        what = f"has a value {np.abs(scores).max():.3g} standard deviations from the mean"
         raise UsageError("known", what, "give it in the units of the series that the model draws")
-    held = Held(*(part.astype(network.dtype) for part in (standard, np.where(mask, values, 0.0), mask)))
+    held = Held(*(part.astype(network.dtype) for part in (scores, np.where(mask, values, 0.0), mask)))
     inner = network.specs
     return replace(
         network,
@@ -132,7 +136,7 @@ def _finish(network: Network, decoding: Decoding, weights: Tree, state: Tensor) 
     return last, None if decoded is None else jnp.where(held.mask > 0, held.values, decoded)
 
 
-def _checked(known: ArrayLike, shape: tuple[int, ...]) -> Array:
+def checked_known(known: ArrayLike, shape: tuple[int, ...]) -> Array:
     try:
         given = np.asarray(known)
     except ValueError:  # lists of different lengths

@@ -31,13 +31,19 @@ Report = Callable[[int, int], None]
 
 
 def plan_of(
-    network: Network, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, resample: int = 1
+    network: Network,
+    sampler: str | None = None,
+    steps: int | None = None,
+    eta: float = 0.0,
+    resample: int = 1,
+    known: bool = False,
 ) -> Plan:
-    """A sampler's plan for a network, its default sampler if none is named; every step is taken ``resample`` times.
+    """A sampler's plan for a network, its default sampler if none is named; every step is taken ``resample`` times, and
+    its clean state is changed to the ``known`` values if there will be some.
 
     Raises :class:`UsageError` for invalid settings.
     """
-    return network.process().plan(sampler, steps, eta, resample, network.change is not None)
+    return network.process().plan(sampler, steps, eta, resample, known or network.change is not None)
 
 
 @dataclass(frozen=True, eq=False)

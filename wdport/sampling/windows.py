@@ -9,10 +9,11 @@ from numbers import Real
 
 import numpy as np
 
-from wdport.data.transforms import OHLC_ATR, Transform, transform_of
+from wdport.data.transforms import OHLC_ATR, OhlcAtr, Transform, transform_of
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 from wdport.model import Condition, Decoding, Diffused
+from wdport.sampling.known import checked_known
 from wdport.sampling.request import Request
 from wdport.sampling.samples import Samples
 
@@ -23,22 +24,34 @@ STREAM = 1
 
 def drawn_windows(about: Diffused, request: Request, count: int) -> Array | None:
     """Numbers (count,) of windows of the training data, drawn with replacement from the seed; None if the model does
-    not hold the statistics of windows. A sample's window depends only on the seed and its index."""
+    not hold the statistics of windows. A sample's window depends only on the seed and its index.
+
+    With known values, which are in the units of one window, it is the same for all: of prices, the one whose volumes
+    are nearest.
+    """
     windowed = about.windowed
     if windowed is None:
         return None
-    return np.random.default_rng([request.seed, STREAM]).integers(0, windowed.count, count)
+    different, nearest = count, None
+    if request.known is not None and isinstance(about.decoding, Decoding):
+        different, shape = 1, about.decoding.shape
+        known = checked_known(request.known, shape)
+        if windowed.transform == OHLC_ATR:
+            nearest = OhlcAtr(shape[0]).nearest(known, windowed.statistics)
+    drawn = np.random.default_rng([request.seed, STREAM]).integers(0, windowed.count, different)
+    return np.resize(drawn if nearest is None else nearest, count)
 
 
 @dataclass(frozen=True, eq=False)
 class Restoring:
-    """Converts decoded samples to the units of the data: the transform, the statistics of every sample, and those that
-    all share."""
+    """Converts decoded samples to the units of the data: the transform, the statistics of every sample, those that all
+    share, and the ``known`` values (N, F) of the samples, if any, NaN where unknown."""
 
     transform: Transform
     name: str
     statistics: Mapping[str, Array]
     shared: Mapping[str, Array]
+    known: Array | None = None
 
     def __call__(self, samples: Samples, indices: Array) -> Samples:
         """The samples with these indices (B,), converted."""
@@ -48,12 +61,36 @@ class Restoring:
 
     def values(self, windows: Array, indices: Array) -> Array:
         """Windows (B, N, F) in standard units as series (B, N, F) in the units of the data, in float32 or float64."""
-        own = {name: array[indices] for name, array in self.statistics.items()}
-        made = np.asarray(self.transform.inverse(windows, {**self.shared, **own}))
+        made = np.asarray(self.transform.inverse(windows, self._of(indices)))
         if made.ndim != 3 or made.shape[:2] != windows.shape[:2] or made.dtype.kind != "f":
             what = f"inverse returns {made.dtype} {made.shape} for windows {windows.shape}"
             raise UsageError(self.name, what, "return as many series of as many steps")
+        if self.known is not None:
+            made = np.where(np.isfinite(self.known), self.known, made)
         return made.astype(windows.dtype)
+
+    def normalized(self) -> Array | None:
+        """The known values in standard units (N, F), NaN where unknown; raises :class:`UsageError` for those that the
+        transform does not convert."""
+        if self.known is None:
+            return None
+        normalize = getattr(self.transform, "normalize", None)
+        if normalize is None:
+            raise UsageError(self.name, "has no method normalize, which known values need", "leave them out, or add it")
+        made: Array = np.asarray(normalize(self.known[None], self._of(np.zeros(1, np.intp))), np.float64)
+        if made.shape != (1, *self.known.shape):
+            raise UsageError(self.name, f"normalize returns {made.shape}", "return windows (B, N, F)")
+        counts, held = (np.isfinite(each).sum(axis=-1) for each in (made[0], self.known))
+        if (counts != held).any():
+            step = int(np.argmax(counts != held))
+            what = f"{held[step]} values of step {step} determine {counts[step]} of its window's"
+            raise UsageError("known", what, f"give all of the step, or those that {self.name} takes together")
+        found: Array = made[0]
+        return found
+
+    def _of(self, indices: Array) -> dict[str, Array]:
+        """The statistics of the samples with these indices."""
+        return {**self.shared, **{name: array[indices] for name, array in self.statistics.items()}}
 
 
 def restoring(about: Diffused, request: Request, drawn: Array | None, condition: Array | None) -> Restoring | None:
@@ -80,7 +117,11 @@ def restoring(about: Diffused, request: Request, drawn: Array | None, condition:
     own: dict[str, Array] = {name: array[drawn] for name, array in windowed.statistics.items() if name not in shared}
     own |= _anchored(request.anchor, own, len(drawn))
     own |= _conditioned(about.condition, condition, own)
-    return Restoring(transform_of(windowed.transform, length), windowed.transform, own, shared)
+    known = None if request.known is None else checked_known(request.known, about.decoding.shape)
+    if known is not None:
+        own |= _begun(known, request.anchor, len(drawn)) if windowed.transform == OHLC_ATR else {}
+        _require_one(about.condition, condition)
+    return Restoring(transform_of(windowed.transform, length), windowed.transform, own, shared, known)
 
 
 def _anchored(anchor: float | None, statistics: Mapping[str, Array], count: int) -> dict[str, Array]:
@@ -91,6 +132,24 @@ def _anchored(anchor: float | None, statistics: Mapping[str, Array], count: int)
     if not isinstance(anchor, Real) or isinstance(anchor, bool) or not (isfinite(anchor) and anchor > 0):
         raise UsageError("--anchor", f"{anchor!r} is not a positive number", "give the price that samples begin at")
     return {ANCHORS: np.full(count, float(anchor))}
+
+
+def _begun(known: Array, anchor: float | None, count: int) -> dict[str, Array]:
+    """The first price of samples whose first price is known."""
+    first = float(known[0, 0])
+    if np.isnan(first):
+        return {}
+    if anchor not in (None, first):
+        raise UsageError("--anchor", f"the known values begin at {first:g}", "leave it out")
+    if first <= 0:
+        raise UsageError("known", f"the first price, {first:g}, is not positive", "give prices")
+    return {ANCHORS: np.full(count, first)}
+
+
+def _require_one(declared: Condition | None, condition: Array | None) -> None:
+    """Raise :class:`UsageError` for several values of a condition that is a statistic of windows."""
+    if declared is not None and declared.statistic is not None and condition is not None and np.ptp(condition):
+        raise UsageError(declared.name, "has several values, and the known values are in the units of one", "give one")
 
 
 def _no_anchor(anchor: float | None) -> None:

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from wdport.data.series import Series, read_series
+from wdport.data.series import Series, series_of
 from wdport.data.units import units_of
 from wdport.errors import MisfitError, require_paths
 from wdport.families.registry import shipped
@@ -70,7 +70,7 @@ def _resolved(
     family: Any = trainable_family(where)
     settings = family.read_settings(document, where)
     settings.update({name: family.parse_setting(name, text) for name, text in (values or {}).items()})
-    settings.update(units_of(_series(data), transform).fresh_flags())
+    settings.update(units_of(series_of(data), transform).fresh_flags())
     return family, *family.fresh_config(settings, where)
 
 
@@ -101,9 +101,3 @@ def trainable_family(where: str | Path = "config") -> Family:
     if len(found) != 1:
         raise MisfitError(where, f"could be of {len(found)} families", "convert a checkpoint instead")
     return found[0]
-
-
-def _series(data: Array | Series | str | PathLike[str]) -> Series:
-    if isinstance(data, (str, PathLike)):
-        return read_series(data)
-    return data if isinstance(data, Series) else Series.of(data)

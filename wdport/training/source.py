@@ -18,7 +18,7 @@ from wdport.data.arrays import understood
 from wdport.data.files import data_file
 from wdport.data.npy import map_array, read_array
 from wdport.data.samples import has_windows
-from wdport.data.series import Series, read_series
+from wdport.data.series import Series, series_of
 from wdport.data.statistics import Statistics
 from wdport.data.transforms import OHLC_ATR, transform_of, windows_of
 from wdport.errors import UsageError
@@ -211,19 +211,15 @@ def _source(
         if data.shape[1:] == about.shape and about.shape != decoding.shape:
             return _states(data, about, dtype, stream), None
         return _windows(data, decoding, about.windowed, dtype), None
-    if isinstance(data, np.ndarray):
-        data = Series.of(data)
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
-    data = data if isinstance(data, Series) else read_series(data)
+    found = series_of(data)
     if about.windowed is not None:
-        return _transformed(data, about, decoding, dtype, transform)
+        return _transformed(found, about, decoding, dtype, transform)
     length, features = decoding.shape
-    if data.values.shape[1] != features:
-        what = f"has {data.values.shape[1]} features, and the model {features}"
-        raise UsageError(where, what, "give the columns that the model is for")
-    if len(data.values) < length:
-        raise UsageError(where, f"has {len(data.values)} steps, and a window has {length}", "give a longer series")
-    values = _standard(data.values, decoding).astype(dtype)
+    found = found.fitted(about.features, features, where)
+    if len(found.values) < length:
+        raise UsageError(where, f"has {len(found.values)} steps, and a window has {length}", "give a longer series")
+    values = _standard(found.values, decoding).astype(dtype)
     return (StreamedWindows if _streams(values.nbytes, stream) else Windows)(values, decoding), None
 
 
