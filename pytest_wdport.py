@@ -57,6 +57,8 @@ OPTIONS = (
     Option("config", "The training configuration, to compare that of the converted file with."),
     Option("set", "One value of it, such as num_heads=8.", "KEY=VALUE", "several", file=False),
     Option("norm-stats", "Mean and std per feature (JSON, NPZ), to compare as well."),
+    Option("data", "The training data, to compute them from."),
+    Option("transform", "How windows were made of the data, such as ohlc-atr.", "NAME", file=False),
     Option("key", "Key of the state_dict, if the checkpoint holds several.", "NAME", file=False),
     Option("full", "Compare bfloat16, gradients, optimiser steps and sampling as well.", kind="flag"),
     Option("resume", "Compare training steps from the converted optimizer's state as well.", kind="flag"),

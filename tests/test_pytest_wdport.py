@@ -351,7 +351,7 @@ def test_a_full_run_has_more_tests(run: Run, pytester: pytest.Pytester) -> None:
 
 EVERYTHING = {"checkpoint": "a/small.ckpt", "converted": "a/b.keras", "sha256": 64 * "0", "mapping": "a.yaml",
               "model": "m:f", "input": "x: b 3", "reference": "r:f", "config": "c.yaml", "set": "num_heads=8",
-              "norm-stats": "n.json", "key": "model.state"}  # fmt: skip
+              "norm-stats": "n.json", "data": "d.csv", "transform": "zscore", "key": "model.state"}  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["command line", "file"])
@@ -369,14 +369,16 @@ def test_what_the_options_say_of_a_pair(pytester: pytest.Pytester, how: str) -> 
     (tested,) = pytest_wdport._pairs(config)
     assert tested.pair == Pair(path / "a/b.keras", path / "a/small.ckpt", mapping=path / "a.yaml", model="m:f",
                                inputs=("x: b 3",), reference="r:f", config=path / "c.yaml", key="model.state",
-                               values=(("num_heads", "8"),), norm_stats=path / "n.json", sha256=64 * "0",
+                               values=(("num_heads", "8"),), norm_stats=path / "n.json", data=path / "d.csv",
+                               transform="zscore", sha256=64 * "0",
                                full=True)  # fmt: skip
 
 
 def test_the_options_are_those_of_the_command() -> None:
     """The plugin's, the command's and the fields of a pair: none of them lacks what another has."""
     names = {each.name for each in pytest_wdport.OPTIONS}
-    options = {option.removeprefix("--") for each in verify.params for option in each.opts if option.startswith("--")}
+    first = [each.opts[0] for each in verify.params]
+    options = {option.removeprefix("--") for option in first if option.startswith("--")}
     reports = {"json", "html", "junit", "markdown", "repro", "force", "update-baseline", "quiet", "verbose"}
     assert names == (options - reports) | {"checkpoint", "converted"}
     renamed = {"inputs": "input", "values": "set"}

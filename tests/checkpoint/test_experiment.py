@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -74,6 +75,14 @@ def test_several_checkpoints(experiment: Path) -> None:
             open_checkpoint(path)
 
 
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_a_configuration_that_is_no_file(make: Callable[[Path], None], tmp_path: Path) -> None:
+    torch.save({"a": torch.zeros(1)}, tmp_path / "checkpoint.ckpt")
+    make(tmp_path / "config.yaml")
+    with open_checkpoint(tmp_path) as checkpoint, pytest.raises(InputError, match="beside it is not a regular file"):
+        _ = checkpoint.training_config
+
+
 def test_a_changed_archive_is_noticed(experiment: Path) -> None:
     path = packed(experiment, "w")
     with open_checkpoint(path) as checkpoint:
@@ -122,6 +131,8 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "not torch": (archive(member("run/checkpoint.ckpt", b"hello")), "is a text file, not a checkpoint"),
     "an archive inside": (archive(member("a.ckpt", archive(GOOD))), "is a tar archive"),
     "empty": (b"\0" * 10240, "is"),
+    "two of a name": (archive(member("a/config.yaml", b"a: 1"), member("a/./config.yaml", b"b: 1")), "two members"),
+    "two checkpoints": (archive(member("a.ckpt", b"x"), member("./a.ckpt", b"y")), "two members of one name"),
 }  # fmt: skip
 
 
@@ -173,11 +184,14 @@ def test_an_average_beside_the_weights(tmp_path: Path) -> None:
     path = tmp_path / "both.ckpt"
     torch.save({"state_dict": {"a": torch.zeros(2)}, "ema_state_dict": {"a": torch.ones(2)}}, path)
     with pytest.raises(InputError, match="2 candidates for the state_dict: state_dict, ema_state_dict; choose with "
-                       "weights='ema' or 'raw'"):  # fmt: skip
+                       "key='ema' or 'raw'"):  # fmt: skip
         open_checkpoint(path)
     for weights, value in ((EMA, 1.0), (RAW, 0.0)):
-        with open_checkpoint(path, weights=weights) as checkpoint:
+        with open_checkpoint(path, key=weights) as checkpoint:
             assert checkpoint.read("a").tolist() == [value, value]
     torch.save({"state_dict": {"a": torch.zeros(2)}}, path)
     with pytest.raises(InputError, match="has no ema weights, only state_dict"):
-        open_checkpoint(path, weights=EMA)
+        open_checkpoint(path, key=EMA)
+    torch.save({"a": torch.zeros(2)}, path)
+    with pytest.raises(InputError, match="has no ema weights: it is itself a state_dict"):
+        open_checkpoint(path, key=EMA)

@@ -76,7 +76,7 @@ def test_averaged(tmp_path: Path) -> None:
 
 def test_key_is_needed_for_two(tmp_path: Path) -> None:
     path = saved(tmp_path, {"model": STATE, "ema": {"x": T}, "epoch": 1})
-    refuse(path, "2 candidates for the state_dict: model, ema; choose with weights='ema' or 'raw'")
+    refuse(path, "2 candidates for the state_dict: model, ema; choose with key='ema' or 'raw'")
     with open_checkpoint(path, key="ema") as checkpoint:
         assert list(checkpoint.tensors) == ["x"]
         assert checkpoint.key == "ema"

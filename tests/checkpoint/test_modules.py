@@ -87,7 +87,7 @@ def test_a_module_under_a_key(tmp_path: Path) -> None:
     torch.save({"model": model, "epoch": 3, "optimizer": {"state": {}}}, path)
     assert len(equal(path, model.state_dict())) == 1
     torch.save({"model": model, "ema": model.state_dict()}, path)
-    refuse(path, "2 candidates for the state_dict: model, ema; choose with weights='ema' or 'raw'")
+    refuse(path, "2 candidates for the state_dict: model, ema; choose with key='ema' or 'raw'")
     equal(path, model.state_dict(), "model")
     torch.save({"odd": model, "epoch": 1}, path)
     refuse(path, "tensors are under odd; choose one with key=NAME")

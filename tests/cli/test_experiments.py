@@ -17,6 +17,7 @@ from tests.data.test_transforms import prices
 from tests.make import QK_NORM, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
+from wdport.data.samples import read_samples
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 
@@ -169,6 +170,58 @@ def test_known_prices_are_kept(tmp_path: Path) -> None:
         wdport.sample(model, 3, scale=2.0, known=half)
 
 
+def test_samples_say_what_they_were_drawn_with(tmp_path: Path) -> None:
+    """The scale of every sample, the window that gives its anchor, and the names of the features."""
+    path = str(tmp_path / "s.npz")
+    command = ["sample", "prices.keras", "-n", "5", "--scale", "data", "--sampler", "ddim", "--steps", "4", "-o", path]
+    assert main([*command, "-q", "--plot", str(tmp_path / "s.png"), "--data", "prices.csv"]) == 0
+    statistics = open_converted("prices.keras").config.statistics
+    with np.load(path) as made:
+        np.testing.assert_array_equal(made["scale"], statistics.arrays["atr_pcts"][made["window"]])
+        assert made["features"].tolist() == ["open", "high", "low", "close", "volume"]
+        python = wdport.sample(wdport.load_model("prices.keras"), 5, scale="data", sampler="ddim", steps=4)
+        assert {name: array.tolist() for name, array in python.given.items()} == {
+            name: made[name].tolist() for name in ("scale", "window")
+        }
+    assert read_samples(path).features == ("open", "high", "low", "close", "volume")
+
+
+def test_verify_compares_the_statistics_of_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of other data are found; without data the report says that they are not compared."""
+    series = prices(70, seed=9)
+    rows = [",".join(map(repr, row)) for row in series.values.tolist()]
+    (tmp_path / "more.csv").write_text("\n".join(["Open,High,Low,Close,Volume", *rows]) + "\n")
+    command = ["verify", "stocks.tar.gz", "prices.keras"]
+    assert main(command) == 0
+    assert "the statistics of windows are as the file states; --data" in capsys.readouterr().out
+    assert main([*command, "--data", "prices.csv", "--transform", "ohlc-atr"]) == 0
+    assert "as the file states" not in capsys.readouterr().out
+    assert main([*command, "--data", str(tmp_path / "more.csv"), "--transform", "ohlc-atr"]) == 1
+    told = capsys.readouterr().out
+    assert "window_statistics is 28;anchors=28" in told
+    assert max(map(len, told.splitlines())) < 800
+
+
+def test_stored_tables_come_back(tmp_path: Path) -> None:
+    """Tables that the model holds are not computed again."""
+    assert main(["export", "scaled.keras", "--to", "torch", "-o", str(tmp_path / "a.pt"), "--verify", "-q"]) == 0
+    held, back = torch.load("stocks/checkpoint.ckpt"), torch.load(tmp_path / "a.pt")
+    held = held.get("state_dict", held)
+    for name in ("alpha_bar_all", "beta_all", "alpha_all"):
+        assert torch.equal(held[name], back[name])
+
+
+def test_a_recording_of_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    save(folder / "checkpoint.ckpt", make_state())
+    out = tmp_path / "r.npz"
+    assert main(["record", "tests.user_model:small", str(folder), "-o", str(out), "-q"]) == 0
+    torch.save({"state_dict": make_state(), "ema_state_dict": make_state(seed=1)}, folder / "checkpoint.ckpt")
+    command = ["record", "tests.user_model:small", str(folder), "-o", str(out), "-q", "--force"]
+    assert main([*command, "--weights", "ema"]) == 0
+
+
 def test_an_interrupted_run_goes_on_with_its_own_windows(tmp_path: Path) -> None:
     """Samples in chunks, and one by one, are those of one run."""
     base = ["sample", "prices.keras", "--scale", "data", "--sampler", "ddim", "--steps", "4", "--batch", "2", "-q"]
@@ -214,19 +267,21 @@ WRONG: list[tuple[list[str], str]] = [
     ([*SAMPLE, "--scale", "-1"], "-1 is not positive"),
     ([*SAMPLE, "--scale", "0"], "0 is not positive"),
     ([*SAMPLE, "--scale", "nan"], "not finite"),
+    ([*SAMPLE, "--scale", "1e-46"], "1e-46 is 0 in float32"),
     ([*SAMPLE, "--scale", "1e9"], "at most 1e+06"),
     ([*SAMPLE, "--scale", "1,2,3,4,5"], "5 values for 4 samples"),
     ([*SAMPLE, "--scale", "much"], "invalid value 'much'"),
     ([*SAMPLE, "--scale", "missing.npy"], "no such file"),
     ([*SAMPLE, "--scale", "negative.npy"], "-1 is not positive"),
     ([*SAMPLE, "--scale", "matrix.npy"], "has shape (2, 2)"),
-    ([*SAMPLE, "--scale", "data"], "does not hold the scale of its training data"),
-    ([*SAMPLE, "--scale", "1", "--unconditional"], "a scale is given"),
+    ([*SAMPLE, "--scale", "data"], "does not hold scale of its training data"),
+    ([*SAMPLE, "--scale", "1", "--unconditional"], "scale is given"),
     ([*SAMPLE, "--scale", "1", "--label", "1"], "are given together"),
     ([*SAMPLE, "--label", "1"], "the model has no classes"),
     ([*SAMPLE, "--scale", "1", "--guidance", "2"], "was not trained for classifier-free guidance"),
     ([*SAMPLE, "--scale", "1", "--anchor", "100"], "holds no statistics of windows"),
-    ([*PRICES, "--scale", "1", "--anchor", "-5"], "is not a positive number"),
+    ([*PRICES, "--scale", "1", "--anchor", "-5"], "is not a price that samples begin near"),
+    ([*PRICES, "--scale", "1", "--anchor", "1e39"], "is not a price that samples begin near"),
     ([*PRICES, "--scale", "1", "--transform", "os:getcwd"], "the model's is ohlc-atr"),
     ([*PRICES, "--scale", "1", "--known", "prices.csv"], "has shape (70, 5)"),
     ([*PRICES, "--scale", "1", "--known", "other.csv"], "has no column of numbers called open, and has a, b, c, d, e"),
@@ -235,17 +290,22 @@ WRONG: list[tuple[list[str], str]] = [
     ([*PRICES, "--scale", "1", "--known", "negative known.npy"], "a price is not positive"),
     (["sample", "plain.keras", "--scale", "1", "-o", "x.npz"], "the model takes no scale"),
     (["sample", "plain.keras", "--unconditional", "-o", "x.npz"], "the model takes no condition"),
-    (["sample", "untrained.keras", "--scale", "1", "-o", "x.npz"], "was trained without a scale"),
+    (["sample", "untrained.keras", "--scale", "1", "-o", "x.npz"], "was trained without this condition"),
     ([*CONVERT, "--data", "prices.csv"], "add --transform ohlc-atr"),
     ([*CONVERT, "--transform", "ohlc-atr"], "needs data or their statistics"),
     ([*CONVERT, "--data", "prices.csv", "--transform", "ohlc"], "is not a transform"),
     ([*CONVERT, "--data", "other.csv", "--transform", "ohlc-atr"], "has a, b, c, d, e; give the columns open, high"),
-    ([*CONVERT, "--data", "prices.csv", "--transform", "os:getcwd"], "cannot be used"),
+    ([*CONVERT, "--data", "prices.csv", "--transform", "os:getcwd"], "__init__ raises TypeError"),
     ([*CONVERT, "--weights", "ema"], "has no ema weights"),
-    (["convert", "both.ckpt", "-o", "x.keras"], "choose with --weights 'ema' or 'raw'"),
+    (["convert", "both.ckpt", "-o", "x.keras", "--weights", "ema", "--key", "state_dict"], "is given twice"),
+    (["record", "tests.user_model:small", "both.ckpt", "-o", "x.npz"], "choose with --key 'ema' or 'raw'"),
+    (["record", "tests.user_model:small", "stocks.tar.gz", "-o", "x.npz"], "is an archive, which torch does not read"),
+    (["verify", "stocks", "prices.keras", "--data", "other.csv", "--transform", "ohlc-atr"], "has a, b, c, d, e"),
+    (["convert", "both.ckpt", "-o", "x.keras"], "choose with --key 'ema' or 'raw'"),
     ([*TRAIN, "stocks"], "add --transform ohlc-atr"),
     ([*TRAIN, "scaled.keras"], "the model takes a condition with every state: scale"),
     ([*TRAIN, "scaled.keras", "--condition", "negative.npy"], "has shape (1,)"),
+    ([*TRAIN, "prices.keras", "--transform", "zscore"], "the model's is ohlc-atr"),
     ([*TRAIN, "prices.keras", "--recipe", "public", "--clip", "2"], "is part of the public recipe"),
     ([*TRAIN, "prices.keras", "--weights", "ema"], "is for a checkpoint"),
     (["evaluate", "samples.npz", "--data", "prices.csv", "--scale", "1"], "is for a model"),

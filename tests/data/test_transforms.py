@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -172,7 +173,55 @@ class Wrong(Halved):
 
 class Odd(Halved):
     def forward(self, series: Series) -> Any:
-        return np.ones((3, 4, 2)), {"means": np.full(3, np.inf)}
+        return np.ones((3, 8, 2)), {"means": np.full(3, 1e300)}
+
+
+class Short(Halved):
+    def forward(self, series: Series) -> Any:
+        return np.ones((3, 7, 2)), {}
+
+
+class Nothing(Halved):
+    def forward(self, series: Series) -> Any:
+        return None
+
+
+class Texts(Halved):
+    def forward(self, series: Series) -> Any:
+        return np.ones((3, 8, 2)), {"means": "abc"}
+
+
+class Ragged(Halved):
+    def forward(self, series: Series) -> Any:
+        return [[1.0], [2.0, 3.0]], {}
+
+
+class Raises(Halved):
+    def forward(self, series: Series) -> Any:
+        raise RuntimeError("two\nlines")
+
+
+class Exits(Halved):
+    def __init__(self, length: int) -> None:
+        sys.exit(0)
+
+
+class Stops(BaseException):
+    pass
+
+
+class Base(Halved):
+    def forward(self, series: Series) -> Any:
+        raise Stops
+
+
+class Careless(Halved):
+    """Changes what it is given, and returns text."""
+
+    def inverse(self, windows: np.ndarray, statistics: Mapping[str, np.ndarray]) -> Any:
+        windows *= 0.0
+        statistics["means"][:] = 0.0
+        return "abc"
 
 
 class Half:
@@ -186,7 +235,7 @@ HERE = __name__
 def test_the_users_own_transform() -> None:
     series = Series.of(prices(40).values[:, :4])
     name = f"{HERE}:Halved"
-    windows, statistics = windows_of(transform_of(name, 8), name, series)
+    windows, statistics = windows_of(name, 8, series)
     assert windows.shape == (5, 8, 4)
     assert by_window(name)
     back = transform_of(name, 8).inverse(windows, statistics.rows(np.arange(5)))
@@ -196,18 +245,34 @@ def test_the_users_own_transform() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (f"{HERE}:Missing", "cannot be used"),
-        ("no_such_module_at_all:Transform", "cannot be used"),
+        (f"{HERE}:Missing", "has no Missing"),
+        ("no_such_module_at_all:Transform", "no module named no_such_module_at_all"),
+        (f"{HERE}:Short", r"windows of shape \(3, 7, 2\); return finite ones: \(n, 8, features\)"),
+        (f"{HERE}:Nothing", "forward returns a NoneType; return windows and their statistics"),
+        (f"{HERE}:Texts", "forward returns a str; return arrays of real numbers"),
+        (f"{HERE}:Ragged", "forward returns a list; return arrays of real numbers"),
+        (f"{HERE}:Raises", "forward raises RuntimeError: two lines; correct the class"),
+        (f"{HERE}:Exits", "__init__ raises SystemExit: 0"),
+        (f"{HERE}:Base", "forward raises Stops"),
         (f"{HERE}:Half", "has no forward and inverse"),
         (f"{HERE}:Wrong", "forward returns windows of shape"),
-        (f"{HERE}:Odd", "forward returns statistics that are not finite"),
+        (f"{HERE}:Odd", "forward returns statistics that float32 does not hold"),
         ("ohlc_atr", "did you mean ohlc-atr"),
         ("z score", "is not a transform"),
     ],
 )
 def test_transforms_that_cannot_be_used(name: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        windows_of(transform_of(name, 8), name, prices())
+        windows_of(name, 8, prices())
+
+
+def test_what_a_transform_changes_is_its_own() -> None:
+    windows, statistics = np.ones((2, 8, 2)), {"means": np.ones(2)}
+    transform = transform_of(f"{HERE}:Careless", 8)
+    with pytest.raises(UsageError, match="inverse returns a str"):
+        transform.inverse(windows, statistics)
+    assert windows.min() == statistics["means"].min() == 1.0
+    assert getattr(transform, "normalize", None) is None
 
 
 @pytest.mark.parametrize(
@@ -217,7 +282,9 @@ def test_transforms_that_cannot_be_used(name: str, said: str) -> None:
          "open, high, low, close, turnover; give the columns open, high, low, close, volume"),
         (Series.of(prices().values), "ohlc-atr finds columns by name, and these 5 have none"),
         (prices(26), "has 26 steps, and ohlc-atr takes 19 and a window of 8"),
-        (Series(prices().values * -1.0, OHLCV), "a price is not positive"),
+        (Series(prices().values * -1.0, OHLCV), "a price is not positive at step 0"),
+        (Series(prices().values[:, [0, 2, 1, 3, 4]], OHLCV), "the highest price is below the lowest at step 0"),
+        (Series(prices().values * np.array([1, 1, 1, 1, 1e12]), OHLCV), "a number is above 1e\\+18"),
         (Series(prices().values * np.array([1, 1, 1, 1, -1.0]), OHLCV), "a volume is negative"),
     ],
 )  # fmt: skip

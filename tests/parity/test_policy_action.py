@@ -125,7 +125,7 @@ def test_scripts_are_bash() -> None:
 def test_every_input_reaches_the_command(tmp_path: Path) -> None:
     told = {"checkpoint": "a.ckpt", "converted": "b.keras", "policy": "parity.toml", "baseline": "base.json",
             "mapping": "m.yaml", "model": "m:f", "reference": "r:f", "config": "c.yaml", "norm-stats": "n.json",
-            "key": "state", "sha256": 64 * "0"}  # fmt: skip
+            "data": "d.csv", "transform": "zscore", "key": "state", "sha256": 64 * "0"}  # fmt: skip
     numbers = {"seed": "3", "cases": "2"}
     lists = {"input": "x: b 3 48 48\r\ny: b\n", "set": "\nnum_heads=8\n\nd_model=4"}
     found = run(tmp_path, {**told, **lists, **numbers, **dict.fromkeys(FLAGS, "true")}).params

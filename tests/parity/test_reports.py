@@ -109,6 +109,18 @@ def test_the_three_are_what_they_are_called() -> None:
     assert claim(incomplete()) == "not everything in model.keras could be compared with model.ckpt, assuming heads 4"
 
 
+def test_outputs_that_agree_while_layers_do_not() -> None:
+    """Code of the user's own may divide the work otherwise; a wrong variable or output is not that."""
+    bad, equal = failing(), TapResult("output", "", None, cumulative=1e-15)
+    gates = tuple(replace(gate, measures=(), facts=()) if gate.name == "E" else gate for gate in bad.gates)
+    own = replace(bad, gates=gates, taps=(*bad.taps, equal), reference="mine:build", reference_kind="own")
+    assert claim(own) == "model.keras gives the outputs of model.ckpt, assuming heads 4, but not by the same layers"
+    wrong = replace(own, taps=(*bad.taps, replace(equal, cumulative=1e-3)))
+    unequal = replace(own, gates=(replace(gates[0], facts=(fact("not its tensor", "w", "unequal"),)), *gates[1:]))
+    for other in (replace(own, reference_kind="wdport"), wrong, unequal, replace(own, gates=bad.gates)):
+        assert "does not compute what" in claim(other)
+
+
 EVERYTHING = {"num_heads": 8, "prediction_target": "noise", "noise_schedule": "cosine", "dropout": 0.1,
               "boundary_mode": "symmetric", "wavelet": "db2", "seq_len": 24}  # fmt: skip
 ASSUMING: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [

@@ -137,15 +137,15 @@ def test_guidance_is_the_formula(weight: float) -> None:
         (
             conditioned(SCALE),
             {},
-            "scale: the model takes a scale and was trained with one for every sample; give "
+            "scale: the model takes a condition, scale, and was trained with it; give "
             "scale=NUMBER or data, or unconditional=True",
         ),
         (
             conditioned(replace(SCALE, trained=None, statistic=None)),
             {},
-            "may have been trained with or without one; give scale=NUMBER, or unconditional=True",
+            "may have been trained with or without it; give scale=NUMBER, or unconditional=True",
         ),
-        (conditioned(SCALE), {"scale": 1.0, "unconditional": True}, "unconditional: a scale is given"),
+        (conditioned(SCALE), {"scale": 1.0, "unconditional": True}, "unconditional: scale is given"),
         (conditioned(SCALE), {"scale": [1.0, 0.0]}, "scale: 0 is not positive; give positive numbers"),
         (conditioned(SCALE), {"scale": -1}, "scale: -1 is not positive"),
         (conditioned(SCALE), {"scale": float("nan")}, "scale: has a value that is not finite"),
@@ -153,11 +153,15 @@ def test_guidance_is_the_formula(weight: float) -> None:
         (conditioned(SCALE), {"scale": [1.0, 2.0, 3.0]}, "scale: 3 values for 2 samples"),
         (conditioned(SCALE), {"scale": [[1.0], [2.0]]}, "scale: has shape (2, 1); give numbers (n)"),
         (conditioned(SCALE), {"scale": []}, "scale: has shape (0,); give numbers (n)"),
-        (conditioned(SCALE), {"scale": "data"}, "scale: the model does not hold the scale of its training data"),
+        (conditioned(SCALE), {"scale": "data"}, "scale: the model does not hold scale of its training data"),
         (conditioned(SCALE), {"scale": "much"}, "scale: 'much' is not a number"),
-        (conditioned(replace(SCALE, trained=False)), {"scale": 2.0}, "scale: the model was trained without a scale"),
+        (
+            conditioned(replace(SCALE, trained=False)),
+            {"scale": 2.0},
+            "scale: the model was trained without this condition",
+        ),
         (conditioned(VECTOR), {"condition": [1.0]}, "condition: has shape (1,); give numbers (n, 2)"),
-        (conditioned(replace(VECTOR, null=None)), {"unconditional": True}, "the model does not run without a text"),
+        (conditioned(replace(VECTOR, null=None)), {"unconditional": True}, "does not run without its condition, text"),
         (conditioned(SCALE), {"scale": 1.0, "guidance": 2.0}, "guidance: the model was not trained for"),
         (conditioned(SCALE), {"scale": 1.0, "anchor": 100.0}, "anchor=: the model holds no statistics of windows"),
         (conditioned(SCALE), {"scale": 1.0, "transform": "a:B"}, "transform=: the model holds no statistics of"),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.checkpoint.experiment import TrainingConfig, config_beside, is_archive, open_archive
@@ -107,6 +107,10 @@ class Checkpoint:
         if self._configured is not None and not self._packed:
             config["training config"] = self._configured.path
         return {"checkpoint": index, **{f"shard {number}": path for number, path in enumerate(shards, 1)}, **config}
+
+    def stream(self) -> IO[bytes]:
+        """The file from its start, for another reader such as ``torch.load``; the caller closes it."""
+        return self._contents.sources[0].stream()
 
     @property
     def shared(self) -> tuple[tuple[str, ...], ...]:
@@ -239,16 +243,16 @@ class Checkpoint:
 
 
 def open_checkpoint(
-    path: str | PathLike[str], *, key: str | None = None, sha256: str | None = None, weights: str | None = None
+    path: str | PathLike[str], *, key: str | None = None, sha256: str | None = None, likely: str | None = None
 ) -> Checkpoint:
     """Open a PyTorch or safetensors checkpoint without executing anything in it.
 
     ``path`` is a file, or a folder with one checkpoint, as transformers and diffusers save it. ``key`` is the dotted
-    key of the state_dict if the file holds more than one, of which ``weights`` can choose "ema" or "raw". ``sha256`` is
-    the expected hash of the file (for a folder, of its weights file or index), which is then first read completely and
-    checked; such a file may lack CRCs. Raises :class:`InputError` for a file that is damaged, unsafe or of another
-    kind, :class:`MisfitError` for names that collide without their prefixes, and :class:`MachineError` if the system
-    refuses.
+    key of the state_dict if the file holds more than one; "ema" is an average of the weights, and "raw" those that were
+    trained. Without a key the ``likely`` one is chosen among several. ``sha256`` is the expected hash of the file (for
+    a folder, of its weights file or index), which is then first read completely and checked; such a file may lack CRCs.
+    Raises :class:`InputError` for a file that is damaged, unsafe or of another kind, :class:`MisfitError` for names
+    that collide without their prefixes, and :class:`MachineError` if the system refuses.
     """
     file = Path(path)
     if "\0" in str(file):
@@ -270,7 +274,7 @@ def open_checkpoint(
             contents = _parse(source, crc_optional=sha256 is not None)
         for opened in contents.sources:
             undo.callback(opened.close)
-        found = find_state_dict(contents.tree, key, weights)
+        found = find_state_dict(contents.tree, key, likely)
         try:
             names = strip_prefixes(found.tensors)
         except NameCollision as collision:

@@ -54,6 +54,8 @@ def config_beside(checkpoint: Path) -> TrainingConfig | None:
         path = checkpoint.parent / name
         if path.is_file():
             return TrainingConfig(path, read_small(path, MAX_TABLE_BYTES))
+        if os.path.lexists(path):
+            raise Fault(f"{name} beside it is not a regular file", "replace it, or add --no-config to leave it out")
     return None
 
 
@@ -104,6 +106,8 @@ def open_archive(path: Path) -> tuple[Unpacked, TrainingConfig | None]:
     try:
         with open_regular(path) as opened, _understood(opened) as stream:
             for name, member in _members(stream):
+                if name in checkpoints or name in configs:
+                    raise Fault("has two members of one name", _PLAIN, name)
                 if name.endswith(CHECKPOINTS):
                     checkpoints[name] = _copied(member)
                 elif PurePosixPath(name).name in CONFIGS:

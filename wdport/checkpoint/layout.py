@@ -71,9 +71,9 @@ EMA, RAW = "ema", "raw"
 """The averaged weights of a checkpoint, and those that were trained."""
 
 
-def find_state_dict(tree: object, key: str | None, weights: str | None = None) -> StateDict:
-    """Return the state_dict under the dotted ``key``, or the only candidate if ``key`` is None; of several, ``weights``
-    chooses :data:`EMA`, :data:`RAW`, or the one of this key."""
+def find_state_dict(tree: object, key: str | None, likely: str | None = None) -> StateDict:
+    """Return the state_dict under the dotted ``key``, or the only candidate if ``key`` is None or says which of two,
+    :data:`EMA` or :data:`RAW`. Without a ``key`` the ``likely`` one is chosen among several."""
     if isinstance(tree, Inert):
         if key is None and is_module(tree):
             return _found("module", None, tree, {}, ())
@@ -81,8 +81,8 @@ def find_state_dict(tree: object, key: str | None, weights: str | None = None) -
         raise Fault(what, "leave out --key" if is_module(tree) else LOAD_TRUSTED)
     if not isinstance(tree, dict):
         raise Fault(f"holds {_kind(tree)}, not a state_dict", NO_WEIGHTS)
-    if key is None:
-        key = _only_candidate(tree, weights)
+    if key is None or (key in (EMA, RAW) and key not in tree):
+        key = _only_candidate(tree, key or likely)
     if key is None:
         return _found("bare", None, tree, {}, ())
     path = _lookup(tree, key)
@@ -116,8 +116,8 @@ def _found(
     return StateDict(layout, key, _tensors(walked.leaves), metadata, others, node, (own, *walked.not_read))
 
 
-def _only_candidate(tree: dict[object, object], weights: str | None) -> str | None:
-    """Return the key of the only candidate; None if the file itself is the state_dict."""
+def _only_candidate(tree: dict[object, object], wanted: str | None) -> str | None:
+    """Return the key of the only candidate, or of the ``wanted`` one; None if the file itself is the state_dict."""
     known: list[str] = []
     for name in _KNOWN_KEYS:
         value = tree.get(name)
@@ -128,21 +128,23 @@ def _only_candidate(tree: dict[object, object], weights: str | None) -> str | No
     if len(known) == 1:
         known += _copies(tree, known[0])
     chosen = known
-    if weights in (EMA, RAW):
-        chosen = [name for name in known if _is_average(name) == (weights == EMA)]
-    elif weights in known:
-        chosen = [weights]
+    if wanted in (EMA, RAW):
+        chosen = [name for name in known if _is_average(name) == (wanted == EMA)]
+    elif wanted in known:
+        chosen = [wanted]
     if len(chosen) == 1:
         return chosen[0]
     if known:
         shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
         averages = len(list(filter(_is_average, known)))
-        fix = f"choose with --weights {EMA!r} or {RAW!r}" if averages == 1 == len(known) - averages else _pick(tree)
+        fix = f"choose with --key {EMA!r} or {RAW!r}" if averages == 1 == len(known) - averages else _pick(tree)
         what = f"has {len(known)} candidates for the state_dict: {shown}"
         if len(known) == 1:
-            what, fix = f"has no {weights} weights, only {known[0]}", "leave out --weights"
+            what, fix = f"has no {wanted} weights, only {known[0]}", "leave out --key"
         raise Fault(what, fix)
     if _is_state(tree):
+        if wanted == EMA:
+            raise Fault(f"has no {EMA} weights: it is itself a state_dict", "leave out --key")
         return None
     raise Fault(f"has no state_dict; {_candidates_text(tree)}", _pick(tree))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
 from wdport.checkpoint.regular import open_descriptor
@@ -44,6 +44,12 @@ class Source:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def stream(self) -> IO[bytes]:
+        """The file from its start, for the reader of another library; the caller closes it."""
+        stream = os.fdopen(os.dup(self._fd), "rb")
+        stream.seek(0)
+        return stream
 
     def forget(self, offset: int, count: int) -> None:
         """Tell the system that these bytes are not read again, if the file is large.

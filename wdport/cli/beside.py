@@ -64,7 +64,8 @@ def _require_comparable(about: Diffused, shape: tuple[int, ...]) -> None:
         raise UsageError("--data", decoding.what, decoding.fix)
     if len(shape) > 2:
         raise UsageError("--data", f"samples have shape {shape}, and data files hold series", fix)
-    if isinstance(decoding, Decoding) and set(decoding.mean) == {0.0} and set(decoding.std) == {1.0}:
+    standard = isinstance(decoding, Decoding) and set(decoding.mean) == {0.0} and set(decoding.std) == {1.0}
+    if standard and about.windowed is None:
         what = "the model's series are in z-score units, not in units of the data"
         raise UsageError("--data", what, "convert with --data or --norm-stats, or leave it out")
 

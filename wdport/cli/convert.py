@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wdport.checkpoint.known import require_sha256
-from wdport.cli.completion import SERIES, File
+from wdport.cli.completion import File
 from wdport.cli.console import console
 from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.options import (
@@ -23,7 +23,7 @@ from wdport.cli.options import (
     parse_values,
     sha256_option,
     size,
-    weights_option,
+    units_options,
 )
 from wdport.cli.progress import progress_bar
 from wdport.cli.verb import OneOf, Verb
@@ -77,29 +77,12 @@ MOST_VALUES = 10
     multiple=True,
     help="One configuration value, such as num_heads=8; repeatable.",
 )
-@click.option(
-    "--norm-stats",
-    metavar="FILE",
-    type=File([".json", ".npz"]),
-    help="Mean, std and name of each feature (JSON, NPZ), stored with the model.",
-)
-@click.option(
-    "--data",
-    metavar="FILE",
-    type=File(SERIES),
-    help="Training data, to compute these statistics from (CSV, NPY, ARFF, MAT).",
-)
-@click.option(
-    "--transform",
-    metavar="NAME",
-    help="How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.",
-)
+@units_options
 @mapping_option
 @click.option(
     "--model", metavar="MODULE:FUNCTION", help="Function of your own Keras model, if the table does not name it."
 )
 @key_option
-@weights_option
 @click.option("--no-config", is_flag=True, help="Do not read config.yaml beside the checkpoint.")
 @sha256_option
 @click.option(
@@ -136,7 +119,6 @@ def command(
     mapping: str | None,
     model: str | None,
     key: str | None,
-    weights: str | None,
     no_config: bool,
     sha256: str | None,
     strict: bool,
@@ -152,7 +134,7 @@ def command(
     optimizer_key: str | None,
     parameter_names: str | None,
 ) -> int:
-    """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .safetensors, or a folder of shards) into a Keras model file.
+    """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .safetensors, a folder, or .tar.gz) into a Keras model file.
 
     Writes the model, re-reads and compares it (a folder is hashed while it is written), and adds a manifest
     FILE.wdport.json beside it.
@@ -181,7 +163,6 @@ def command(
             data=data,
             transform=transform,
             key=key,
-            weights=weights,
             no_config=no_config,
             model=model,
             strict=strict,
@@ -296,6 +277,6 @@ def _units(config: Mapping[str, ConfigEntry]) -> str:
     if "window_statistics" in config:
         return f"in the units of the data, by {transform} and the statistics of its windows"
     if config["norm_mean"]["value"] is None:
-        return "in z-score units; use --norm-stats or --data for units of the data"
+        return "in standard units; --data or --norm-stats, with --transform, give those of the data"
     columns = f"{transform} of the columns" if transform else "the z-score of the columns as they are"
     return f"in the units of the data, by {columns} (mean and std of every feature)"

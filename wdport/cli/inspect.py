@@ -67,7 +67,8 @@ class Found(TypedDict):
 @click.option("--tensors", "every", is_flag=True, help="List every tensor.")
 @json_option
 def command(file: str, key: str | None, sha256: str | None, every: bool, json_file: str | None) -> int:
-    """Show what is in FILE, a checkpoint or a converted model: layout, configuration, tensors."""
+    """Show what is in FILE, a checkpoint, an experiment's folder or archive, or a converted model: layout,
+    configuration, tensors."""
     if file.endswith(MANIFEST_END):
         what = "is the manifest of a converted model"
         raise InputError(Path(file), what, f"give the model itself: {Path(file).name.removesuffix(MANIFEST_END)}")
@@ -239,11 +240,15 @@ def _text(found: Found, every: bool) -> str:
     ]
     parts = [printable(found["file"], None), facts(rows)]
     if found["config"]:
-        settings = [(name, f"{row['value']}  ({row['origin']})") for name, row in found["config"].items()
-                    if row["value"] not in ({}, [])]  # fmt: skip
+        settings = [(name, f"{printable(row['value'], LONGEST)}  ({row['origin']})")
+                    for name, row in found["config"].items() if row["value"] not in ({}, [])]  # fmt: skip
         parts += ["config", facts(settings)]
     parts += ["tensors" if every else "groups", facts(_every(tensors) if every else _groups(tensors))]
     return "\n".join(parts)
+
+
+LONGEST = 200
+"""Characters of a value."""
 
 
 def _quoted(file: Mapping[str, str] | None) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from wdport.checkpoint.layout import EMA, RAW
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, TABLES, File
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, SERIES, TABLES, File
 from wdport.cli.console import console
-from wdport.cli.verb import OneOf, Whole
+from wdport.cli.verb import Whole
 from wdport.errors import UsageError, printable
 from wdport.files.writable import OutputPath, require_apart, writable
 from wdport.limits import MAX_PAD_WIDTHS
@@ -62,16 +61,27 @@ pad_option = click.option(
     help="Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.",
 )  # fmt: skip
 force_option = click.option("--force", is_flag=True, help="Replace files that wdport did not write.")
-key_option = click.option(
-    "--key", metavar="NAME", help="Key of the state_dict if the file holds several.  [default: automatic]"
-)
+_UNITS = (
+    click.option("--norm-stats", metavar="FILE", type=File([".json", ".npz"]),
+                 help="Statistics of the training data: mean, std and names of features (JSON, NPZ)."),
+    click.option("--data", metavar="FILE", type=File(SERIES),
+                 help="The training data, to compute them from (CSV, NPY, ARFF, MAT)."),
+    click.option("--transform", metavar="NAME", help="How windows were made of the data: zscore, log1p-volume, "
+                 "ohlc-atr, or your own MODULE:CLASS."),
+)  # fmt: skip
 
-weights_option = click.option(
-    "--weights",
-    type=OneOf([EMA, RAW]),
-    metavar="ema|raw",
-    help="Which of two sets of weights, an average and the trained ones; instead of --key.",
-)
+
+def units_options(command: Callable[..., int]) -> Callable[..., int]:
+    """--norm-stats, --data and --transform: the units of a model's windows."""
+    for option in reversed(_UNITS):
+        command = option(command)
+    return command
+
+
+key_option = click.option(
+    "--key", "--weights", "key", metavar="NAME", help="Key of the state_dict if the file holds several; ema is an "
+    "average of the weights, raw the trained ones.  [default: automatic]"
+)  # fmt: skip
 
 sha256_option = click.option(
     "--sha256", metavar="HEX", help="Required SHA-256 of the first file, which is the checkpoint if given."

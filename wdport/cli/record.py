@@ -11,7 +11,14 @@ from typing import Any
 
 import click
 
+from wdport.checkpoint.checkpoint import open_checkpoint
+from wdport.checkpoint.experiment import is_archive
+from wdport.checkpoint.folder import open_folder
 from wdport.checkpoint.known import require_sha256, require_undamaged
+from wdport.checkpoint.layout import EMA, RAW
+from wdport.checkpoint.located import located
+from wdport.checkpoint.regular import open_regular
+from wdport.checkpoint.sniff import HEAD
 from wdport.cli.completion import File
 from wdport.cli.documents import give, json_option, require_document
 from wdport.cli.machine import require_torch
@@ -72,6 +79,10 @@ def command(
     target = _target(read, output, force)
     document = require_document(json_file, read, {"-o": target.path}, force)
     require_sha256(checkpoint, sha256)
+    checkpoint = _file(checkpoint)
+    if key in (EMA, RAW):  # the recorder knows keys alone
+        with open_checkpoint(checkpoint, key=key) as opened:
+            key = opened.key
     try:
         known = _known(reference, checkpoint, mapping, key, inputs)
         notes = known.pop("notes", ())
@@ -133,7 +144,32 @@ def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:
     try:
         return signature_of(checkpoint, Settings(key=key)).inputs
     except WdportError:  # a user's own model, or a file that only torch reads
-        return ()
+        if key is not None or not _is_known(checkpoint, RAW):
+            return ()
+        raise  # two sets of weights
+
+
+def _is_known(checkpoint: str, key: str) -> bool:
+    from wdport.conversion.prepare import Settings, signature_of
+
+    try:
+        signature_of(checkpoint, Settings(key=key))
+    except WdportError:
+        return False
+    return True
+
+
+def _file(checkpoint: str) -> str:
+    """The file of a checkpoint, which may be in a folder; torch reads no archive of one."""
+    path = Path(checkpoint)
+    if path.is_dir():
+        with located(path):
+            return str(open_folder(path).weights)
+    if path.is_file():
+        with located(path), open_regular(path) as file:
+            if is_archive(file.read(HEAD)):
+                raise InputError(path, "is an archive, which torch does not read", "unpack it, and give the checkpoint")
+    return checkpoint
 
 
 def _target(read: dict[str, Path], output: str | None, force: bool) -> Target:

@@ -22,7 +22,6 @@ from wdport.cli.options import (
     own_model_option,
     parse_values,
     sha256_option,
-    weights_option,
 )
 from wdport.cli.trained import RECIPES, SCHEDULES, Wanted, is_checkpoint, run
 from wdport.cli.verb import OneOf, Verb, Whole
@@ -82,7 +81,6 @@ from wdport.training.folder import FILES, require_run_folder
 @own_mapping_option
 @own_model_option
 @key_option
-@weights_option
 @sha256_option
 @json_option
 def command(
@@ -127,8 +125,7 @@ def _require_begun(wanted: Wanted) -> None:
     if wanted.resume is None and wanted.config is None:
         raise UsageError("--resume", "is missing", "give a converted model, a checkpoint, or --config for a new model")
     if wanted.resume is not None and not is_checkpoint(wanted.resume):
-        for option, value in (("--config", wanted.config), ("--set", wanted.values), ("--key", wanted.key),
-                              ("--weights", wanted.weights)):  # fmt: skip
+        for option, value in (("--config", wanted.config), ("--set", wanted.values), ("--key", wanted.key)):
             if value:
                 raise UsageError(option, "is for a checkpoint or a new model", "leave it out: a model is resumed")
     if wanted.resume is None and wanted.mapping:

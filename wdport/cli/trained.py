@@ -69,7 +69,6 @@ class Wanted:
     condition: str | None
     recipe: str | None
     key: str | None
-    weights: str | None
     force: bool
 
     @property
@@ -203,7 +202,7 @@ def _recipe(wanted: Wanted) -> Recipe:
     if wanted.config:
         return recipe_of(wanted.config, public)
     if is_checkpoint(str(wanted.resume)) and not wanted.mapping:
-        with open_checkpoint(Path(str(wanted.resume)), key=wanted.key, weights=wanted.weights) as checkpoint:
+        with open_checkpoint(Path(str(wanted.resume)), key=wanted.key) as checkpoint:
             configured = configuration_beside(checkpoint, trainable_family())
         if configured is not None:
             return recipe_of(configured[0], public)
@@ -254,7 +253,7 @@ def _converted(wanted: Wanted, path: Path) -> Path:
     from wdport.conversion.river import convert
 
     assert wanted.resume is not None
-    with open_checkpoint(Path(wanted.resume), key=wanted.key, weights=wanted.weights) as checkpoint:
+    with open_checkpoint(Path(wanted.resume), key=wanted.key) as checkpoint:
         kept = has_optimiser(checkpoint.tree)
     if kept and wanted.schedule is not None:
         what = f"is for a new optimizer, and that of {Path(wanted.resume).name} is used"
@@ -263,7 +262,7 @@ def _converted(wanted: Wanted, path: Path) -> Path:
     transform = wanted.transform if series is not None else None
     return convert(wanted.resume, path, config=wanted.config, values=wanted.values or None, mapping=wanted.mapping,
                    model=wanted.function, data=series, transform=transform, key=wanted.key,
-                   weights=wanted.weights, with_optimizer=kept).output  # fmt: skip
+                   with_optimizer=kept).output  # fmt: skip
 
 
 def _plain(begin: _Begin, made: KerasModel) -> KerasModel:

@@ -32,6 +32,7 @@ from wdport.cli.options import (
     reports,
     require_reports,
     sha256_option,
+    units_options,
 )
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb, Whole
@@ -53,12 +54,7 @@ from wdport.parity.repro_files import KINDS
 @click.option(
     "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One configuration value, such as num_heads=8."
 )
-@click.option(
-    "--norm-stats",
-    metavar="FILE",
-    type=File([".json", ".npz"]),
-    help="Mean and std per feature (JSON, NPZ), to compare likewise.",
-)
+@units_options
 @click.option(
     "--model", metavar="MODULE:FUNCTION", help="Function of your own Keras model, if the table does not name it."
 )
@@ -113,6 +109,8 @@ def command(
     config: str | None,
     pairs: tuple[str, ...],
     norm_stats: str | None,
+    data: str | None,
+    transform: str | None,
     model: str | None,
     inputs: tuple[str, ...],
     key: str | None,
@@ -150,7 +148,8 @@ def command(
         return verify_exported(files, mapping, model, inputs, sha256, json_file, force)
     checkpoint, converted = _files(files, against)
     pair = Pair(converted, checkpoint, against=against, mapping=mapping, model=model, inputs=inputs, config=config,
-                values=tuple(parse_values(pairs).items()), norm_stats=norm_stats, reference=reference, key=key,
+                values=tuple(parse_values(pairs).items()), norm_stats=norm_stats, data=data,
+                transform=transform, reference=reference, key=key,
                 sha256=sha256, full=full, resume=resume, schedule=schedule, seed=seed, cases=cases,
                 fresh=is_fresh(fresh, no_fresh, policy, against))  # fmt: skip
     pair.require_consistent()

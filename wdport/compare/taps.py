@@ -78,11 +78,13 @@ def align(
                 taps.append(Tap(module, path, indices.get(part), row.shift, row.optional, layout, row.kind, stack))
                 matched.add(id(row))
     whole = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
+    lacking = []
     for row in rows:  # all insides of an attention may be missing, but not some
         needed = row.torch.text.rpartition(".")[0] in whole if row.implied else not row.optional
-        if needed and id(row) not in matched:
-            where = (row.file or table.path, f"line {row.line}")
-            raise IncompleteError(where, f"the reference has no layer {row.torch.text}", fix)
+        lacking += [row] if needed and id(row) not in matched else []
+    if lacking:
+        where, names = (lacking[0].file or table.path, f"line {lacking[0].line}"), [row.torch.text for row in lacking]
+        raise IncompleteError(where, f"the reference has no layer {', '.join(names)}", fix)
     for tap in taps:
         if tap.candidate not in layers:
             raise IncompleteError((table.path, tap.candidate), "the Keras model has no such layer", fix)

@@ -61,7 +61,7 @@ def restored(
     variables = dict(sound_variables(converted))
     if like is None:
         return _by_manifest(converted, table, variables)
-    with open_checkpoint(like, key=key) as checkpoint:
+    with open_checkpoint(like, key=key, likely=converted.source_key) as checkpoint:
         return _by_checkpoint(converted, table, variables, checkpoint)
 
 
@@ -81,7 +81,7 @@ def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[s
     dtypes = {each["source"]: each["dtype"] for each in manifest["tensors"]}
     dtypes |= {name: dtypes[same] for name, same in manifest["ties"].items()}
     found = _inverted(plan, variables, dtypes)
-    tables = {name: _table(constants[constant]) for name, constant in plan.checks.items()}
+    tables = {name: _table(constants[constant]) for name, constant in plan.checks.items() if name not in found}
     prefixes = tuple(manifest["source"]["prefixes"])
     return Restored({**found, **tables}, tuple(tables), dict(plan.drops), _chosen(plan), prefixes, plan,
                     manifest["source"]["key"])  # fmt: skip

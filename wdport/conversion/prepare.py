@@ -56,7 +56,8 @@ class Settings:
     Keras and in PyTorch, as ``module:name``, and its inputs, if the table does not state them; ``own`` is all of this
     with its table, if it was read before. ``shapes`` means that only the shapes of the variables of a user's own model
     are needed, so that no memory is allocated for their values. Without ``beside`` a training
-    configuration beside the checkpoint is not read. ``weights`` chooses "ema" or "raw" where ``key`` is not given.
+    configuration beside the checkpoint is not read. ``likely`` is the key of a file with several, where
+    ``key`` is not given.
     """
 
     config: PathText | None = None
@@ -72,7 +73,7 @@ class Settings:
     own: Family | None = None
     shapes: bool = False
     beside: bool = True
-    weights: str | None = None
+    likely: str | None = None
 
 
 @dataclass(frozen=True)
@@ -130,14 +131,14 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
 
     Raises ``InputError`` for an invalid file, ``MisfitError`` if table, configuration and file do not fit.
     """
-    with open_checkpoint(Path(path), key=settings.key, weights=settings.weights) as checkpoint:
+    with open_checkpoint(Path(path), key=settings.key, likely=settings.likely) as checkpoint:
         yield prepared_from(checkpoint, settings)
 
 
 @contextmanager
 def prepare_headers(path: PathText, settings: Settings) -> Iterator[Prepared]:
     """Open ``path`` as :func:`prepare` does, but plan with :func:`planned_from`."""
-    with open_checkpoint(Path(path), key=settings.key, weights=settings.weights) as checkpoint:
+    with open_checkpoint(Path(path), key=settings.key, likely=settings.likely) as checkpoint:
         yield planned_from(checkpoint, settings)
 
 
@@ -159,7 +160,7 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     if settings.mapping:
         _require_its_model(table, checkpoint)
     if (configured := _configured(checkpoint, family, settings)) is not None:
-        notes.append(f"configuration from {configured[1].name} beside the checkpoint (--no-config leaves it out)")
+        notes.append(f"configuration from {configured[1].name} beside the checkpoint")
     resolved = _resolve(checkpoint, family, settings)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
     if settings.shapes and isinstance(family, Outlined):
@@ -187,7 +188,7 @@ def _without_prefixes(name: str) -> list[str]:
 def signature_of(path: PathText, settings: Settings) -> Signature:
     """Return the inputs and outputs of a checkpoint's network, by its family; raises as :func:`prepare` does, but uses
     only names, shapes and configuration."""
-    with open_checkpoint(Path(path), key=settings.key, weights=settings.weights) as checkpoint:
+    with open_checkpoint(Path(path), key=settings.key, likely=settings.likely) as checkpoint:
         table = choose_table(checkpoint.tensors, checkpoint.path)
         family = find_family(table.family, table.path)
         return family.signature(_resolve(checkpoint, family, settings).config)

@@ -74,7 +74,6 @@ def convert(
     data: PathText | None = None,
     transform: str | None = None,
     key: str | None = None,
-    weights: str | None = None,
     model: str | None = None,
     no_config: bool = False,
     strict: bool = False,
@@ -105,8 +104,8 @@ def convert(
             the features' names.
         transform: how the training's windows were made of the data: "zscore", "log1p-volume", "ohlc-atr" or your own
             ``module:class``, see :mod:`wdport.data.transforms`; by default z-scores of the columns as they are.
-        key: dotted key of the state_dict if the file holds more than one.
-        weights: "ema" or "raw", if it holds an average of the weights beside them.
+        key: dotted key of the state_dict if the file holds more than one; "ema" is an average of the weights, and "raw"
+            those that were trained.
         model: ``module:function`` that builds your own Keras model, if the table does not name it.
         no_config: do not read the training configuration (config.yaml) beside the checkpoint.
         strict: refuse any assumption.
@@ -152,7 +151,6 @@ def convert(
         model=model,
         shapes=streams,
         beside=not no_config,
-        weights=weights,
     )
     with prepare(checkpoint, settings) as prepared:
         require_apart([("-o", target.path), ("-o", target.manifest.path)], prepared.checkpoint.files)
@@ -166,7 +164,7 @@ def convert(
         odd = lint.findings(prepared.checkpoint)
     assumed, shown = prepared.resolved.assumed, prepared.family.shown
     guesses = prepared.family.guesses if isinstance(prepared.family, Guessing) else {}
-    doubts = guesses if all(name in assumed for name in guesses) else {}
+    doubts = {name: why for name, why in guesses.items() if name in assumed}
     return Conversion(
         Path(checkpoint), target.path, target.manifest.path, prepared.config, assumed, whole, shown, odd, moved, doubts
     )

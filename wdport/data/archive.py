@@ -52,6 +52,14 @@ class Arrays(Mapping[str, Array]):
         return len(self._members)
 
     def __getitem__(self, name: str) -> Array:
+        return self._read(name)
+
+    def texts(self, name: str) -> list[str]:
+        """The texts of an array; none if it holds numbers."""
+        array = self._read(name, text=True)
+        return [str(each) for each in array.ravel()] if array.dtype.kind == "U" else []
+
+    def _read(self, name: str, text: bool = False) -> Array:
         member = self._members[name]
         if not member.filename.endswith(".npy"):
             raise Fault("its member is not an array", _FIX, name)
@@ -60,7 +68,7 @@ class Arrays(Mapping[str, Array]):
             raise Fault(what, "save it uncompressed, or only the part that is needed", name)
         with self._archive.open(member) as opened:
             file = Hashed(opened)
-            array = read_array(file, member.file_size)
+            array = read_array(file, member.file_size, text)
             file.read(1)  # at the end of a member its CRC is compared
             file.require(self._digests.get(member.filename), name)
             return array

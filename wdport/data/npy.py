@@ -26,9 +26,10 @@ class Readable(Protocol):
     def read(self, count: int, /) -> bytes: ...
 
 
-def read_array(file: Readable, size: int) -> Array:
-    """Read the array of real numbers in ``file``, of ``size`` bytes; raises :class:`Fault`, and numpy's exceptions."""
-    shape, fortran, dtype, _ = _checked(file, size)
+def read_array(file: Readable, size: int, text: bool = False) -> Array:
+    """Read the array of real numbers in ``file``, of ``size`` bytes, or that of texts; raises :class:`Fault`, and
+    numpy's exceptions."""
+    shape, fortran, dtype, _ = _checked(file, size, text)
     flat = np.empty(prod(shape), dtype)
     _fill(flat.view(np.uint8), file)
     return flat.reshape(shape, order="F" if fortran else "C")
@@ -42,7 +43,7 @@ def map_array(file: IO[bytes], size: int) -> Array:
     return np.memmap(file, dtype, "r", start, shape, "F" if fortran else "C")
 
 
-def _checked(file: Readable, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+def _checked(file: Readable, size: int, text: bool = False) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     """Shape, order and dtype that a file declares, and where the data begin."""
     head = file.read(8)
     if head[:6] != _MAGIC:
@@ -56,7 +57,8 @@ def _checked(file: Readable, size: int) -> tuple[tuple[int, ...], bool, np.dtype
     shape, fortran, dtype = _declared(header)
     if dtype.hasobject:
         raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
-    require_real(dtype)
+    if not (text and dtype.kind == "U"):
+        require_real(dtype)
     room = size - len(header)
     if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > room:
         raise Fault(f"declares an array of shape {shape} and {dtype}, but has {room} bytes", "copy the file again")

@@ -15,8 +15,10 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular import open_regular
 from wdport.data.arrays import opened_npz, understood
 from wdport.data.files import data_file
+from wdport.data.names import checked_names
 from wdport.data.npy import map_array, read_array
 from wdport.data.text import read_text
+from wdport.files.samples import FEATURES
 from wdport.model import Array
 
 SERIES: Final = "series"
@@ -48,7 +50,7 @@ class SeriesSet:
 
 
 def read_samples(path: str | PathLike[str]) -> SeriesSet:
-    """Read series (n, N, F), float64; only a table has names of the features.
+    """Read series (n, N, F), float64; a table and an archive of ours have names of the features.
 
     Args:
         path: ``.npy``; ``.npz`` with one array, or with one named ``series``; or ``.csv`` with a column ``sample``, a
@@ -92,7 +94,14 @@ def _npz(path: Path) -> Found:
         names = archive.files
         if len(names) != 1 and SERIES not in names:
             raise Fault(f"has {len(names)} arrays, none of them named {SERIES}", f"save the series as {SERIES}")
-        return archive[SERIES if SERIES in names else names[0]], ()
+        array = archive[SERIES if SERIES in names else names[0]]
+        if SERIES not in names or FEATURES not in names:
+            return array, ()
+        try:
+            texts = archive.texts(FEATURES)
+            return array, checked_names(texts, array.shape[-1] if array.ndim else 0) if texts else ()
+        except ValueError as error:
+            raise Fault(str(error), "name every feature once", FEATURES) from None
 
 
 def _csv(path: Path) -> Found:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import importlib
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from wdport.data.names import columns_of
 from wdport.data.windows import sliding_windows
 from wdport.errors import UsageError, did_you_mean
 from wdport.model import Array
+from wdport.recorder import Refusal, find_function, one_line
 
 ZSCORE: Final = "zscore"
 LOG_VOLUME: Final = "log1p-volume"
@@ -42,6 +42,8 @@ DROPPED: Final = AVERAGE_PERIOD - 1
 LEAST_ATR: Final = 1e-6
 LEAST_VOLUME: Final = 1e-6
 LARGEST_LOG: Final = 20.0
+LARGEST_PRICE: Final = 1e18
+"""Of a price or a volume."""
 
 MOST_BYTES: Final = 256 << 20
 """Bytes of the statistics of all windows."""
@@ -206,10 +208,18 @@ def _columns(series: Columns, name: str, wanted: tuple[str, ...]) -> Array:
 
 def _require_prices(columns: Array) -> None:
     """Raise :class:`UsageError` for prices or volumes (..., 5) that cannot be such."""
-    unpriced = bool((columns[..., :4] <= 0).any())
-    if unpriced or (columns[..., 4] < 0).any():
-        what = "a price is not positive" if unpriced else "a volume is negative"
-        raise UsageError("data", what, f"give prices and volumes, as {OHLC_ATR} takes them")
+    prices, volume = columns[..., :4], columns[..., VOLUME]
+    wrong = {
+        "a price is not positive": (prices <= 0).any(axis=-1),
+        "the highest price is below the lowest": prices[..., 1] < prices[..., 2],
+        "a volume is negative": volume < 0,
+        f"a number is above {LARGEST_PRICE:g}": (columns > LARGEST_PRICE).any(axis=-1),
+    }
+    for what, where in wrong.items():
+        if where.any():
+            step = int(np.argwhere(where)[0][-1])
+            fix = f"give prices and volumes, as {OHLC_ATR} takes them"
+            raise UsageError("data", f"{what} at step {step}, counted from 0", fix)
 
 
 def _average_true_range(columns: Array) -> Array:
@@ -237,17 +247,65 @@ def transform_of(name: str, length: int) -> Transform:
 
     Raises :class:`UsageError` for an unknown name, or a class that cannot be used.
     """
-    if name == OHLC_ATR:
-        return OhlcAtr(length)
-    checked_name(name)
-    module, _, attribute = name.partition(":")
-    try:
-        made: Transform = getattr(importlib.import_module(module), attribute)(length)
-    except Exception as error:  # of the user's code
-        raise UsageError(name, f"cannot be used ({type(error).__name__}: {error})", "correct the class") from error
-    if not all(callable(getattr(made, method, None)) for method in ("forward", "inverse")):
-        raise UsageError(name, "has no forward and inverse", "give a class with both methods")
-    return made
+    return OhlcAtr(length) if name == OHLC_ATR else _Own(checked_name(name), length)
+
+
+class _Own:
+    """A transform of the user's. Its code may raise and return anything, each of which is an error of one line."""
+
+    def __init__(self, name: str, length: int) -> None:
+        self._name = name
+        try:
+            made = find_function(name)
+        except Refusal as refusal:
+            raise UsageError(name, refusal.what, refusal.fix) from refusal
+        self._made = self._called("__init__", made, length)
+        if not all(callable(getattr(self._made, method, None)) for method in ("forward", "inverse")):
+            raise UsageError(name, "has no forward and inverse", "give a class with both methods")
+
+    def forward(self, series: Columns) -> tuple[Array, Mapping[str, Array]]:
+        made = self._called("forward", self._made.forward, series)
+        if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Mapping)):
+            self._refuse("forward", made, "windows and their statistics, arrays by name")
+        statistics = {str(key): self._array("forward", each) for key, each in made[1].items()}
+        return self._array("forward", made[0]), statistics
+
+    def inverse(self, windows: Array, statistics: Mapping[str, Array]) -> Array:
+        return self._array("inverse", self._called("inverse", self._made.inverse, windows.copy(), _copied(statistics)))
+
+    @property
+    def normalize(self) -> Callable[[Array, Mapping[str, Array]], Array] | None:
+        """The user's method of this name; None without one."""
+        method = getattr(self._made, "normalize", None)
+        if not callable(method):
+            return None
+        return lambda series, statistics: self._array(
+            "normalize", self._called("normalize", method, series.copy(), _copied(statistics))
+        )
+
+    def _called(self, method: str, function: Callable[..., Any], *arguments: object) -> Any:
+        try:
+            return function(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a script's exit, or any class of the user's
+            raise UsageError(self._name, f"{method} raises {one_line(error)}", "correct the class") from error
+
+    def _array(self, method: str, made: object) -> Array:
+        try:
+            array = np.asarray(made)
+        except (TypeError, ValueError):  # lists of different lengths
+            array = np.asarray(None)
+        if array.dtype.kind not in "fiu":
+            self._refuse(method, made, "arrays of real numbers")
+        return array
+
+    def _refuse(self, method: str, made: object, wanted: str) -> NoReturn:
+        raise UsageError(self._name, f"{method} returns a {type(made).__name__}", f"return {wanted}")
+
+
+def _copied(statistics: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: np.array(array) for name, array in statistics.items()}
 
 
 def checked_name(name: str) -> str:
@@ -263,16 +321,19 @@ def by_window(name: str | None) -> bool:
     return name not in (None, ZSCORE, LOG_VOLUME)
 
 
-def windows_of(transform: Transform, name: str, series: Columns) -> tuple[Array, WindowStatistics]:
-    """The windows (n, N, F), float64, and the statistics of a series; raises :class:`UsageError` for a transform of the
-    user's that returns anything else."""
-    windows, statistics = transform.forward(series)
-    windows = np.asarray(windows, np.float64)
-    arrays = {str(key): np.asarray(value, np.float32) for key, value in statistics.items()}
-    if windows.ndim != 3 or not len(windows) or not np.isfinite(windows).all():
-        raise UsageError(
-            name, f"forward returns windows of shape {windows.shape}", "return finite (n, steps, features)"
-        )
+def windows_of(name: str, length: int, series: Columns) -> tuple[Array, WindowStatistics]:
+    """The windows (n, ``length``, F), float64, and the statistics of a series under the transform of this name.
+
+    Raises :class:`UsageError` for a series that it does not take, or a transform of the user's that returns anything
+    else.
+    """
+    made, statistics = transform_of(name, length).forward(series)
+    windows = np.asarray(made, np.float64)
+    with np.errstate(over="ignore"):
+        arrays = {key: np.asarray(value, np.float32) for key, value in statistics.items()}
+    if windows.ndim != 3 or not len(windows) or windows.shape[1] != length or not np.isfinite(windows).all():
+        what = f"forward returns windows of shape {windows.shape}"
+        raise UsageError(name, what, f"return finite ones: (n, {length}, features)")
     if not all(np.isfinite(array).all() for array in arrays.values()):
-        raise UsageError(name, "forward returns statistics that are not finite", "return finite ones")
+        raise UsageError(name, "forward returns statistics that float32 does not hold", "return smaller, finite ones")
     return windows, WindowStatistics(arrays, len(windows))

@@ -24,7 +24,6 @@ from wdport.data.transforms import (
     WindowStatistics,
     by_window,
     checked_name,
-    transform_of,
     windows_of,
 )
 from wdport.errors import InputError, UsageError
@@ -65,7 +64,7 @@ class Units:
         """The windows (n, length, F) of the series, and their statistics."""
         name, series = str(self.transform), self.series
         assert series is not None
-        return windows_of(transform_of(name, length), name, series)
+        return windows_of(name, length, series)
 
     def _packed(self, length: int) -> str:
         return (self.windows or self.of_length(length)[1]).pack()

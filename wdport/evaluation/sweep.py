@@ -181,6 +181,8 @@ def _jobs(
         try:
             job = plan_job(programs, request)
         except UsageError as error:
+            if error.where not in ("sampler", "steps", "eta"):
+                raise
             raise UsageError("sweep", f"{each}: {error.what}", error.fix) from None
         plan = job.sampler.plan
         for other, its in found.items():

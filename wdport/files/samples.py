@@ -57,6 +57,9 @@ class Names(NamedTuple):
 ROWS = 1 << 16
 """Approximate number of rows of a table that are written at a time."""
 
+FEATURES = "features"
+"""The array of an archive with the names of the features."""
+
 FORMATS = (".npz", ".npy", ".csv", ".parquet")
 
 
@@ -71,17 +74,20 @@ def write_samples(
     blocks: Blocks,
     steps: Mapping[str, str] | None = None,
     features: Sequence[str] = (),
+    beside: Mapping[str, Array] | None = None,
 ) -> int:
     """Write ``count`` samples and return the size of the file in bytes.
 
-    ``.npz`` contains every array by its name. The others contain the last one, the decoded one if the model decodes:
+    ``.npz`` contains every array by its name, the names of the features, and the arrays ``beside`` them, such as the
+    condition of every sample. The others contain the last one, the decoded one if the model decodes:
     ``.npy`` (n, N, F); ``.csv`` and ``.parquet`` have a row per sample and step with a column per feature,
     which is the last axis; other axes are flattened to steps. ``steps`` maps each array to its name for a step
     in a table, if it is not "step", and ``features`` are the names of the features, by default ``feature_1``,
     ``feature_2``, ... Raises :class:`MachineError` if writing fails; no temporary file is left then.
     """
     csv, parquet = (partial(table, names=Names(steps or {}, tuple(features))) for table in (_csv, _parquet))
-    write: dict[str, Write] = {"npz": _npz, "npy": _npy, "csv": csv, "parquet": parquet}
+    more = {**(beside or {}), **({FEATURES: np.array(features)} if features else {})}
+    write: dict[str, Write] = {"npz": partial(_npz, beside=more), "npy": _npy, "csv": csv, "parquet": parquet}
     written = sealed_archive if target.format == "npz" else whole_file
     with written(target.output) as file:
         write[target.format](file, count, blocks)
@@ -98,12 +104,15 @@ def first_samples(blocks: Blocks, count: int) -> Array:
     return np.concatenate(found)[:count]
 
 
-def _npz(file: IO[bytes], count: int, blocks: Blocks) -> None:
+def _npz(file: IO[bytes], count: int, blocks: Blocks, beside: Mapping[str, Array]) -> None:
     names = list(next(iter(blocks())))
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name in names:
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 _array(member, count, (block[name] for block in blocks()))
+        for name, array in beside.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as member:
+                np.lib.format.write_array(member, np.ascontiguousarray(array), (1, 0), allow_pickle=False)
 
 
 def _npy(file: IO[bytes], count: int, blocks: Blocks) -> None:

@@ -50,7 +50,7 @@ def both_files(pair: Pair, own: OwnFamily | None) -> Iterator[BothFiles]:
     """
     assert pair.checkpoint is not None
     converted = open_converted(pair.converted, own)
-    settings = Settings(mapping=pair.mapping, key=pair.key, weights=converted.source_key,
+    settings = Settings(mapping=pair.mapping, key=pair.key, likely=converted.source_key,
                         known=asdict(converted.config), model=pair.model,
                         reference=pair.reference, inputs=pair.inputs, own=own)  # fmt: skip
     with ExitStack() as stack:

@@ -43,6 +43,8 @@ class Pair:
     config: PathText | None = None
     values: tuple[tuple[str, str], ...] = ()
     norm_stats: PathText | None = None
+    data: PathText | None = None
+    transform: str | None = None
     key: str | None = None
     sha256: str | None = None
     full: bool = False
@@ -67,8 +69,8 @@ class Pair:
         for flag, number in (("--seed", self.seed), ("--cases", self.cases)):
             if number:
                 raise UsageError(flag, "a recording holds its own inputs", "leave it out, or leave out --against")
-        if self.config or self.values or self.norm_stats:
-            fix = "leave out --config, --set and --norm-stats"
+        if self.config or self.values or self.norm_stats or self.data or self.transform:
+            fix = "leave out --config, --set, --norm-stats, --data and --transform"
             raise UsageError("--against", "a recording does not hold the configuration that these are for", fix)
 
     @property
@@ -81,7 +83,7 @@ class Pair:
         """The input files, by role."""
         named = InputFiles(checkpoint=self.checkpoint, converted=self.converted, against=self.against,
                         mapping=self.mapping, config=self.config, norm_stats=self.norm_stats,
-                        resume=self.optimizer)  # fmt: skip
+                        data=self.data,                        resume=self.optimizer)  # fmt: skip
         return {**named, **_module_files(self.reference, "reference"), **_module_files(self.model, "model"),
                 **_module_files(self.schedule, "schedule")}  # fmt: skip
 
@@ -102,10 +104,10 @@ class Pair:
             with open_recording(Path(str(self.against))):
                 return {}
         if own is not None:  # planning would build the model
-            with open_checkpoint(Path(self.checkpoint), key=self.key, weights=opened.source_key) as checkpoint:
+            with open_checkpoint(Path(self.checkpoint), key=self.key, likely=opened.source_key) as checkpoint:
                 return checkpoint.files
         settings = Settings(self.config, dict(self.values), mapping=self.mapping, key=self.key,
-                            weights=opened.source_key)  # fmt: skip
+                            likely=opened.source_key)  # fmt: skip
         with prepare(self.checkpoint, settings) as prepared:
             return prepared.checkpoint.files
 

@@ -9,13 +9,18 @@ from wdport.conversion.account import torn
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared, Settings, source_of, what_is_told
 from wdport.conversion.rounding import narrow
-from wdport.errors import MisfitError
+from wdport.errors import MisfitError, printable
 from wdport.families.roles import OwnFamily
 from wdport.files.manifests import manifest_of
 from wdport.files.model_files import digest
 from wdport.model import Array, Resolved
 
 _HOW = "; if it was said at the conversion, say it to verify too"
+_UNCHECKED = "the statistics of windows are as the file states; --data FILE --transform NAME compares them"
+
+LONGEST = 80
+"""Characters of a value in a finding."""
+
 GIVEN = ("config", "flag")
 """Origins of values that the user gave at the conversion; all others can be derived from the checkpoint again."""
 
@@ -60,16 +65,22 @@ def contradictions(prepared: Prepared, converted: Converted, own: OwnFamily | No
     except MisfitError as error:
         return [fact(f"its configuration does not come out again: {error.what}{_HOW}", kind="contradicted")]
     ours, theirs = converted.config.to_dict(), again.config.to_dict()
-    return [
-        fact(f"{name} is {ours.get(name)} in the converted file, {_by(again, name)}", name, "contradicted")
+    stated = [notice(_UNCHECKED)] if told.units is None and ours.get("window_statistics") else []
+    return stated + [
+        fact(f"{name} is {_shown(ours.get(name))} in the converted file, {_by(again, name)}", name, "contradicted")
         for name in {**ours, **theirs}
         if ours.get(name) != theirs.get(name)
     ]
 
 
+def _shown(value: object) -> str:
+    """A value, of a long one the beginning."""
+    return printable(str(value), LONGEST)
+
+
 def _by(again: Resolved, name: str) -> str:
     """The value as derived now, and its origin."""
-    value, origin = again.config.to_dict().get(name), again.origins.get(name, "default")
+    value, origin = _shown(again.config.to_dict().get(name)), again.origins.get(name, "default")
     if origin in ("assumed", "default"):
         return f"which nothing tells: {value} is {'assumed' if origin == 'assumed' else 'the default'}{_HOW}"
     return f"{value} by the {'checkpoint' if origin not in GIVEN else origin}"

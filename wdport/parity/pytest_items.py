@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PER_LAYER = ("A", "B")
 """The gates that judge every layer; the others have one test each, and ``verdict`` covers all gates."""
 
-FILES = ("converted", "checkpoint", "against", "mapping", "config", "norm_stats")
+FILES = ("converted", "checkpoint", "against", "mapping", "config", "norm_stats", "data")
 """The fields of a pair that are paths."""
 
 

@@ -93,7 +93,8 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
         fix = "leave out --resume: load_optimizer needs a learning_rate"
         raise UsageError(error.where, error.what, fix) from None
     theirs = schedule_class(state, schedule)
-    tree = torch.load(prepared.checkpoint.path, weights_only=True, map_location="cpu")
+    with prepared.checkpoint.stream() as stream:
+        tree = torch.load(stream, weights_only=True, map_location="cpu")
     return Resumed(file, state, raw_state(tree, state.key, state.parameters), theirs)
 
 

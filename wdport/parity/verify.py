@@ -43,6 +43,8 @@ def verify(
     config: PathText | None = None,
     values: Mapping[str, str] | None = None,
     norm_stats: PathText | None = None,
+    data: PathText | None = None,
+    transform: str | None = None,
     resume: PathText | None = None,
     schedule: str | None = None,
     seed: int = 0,
@@ -67,6 +69,8 @@ def verify(
             :func:`wdport.convert`.
         values: single values of the configuration as text.
         norm_stats: mean and standard deviation per feature.
+        data: the training data, to compute them, or those of every window, from.
+        transform: how windows were made of the data.
         resume: the optimizer's file from ``convert(..., with_optimizer=True)``: five training steps are compared from
             its state.
         schedule: ``module:class`` of the learning-rate schedule in the checkpoint, if its fields do not show which of
@@ -83,12 +87,12 @@ def verify(
         WdportError: a file is bad, the two do not belong together, torch is missing, or something could
             not be compared.
     """
-    files = {"mapping": mapping, "config": config, "norm_stats": norm_stats, "resume": resume}
+    files = {"mapping": mapping, "config": config, "norm_stats": norm_stats, "data": data, "resume": resume}
     require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
     pair = Pair(converted, checkpoint, mapping=mapping, model=model, inputs=tuple(inputs), reference=reference,
-                config=config, values=tuple((values or {}).items()), norm_stats=norm_stats, key=key,
-                full=full, resume=resume is not None, schedule=schedule, seed=seed, cases=cases,
-                fresh=fresh)  # fmt: skip
+                config=config, values=tuple((values or {}).items()), norm_stats=norm_stats, data=data,
+                transform=transform, key=key, full=full, resume=resume is not None, schedule=schedule,
+                seed=seed, cases=cases, fresh=fresh)  # fmt: skip
     pair.require_consistent()
     require_repro(repro)
     return compare_files(pair, say, repro, Path(resume) if resume is not None else None)
@@ -105,7 +109,7 @@ def compare_files(
     if pair.fresh:
         return fresh_verdict(pair, say, repro, resume)
     started, say, own = time.monotonic(), say or (lambda _: None), pair.own
-    units = read_units(pair.norm_stats, None)
+    units = read_units(pair.norm_stats, pair.data, pair.transform)
     given = Settings(pair.config, dict(pair.values), units=units)
     with both_files(pair, own) as files:
         prepared, opened = files.prepared, files.converted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -96,7 +97,8 @@ def sample(
         unconditional=unconditional, anchor=anchor, transform=transform,
         **one_condition(labels=labels, scale=scale, condition=condition),
     )  # fmt: skip
-    return Samples.join(list(plan_job(programs_of(model, pad_widths), request).draw()))
+    job = plan_job(programs_of(model, pad_widths), request)
+    return replace(Samples.join(list(job.draw())), given=job.given)
 
 
 def one_condition(**given: ArrayLike | str | None) -> dict[str, Any]:

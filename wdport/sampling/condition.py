@@ -23,6 +23,9 @@ DATA = "data"
 LARGEST = 1e6
 """Absolute value of a condition."""
 
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""Of a positive condition."""
+
 
 def checked_condition(about: Diffused, request: Request, count: int, drawn: Array | None) -> Array | None:
     """The condition (count, *shape) of a request, float64 or int32: its values cycled over the samples; None for a
@@ -45,15 +48,21 @@ def checked_condition(about: Diffused, request: Request, count: int, drawn: Arra
     if values is None:
         return _without(wanted, request, count)
     if request.unconditional:
-        raise UsageError("unconditional", f"a {wanted.name} is given", "leave out one of the two")
+        raise UsageError("unconditional", f"{wanted.name} is given", "leave out one of the two")
     if isinstance(values, str):
         held = {} if about.windowed is None else about.windowed.statistics
         if values != DATA or drawn is None or wanted.statistic is None or wanted.statistic not in held:
-            what = f"the model does not hold the {wanted.name} of its training data"
+            what = f"the model does not hold {wanted.name} of its training data"
             fix = "give numbers, or convert with --data FILE --transform NAME"
             raise UsageError(name, what if values == DATA else f"{values[:40]!r} is not a number", fix)
         return np.asarray(held[wanted.statistic], np.float64)[drawn]
-    return _cycled(wanted, np.asarray(values), count, name)
+    try:
+        given = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        given = np.asarray(None)
+    if given.dtype.kind not in "fiu":
+        raise UsageError(name, f"holds {given.dtype}, not real numbers", "give numbers")
+    return _cycled(wanted, given, count, name)
 
 
 def _lacking(wanted: Condition | None, name: str) -> str:
@@ -74,30 +83,29 @@ def _without(wanted: Condition, request: Request, count: int) -> Array | None:
             request.called.get("labels", "labels"), what, f"give one from 0 to {(wanted.classes or 1) - 1}"
         )
     if not (request.unconditional or (wanted.trained is False and wanted.optional)):
-        known = (
-            "was trained with one for every sample" if wanted.trained else "may have been trained with or without one"
-        )
+        known = "was trained with it" if wanted.trained else "may have been trained with or without it"
         data = " or data" if wanted.statistic is not None else ""
         option = f"--{wanted.name} NUMBER" if wanted.name == "scale" else "--condition NUMBER"
         without = ", or --unconditional" if wanted.optional or wanted.null is not None else ""
-        raise UsageError(wanted.name, f"the model takes a {wanted.name} and {known}", f"give {option}{data}{without}")
+        what = f"the model takes a condition, {wanted.name}, and {known}"
+        raise UsageError(wanted.name, what, f"give {option}{data}{without}")
     if wanted.null is not None:
         return np.full((count, *wanted.shape), wanted.null)
     if not wanted.optional:
-        raise UsageError("unconditional", f"the model does not run without a {wanted.name}", "give one")
+        raise UsageError("unconditional", f"the model does not run without its condition, {wanted.name}", "give it")
     return None
 
 
 def _cycled(wanted: Condition, values: Array, count: int, name: str) -> Array:
     if wanted.trained is False:
-        what = f"the model was trained without a {wanted.name}, so its weights for it are random"
+        what = "the model was trained without this condition, whose weights are random"
         raise UsageError(name, what, "leave it out")
     if wanted.kind == "class":
         return _labels(wanted.classes or 0, values, count, name)
     values = np.atleast_1d(values) if not wanted.shape else values
     if values.shape == wanted.shape and wanted.shape:
         values = values[None]
-    if values.shape[1:] != wanted.shape or values.dtype.kind not in "fiu" or not values.size:
+    if values.shape[1:] != wanted.shape or not values.size:
         shape = ", ".join(map(str, ("n", *wanted.shape)))
         raise UsageError(name, f"has shape {values.shape}", f"give numbers ({shape})")
     _require_count(name, len(values), count)
@@ -106,14 +114,15 @@ def _cycled(wanted: Condition, values: Array, count: int, name: str) -> Array:
     if not np.isfinite(values).all() or largest > LARGEST:
         raise UsageError(name, "has a value that is not finite" if not isfinite(largest) else
                          f"has the value {largest:.3g}", f"give numbers of at most {LARGEST:g}")  # fmt: skip
-    if wanted.kind == "positive" and (smallest := float(values.min())) <= 0:
-        raise UsageError(name, f"{smallest:g} is not positive", "give positive numbers")
+    if wanted.kind == "positive" and (smallest := float(values.min())) < SMALLEST:
+        what = f"{smallest:g} is not positive" if smallest <= 0 else f"{smallest:g} is 0 in float32"
+        raise UsageError(name, what, "give positive numbers")
     return np.resize(values, (count, *wanted.shape))
 
 
 def _labels(classes: int, values: Array, count: int, name: str) -> Array:
     given = np.atleast_1d(values)
-    if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
+    if given.ndim != 1 or given.size == 0 or given.dtype.kind == "f":
         raise UsageError(name, "are not whole numbers", f"give labels from 0 to {classes - 1}")
     if given.min() < 0 or given.max() >= classes:
         wrong = given.min() if given.min() < 0 else given.max()

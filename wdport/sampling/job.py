@@ -26,6 +26,9 @@ from wdport.sampling.sampler import Sampler, plan_of
 from wdport.sampling.samples import Done, Samples
 from wdport.sampling.windows import Restoring, drawn_windows, restoring
 
+WINDOW = "window"
+"""The array of the numbers of windows."""
+
 MOST = 1 << 32
 """Samples per seed: their indices have 32 bits."""
 
@@ -35,7 +38,8 @@ class Job:
     """A valid request: ``count`` samples in batches of ``batch``.
 
     ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``condition`` (count, ...) are those of all samples,
-    if given; ``restore``, if given, converts samples to the units of the data.
+    if given; ``restore``, if given, converts samples to the units of the data. ``windows`` (count,) are the numbers of
+    the windows of the training data whose statistics the samples have.
     """
 
     sampler: Sampler
@@ -45,6 +49,18 @@ class Job:
     tape: Array | None = None
     condition: Array | None = None
     restore: Restoring | None = None
+    windows: Array | None = None
+
+    @property
+    def given(self) -> dict[str, Array]:
+        """What every sample was drawn with, by name: its condition, and its ``window`` of the training data."""
+        about = self.sampler.programs.network.about
+        found: dict[str, Array] = {}
+        if self.condition is not None and about.condition is not None:
+            found[about.condition.name] = self.condition
+        if self.windows is not None:
+            found[WINDOW] = self.windows
+        return {name: array for name, array in found.items() if name not in (about.state.name, about.decoded.name)}
 
     @property
     def units(self) -> str:
@@ -76,7 +92,7 @@ def plan_job(programs: Programs, request: Request) -> Job:
     sampler = Sampler(programs, plan, request.seed, spread_over(request.devices, request.shard_weights))
     _check_number("batch", request.batch)
     batch = sampler.auto_batch(count) if request.batch is None else int(request.batch)
-    return Job(sampler, count, batch, init, tape, condition, restore)
+    return Job(sampler, count, batch, init, tape, condition, restore, drawn)
 
 
 def _given(request: Request, name: str, values: ArrayLike | None, shape: tuple[int | str, ...]) -> Array | None:

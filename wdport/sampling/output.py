@@ -67,7 +67,7 @@ def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], No
         rate, seconds = clock.rate(), time.monotonic() - started
         shapes = {name: (job.count, *values.shape[1:]) for name, values in next(parts.blocks()).items()}
         show(parts.blocks)
-        size = write_samples(output.target, job.count, parts.blocks, _steps(job), _features(job))
+        size = write_samples(output.target, job.count, parts.blocks, _steps(job), _features(job), job.given)
         parts.remove()
     return Ran(already, batch, seconds, shapes, size, parts.unsound, clock.compiling, rate)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,15 @@ class Samples:
 
     Both are also attributes under the family's ``names``. ``decoded`` is in the units of the data if the model holds
     their mean and standard deviation, otherwise in standard units. ``features`` are the names of the last axis of both;
-    empty if the model has none.
+    empty if the model has none. ``given`` is what every sample was drawn with: its condition by name, such as "scale"
+    or "labels", and the number of the "window" of the training data whose statistics it has.
     """
 
     state: Array
     decoded: Array | None
     names: tuple[str, str] = ("state", "decoded")
     features: tuple[str, ...] = ()
+    given: Mapping[str, Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.state)

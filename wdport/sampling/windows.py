@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
 from numbers import Real
 
 import numpy as np
@@ -18,6 +17,9 @@ from wdport.sampling.request import Request
 from wdport.sampling.samples import Samples
 
 ANCHORS = "anchors"
+LARGEST = 1e12
+"""Of an anchor; its inverse is the smallest."""
+
 STREAM = 1
 """Of the random numbers of a seed that choose windows; those of noise are JAX's."""
 
@@ -129,8 +131,9 @@ def _anchored(anchor: float | None, statistics: Mapping[str, Array], count: int)
         return {}
     if ANCHORS not in statistics:
         _no_anchor(anchor)
-    if not isinstance(anchor, Real) or isinstance(anchor, bool) or not (isfinite(anchor) and anchor > 0):
-        raise UsageError("--anchor", f"{anchor!r} is not a positive number", "give the price that samples begin at")
+    if not isinstance(anchor, Real) or isinstance(anchor, bool) or not 1 / LARGEST <= anchor <= LARGEST:
+        fix = f"give a positive price of at most {LARGEST:g}"
+        raise UsageError("--anchor", f"{anchor!r} is not a price that samples begin near", fix)
     return {ANCHORS: np.full(count, float(anchor))}
 
 

@@ -20,7 +20,7 @@ from wdport.data.npy import map_array, read_array
 from wdport.data.samples import has_windows
 from wdport.data.series import Series, series_of
 from wdport.data.statistics import Statistics
-from wdport.data.transforms import OHLC_ATR, transform_of, windows_of
+from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, ZSCORE, windows_of
 from wdport.errors import UsageError
 from wdport.model import Array, Condition, Decoding, Diffused, Windowed
 
@@ -213,6 +213,7 @@ def _source(
         return _windows(data, decoding, about.windowed, dtype), None
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
     found = series_of(data)
+    _require_own(transform, about.windowed, decoding)
     if about.windowed is not None:
         return _transformed(found, about, decoding, dtype, transform)
     length, features = decoding.shape
@@ -243,6 +244,13 @@ def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: 
     return States(np.asarray(values, dtype), decoding=decoding)
 
 
+def _require_own(transform: str | None, windowed: Windowed | None, decoding: Decoding) -> None:
+    """Raise :class:`UsageError` for another transform than the model's."""
+    own = (LOG_VOLUME if decoding.curve else ZSCORE) if windowed is None else windowed.transform
+    if transform not in (None, own):
+        raise UsageError("--transform", f"the model's is {own}", "give this one, or leave it out")
+
+
 def _transformed(
     series: Series, about: Diffused, decoding: Decoding, dtype: str, transform: str | None
 ) -> tuple[Source, Array | None]:
@@ -252,7 +260,7 @@ def _transformed(
     if windowed.transform != OHLC_ATR and transform != windowed.transform:
         what = f"windows of this model are made by {windowed.transform}, whose code is not run because a file names it"
         raise UsageError("--transform", what, f"give --transform {windowed.transform}")
-    windows, statistics = windows_of(transform_of(windowed.transform, decoding.shape[0]), windowed.transform, series)
+    windows, statistics = windows_of(windowed.transform, decoding.shape[0], series)
     if windows.shape[1:] != decoding.shape:
         raise UsageError("data", f"gives windows {windows.shape[1:]}, the model has {decoding.shape}", "give its data")
     name = None if about.condition is None else about.condition.statistic

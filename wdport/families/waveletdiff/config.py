@@ -64,15 +64,16 @@ class Config:
         if self.cross_level_attention and len(self.level_lengths) < 2:
             raise ValueError("cross-level attention needs at least two coefficient groups")
         if self.prediction_target not in PREDICTION_TARGETS:
-            raise ValueError(f"prediction_target {self.prediction_target!r} is not one of {PREDICTION_TARGETS}")
+            known = ", ".join(PREDICTION_TARGETS)
+            raise ValueError(f"prediction_target {self.prediction_target!r} is not one of {known}")
         if self.noise_schedule not in (*SCHEDULES, "custom"):
-            raise ValueError(f"noise_schedule {self.noise_schedule!r} is not one of {SCHEDULES}")
+            raise ValueError(f"noise_schedule {self.noise_schedule!r} is not one of {', '.join(SCHEDULES)}")
         if self.conditioning not in (None, *CONDITIONINGS):
-            raise ValueError(f"conditioning {self.conditioning!r} is not one of {CONDITIONINGS}")
+            raise ValueError(f"conditioning {self.conditioning!r} is not one of {', '.join(CONDITIONINGS)}")
         if self.conditioning == "scale" and not self.scale_embedding:
             raise ValueError("conditioning is scale, and the network has no scale embedding")
         if self.boundary_mode not in (None, *BOUNDARY_MODES):
-            raise ValueError(f"boundary_mode {self.boundary_mode!r} is not one of {BOUNDARY_MODES}")
+            raise ValueError(f"boundary_mode {self.boundary_mode!r} is not one of {', '.join(BOUNDARY_MODES)}")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout {self.dropout} is not in [0, 1)")
         self._check_statistics()
@@ -142,6 +143,8 @@ class Config:
             n, wanted_length = statistics.count, self.seq_len
             if shapes != {"anchors": (n,), "atr_pcts": (n,), "vol_smas": (n, wanted_length)}:
                 raise ValueError(f"window_statistics are not those of {OHLC_ATR} for windows of {wanted_length} steps")
+            if min(statistics.arrays["anchors"].min(), statistics.arrays["atr_pcts"].min()) <= 0:
+                raise ValueError("window_statistics has anchors or atr_pcts that are not positive")
 
     @property
     def statistics(self) -> WindowStatistics | None:
@@ -253,9 +256,7 @@ _OPTIONAL = ("wavelet", "boundary_mode", "seq_len", "conditioning", "transform",
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     **{name: (_INTEGERS, "a whole number") for name in MOST if name != "level_lengths"},
     **dict.fromkeys(("qk_norm", "cross_level_attention", "scale_embedding"), ((bool,), "true or false")),
-    **dict.fromkeys(
-        ("prediction_target", "noise_schedule", "wavelet", "boundary_mode", "conditioning"), ((str,), "text")
-    ),
+    **dict.fromkeys(_TEXTS, ((str,), "text")),
     "dropout": (_REALS, "a number"),
 }
 """Types of the other fields, and their descriptions."""

@@ -101,7 +101,9 @@ def _decoding(config: Config) -> Decoding | NotDecoded:
     if config.wavelet is None or config.seq_len is None:
         return UNKNOWN
     mean, std = config.norm_mean or (0.0,) * config.features, config.norm_std or (1.0,) * config.features
-    units = "in the units of the data" if config.norm_mean else "in z-score units"
+    units = "in standard units" if config.scale_embedding else "in z-score units"
+    if config.norm_mean is not None:
+        units = "in the units of the data"
     if config.window_statistics is not None:
         units = f"in the units of the windows of {config.transform}"
     shape, encode, decode = (config.seq_len, config.features), partial(_encode, config), partial(_decode, config)

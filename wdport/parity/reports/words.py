@@ -43,6 +43,8 @@ def claim(verdict: Verdict, write: Callable[[str], str] = str, say: Callable[[st
         return f"{agree}, but {'; '.join(_unmet(gate, say or write) for gate in unmet)}"
     if verdict.exit_code == 1:
         more = "" if verdict.complete else ", and not everything could be compared"
+        if _equal_outside(verdict):
+            return f"{ours} gives the outputs of {theirs}{rest}, but not by the same layers{more}"
         return f"{ours} does not compute what {theirs} computes{rest}{more}"
     return f"not everything in {ours} could be compared with {theirs}{rest}"
 
@@ -52,6 +54,27 @@ _UNMET: Final = {
     "R": "the errors differ from the baseline",
     "S": "known faults are not found",
 }
+
+
+_INSIDE: Final = ("fact", "silent")
+"""Kinds of findings on layers that ran otherwise."""
+
+
+def _equal_outside(verdict: Verdict) -> bool:
+    """Whether the outputs agree with those of the user's own code in every case, and only layers inside do not: code
+    may be divided into modules otherwise."""
+    outputs = [tap for tap in verdict.taps if tap.reference.partition(".")[0] == OUTPUT]
+    failed = {gate.name: gate.findings for gate in verdict.gates if not gate.passed}
+    plain = all(each.notice or each.kind in _INSIDE for each in failed.get("0", ()))
+    bounds = verdict.bound("logic"), verdict.bound("numerics")
+    within = all(max(tap.cumulative, tap.isolated) <= bounds[0] and tap.rms_ratio <= bounds[1] for tap in outputs)
+    return (
+        verdict.reference_kind in ("own", "recording")
+        and failed.keys() <= {"0", "A", "B"}
+        and plain
+        and bool(outputs)
+        and within
+    )
 
 
 def _unmet(gate: Gate, say: Callable[[str], str]) -> str:

@@ -29,6 +29,8 @@ FACTS: Final = {
     "one level reversed in time": "is fed is reversed along axis 1",
     "outputs concatenated in reverse": "output is in another order along axis 1",
     "time of the first sample for all": "the first sample's for every sample",
+    "scale of the first sample for all": "scale_embedding is fed is the first sample's for every sample",
+    "scale's cosines before sines": "scale_embedding.mlp is fed is rolled by",
     "dropout on": "places and 1.11111 times",
     "tokens clipped at 30": "limited to -30 .. 30",
     "levels 0 and 1 swapped": "level_transformers.0 is fed is the input of level_transformers.1",
