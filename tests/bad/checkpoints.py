@@ -130,8 +130,8 @@ MIXED = archive(pickled(table({"module.a": tensor(), "b": tensor()})))
 COLLIDING = archive(pickled(table({"module.a": tensor(), "module._orig_mod.a": tensor()})))
 OBJECT = archive(pickled(table({"model": table({"w": tensor()}), "net": name("my", "Net") + EMPTY + b"\x81"})))
 CONTENTS: dict[str, tuple[str, int, str, bytes]] = {
-    "two candidates": ("inspect bad.pt", 3, "bad.pt: *--weights*", TWO),
-    "two candidates, converted": ("convert bad.pt", 3, "bad.pt: *--weights*", TWO),
+    "two candidates": ("inspect bad.pt", 3, "bad.pt: *--key*", TWO),
+    "two candidates, converted": ("convert bad.pt", 3, "bad.pt: *--key*", TWO),
     "another key": ("inspect bad.pt --key optimizer", 3, "bad.pt: *optimizer*", TWO),
     "a key of an object": ("inspect bad.pt --key net", 3, "bad.pt: key 'net' is an object of class my.Net, *", OBJECT),
     "mixed prefixes": ("convert bad.pt", 3, "bad.pt: *", MIXED),

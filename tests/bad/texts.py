@@ -42,7 +42,8 @@ def _tables() -> dict[str, Bad]:
         add(name, data, "bad.yaml: is a binary file*" if name == "utf-16" else _lines(fragment, line), 3)
     head = test_table.HEAD + test_table.SECTION
     for row, fragment in test_table.BAD_ROWS.items():
-        add(f"row {row}", f"{head}      - {row}\n", _lines(fragment, "line 8"))
+        code = 3 if "duplicate key" in fragment else 4
+        add(f"row {row}", f"{head}      - {row}\n", _lines(fragment, "line 8"), code)
     for row, fragment in test_table.BAD_TAPS.items():
         add(f"tap {row}", f"{head}    taps:\n      - {row}\n", _lines(fragment, "line 9"))
     for name, (text, number, fragment) in test_table.BAD_WHOLES.items():

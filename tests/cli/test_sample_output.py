@@ -93,7 +93,7 @@ def test_what_is_drawn_is_kept_whatever_comes_after(
     error: Any,
     code: int,
 ) -> None:
-    def fail(*arguments: Any) -> None:
+    def fail(*arguments: Any, **named: Any) -> None:
         raise error if isinstance(error, type) else machine_error(tmp_path / "a.npz", error)
 
     options = ["-n", 5, "-o", tmp_path / "a.npz", "--plot", tmp_path / "a.svg"]

@@ -44,7 +44,7 @@ def test_the_taps_are_the_same(name: str) -> None:
     config = new.config
     modules, layers = module_names(Reference(config)), set(layers_by_path(Port(config)))
     ours, theirs = (align(each.table, modules, layers, FAMILY.features(config)) for each in (new, old))
-    assert ours == theirs
+    assert [replace(tap, optional=False) for tap in ours] == [replace(tap, optional=False) for tap in theirs]
 
 
 @pytest.mark.parametrize("name", [pytest.param("official", marks=pytest.mark.full), "qk_norm, scale embedding"])

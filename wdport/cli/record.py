@@ -79,7 +79,7 @@ def command(
     target = _target(read, output, force)
     document = require_document(json_file, read, {"-o": target.path}, force)
     require_sha256(checkpoint, sha256)
-    checkpoint = _file(checkpoint)
+    checkpoint = _file(checkpoint, packed=mapping is not None)
     if key in (EMA, RAW):  # the recorder knows keys alone
         with open_checkpoint(checkpoint, key=key) as opened:
             key = opened.key
@@ -159,13 +159,14 @@ def _is_known(checkpoint: str, key: str) -> bool:
     return True
 
 
-def _file(checkpoint: str) -> str:
-    """The file of a checkpoint, which may be in a folder; torch reads no archive of one."""
+def _file(checkpoint: str, packed: bool) -> str:
+    """The file of a checkpoint, which may be in a folder; torch reads no archive of one, which may be ``packed``
+    otherwise."""
     path = Path(checkpoint)
     if path.is_dir():
         with located(path):
             return str(open_folder(path).weights)
-    if path.is_file():
+    if path.is_file() and not packed:
         with located(path), open_regular(path) as file:
             if is_archive(file.read(HEAD)):
                 raise InputError(path, "is an archive, which torch does not read", "unpack it, and give the checkpoint")

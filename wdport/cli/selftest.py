@@ -48,8 +48,9 @@ def command(
 ) -> int:
     """Measure what verify can find: known faults put into correct small models, one at a time.
 
-    No file is needed; the full run takes some minutes. Exits 0 if every fault is killed by the expected gate at the
-    faulty place, most of them with their cause, and no correct variant fails; 1 if not; 6 if nothing was run.
+    No file is needed; the full run takes an hour or more, --family a part of it. Exits 0 if every fault is killed by
+    the expected gate at the faulty place, most of them with their cause, and no correct variant fails; 1 if not; 6 if
+    nothing was run.
     """
     if edits:
         raise UsageError(

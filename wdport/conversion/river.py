@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.asked import ConvertedOptimizer, Wanted
@@ -61,6 +61,10 @@ class Conversion:
         """The files, the number of variables and what was assumed, on a line; ``manifest`` has everything."""
         assumed = "".join(f", assumed {name}={value!r}" for name, value in self.assumed.items())
         return f"Conversion({self.source} -> {self.output}, {self.manifest['output']['variables']} variables{assumed})"
+
+
+_TOLD: Final = {"config", "flag", "hyper_parameters"}
+"""Origins of values that somebody stated."""
 
 
 def convert(
@@ -165,6 +169,8 @@ def convert(
     assumed, shown = prepared.resolved.assumed, prepared.family.shown
     guesses = prepared.family.guesses if isinstance(prepared.family, Guessing) else {}
     doubts = {name: why for name, why in guesses.items() if name in assumed}
+    if len(doubts) < len(guesses) and _TOLD & set(prepared.resolved.origins.values()):
+        doubts = {}
     return Conversion(
         Path(checkpoint), target.path, target.manifest.path, prepared.config, assumed, whole, shown, odd, moved, doubts
     )
