@@ -141,7 +141,7 @@ def test_windows_statistics_and_the_way_back(experiment: Experiment) -> None:
     single = experiment.single
     length, chosen = single["windows"].shape[1], single["window_indices"]
     transform = transform_of("ohlc-atr", length)
-    windows, statistics = windows_of(transform, "ohlc-atr", read_series(experiment.data))
+    windows, statistics = windows_of("ohlc-atr", length, read_series(experiment.data))
     rows = statistics.rows(chosen)
     np.testing.assert_allclose(windows[chosen], single["windows"], rtol=0, atol=1e-5)
     for name, stored in (("anchors", "stats_anchors"), ("atr_pcts", "stats_atr_pcts"), ("vol_smas", "stats_vol_smas")):
