@@ -78,9 +78,17 @@ def units_options(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
+def _only(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The value of an option of two names, one of which would silently overrule the other."""
+    if len(given) > 1:
+        raise UsageError(" or ".join(option.opts), "is given twice", "give it once")
+    return given[0] if given else None
+
+
 key_option = click.option(
-    "--key", "--weights", "key", metavar="NAME", help="Key of the state_dict if the file holds several; ema is an "
-    "average of the weights, raw the trained ones.  [default: automatic]"
+    "--key", "--weights", "key", metavar="NAME", multiple=True, callback=_only,
+    help="Key of the state_dict if the file holds several; ema is an average of the weights, raw the trained ones.  "
+    "[default: automatic]",
 )  # fmt: skip
 
 sha256_option = click.option(

@@ -144,19 +144,9 @@ def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:
     try:
         return signature_of(checkpoint, Settings(key=key)).inputs
     except WdportError:  # a user's own model, or a file that only torch reads
-        if key is not None or not _is_known(checkpoint, RAW):
-            return ()
-        raise  # two sets of weights
-
-
-def _is_known(checkpoint: str, key: str) -> bool:
-    from wdport.conversion.prepare import Settings, signature_of
-
-    try:
-        signature_of(checkpoint, Settings(key=key))
-    except WdportError:
-        return False
-    return True
+        if key is None and _known_inputs(checkpoint, RAW):
+            raise  # a known one with two sets of weights
+        return ()
 
 
 def _file(checkpoint: str, packed: bool) -> str:

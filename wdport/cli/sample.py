@@ -76,7 +76,7 @@ from wdport.files.writable import require_apart
               "or .npy), or drawn from those of the training data; for a model that takes one.")  # fmt: skip
 @click.option("--condition", metavar="V,V,...|FILE", help="The same for a conditioning input of any name.")
 @click.option("--unconditional", is_flag=True, help="Call a model without the condition that it can take.")
-@click.option("--anchor", type=float, metavar="PRICE", help="First price of all samples, for a model of prices.  "
+@click.option("--anchor", type=float, metavar="PRICE", help="Price that samples begin near, for a model of prices.  "
               "[default: those of windows of the training data]")  # fmt: skip
 @click.option("--transform", metavar="MODULE:CLASS", help="The model's own transform, whose code is then run: "
               "samples come in the units of the data.")  # fmt: skip

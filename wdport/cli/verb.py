@@ -59,18 +59,8 @@ class Verb(click.Command):
             raise
         if rest and not ctx.resilient_parsing:
             raise unexpected(ctx, rest, args)
-        self._require_once(ctx, args)
         self._require_values(ctx)
         return rest
-
-    def _require_once(self, ctx: click.Context, args: list[str]) -> None:
-        """Refuse an option of two names that is given twice: one name would silently overrule the other."""
-        if ctx.resilient_parsing:
-            return
-        _, _, order = self.make_parser(ctx).parse_args(with_json_file(list(args), self.params, self._arity))
-        for each in self.params:
-            if sum(name.startswith("--") for name in each.opts) > 1 and order.count(each) > 1:
-                raise UsageError(name_of(each), "is given twice", "give it once")
 
     def _require_values(self, ctx: click.Context) -> None:
         """Refuse empty values, as a script gives them whose variable is not set."""

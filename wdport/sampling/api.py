@@ -69,8 +69,8 @@ def sample(
         unconditional: call a model without its condition, if it runs or was trained so.
         guidance: scale of classifier-free guidance: 1 for none, larger values follow the condition more closely.
             Requires a model that was also trained without it.
-        anchor: first price of all samples, for a model whose windows are relative to theirs; by default those of
-            windows of the training data, drawn with the seed.
+        anchor: price that all samples begin near, for a model whose windows are relative to their first one; by default
+            those of windows of the training data, drawn with the seed.
         transform: the transform of the model's data, if it is your own ``module:class``, whose code is then run;
             otherwise samples of such a model stay in the units of its windows.
         devices: "all" devices of this process, or the first N; the samples are divided among them. Default: one. Under
