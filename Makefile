@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
+.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance house schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port, draw weather beside the data"
@@ -20,6 +20,7 @@ help:
 	@echo "make walk    the wheel and the sdist, each in an empty environment without torch"
 	@echo "make parity  the full numeric-equivalence suite"
 	@echo "make conformance  PyTorch's layers against Keras's, pair by pair, with their mutants"
+	@echo "make house   sizes of the code, and what stands in it more than once"
 	@echo "make schemas  the published JSON Schemas in docs/schemas, and the tables in docs/formats"
 	@echo "make selftest  known faults into correct ports: what verify finds"
 	@echo "make fuzz    mutants of good files through every reader, SECONDS=60 in all, or COUNT=20000 of them"
@@ -128,6 +129,10 @@ SECONDS ?= 60
 COUNT ?=
 fuzz: $(READY)
 	@$(BIN)/python -m tests.fuzz $(if $(COUNT),--count $(COUNT),--seconds $(SECONDS))
+
+# LIST=NAME prints what one of the numbers counts.
+house:
+	@$(PYTHON) .ci/house.py $(if $(LIST),--list "$(LIST)")
 
 guards: $(READY)
 	@$(BIN)/python -m tests.guards
