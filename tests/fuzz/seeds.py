@@ -6,10 +6,12 @@ import io
 import json
 import subprocess
 import sys
+import tarfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import numpy as np
 import torch
@@ -51,6 +53,21 @@ def _scripted() -> list[bytes]:
         warnings.simplefilter("ignore")
         torch.jit.save(torch.jit.script(torch.nn.Linear(2, 3)), buffer)
     return [buffer.getvalue()]
+
+
+def _experiments(mode: Literal["w", "w:gz"]) -> Callable[[], list[bytes]]:
+    """Archives of a folder with a checkpoint and its configuration."""
+
+    def made() -> list[bytes]:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode=mode) as packed:
+            for name, data in (("run/checkpoint.ckpt", _zips()[0]), ("run/config.yaml", CONFIG)):
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                packed.addfile(member, io.BytesIO(data))
+        return [buffer.getvalue()]
+
+    return made
 
 
 def _recordings() -> list[bytes]:
@@ -162,6 +179,8 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "converted safetensors": _good("good.safetensors"),
     "recording": _recordings,
     "legacy": _legacies,
+    "experiment tar": _experiments("w"),
+    "experiment tar.gz": _experiments("w:gz"),
     "safetensors": _safetensors,
     "index": _indexes,
     "mapping": _tables,

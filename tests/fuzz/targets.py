@@ -32,6 +32,15 @@ def _checkpoint(path: Path) -> Found:
         return {name: _bytes(opened.read(name)) for name in opened.tensors}
 
 
+def _experiment(path: Path) -> Found:
+    """An archive of a checkpoint and the configuration beside it."""
+    from wdport.checkpoint import open_checkpoint
+
+    with open_checkpoint(path) as opened:
+        config = opened.training_config
+        return {name: _bytes(opened.read(name)) for name in opened.tensors} | {"config": config and config.data}
+
+
 def _bytes(array: Any) -> tuple[str, tuple[int, ...], bytes]:
     return str(array.dtype), array.shape, array.tobytes()
 
@@ -244,6 +253,7 @@ def _streamed(path: Path) -> Found:
 
 
 SUMMED = {
+    "experiment tar.gz": Target("x.tar.gz", _experiment, summed=True),
     "zip": Target("x.pt", _checkpoint, summed=True),
     "torchscript": Target("x.ts.pt", _checkpoint, summed=True),
     "keras": Target("x.keras", _converted, summed=True),
@@ -264,6 +274,7 @@ SUMMED = {
 """Formats with checksums: no damage may pass."""
 
 PLAIN = {
+    "experiment tar": Target("x.tar", _experiment),
     "legacy": Target("x.pth", _checkpoint),
     "safetensors": Target("y.safetensors", _checkpoint),
 }
