@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from wdport.evaluation.scores import Evaluation
     from wdport.evaluation.sweep import Sweep, sweep
     from wdport.exporting.api import Exported, export
+    from wdport.exporting.to_torch import to_torch
     from wdport.generation import Generated, generate
     from wdport.parity.shown import Verdict
     from wdport.parity.verify import verify, verify_recording
@@ -49,6 +50,7 @@ _LAZY = {
     "save_optimizer": "wdport.training.load",
     "Sweep": "wdport.evaluation.sweep",
     "sweep": "wdport.evaluation.sweep",
+    "to_torch": "wdport.exporting.to_torch",
     "TrainingRun": "wdport.training.loop",
     "train": "wdport.training.run",
     "training_model": "wdport.training.model",
@@ -79,6 +81,7 @@ __all__ = [
     "sample",
     "save_optimizer",
     "sweep",
+    "to_torch",
     "train",
     "training_model",
     "verify",

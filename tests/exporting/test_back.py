@@ -19,6 +19,7 @@ from tests.families.ts2vec import make as encoders
 from tests.families.unet2d import make as unets
 from tests.make import SETTINGS, SMALL, inputs, make_state, save
 from wdport.cli.main import main
+from wdport.errors import UsageError
 from wdport.families.waveletdiff.reference import WaveletDiff
 from wdport.files.writable import writable
 
@@ -58,6 +59,10 @@ def test_a_model_of_the_users_own(tmp_path: Path, name: str, suffix: str) -> Non
     assert differing(without, stored) - joined == counted
     found = exported(*words, "--like", checkpoint, tmp_path / f"c.{suffix}")
     assert differing(found, stored) <= joined
+    wdport.to_torch(tmp_path / "a.keras", tmp_path / f"d.{suffix}", mapping=table, like=checkpoint)
+    assert (tmp_path / f"d.{suffix}").read_bytes() == (tmp_path / f"c.{suffix}").read_bytes()
+    with pytest.raises(UsageError, match="exists already"):
+        wdport.to_torch(tmp_path / "a.keras", tmp_path / f"d.{suffix}", mapping=table)
     first, second = getattr(nets, name)().eval(), getattr(nets, name)().eval()
     first.load_state_dict(stored, strict=True)
     second.load_state_dict(found, strict=True)

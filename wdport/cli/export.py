@@ -140,7 +140,7 @@ def command(
     read = InputFiles(model=model, mapping=mapping, like=like, optimizer=optimizer).with_manifests("model")
     read.check(partial(require_sha256, model, sha256))
     if to == "torch":
-        return export_torch(read, output, mapping, function, like, optimizer, key, verify, force, json_file)
+        return export_torch(read, output, mapping, function, optimizer, key, verify, force, json_file)
     for option, value in (("--like", like), ("--optimizer", optimizer), ("--key", key)):
         if value:
             raise UsageError(option, "requires --to torch", "leave it out, or add --to torch")

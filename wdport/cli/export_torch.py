@@ -12,13 +12,12 @@ from click.core import ParameterSource
 from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
 from wdport.cli.verification import passes, unverified, verified_row
-from wdport.errors import MisfitError, UsageError, printable
+from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 
 if TYPE_CHECKING:
     from wdport.conversion.back import Restored
-    from wdport.conversion.load import Converted
     from wdport.exporting.verification import Verification
 
 OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "pad_widths",
@@ -27,57 +26,36 @@ OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "pre
 
 
 def export_torch(
-    inputs: InputFiles, output: str | None, mapping: str | None, function: str | None, like: str | None,
-    optimizer: str | None, key: str | None, verify: bool, force: bool, json_file: str | None,
+    inputs: InputFiles, output: str | None, mapping: str | None, function: str | None, optimizer: str | None,
+    key: str | None, verify: bool, force: bool, json_file: str | None,
 ) -> int:  # fmt: skip
     """Write the file and print a summary."""
     _require_none_of_programs()
     from wdport.conversion.back import restored
     from wdport.conversion.load import open_converted
-    from wdport.exporting.torch_file import torch_target, write_tensors, write_training
+    from wdport.exporting.to_torch import torch_output, write_restored
     from wdport.families.choice import own_model
     from wdport.files.atomic import copy_file
-    from wdport.files.target import stem_of
     from wdport.mapping.table import load_table
 
     converted = open_converted(inputs["model"], own_model(mapping, function, None, ()))
-    default = f"{stem_of(converted.path)}.torch.{'pt' if optimizer else 'safetensors'}"
-    path = Path(output) if output else converted.path.with_name(default)
-    if optimizer and path.suffix == ".safetensors":
-        raise UsageError(path, "cannot hold the state of an optimizer", "end the name in .pt")
-    target = torch_target(path, inputs, force)
+    target = torch_output(converted, output, inputs, force)
     document = require_document(json_file, inputs, {"-o": target.path}, force)
-    back = restored(converted, load_table(Path(mapping)) if mapping else None, Path(like) if like else None, key)
+    back = restored(converted, load_table(Path(mapping)) if mapping else None, inputs.get("like"), key)
     with unverified(target, verify) as first:
-        if optimizer:
-            written = write_training(first, _training(back, Path(optimizer), converted))
-        else:
-            written = write_tensors(first, back.tensors)
+        written = write_restored(first, converted, back, inputs.get("optimizer"))
         found = None
         if verify:
             from wdport.exporting.torch_verification import verify_tensors
 
             where = back.key if optimizer else None
-            found = verify_tensors(converted, first.path, back, Path(like) if like else None, where)
+            found = verify_tensors(converted, first.path, back, inputs.get("like"), where)
             if not passes(found, target, lambda: copy_file(first.path, target.output), document):
                 return found.exit_code
     name = converted.path.name
     give("export", lambda: _document(name, back, target.path, written, found), document,
          lambda: _text(name, back, target.path, written, found))  # fmt: skip
     return 0
-
-
-def _training(back: Restored, optimizer: Path, converted: Converted) -> dict[str, object]:
-    """The contents of a training program's checkpoint."""
-    from wdport.conversion.load import sound_variables
-    from wdport.conversion.optimiser import training_file
-    from wdport.conversion.optimiser_file import read_optimiser, require_weights
-
-    state, belongs = read_optimiser(optimizer)
-    if belongs.family != converted.family.name or set(state.members) - set(converted.variables) or back.plan is None:
-        raise MisfitError(optimizer, f"is not of the model in {converted.path.name}", "give its own optimizer")
-    require_weights(optimizer, state, belongs, sound_variables(converted))
-    return training_file(state, back.plan, back.tensors, back.key)
 
 
 def _document(name: str, back: Restored, path: Path, written: int, found: Verification | None) -> dict[str, object]:
