@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,11 +80,15 @@ class Source:
     beside: Callable[[str], Document] = lambda _: {}
 
 
+STATED: Final = ("config", "flag", "data")
+"""Origins of values that the user states at the conversion; all others can be derived from the checkpoint again."""
+
+
 @dataclass(frozen=True)
 class Resolved:
     """A configuration, and the origin of each of its values.
 
-    ``origins`` maps a field to "shapes", "buffers", "flag", "config", "hyper_parameters" or "assumed";
+    ``origins`` maps a field to "shapes", "buffers", "hyper_parameters" or "assumed", or to one of :data:`STATED`;
     ``alternatives`` maps an assumed field to a short text on what else would fit the file. ``notes`` are sentences on
     stored configuration that was not used.
     """
@@ -139,6 +143,16 @@ class Recipe:
     clip: float | None = None
     law: str | None = None
     warmup_epochs: int | None = None
+
+
+PUBLIC: Final = "public"
+"""The recipe of a model's public training script."""
+
+SCHEDULES: Final = ("constant", "onecycle", "cosine")
+"""How the learning rate of a new optimizer changes."""
+
+COSINE_WARMUP: Final = "cosine_warmup"
+"""The schedule of a public training script: a half cosine over whole epochs, after ``warmup_epochs``."""
 
 
 @dataclass(frozen=True)

@@ -308,6 +308,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*TRAIN, "prices.keras", "--transform", "zscore"], "the model's is ohlc-atr"),
     ([*TRAIN, "prices.keras", "--recipe", "public", "--clip", "2"], "is part of the public recipe"),
     ([*TRAIN, "prices.keras", "--weights", "ema"], "is for a checkpoint"),
+    ([*TRAIN, "prices.keras", "--no-config"], "--no-config: is for a checkpoint"),
     (["evaluate", "samples.npz", "--data", "prices.csv", "--scale", "1"], "is for a model"),
 ]
 

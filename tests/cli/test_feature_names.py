@@ -33,9 +33,9 @@ def test_names_survive(checkpoint: Path, suffix: str, capsys: pytest.CaptureFixt
     assert main(["convert", "a.ckpt", "-o", f"a{suffix}", *SET, "--data", "data.csv"]) == 0
     assert f"features  {', '.join(NAMES)}" in capsys.readouterr().out
     manifest = json.loads(Path(f"a{suffix}.wdport.json").read_text(encoding="utf-8"))
-    assert manifest["config"]["feature_names"] == {"value": NAMES, "origin": "flag"}
+    assert manifest["config"]["feature_names"] == {"value": NAMES, "origin": "data"}
     assert main(["inspect", f"a{suffix}"]) == 0
-    assert f"feature_names          {NAMES}  (flag)" in capsys.readouterr().out
+    assert f"feature_names          {NAMES}  (data)" in capsys.readouterr().out
     for name in ("s.csv", "s.parquet"):
         fast = ["--sampler", "ddim", "--steps", "2", "--plot", f"{name}.svg"]
         assert main(["sample", f"a{suffix}", *fast, "-o", name]) == 0

@@ -225,3 +225,21 @@ def test_the_command_prints_its_recipe(
     assert "holds the state of another run" in capsys.readouterr().err
     assert main([*base, "other", "--recipe", "public", "--lr", "0.1"]) == 2
     assert "--lr: is part of the public recipe" in capsys.readouterr().err
+
+
+def test_the_recipe_in_python_is_that_of_the_command(converted: Path, data: Path, tmp_path: Path) -> None:
+    base = ["train", str(data), "--resume", str(converted), "--epochs", "2", "--batch-size", "8"]
+    assert main([*base, "-o", str(tmp_path / "command"), "--recipe", "public"]) == 0
+    run = train(wdport.load_model(converted), data, tmp_path / "python", epochs=2, batch_size=8, recipe="public")
+    assert run.losses
+    kept = [(tmp_path / name / "metrics.csv").read_text().splitlines()[1:] for name in ("command", "python")]
+    assert [row.split(",")[:5] for row in kept[0]] == [row.split(",")[:5] for row in kept[1]]
+    with pytest.raises(UsageError, match=r"^recipe: 'plain' is unknown; give 'public', or a Recipe"):
+        train(wdport.load_model(converted), data, tmp_path / "other", recipe="plain")
+
+
+def test_a_recipe_fills_in_what_is_not_given(converted: Path, data: Path, tmp_path: Path) -> None:
+    stated = recipe_of({**PUBLIC, "training": {"epochs": 1, "batch_size": 4}})
+    run = train(wdport.load_model(converted), data, tmp_path / "run", recipe=stated)
+    assert (len(run.epochs), run.steps) == (1, 7)
+    assert run.epochs[0]["learning_rate"] < 3e-4

@@ -20,6 +20,7 @@ from wdport.cli.options import (
     facts,
     key_option,
     mapping_option,
+    no_config_option,
     parse_values,
     sha256_option,
     size,
@@ -83,7 +84,7 @@ MOST_VALUES = 10
     "--model", metavar="MODULE:FUNCTION", help="Function of your own Keras model, if the table does not name it."
 )
 @key_option
-@click.option("--no-config", is_flag=True, help="Do not read config.yaml beside the checkpoint.")
+@no_config_option
 @sha256_option
 @click.option(
     "--strict",
@@ -237,8 +238,10 @@ def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
     """
     source, mapping = manifest["source"], manifest["mapping"]
     prefixes = source["prefixes"] or ()
-    layout = f"{source['layout']}, {' '.join(prefixes)} stripped" if prefixes else source["layout"]
-    counts = [len(manifest["tensors"]), len(manifest["checks"]), len(manifest["drops"])]
+    layout = f"weights under {source['key']}" if source["layout"] == "fabric" else source["layout"]
+    layout += f", {' '.join(prefixes)} stripped" if prefixes else ""
+    used, checked = ({row["source"] for row in manifest[name]} for name in ("tensors", "checks"))
+    counts = f"{len(used)} used, {len(checked - used)} more checked, {len(manifest['drops'])} dropped"
     recomputed = [row["source"] for row in manifest["tensors"] if row["recomputed"]]
     errors = [row["error"] for row in manifest["checks"] if row["error"] is not None]
     told = {name: f"{row['value']} ({row['origin']})" for name, row in manifest["config"].items()}
@@ -251,7 +254,7 @@ def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
         ("fits too", "; ".join(f"{name}: {text}" for name, text in manifest["alternatives"].items())),
         ("series", _units(manifest["config"])),
         ("features", _features(manifest["config"])),
-        ("tensors", f"{counts[0]} used, {counts[1]} checked, {counts[2]} dropped; every variable filled once"),
+        ("tensors", f"{counts}; every variable filled once"),
         ("keeps", ", ".join(manifest["output"].get("kept", ()))),
         ("stored as", manifest["output"].get("dtype", "")),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),

@@ -64,6 +64,10 @@ def _draw(
     output = Output(files.target, _facts(wanted, job, request, hashes.result()), wanted.batch, wanted.chunk,
                     wanted.save_every, wanted.force)  # fmt: skip
     files.inputs.end_reading()
+    taken = about.condition
+    if wanted.unconditional and taken is not None and taken.trained and taken.null is None:
+        console.note(f"the model was trained with {taken.name} for every sample; samples without it are not what it "
+                     "learned")  # fmt: skip
     known = None if request.known is None else np.asarray(request.known)
     ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files, blocks, known, about))
     if ran is not None:

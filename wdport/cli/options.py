@@ -91,6 +91,8 @@ key_option = click.option(
     "[default: automatic]",
 )  # fmt: skip
 
+no_config_option = click.option("--no-config", is_flag=True, help="Do not read config.yaml beside the checkpoint.")
+
 sha256_option = click.option(
     "--sha256", metavar="HEX", help="Required SHA-256 of the first file, which is the checkpoint if given."
 )

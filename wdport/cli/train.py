@@ -18,16 +18,18 @@ from wdport.cli.machine import require_jax
 from wdport.cli.options import (
     TABLE,
     key_option,
+    no_config_option,
     own_mapping_option,
     own_model_option,
     parse_values,
     sha256_option,
 )
-from wdport.cli.trained import RECIPES, SCHEDULES, Wanted, is_checkpoint, run
+from wdport.cli.trained import Wanted, is_checkpoint, run
 from wdport.cli.verb import OneOf, Verb, Whole
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, WdportError
 from wdport.files.inputs import InputFiles
+from wdport.model import PUBLIC, SCHEDULES
 from wdport.training.folder import FILES, require_run_folder
 
 
@@ -45,7 +47,7 @@ from wdport.training.folder import FILES, require_run_folder
               "your own MODULE:CLASS.  [default: the model's; of a new one z-scores]")  # fmt: skip
 @click.option("--condition", metavar="FILE", type=File([".npy"]), help="The condition of every state (n, ...), for a "
               "model that takes one.  [default: from DATA, of prices]")  # fmt: skip
-@click.option("--recipe", type=OneOf(RECIPES), metavar="public", help="Train as the model's public script: steps "
+@click.option("--recipe", type=OneOf([PUBLIC]), metavar="public", help="Train as the model's public script: steps "
               "drawn by the Min-SNR law, OneCycle to 1e-3 or the file's cosine_warmup, weight decay 1e-5, gradients "
               "clipped at 1.")  # fmt: skip
 @click.option("--epochs", type=Whole(1, 1 << 24), help="Epochs in all.  [default: --config's, or 1]")
@@ -81,6 +83,7 @@ from wdport.training.folder import FILES, require_run_folder
 @own_mapping_option
 @own_model_option
 @key_option
+@no_config_option
 @sha256_option
 @json_option
 def command(
@@ -125,9 +128,12 @@ def _require_begun(wanted: Wanted) -> None:
     if wanted.resume is None and wanted.config is None:
         raise UsageError("--resume", "is missing", "give a converted model, a checkpoint, or --config for a new model")
     if wanted.resume is not None and not is_checkpoint(wanted.resume):
-        for option, value in (("--config", wanted.config), ("--set", wanted.values), ("--key", wanted.key)):
+        for option, value in (("--config", wanted.config), ("--set", wanted.values), ("--key", wanted.key),
+                              ("--no-config", wanted.no_config)):  # fmt: skip
             if value:
                 raise UsageError(option, "is for a checkpoint or a new model", "leave it out: a model is resumed")
+    if wanted.resume is None and wanted.no_config:
+        raise UsageError("--no-config", "is for a checkpoint", "leave it out, or add --resume CHECKPOINT")
     if wanted.resume is None and wanted.mapping:
         raise UsageError("--mapping", "is for a converted model", "add --resume MODEL")
     if wanted.recipe is not None:

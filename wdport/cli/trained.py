@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,6 @@ from wdport.cli.documents import Destination, give
 from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
-from wdport.diffusion.process import UNIFORM
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
@@ -31,10 +30,6 @@ TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
 
 ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")
 """Suffixes of archives of experiments."""
-
-RECIPES: Final = ("public",)
-COSINE_WARMUP: Final = "cosine_warmup"
-SCHEDULES: Final = ("constant", "onecycle", "cosine")
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,7 @@ class Wanted:
     condition: str | None
     recipe: str | None
     key: str | None
+    no_config: bool
     force: bool
 
     @property
@@ -89,11 +85,12 @@ def is_checkpoint(path: str) -> bool:
 @dataclass(frozen=True)
 class _Begin:
     """What a run begins with: ``make`` builds the model under a dtype policy; ``beside`` is the optimizer's file, if it
-    has one."""
+    has one, and ``resumed`` the name of the file that the user gave with it."""
 
     make: Callable[[str | None], KerasModel]
     beside: Path | None
     recipe: Recipe
+    resumed: str = ""
 
 
 def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document: Destination) -> None:
@@ -105,20 +102,21 @@ def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document:
         jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.placement import wait_for_all
+    from wdport.training.recipe import optimizer_of
     from wdport.training.run import train
     from wdport.training.saved import save_trained
 
     began = time.monotonic()
     with _begun(wanted) as begin:
-        recipe = begin.recipe
+        recipe = _chosen(wanted, begin.recipe)
         made = begin.make(None if wanted.dtype == "float32" else wanted.dtype)
         changed = {} if wanted.weight_decay is None else {"weight_decay": wanted.weight_decay}
         if begin.beside is not None:
             optimizer: Any = load_optimizer(begin.beside, made, learning_rate=wanted.lr, settings=changed,
-                                            clip_norm=wanted.clip or recipe.clip)  # fmt: skip
-            _note_end(begin.beside, optimizer)
+                                            clip_norm=recipe.clip)  # fmt: skip
+            _note_end(begin.resumed, optimizer)
         else:
-            optimizer = _new(wanted, recipe)
+            optimizer = optimizer_of(recipe, wanted.warmup)
         _note_recipe(wanted, recipe, begin)
         first = jax.process_index() == 0
 
@@ -135,17 +133,15 @@ def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document:
         inputs.end_reading()
         with steps() as show:
             told = train(
-                made, str(wanted.data), wanted.folder, optimizer=optimizer, epochs=wanted.epochs or recipe.epochs or 1,
-                batch_size=wanted.batch_size or recipe.batch_size or 32, seed=wanted.seed, ema=wanted.ema,
-                energy=wanted.energy if wanted.energy is not None else recipe.energy or 0.0, min_snr=wanted.min_snr,
-                law=recipe.law or UNIFORM, condition=_condition(wanted), transform=wanted.transform,
+                made, str(wanted.data), wanted.folder, optimizer=optimizer, recipe=recipe, seed=wanted.seed,
+                ema=wanted.ema, min_snr=wanted.min_snr, condition=_condition(wanted), transform=wanted.transform,
                 save_every=wanted.save_every, devices=devices, shard_weights=wanted.shard_weights,
                 stream=wanted.stream, orbax=wanted.orbax, tensorboard=wanted.tensorboard, force=wanted.force,
                 report=_reporting(show) if first else None, finish=finish,
             )  # fmt: skip
         wait_for_all()
     if first:
-        content = _document(wanted, digest, begin.beside, told, time.monotonic() - began)
+        content = _document(wanted, digest, begin.resumed if begin.beside else None, told, time.monotonic() - began)
         give("training", lambda: content, document, lambda: _text(content, wanted.folder))
 
 
@@ -182,7 +178,8 @@ def _begun(wanted: Wanted) -> Iterator[_Begin]:
         beside = optimiser_beside(path)
         own = wanted.mapping if not is_checkpoint(wanted.resume) or _is_own(wanted.mapping) else None
         yield _Begin(lambda dtype: load_model(path, dtype, mapping=own, model=wanted.function),
-                     beside if beside.is_file() else None, told)  # fmt: skip
+                     beside if beside.is_file() else None, told,
+                     beside.name if path == Path(wanted.resume) else wanted.name)  # fmt: skip
 
 
 def _is_own(mapping: str | None) -> bool:
@@ -201,7 +198,7 @@ def _recipe(wanted: Wanted) -> Recipe:
     public = wanted.recipe == "public"
     if wanted.config:
         return recipe_of(wanted.config, public)
-    if is_checkpoint(str(wanted.resume)) and not wanted.mapping:
+    if is_checkpoint(str(wanted.resume)) and not wanted.mapping and not wanted.no_config:
         with open_checkpoint(Path(str(wanted.resume)), key=wanted.key) as checkpoint:
             configured = configuration_beside(checkpoint, trainable_family())
         if configured is not None:
@@ -215,6 +212,20 @@ def _condition(wanted: Wanted) -> Array | None:
     from wdport.sampling.api import read_init
 
     return read_init(wanted.condition)
+
+
+def _chosen(wanted: Wanted, recipe: Recipe) -> Recipe:
+    """A recipe with the values of options in place of its own."""
+    options: dict[str, Any] = {
+        "learning_rate": wanted.lr,
+        "schedule": wanted.schedule,
+        "weight_decay": wanted.weight_decay,
+        "clip": wanted.clip,
+        "epochs": wanted.epochs,
+        "batch_size": wanted.batch_size,
+        "energy": wanted.energy,
+    }
+    return replace(recipe, **{name: value for name, value in options.items() if value is not None})
 
 
 def _note_recipe(wanted: Wanted, recipe: Recipe, begin: _Begin) -> None:
@@ -237,10 +248,9 @@ def _note_difference(wanted: Wanted, recipe: Recipe, config: str) -> None:
         public = recipe_of(config, True)
     except MisfitError:  # of a schedule that needs measured values
         return
-    decay = wanted.weight_decay if wanted.weight_decay is not None else recipe.weight_decay
-    pairs = [("rate", wanted.lr or recipe.learning_rate or 1e-4, public.learning_rate),
-             ("weight decay", 0.01 if decay is None else decay, public.weight_decay),
-             ("clipping", wanted.clip or "none", public.clip), ("steps", "uniform", "by the Min-SNR law")]  # fmt: skip
+    decay = 0.01 if recipe.weight_decay is None else recipe.weight_decay
+    pairs = [("rate", recipe.learning_rate or 1e-4, public.learning_rate), ("weight decay", decay, public.weight_decay),
+             ("clipping", recipe.clip or "none", public.clip), ("steps", "uniform", "by the Min-SNR law")]  # fmt: skip
     differ = "; ".join(f"{name} {ours} where that has {theirs}" for name, ours, theirs in pairs if ours != theirs)
     if differ:
         console.note(f"differs from the public training script: {differ} (--recipe public)")
@@ -262,7 +272,7 @@ def _converted(wanted: Wanted, path: Path) -> Path:
     transform = wanted.transform if series is not None else None
     return convert(wanted.resume, path, config=wanted.config, values=wanted.values or None, mapping=wanted.mapping,
                    model=wanted.function, data=series, transform=transform, key=wanted.key,
-                   with_optimizer=kept).output  # fmt: skip
+                   no_config=wanted.no_config, with_optimizer=kept).output  # fmt: skip
 
 
 def _plain(begin: _Begin, made: KerasModel) -> KerasModel:
@@ -278,42 +288,10 @@ def _plain(begin: _Begin, made: KerasModel) -> KerasModel:
     return plain
 
 
-def _note_end(path: Path, optimizer: Any) -> None:
+def _note_end(name: str, optimizer: Any) -> None:
     if optimizer.rates is not None and len(optimizer.rates) == 1:
         rate = f"{float(optimizer.rates[0, 0]):.3g}"
-        console.note(f"{path.name}: its learning-rate schedule has ended; the rate stays {rate} unless --lr is given")
-
-
-def _new(wanted: Wanted, recipe: Recipe) -> Callable[[int], Any]:
-    """AdamW for a number of steps."""
-    from wdport.optimisers.rates import cosine_rate, one_cycle, warmup_cosine
-    from wdport.optimisers.torch_like import Adam
-
-    decay = wanted.weight_decay if wanted.weight_decay is not None else recipe.weight_decay
-    clip = wanted.clip or recipe.clip
-    settings = {} if decay is None else {"weight_decay": decay}
-    rate = wanted.lr or recipe.learning_rate or 1e-4
-    schedule = wanted.schedule or recipe.schedule or "constant"
-    if schedule not in (*SCHEDULES, COSINE_WARMUP) or (schedule == COSINE_WARMUP and wanted.recipe is None):
-        what = f"has the schedule {printable(schedule, 40)}, which needs values measured in training"
-        raise UsageError(wanted.config or "", what, f"choose --schedule {', '.join(SCHEDULES)}")
-
-    if wanted.warmup is not None and schedule != "cosine":
-        raise UsageError("--warmup", f"is for the cosine schedule, not {schedule}", "add --schedule cosine")
-
-    def make(total: int) -> Any:
-        if wanted.warmup is not None and wanted.warmup >= total:
-            raise UsageError("--warmup", f"is {wanted.warmup} of {total} steps", "give fewer")
-        if schedule == "constant":
-            return Adam([{"lr": rate, **settings}], clip_norm=clip)
-        if schedule == COSINE_WARMUP:
-            epochs = wanted.epochs or recipe.epochs or 1
-            rates = warmup_cosine(epochs, max(total // epochs, 1), rate, recipe.warmup_epochs or 0)
-            return Adam([{"lr": rate, **settings}], rates=rates.rate, momenta=rates.beta1, clip_norm=clip)
-        told = one_cycle(total, rate) if schedule == "onecycle" else cosine_rate(total, rate, wanted.warmup or 0)
-        return Adam([{"lr": rate, **settings}], rates=told.rate, momenta=told.beta1, clip_norm=clip)
-
-    return make
+        console.note(f"{name}: its learning-rate schedule has ended; the rate stays {rate} unless --lr is given")
 
 
 def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callable[[], float]], None] | None:
@@ -335,15 +313,14 @@ def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callab
     return report
 
 
-def _document(wanted: Wanted, data: str, beside: Path | None, told: TrainingRun, seconds: float) -> Document:
+def _document(wanted: Wanted, data: str, resumed: str | None, told: TrainingRun, seconds: float) -> Document:
     names = (*STATES, *WRITTEN)
     written = [wanted.folder / name for name in names if (wanted.folder / name).is_file()]
     return {
         "model": wanted.name,
         "data": {"name": wanted.data.name, "sha256": data},
         "steps": told.steps,
-        "resumed_optimizer": None if beside is None else beside.name if not is_checkpoint(wanted.resume or "")
-        else wanted.name,
+        "resumed_optimizer": resumed,
         "epochs": [dict(epoch) for epoch in told.epochs],
         "outputs": [{"name": path.name, "sha256": file_sha256(path), "bytes": path.stat().st_size} for path in written],
         "seconds": round(seconds, 3),

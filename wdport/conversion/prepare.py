@@ -224,6 +224,13 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
     given = told if settings.config or configured else dict(settings.known or {})
     source = source_of(checkpoint)
     resolved = family.resolve(replace(source, saved=None) if settings.known else source, given, flags)
+    if settings.units is not None:
+        stated = {"transform", *(settings.values or {})}
+        origins = {
+            name: "data" if origin == "flag" and name not in stated else origin
+            for name, origin in resolved.origins.items()
+        }
+        resolved = replace(resolved, origins=origins)
     if settings.strict and resolved.assumed:
         assumed = ", ".join(f"{name}={value}" for name, value in resolved.assumed.items())
         fix = "give them with --config FILE or --set NAME=VALUE, or leave out --strict"

@@ -33,7 +33,7 @@ from wdport.files.model_files import Hashes, MakeManifest, Written, read_variabl
 from wdport.files.target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
 from wdport.files.whole_folder import whole_folder
 from wdport.files.writable import require_apart
-from wdport.model import Array
+from wdport.model import STATED, Array
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Conversion:
         return f"Conversion({self.source} -> {self.output}, {self.manifest['output']['variables']} variables{assumed})"
 
 
-_TOLD: Final = {"config", "flag", "hyper_parameters"}
+_TOLD: Final = {*STATED, "hyper_parameters"}
 """Origins of values that somebody stated."""
 
 

@@ -12,7 +12,7 @@ from wdport.conversion.prepare import Prepared, Settings, prepare, source_of
 from wdport.errors import MisfitError, UsageError
 from wdport.families.roles import OwnFamily
 from wdport.files.manifests import file_sha256
-from wdport.model import Stated
+from wdport.model import STATED, Stated
 from wdport.parity.pair import Pair
 
 
@@ -85,5 +85,5 @@ def _stated(prepared: Prepared, converted: Converted) -> Stated | None:
     document = source.document()
     if not document or not converted.origins:
         return None
-    given = [name for name, origin in converted.origins.items() if origin in ("config", "flag")]
+    given = [name for name, origin in converted.origins.items() if origin in STATED]
     return Stated(document, {name: getattr(converted.config, name) for name in given}, source.beside)

@@ -13,16 +13,13 @@ from wdport.errors import MisfitError, printable
 from wdport.families.roles import OwnFamily
 from wdport.files.manifests import manifest_of
 from wdport.files.model_files import digest
-from wdport.model import Array, Resolved
+from wdport.model import STATED, Array, Resolved
 
 _HOW = "; if it was said at the conversion, say it to verify too"
 _UNCHECKED = "the statistics of windows are as the file states; --data FILE --transform NAME compares them"
 
 LONGEST = 80
 """Characters of a value in a finding."""
-
-GIVEN = ("config", "flag")
-"""Origins of values that the user gave at the conversion; all others can be derived from the checkpoint again."""
 
 
 def provenance(
@@ -59,7 +56,8 @@ def contradictions(prepared: Prepared, converted: Converted, own: OwnFamily | No
     config, flags = what_is_told(prepared.family, told)
     if own is not None:
         return _other_arguments(prepared, converted, own, config)
-    config, flags = _from(converted, "config") | config, _from(converted, "flag") | flags
+    config = _from(converted, "config") | config
+    flags = _from(converted, "flag") | _from(converted, "data") | flags
     try:
         again = prepared.family.resolve(source_of(prepared.checkpoint), config, flags)
     except MisfitError as error:
@@ -83,7 +81,7 @@ def _by(again: Resolved, name: str) -> str:
     value, origin = _shown(again.config.to_dict().get(name)), again.origins.get(name, "default")
     if origin in ("assumed", "default"):
         return f"which nothing tells: {value} is {'assumed' if origin == 'assumed' else 'the default'}{_HOW}"
-    return f"{value} by the {'checkpoint' if origin not in GIVEN else origin}"
+    return f"{value} by the {'checkpoint' if origin not in STATED else origin}"
 
 
 def _other_arguments(

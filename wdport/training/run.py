@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ from wdport.data.series import Series
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
+from wdport.families.roles import Fresh
 from wdport.files.run_folder import RunFolder
-from wdport.model import Array, KerasModel
-from wdport.optimisers.torch_like import Adam, TorchOptimizer
+from wdport.model import PUBLIC, Array, KerasModel, Recipe
+from wdport.optimisers.torch_like import TorchOptimizer
 from wdport.training.events import Events
 from wdport.training.folder import run_folder
 from wdport.training.loop import Loop, Report, TrainingRun
 from wdport.training.model import training_model
 from wdport.training.placement import placement_of
+from wdport.training.recipe import optimizer_of
 from wdport.training.saves import Saves
 from wdport.training.source import source_of
 
@@ -30,14 +33,15 @@ def train(
     data: Array | Series | str | PathLike[str],
     folder: str | PathLike[str],
     *,
-    epochs: int = 1,
-    batch_size: int = 32,
+    epochs: int | None = None,
+    batch_size: int | None = None,
     optimizer: TorchOptimizer | Callable[[int], TorchOptimizer] | None = None,
+    recipe: Recipe | str | None = None,
     seed: int = 0,
     ema: float | None = None,
-    energy: float = 0.0,
+    energy: float | None = None,
     min_snr: float | None = None,
-    law: str = UNIFORM,
+    law: str | None = None,
     condition: Array | None = None,
     transform: str | None = None,
     save_every: int | None = None,
@@ -60,15 +64,18 @@ def train(
         model: from :func:`wdport.load_model`.
         data: a data file or a series, whose windows are transformed on the device, or clean states (n, *shape).
         folder: for the state, and for ``metrics.csv`` with the losses of every epoch.
-        epochs: epochs in all.
-        batch_size: states in a step.
+        epochs: epochs in all; by default the recipe's, or 1.
+        batch_size: states in a step; by default the recipe's, or 32.
         optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimisers.torch_like`, or a function of
-            the number of all steps that makes one; by default AdamW with a rate of 1e-4.
+            the number of all steps that makes one; by default the recipe's, or AdamW with a rate of 1e-4.
+        recipe: "public" trains as the model's public script: how steps are drawn, learning rates, weight decay and
+            clipping; or what :func:`wdport.training.fresh.recipe_of` reads from a training configuration. Other
+            arguments take precedence.
         seed: determines the order of the data, noise, times and dropout.
         ema: decay of a moving average of the weights, such as 0.999.
         energy: weight of the energy term, as for :func:`wdport.training_model`.
         min_snr: gamma of Min-SNR weighting.
-        law: how steps are drawn, as for :func:`wdport.training_model`.
+        law: how steps are drawn, as for :func:`wdport.training_model`; by default the recipe's, or uniformly.
         condition: the condition (n, ...) of every state or window, such as labels or scales, for a model that takes
             one; for windows of prices it follows from the data.
         transform: the transform of the model's data, if it is your own ``module:class``, whose code is then run.
@@ -95,7 +102,10 @@ def train(
             package is not installed.
     """
     _require(epochs=epochs, batch_size=batch_size, save_every=save_every)
-    trained = training_model(model, energy=energy, min_snr=min_snr, seed=seed, law=law)
+    plan = _recipe(model, recipe)
+    epochs, batch_size = epochs or plan.epochs or 1, batch_size or plan.batch_size or 32
+    energy = energy if energy is not None else plan.energy or 0.0
+    trained = training_model(model, energy=energy, min_snr=min_snr, seed=seed, law=law or plan.law or UNIFORM)
     known: Any = known_model(model)
     placement = placement_of(devices, shard_weights)
     if batch_size % placement.count:
@@ -103,11 +113,12 @@ def train(
         raise UsageError("batch_size", what, f"give a multiple of {placement.count}")
     source = source_of(data, known[0].diffused(known[1]), trained.variable_dtype, stream, condition, transform)
     target = Path(folder)
+    optimizer = optimizer or optimizer_of(replace(plan, epochs=epochs))
     if callable(optimizer):
         optimizer = optimizer(epochs * -(-source.count // batch_size))
     with run_folder(target, jax.process_index() == 0) as held, Events(target, held, tensorboard) as events:
         saves = Saves(target, held, placement, orbax)
-        loop = Loop(trained, source, saves, optimizer or Adam([{"lr": 1e-4}]), batch_size, seed, ema, placement)
+        loop = Loop(trained, source, saves, optimizer, batch_size, seed, ema, placement)
         if held is not None:
             held.begin(loop.facts(None if force else epochs), (), force, saves.exist, saves.check)
         try:
@@ -120,6 +131,18 @@ def train(
         if held is not None and finish is not None:
             finish(held, told)
         return told
+
+
+def _recipe(model: KerasModel, recipe: Recipe | str | None) -> Recipe:
+    """The recipe that is meant; raises :class:`UsageError`."""
+    if isinstance(recipe, Recipe) or recipe is None:
+        return recipe or Recipe()
+    family: Any = (known_model(model) or (None,))[0]
+    if recipe != PUBLIC or not isinstance(family, Fresh):
+        what = f"{recipe!r} is unknown" if recipe != PUBLIC else "this model has no public training script"
+        raise UsageError("recipe", what, f"give {PUBLIC!r}, or a Recipe of wdport.training.fresh.recipe_of")
+    public: Recipe = family.recipe({}, "recipe", True)
+    return public
 
 
 def _require(**numbers: int | None) -> None:

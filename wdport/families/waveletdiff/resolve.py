@@ -63,13 +63,16 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
         except MisfitError as error:
             notes.append(f"{NAME} are not used: {error.what}")
     resolved = resolved or _settle(source, told, given)
-    return replace(resolved, notes=(*notes, *near_misses(saved, resolved.assumed), *_condition(resolved.config)))
+    return replace(resolved, notes=(*notes, *near_misses(saved, resolved.assumed), *_condition(resolved)))
 
 
-def _condition(config: Config) -> list[str]:
+def _condition(resolved: Resolved) -> list[str]:
     """A note on the condition that the network takes."""
+    config = resolved.config
     if not config.scale_embedding:
         return []
+    if config.conditioning == "none" and resolved.origins["conditioning"] != "weights":
+        return ["takes a condition: scale; stated to be trained without, though its scale embedding was trained"]
     trained = {
         "scale": "it was trained with one for every window",
         "none": "it was trained without, so samples are drawn without",

@@ -1,0 +1,54 @@
+"""The optimizer that a recipe describes: AdamW with one of the known schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from wdport.errors import UsageError, printable
+from wdport.model import COSINE_WARMUP, SCHEDULES, Recipe
+from wdport.optimisers.rates import Rates, cosine_rate, one_cycle, warmup_cosine
+from wdport.optimisers.torch_like import Adam
+
+RATE: Final = 1e-4
+"""Learning rate where a recipe has none."""
+
+
+def optimizer_of(recipe: Recipe, warmup: int | None = None) -> Callable[[int], Adam]:
+    """Return a function of the number of all steps that makes the optimizer.
+
+    Args:
+        recipe: its learning rate, weight decay, clipping norm and schedule; "constant" where it has none.
+        warmup: steps in which the rate of a "cosine" schedule rises.
+
+    Raises:
+        UsageError: the schedule is unknown, or the warm-up is not for it; from the function, if the warm-up or the
+            schedule does not fit the number of steps.
+    """
+    schedule = recipe.schedule or "constant"
+    if schedule not in SCHEDULES and (schedule != COSINE_WARMUP or recipe.warmup_epochs is None):
+        what = f"has the schedule {printable(schedule, 40)}, which needs values measured in training"
+        raise UsageError("recipe", what, f"choose --schedule {', '.join(SCHEDULES)}")
+    if warmup is not None and schedule != "cosine":
+        raise UsageError("--warmup", f"is for the cosine schedule, not {schedule}", "add --schedule cosine")
+    rate = recipe.learning_rate or RATE
+    group = {"lr": rate} if recipe.weight_decay is None else {"lr": rate, "weight_decay": recipe.weight_decay}
+
+    def make(total: int) -> Adam:
+        if warmup is not None and warmup >= total:
+            raise UsageError("--warmup", f"is {warmup} of {total} steps", "give fewer")
+        if schedule == "constant":
+            return Adam([group], clip_norm=recipe.clip)
+        rates = _rates(schedule, total, rate, recipe, warmup or 0)
+        return Adam([group], rates=rates.rate, momenta=rates.beta1, clip_norm=recipe.clip)
+
+    return make
+
+
+def _rates(schedule: str, total: int, rate: float, recipe: Recipe, warmup: int) -> Rates:
+    if schedule == "onecycle":
+        return one_cycle(total, rate)
+    if schedule == "cosine":
+        return cosine_rate(total, rate, warmup)
+    epochs = recipe.epochs or 1
+    return warmup_cosine(epochs, max(total // epochs, 1), rate, recipe.warmup_epochs or 0)
