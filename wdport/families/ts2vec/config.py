@@ -3,49 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Final
 
+from msgspec import Meta
+
+from wdport.fields import NETWORK, Fields, Summary, Wording, fields_of
 from wdport.limits import MAX_FEATURES, MAX_VALUES, MAX_WIDTH
 
 MAX_DEPTH = 14
 """Test inputs are as long as the widest dilation: 2^14 = 16,384 steps here, 1024 for the public code's default."""
 
-BETWEEN = {
-    "input_dims": (1, MAX_FEATURES),
-    "hidden_dims": (1, MAX_WIDTH),
-    "output_dims": (1, MAX_WIDTH),
-    "depth": (0, MAX_DEPTH),
-    "kernel_size": (1, 255),
-}
-"""The smallest and the largest value of every field."""
+Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
 
 
 @dataclass(frozen=True)
-class Config:
-    """Sizes of one encoder; raises ``ValueError`` for invalid sizes.
+class Config(Fields):
+    """Sizes of one encoder; raises ``ValueError`` for invalid sizes."""
 
-    Attributes:
-        input_dims: F, features of a step.
-        hidden_dims: H, channels of all blocks but the last.
-        output_dims: D, channels of the last block and of the representation.
-        depth: number of blocks before the last; block i dilates by 2^i.
-        kernel_size: K, odd, so that the padding is symmetric.
-    """
+    input_dims: Annotated[
+        int, Meta(ge=1, le=MAX_FEATURES, description="Features of a time step, F."), NETWORK, Summary("input_dims")
+    ]
+    hidden_dims: Annotated[
+        Width, Meta(description="Channels of every block but the last, H."), NETWORK, Summary("hidden_dims")
+    ]
+    output_dims: Annotated[
+        Width,
+        Meta(description="Channels of the last block and of the representation, D."),
+        NETWORK,
+        Summary("output_dims"),
+    ]
+    depth: Annotated[
+        int,
+        Meta(ge=0, le=MAX_DEPTH, description="Number of blocks before the last; block i dilates by 2^i."),
+        NETWORK,
+        Summary("depth"),
+    ]
+    kernel_size: Annotated[
+        int,
+        Meta(ge=1, le=255, description="Width of the convolutions, K; odd.",
+             extra_json_schema={"not": {"multipleOf": 2}}),
+        NETWORK,
+    ] = 3  # fmt: skip
 
-    input_dims: int
-    hidden_dims: int
-    output_dims: int
-    depth: int
-    kernel_size: int = 3
+    wording: ClassVar = Wording(
+        below="{value}: {least} to {most} is supported",
+        above="{value}: {least} to {most} is supported",
+        unknown="unknown configuration values: {names}",
+    )
 
     def __post_init__(self) -> None:
-        for name, (least, most) in BETWEEN.items():
-            value = getattr(self, name)
-            if type(value) is not int:
-                raise ValueError(f"{name} is not a whole number")
-            if not least <= value <= most:
-                shown = value if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
-                raise ValueError(f"{name} {shown}: {least} to {most} is supported")
+        super().__post_init__()
         if self.kernel_size % 2 == 0:
             raise ValueError(f"kernel_size {self.kernel_size} is even, so no padding is the same on both sides")
         if (count := self._values()) > MAX_VALUES:
@@ -62,18 +71,8 @@ class Config:
         hidden = [(self.hidden_dims, self.hidden_dims, 2**i) for i in range(self.depth)]
         return (*hidden, (self.hidden_dims, self.output_dims, 2**self.depth))
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain JSON values; :meth:`from_dict` reads them back."""
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> Config:
-        """A configuration from :meth:`to_dict`'s values; raises ``ValueError`` for anything else."""
-        if not isinstance(values, Mapping):
-            raise ValueError("the configuration is not a table of values")
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(str(name) for name in set(values) - known):
-            raise ValueError(f"unknown configuration values: {', '.join(unknown[:5])}")
-        if missing := [name for name in BETWEEN if name not in values and name != "kernel_size"]:
-            raise ValueError(f"missing configuration values: {', '.join(missing)}")
-        return cls(**values)  # type: ignore[arg-type]  # __post_init__ looks at the types
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {**{name: name for name in fields_of(Config)}, "repr_dims": "output_dims"}
+)
+"""Names of the fields in a configuration file; ``repr_dims`` is that of the public training script."""

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.families.ported import described_variables
 from wdport.families.ts2vec import network
 from wdport.families.ts2vec.config import Config
 from wdport.families.ts2vec.network import Weights
-from wdport.families.ts2vec.variables import variables_of
 from wdport.mapping.axes import Shape
 from wdport.model import Array
 
@@ -45,7 +45,7 @@ class Encoder:
     config: Config
 
     def initial(self, random: np.random.Generator) -> dict[str, Array]:
-        return initial(variables_of(self.config), random)
+        return initial(described_variables("ts2vec", "TS2Vec", self.config), random)
 
     def loss(self, weights: Weights, key: Tensor, series: Tensor) -> Tensor:
         return loss(self.config, weights, key, series)

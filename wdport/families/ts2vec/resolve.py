@@ -6,21 +6,18 @@ Dilations leave no trace in a file. Block i has 2^i: the public code builds no o
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from wdport.declared import given
 from wdport.errors import MisfitError, UsageError
-from wdport.families.ts2vec.config import Config
+from wdport.families.tensor_shapes import NUMBER, consecutive, most_frequent, size
+from wdport.families.ts2vec.config import NAMES, Config
+from wdport.fields import fields_of, typed_setting
 from wdport.mapping.axes import Shape
 from wdport.model import UNITS, Document, Resolved, Source
 
-FIELDS = ("input_dims", "hidden_dims", "output_dims", "depth", "kernel_size")
-
-NAMES = {**{name: name for name in FIELDS}, "repr_dims": "output_dims"}
-"""Names of the fields in a configuration file; ``repr_dims`` is that of the public training script."""
-
-_BLOCK = re.compile(r"feature_extractor\.net\.(0|[1-9][0-9]{0,5})\.conv[12]\.conv\.weight")
+_BLOCK = re.compile(rf"feature_extractor\.net\.{NUMBER}\.conv[12]\.conv\.weight")
 
 _OUT = ("conv1.conv", "conv2.conv", "projector")
 """The parts of the last block; each has as many channels as the representation."""
@@ -45,14 +42,23 @@ def read_settings(document: Document, where: str | Path) -> dict[str, object]:
     return found
 
 
-def parse_setting(key: str, text: str) -> int:
+def settings_schema() -> dict[str, object]:
+    """Every name of a configuration file that is read; others concern training and are ignored."""
+    declared = fields_of(Config)
+    return {
+        "type": "object",
+        "description": "Training configuration of a TS2Vec encoder. Shapes determine it; given values must agree.",
+        "properties": {key: declared[name].schema() for key, name in NAMES.items()},
+        "anyOf": [given(name) for name in NAMES],
+    }
+
+
+def parse_setting(key: str, text: str) -> object:
     """The value of one ``--set KEY=VALUE``; raises :class:`UsageError`."""
-    if key not in FIELDS:
-        raise UsageError("--set", f"unknown name {key[:40]!r}", f"use one of {', '.join(FIELDS)}")
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"--set {key}", f"{text[:40]!r} is not a whole number", "give a number") from None
+    names = fields_of(Config)
+    if key not in names:
+        raise UsageError("--set", f"unknown name {key[:40]!r}", f"use one of {', '.join(names)}")
+    return typed_setting(Config, key, text, "a whole number")
 
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
@@ -61,7 +67,7 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
         fix = "leave out --norm-stats and --data: normalise the series before encoding"
         raise UsageError("statistics", "a ts2vec encoder keeps none", fix)
     told = from_shapes(source.shapes)
-    if lacking := [name for name in FIELDS if told.get(name) is None]:
+    if lacking := [name for name, value in told.items() if value is None]:
         what = f"{', '.join(lacking)} cannot be determined from its shapes"
         raise MisfitError(source.path, what, "use a complete checkpoint")
     given = [(name, value, "config") for name, value in config.items()]
@@ -71,36 +77,20 @@ def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     if faults:
         raise MisfitError(source.path, "; ".join(faults), "correct the value or leave it out", faults)
     try:
-        return Resolved(Config.from_dict(told), dict.fromkeys(FIELDS, "shapes"))
+        return Resolved(Config.from_dict(told), dict.fromkeys(told, "shapes"))
     except ValueError as error:
         raise MisfitError(source.path, str(error), "use a checkpoint of this model") from None
 
 
 def from_shapes(shapes: Mapping[str, Shape]) -> dict[str, int | None]:
-    """Every field as determined by the shapes; ``None`` for a field that they do not determine.
-
-    Each size is read from several tensors and the most frequent value is used, so that a single wrong tensor is
-    reported by the plan and does not change the configuration.
-    """
-    last = _contiguous(int(found[1]) for name in shapes if (found := _BLOCK.fullmatch(name))) - 1
-    first, end = "feature_extractor.net.0.conv", f"feature_extractor.net.{last}"
-    kernels = [shape[2] for name, shape in shapes.items() if _BLOCK.fullmatch(name) and len(shape) == 3]
+    """Every field as determined by the shapes; ``None`` for a field that they do not determine."""
+    last = consecutive(int(found[1]) for name in shapes if (found := _BLOCK.fullmatch(name))) - 1
+    first, end = "feature_extractor.net.0.conv1.conv.weight", f"feature_extractor.net.{last}"
+    hidden = (("input_fc.bias", 0), ("input_fc.weight", 0), (first, 1))
     return {
-        "input_dims": _most(shapes, ("input_fc.weight", 1)),
-        "hidden_dims": _most(shapes, ("input_fc.bias", 0), ("input_fc.weight", 0), (f"{first}1.conv.weight", 1)),
-        "output_dims": _most(shapes, *((f"{end}.{part}.bias", 0) for part in _OUT)),
+        "input_dims": size(shapes, "input_fc.weight", 1),
+        "hidden_dims": most_frequent(size(shapes, name, axis) for name, axis in hidden),
+        "output_dims": most_frequent(size(shapes, f"{end}.{part}.bias", 0) for part in _OUT),
         "depth": last if last >= 0 else None,
-        "kernel_size": Counter(kernels).most_common(1)[0][0] if kernels else None,
-    }  # fmt: skip
-
-
-def _contiguous(numbers: Iterable[int]) -> int:
-    """The count of consecutive numbers from 0: a stray name does not make a model larger."""
-    found = set(numbers)
-    return next(i for i in range(len(found) + 1) if i not in found)
-
-
-def _most(shapes: Mapping[str, Shape], *places: tuple[str, int]) -> int | None:
-    """The most frequent size among these tensors' axes."""
-    sizes = [shapes[name][axis] for name, axis in places if len(shapes.get(name, ())) > axis]
-    return Counter(sizes).most_common(1)[0][0] if sizes else None
+        "kernel_size": most_frequent(size(shapes, name, 2) for name in shapes if _BLOCK.fullmatch(name)),
+    }

@@ -1,0 +1,45 @@
+"""What the names and shapes of a checkpoint's tensors say about a model's sizes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from wdport.mapping.axes import Shape
+
+NUMBER: Final = "(0|[1-9][0-9]{0,5})"
+"""Pattern of an index in a tensor's name."""
+
+_INDEX: Final = re.compile(rf"\.{NUMBER}\.")
+
+
+def size(shapes: Mapping[str, Shape], name: str, axis: int) -> int | None:
+    """The size of an axis of a tensor; ``None`` if there is no such tensor or axis."""
+    shape = shapes.get(name, ())
+    return shape[axis] if axis < len(shape) else None
+
+
+def most_frequent(sizes: Iterable[int | None]) -> int | None:
+    """The most frequent of the sizes that are known, so that a single wrong tensor is reported by the plan and does not
+    change the configuration."""
+    counts = Counter(each for each in sizes if each is not None)
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def consecutive(indices: Iterable[int]) -> int:
+    """The count of consecutive numbers from 0: a stray name does not make a model larger."""
+    found = set(indices)
+    return next(i for i in range(len(found) + 1) if i not in found)
+
+
+def count(shapes: Mapping[str, Shape], prefix: str) -> int:
+    """The count of blocks after ``prefix``."""
+    matches = (_INDEX.match(name, len(prefix)) for name in shapes if name.startswith(prefix))
+    return consecutive(int(match[1]) for match in matches if match)
+
+
+def any_below(shapes: Mapping[str, Shape], prefix: str) -> bool:
+    """Whether the name of a tensor begins with ``prefix``."""
+    return any(name.startswith(prefix) for name in shapes)

@@ -1,0 +1,348 @@
+"""Declared fields of a configuration: type, bounds, choices, sentence and effect stand at the field, and nowhere else.
+
+A configuration is a frozen dataclass that extends :class:`Fields`::
+
+    depth: Annotated[int, Meta(ge=0, le=14, description="Number of blocks."), NETWORK, Summary("depth")] = 10
+
+``msgspec`` checks types and bounds. What no library has is here: markers that say what a value affects, the one-line
+sentence of an error, values of ``--set``, names that are nearly right, and the JSON Schema of a file of such fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from difflib import get_close_matches
+from functools import lru_cache
+from math import inf
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from wdport.errors import UsageError, printable
+
+T = TypeVar("T")
+FINITE: Final = 1e30
+"""Bound of real numbers: float32 holds their products with any weight of a trained model."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a field's value changes: the function of the network, or the outcome of these gates alone."""
+
+    network: bool = False
+    gates: tuple[str, ...] = ()
+
+
+NETWORK: Final = Effect(network=True)
+UNUSED: Final = Effect()
+"""Neither the network nor a gate depends on the field."""
+
+
+@dataclass(frozen=True, eq=False)  # hashable, as types that hold it have to be
+class Choices:
+    """Values of a text field that another module lists, or that have other spellings in files.
+
+    ``unlisted`` values are supported, but not offered; ``synonyms`` are read as the value that they map to.
+    """
+
+    values: tuple[str | None, ...]
+    unlisted: tuple[str, ...] = ()
+    synonyms: Mapping[str | None, str] = field(default_factory=dict)
+
+    @property
+    def listed(self) -> str:
+        """The values for an error message."""
+        return ", ".join("null" if each is None else each for each in self.values)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Label of a field that the summary of a conversion shows; ``place`` orders those that differ from the fields."""
+
+    label: str
+    place: int = 0
+
+
+class Phrase(str):
+    """What a valid value is, in place of the phrase for its type: "a number, two numbers or null"."""
+
+
+class Refusal(str):
+    """What is wrong with a value out of bounds, in place of the phrase for these bounds."""
+
+
+class Flag(str):
+    """A property of a field that a family looks up."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Phrases of errors in which families differ, with ``value``, ``least``, ``most``, ``count`` and the like."""
+
+    below: str = "{value}: from {least} to {most} is supported"
+    above: str = "{value}: from {least} to {most} is supported"
+    choice: str = "{value} is not supported: use {choices}"
+    item: str = "is not {phrase}"
+    unknown: str = "unknown field {first}"
+
+
+class Field:
+    """One declared field: its name, its default and what its type says."""
+
+    def __init__(self, name: str, hint: object, default: object) -> None:
+        self.name, self.default = name, default
+        self.type = _Type(hint)
+        self.description: str = next((m.description for m in self.type.metas if m.description), "")
+
+    @property
+    def required(self) -> bool:
+        """Whether the field has no default."""
+        return self.default is MISSING
+
+    @property
+    def kind(self) -> type:
+        """The Python type of one value: int, float, bool, str or tuple."""
+        return self.type.members[0].base
+
+    def marker(self, kind: type[T]) -> T | None:
+        """The field's marker of this kind, if it has one."""
+        return next((each for each in self.type.markers if isinstance(each, kind)), None)
+
+    def checked(self, value: object, wording: Wording) -> object:
+        """The value, a list as a tuple and a synonym as what it means; raises ``ValueError`` in one sentence."""
+        value = self.type.spelled(value)
+        if fault := self.type.fault(value, wording):
+            raise ValueError(f"{self.name} {fault}")
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the field as files have it."""
+        return {"description": self.description, **self.type.schema()}
+
+
+class Fields:
+    """Base of configurations: frozen dataclasses that check their values; raises ``ValueError`` for invalid ones."""
+
+    wording: ClassVar[Wording] = Wording()
+
+    def __post_init__(self) -> None:
+        for name, each in fields_of(type(self)).items():
+            object.__setattr__(self, name, each.checked(getattr(self, name), self.wording))
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON values; :meth:`from_dict` reads them back."""
+        values = asdict(self)  # type: ignore[call-overload]  # subclasses are dataclasses
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """A configuration from such values, with defaults for absent ones; raises ``ValueError``."""
+        if not isinstance(values, Mapping):
+            raise ValueError("the configuration is not a table of values")
+        declared = fields_of(cls)
+        if unknown := sorted(str(name) for name in set(values) - set(declared)):
+            raise ValueError(cls.wording.unknown.format(first=_quoted(unknown[0]), names=", ".join(unknown[:5])))
+        if missing := [name for name, each in declared.items() if each.required and name not in values]:
+            raise ValueError(f"missing configuration values: {', '.join(missing)}")
+        return cls(**values)
+
+
+def fields_of(config: type[Fields]) -> Mapping[str, Field]:
+    """The declared fields of a configuration, by name."""
+    return _declared(config)  # type: ignore[arg-type]  # mypy takes the hash of the instances for that of the class
+
+
+@lru_cache
+def _declared(config: type[Fields]) -> Mapping[str, Field]:
+    hints = get_type_hints(config, include_extras=True)
+    declared = fields(config)  # type: ignore[arg-type]  # subclasses are dataclasses
+    return MappingProxyType({each.name: Field(each.name, hints[each.name], each.default) for each in declared})
+
+
+def marked(config: type[Fields], flag: Flag) -> tuple[str, ...]:
+    """The fields with this flag, in their order."""
+    return tuple(name for name, each in fields_of(config).items() if flag in each.type.markers)
+
+
+def rests_on(config: type[Fields]) -> dict[str, tuple[str, ...]]:
+    """The fields that the network does not depend on, each with the gates that do."""
+    effects = {name: each.marker(Effect) for name, each in fields_of(config).items()}
+    return {name: effect.gates for name, effect in effects.items() if effect and not effect.network}
+
+
+def summary(config: type[Fields]) -> dict[str, str]:
+    """The fields that the summary of a conversion shows, with their labels."""
+    labels = {name: label for name, each in fields_of(config).items() if (label := each.marker(Summary))}
+    return {name: labels[name].label for name in sorted(labels, key=lambda name: labels[name].place)}
+
+
+def json_setting(config: type[Fields], key: str, text: str) -> object:
+    """One ``--set KEY=VALUE`` of a field of ``config.json``, the value as JSON or text; raises ``UsageError``."""
+    names = fields_of(config)
+    if key not in names:
+        what = "is not a field of this model's config.json"
+        raise UsageError(f"--set {printable(key)}", what, f"use one of {', '.join(names)}")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None if text in ("None", "null") else text
+
+
+def typed_setting(config: type[Fields], key: str, text: str, phrase: str) -> object:
+    """One ``--set KEY=VALUE``, the value in the field's type; raises ``UsageError`` if it is not ``phrase``."""
+    try:
+        return fields_of(config)[key].kind(text)
+    except ValueError:
+        raise UsageError(f"--set {key}", f"{text[:5000]!r} is not {phrase}", "give a number") from None
+
+
+def near(name: str, names: Iterable[str], synonyms: Mapping[str, tuple[str, ...]], cutoff: float = 0.8) -> str | None:
+    """The one of ``names`` that ``name`` probably means: another spelling, a synonym, or a typo."""
+    plain = {_plain(each): each for each in names}
+    also = {_plain(other): each for each in plain.values() for other in synonyms.get(each, ())}
+    wanted = _plain(name)
+    if wanted in plain or wanted in also:
+        return plain.get(wanted) or also[wanted]
+    close = get_close_matches(wanted, plain, n=1, cutoff=cutoff)
+    return plain[close[0]] if close else None
+
+
+def _plain(name: str) -> str:
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
+_PHRASES: Final[Mapping[object, tuple[str, str]]] = {
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("true or false", "true and false"),
+    str: ("text", "names"),
+}
+"""What a value of a type is, and what a list of them has."""
+
+
+def _quoted(value: object) -> str:
+    """A value for an error message; numbers of thousands of digits are not written out."""
+    if type(value) is int:
+        return str(value) if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
+    return repr(value)[:60]
+
+
+class _Type:
+    """A field's type: what msgspec checks, and the phrases and the JSON Schema that follow from it."""
+
+    def __init__(self, hint: Any) -> None:
+        self.markers: tuple[object, ...] = getattr(hint, "__metadata__", ())
+        plain = hint.__origin__ if get_origin(hint) is Annotated else hint
+        origin, arguments = get_origin(plain), get_args(plain)
+        self.metas = [each for each in self.markers if isinstance(each, Meta)]
+        self.choices = self._marker(Choices)
+        self.base: type = origin or plain
+        self.item: _Type | None = None
+        self.members: tuple[_Type, ...] = (self,)
+        self.optional = origin in (Union, UnionType) and NoneType in arguments
+        if origin is Literal:
+            self.base, self.choices = str, Choices(arguments)
+        elif origin in (Union, UnionType):
+            self.members = tuple(_Type(each) for each in arguments if each is not NoneType)
+            plain = Union[(*(each.checked for each in self.members), *([None] if self.optional else []))]
+        elif origin is tuple:
+            self.item = _Type(arguments[0])
+            plain = tuple[self.item.checked, ...]  # type: ignore[name-defined]  # known when it runs
+        if self.choices:
+            plain = Literal[(*self.choices.values, *self.choices.unlisted)]
+        self.checked: Any = Annotated[(plain, *self.metas)] if self.metas else plain
+
+    def _marker(self, kind: type[T]) -> T | None:
+        return next((each for each in self.markers if isinstance(each, kind)), None)
+
+    def _bound(self, name: str) -> Any:
+        return next((bound for each in self.metas if (bound := getattr(each, name)) is not None), None)
+
+    @property
+    def phrase(self) -> str:
+        """What a value has to be."""
+        told, first = self._marker(Phrase), self.members[0]
+        return told or (f"a list of {_PHRASES[first.item.base][1]}" if first.item else _PHRASES[first.base][0])
+
+    def spelled(self, value: object) -> object:
+        """The value, a list as a tuple and a synonym as what it means."""
+        if self.choices and isinstance(value, str | None):
+            return self.choices.synonyms.get(value, value)
+        return tuple(value) if isinstance(value, list) else value
+
+    def fault(self, value: object, wording: Wording) -> str:
+        """What is wrong with a value, in words that follow its name; "" if nothing is."""
+        if not isinstance(value, set | frozenset):  # which msgspec takes for a list
+            try:
+                msgspec.convert(value, self.checked)
+                return ""
+            except msgspec.ValidationError:
+                pass
+        member = next((each for each in self.members if each._takes(value)), None)
+        if member is None:
+            return f"is not {self.phrase}"
+        if isinstance(value, tuple):
+            return member._list_fault(value, wording, self.phrase)
+        return member._bound_fault(value, wording)
+
+    def _takes(self, value: object) -> bool:
+        """Whether a value has this type, whatever its size; a bool is not a number, and an int is a real number."""
+        return type(value) is self.base or (self.base is float and type(value) is int)
+
+    def _list_fault(self, values: tuple[object, ...], wording: Wording, phrase: str) -> str:
+        assert self.item is not None
+        if not self.item.choices and not all(map(self.item._takes, values)):
+            return wording.item.format(phrase=phrase, item=self.item.phrase)
+        least, most = self._bound("min_length"), self._bound("max_length")
+        if not (least or 0) <= len(values) <= (inf if most is None else most):
+            if least is not None and least == most:
+                return f"is not {phrase}"
+            known = f"at most {most} are" if least is None else f"from {least} to {most} are"
+            return self._marker(Refusal) or f"has {len(values)} values, {known} supported"
+        value = next(each for each in values if self.item.fault(each, wording))
+        if self.item.choices:
+            return f"has {_quoted(value)}, which is not supported: use {self.item.choices.listed}"
+        fault = self.item._bound_fault(value, wording)
+        return f"has a value that {fault}" if self.item.base is float else fault
+
+    def _bound_fault(self, value: Any, wording: Wording) -> str:
+        if self.choices:
+            return wording.choice.format(value=_quoted(value), choices=self.choices.listed)
+        least, most, refusal = self._bound("ge"), self._bound("le"), self._marker(Refusal)
+        if self.base is int and most is not None:
+            told = {"value": _quoted(value), "least": least, "most": most}
+            return wording.above.format(**told) if value > most else refusal or wording.below.format(**told)
+        if self._bound("lt") == 1:
+            return f"{_quoted(value)} is not in [0, 1)"
+        if not abs(value) < FINITE:
+            return "is not a finite number"
+        return refusal or ("is below zero" if value < 0 else "is zero")
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of a value as files have it."""
+        if self.optional:
+            return {"anyOf": [self._schema(), {"type": "null"}]}
+        return self._schema()
+
+    def _schema(self) -> dict[str, Any]:
+        """The same of a value that is not null."""
+        extra = next((each.extra_json_schema for each in self.metas if each.extra_json_schema), {})
+        if self.members != (self,):
+            parts = [each.schema() for each in self.members]
+            return parts[0] if len(parts) == 1 else {"anyOf": parts}
+        if self.choices:
+            return extra or {"enum": [*self.choices.values, *self.choices.synonyms]}
+        if self.item:
+            lengths = {"minItems": self._bound("min_length"), "maxItems": self._bound("max_length")}
+            found = {name: length for name, length in lengths.items() if length is not None}
+            return {"type": "array", "items": self.item.schema(), **found}
+        if self.base not in _PHRASES:
+            return extra
+        bounds = msgspec.json.schema(self.checked)
+        bounds = {name: bound for name, bound in msgspec.json.schema(self.checked).items() if name not in extra}
+        bounds.pop("description", None)
+        return {"type": bounds.pop("type"), **bounds, **extra}
