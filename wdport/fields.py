@@ -16,7 +16,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from difflib import get_close_matches
 from functools import lru_cache
 from math import inf
-from types import MappingProxyType, NoneType, UnionType
+from types import GenericAlias, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -31,13 +31,16 @@ FINITE: Final = 1e30
 
 @dataclass(frozen=True)
 class Effect:
-    """What a field's value changes: the function of the network, or the outcome of these gates alone."""
+    """What a field's value changes: the function of the network, the outcome of these gates alone, or what is made of
+    samples."""
 
     network: bool = False
     gates: tuple[str, ...] = ()
+    samples: bool = False
 
 
 NETWORK: Final = Effect(network=True)
+SAMPLES: Final = Effect(samples=True)
 UNUSED: Final = Effect()
 """Neither the network nor a gate depends on the field."""
 
@@ -171,7 +174,7 @@ def marked(config: type[Fields], flag: Flag) -> tuple[str, ...]:
 def rests_on(config: type[Fields]) -> dict[str, tuple[str, ...]]:
     """The fields that the network does not depend on, each with the gates that do."""
     effects = {name: each.marker(Effect) for name, each in fields_of(config).items()}
-    return {name: effect.gates for name, effect in effects.items() if effect and not effect.network}
+    return {name: effect.gates for name, effect in effects.items() if effect and not (effect.network or effect.samples)}
 
 
 def summary(config: type[Fields]) -> dict[str, str]:
@@ -197,7 +200,7 @@ def typed_setting(config: type[Fields], key: str, text: str, phrase: str) -> obj
     try:
         return fields_of(config)[key].kind(text)
     except ValueError:
-        raise UsageError(f"--set {key}", f"{text[:5000]!r} is not {phrase}", "give a number") from None
+        raise UsageError(f"--set {key}", f"{text!r} is not {phrase}", "give a number") from None
 
 
 def near(name: str, names: Iterable[str], synonyms: Mapping[str, tuple[str, ...]], cutoff: float = 0.8) -> str | None:
@@ -242,6 +245,7 @@ class _Type:
         self.choices = self._marker(Choices)
         self.base: type = origin or plain
         self.item: _Type | None = None
+        self._lengths: tuple[int | None, int | None] = self._bound("min_length"), self._bound("max_length")
         self.members: tuple[_Type, ...] = (self,)
         self.optional = origin in (Union, UnionType) and NoneType in arguments
         if origin is Literal:
@@ -251,7 +255,10 @@ class _Type:
             plain = Union[(*(each.checked for each in self.members), *([None] if self.optional else []))]
         elif origin is tuple:
             self.item = _Type(arguments[0])
-            plain = tuple[self.item.checked, ...]  # type: ignore[name-defined]  # known when it runs
+            plain = GenericAlias(tuple, (self.item.checked, ...))
+            if Ellipsis not in arguments:  # as a length: msgspec 0.22.0 crashes at int | tuple[int, int] with bounds
+                self._lengths = len(arguments), len(arguments)
+                plain = Annotated[plain, Meta(min_length=len(arguments), max_length=len(arguments))]
         if self.choices:
             plain = Literal[(*self.choices.values, *self.choices.unlisted)]
         self.checked: Any = Annotated[(plain, *self.metas)] if self.metas else plain
@@ -295,14 +302,15 @@ class _Type:
 
     def _list_fault(self, values: tuple[object, ...], wording: Wording, phrase: str) -> str:
         assert self.item is not None
+        least, most = self._lengths
+        if least is not None and least == most != len(values):
+            return f"is not {phrase}"
         if not self.item.choices and not all(map(self.item._takes, values)):
             return wording.item.format(phrase=phrase, item=self.item.phrase)
-        least, most = self._bound("min_length"), self._bound("max_length")
         if not (least or 0) <= len(values) <= (inf if most is None else most):
-            if least is not None and least == most:
-                return f"is not {phrase}"
-            known = f"at most {most} are" if least is None else f"from {least} to {most} are"
-            return self._marker(Refusal) or f"has {len(values)} values, {known} supported"
+            known = f"at most {most}" if least is None else f"from {least} to {most}"
+            known = f"at least {least}" if most is None else known
+            return self._refusal(values) or f"has {len(values)} values, {known} are supported"
         value = next(each for each in values if self.item.fault(each, wording))
         if self.item.choices:
             return f"has {_quoted(value)}, which is not supported: use {self.item.choices.listed}"
@@ -312,24 +320,28 @@ class _Type:
     def _bound_fault(self, value: Any, wording: Wording) -> str:
         if self.choices:
             return wording.choice.format(value=_quoted(value), choices=self.choices.listed)
-        least, most, refusal = self._bound("ge"), self._bound("le"), self._marker(Refusal)
+        least, most, refusal = self._bound("ge"), self._bound("le"), self._refusal(value)
         if self.base is int and most is not None:
             told = {"value": _quoted(value), "least": least, "most": most}
             return wording.above.format(**told) if value > most else refusal or wording.below.format(**told)
         if self._bound("lt") == 1:
             return f"{_quoted(value)} is not in [0, 1)"
-        if not abs(value) < FINITE:
-            return "is not a finite number"
-        return refusal or ("is below zero" if value < 0 else "is zero")
+        if refusal or not abs(value) < FINITE:
+            return refusal or "is not a finite number"
+        return "is below zero" if self._bound("gt") is None else "is not above zero"
+
+    def _refusal(self, value: object) -> str:
+        """The phrase that the field has for a value out of bounds; "" if it has none."""
+        return (self._marker(Refusal) or "").format(value=_quoted(value))
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema of a value as files have it."""
         if self.optional:
-            return {"anyOf": [self._schema(), {"type": "null"}]}
-        return self._schema()
+            return {"anyOf": [self.schema_of_value(), {"type": "null"}]}
+        return self.schema_of_value()
 
-    def _schema(self) -> dict[str, Any]:
-        """The same of a value that is not null."""
+    def schema_of_value(self) -> dict[str, Any]:
+        """JSON Schema of a value that is not null."""
         extra = next((each.extra_json_schema for each in self.metas if each.extra_json_schema), {})
         if self.members != (self,):
             parts = [each.schema() for each in self.members]
@@ -337,8 +349,8 @@ class _Type:
         if self.choices:
             return extra or {"enum": [*self.choices.values, *self.choices.synonyms]}
         if self.item:
-            lengths = {"minItems": self._bound("min_length"), "maxItems": self._bound("max_length")}
-            found = {name: length for name, length in lengths.items() if length is not None}
+            lengths = zip(("minItems", "maxItems"), self._lengths, strict=True)
+            found = {name: length for name, length in lengths if length is not None}
             return {"type": "array", "items": self.item.schema(), **found}
         if self.base not in _PHRASES:
             return extra

@@ -3,6 +3,7 @@ does not reach both sides."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -16,12 +17,13 @@ from tests.families.masked_lm import make as masked_lm_make
 from tests.families.unet2d import make as unet2d_make
 from tests.families.wan_vae import make as wan_vae_make
 from wdport.diffusion.scheduler import Scheduler
+from wdport.families.library_config import LibraryConfig
 from wdport.families.masked_lm import resolve as masked_lm_resolve
 from wdport.families.unet2d import resolve as unet2d_resolve
 from wdport.families.unet2d.config import Config as UNet2DConfig
 from wdport.families.unet2d.library_scheduler import misread_scheduler
 from wdport.families.wan_vae import resolve as wan_vae_resolve
-from wdport.model import Document, Stated
+from wdport.model import Document, Resolved, Source, Stated
 
 pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
@@ -77,5 +79,13 @@ def test_values_of_the_user_precede_the_configuration(tmp_path: Path) -> None:
 
 
 def _misread(monkeypatch: pytest.MonkeyPatch, resolve: ModuleType, wrong: Document) -> None:
-    read = resolve._fields
-    monkeypatch.setattr(resolve, "_fields", lambda document, where: {**read(document, where), **wrong})
+    if hasattr(resolve, "_fields"):
+        read = resolve._fields
+        monkeypatch.setattr(resolve, "_fields", lambda document, where: {**read(document, where), **wrong})
+        return
+    inner = LibraryConfig.resolve
+
+    def resolved(config: LibraryConfig, source: Source, values: Mapping[str, Document]) -> Resolved:
+        return inner(config, source, {**values, "config.json": {**values["config.json"], **wrong}})
+
+    monkeypatch.setattr(LibraryConfig, "resolve", resolved)

@@ -5,11 +5,12 @@ Source: diffusers 0.42.1, ``AutoencoderKLWan``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from math import isfinite
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
+from msgspec import Meta
+
+from wdport.fields import FINITE, NETWORK, UNUSED, Fields, Refusal, Summary
 from wdport.limits import MAX_LEVELS, MAX_RESIDUAL, MAX_WIDTH
 
 MEAN: Final = (
@@ -25,82 +26,104 @@ STD: Final = (
 GROUP: Final = 4
 """Video frames that the library's encoder takes at a time, after the first; it cannot halve them more than twice."""
 
+NO_ATTENTION: Final = Refusal("is not empty: the library cannot run attention among its down blocks")
+
+Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
+Mean = Annotated[float, Meta(gt=-FINITE, lt=FINITE)]
+Deviation = Annotated[float, Meta(gt=0, lt=FINITE)]
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Fields):
     """Sizes and switches of one autoencoder; raises ``ValueError`` for values that the library cannot run or this
     family does not support.
 
-    ``temperal_downsample`` (the library's spelling) says for each step between two levels of the encoder whether it
-    also halves the number of frames; the decoder doubles them in reverse. ``is_residual`` and ``patch_size`` are those
-    of Wan 2.2. ``latents_mean`` and ``latents_std`` are not used by the network: diffusers' pipelines normalise with
-    them outside it.
+    ``temperal_downsample`` is the library's spelling; the decoder doubles the frames in reverse. ``is_residual`` and
+    ``patch_size`` are those of Wan 2.2. Diffusers' pipelines normalise with ``latents_mean`` and ``latents_std``
+    outside the network.
     """
 
-    base_dim: int = 96
-    decoder_base_dim: int | None = None
-    z_dim: int = 16
-    dim_mult: tuple[int, ...] = (1, 2, 4, 4)
-    num_res_blocks: int = 2
-    attn_scales: tuple[float, ...] = ()
-    temperal_downsample: tuple[bool, ...] = (False, True, True)
-    dropout: float = 0.0
-    latents_mean: tuple[float, ...] = MEAN
-    latents_std: tuple[float, ...] = STD
-    is_residual: bool = False
-    in_channels: int = 3
-    out_channels: int = 3
-    patch_size: int | None = None
-    scale_factor_temporal: int | None = 4
-    scale_factor_spatial: int | None = 8
+    base_dim: Annotated[
+        Width, Meta(description="Channels of the encoder's first level, before dim_mult."), NETWORK, Summary("base_dim")
+    ] = 96
+    decoder_base_dim: Annotated[
+        Width | None, Meta(description="The same of the decoder; base_dim if null."), NETWORK, Summary("decoder")
+    ] = None
+    z_dim: Annotated[Width, Meta(description="Channels of the latents."), NETWORK, Summary("z_dim", 2)] = 16
+    dim_mult: Annotated[
+        tuple[Width, ...],
+        Meta(min_length=2, max_length=MAX_LEVELS, description="Channels of each level as a multiple of base_dim."),
+        NETWORK,
+        Summary("dim_mult"),
+    ] = (1, 2, 4, 4)
+    num_res_blocks: Annotated[
+        int,
+        Meta(ge=1, le=MAX_RESIDUAL,
+             description="Residual blocks of a level of the encoder; the decoder has one more."),
+        NETWORK,
+        Summary("blocks", 1),
+    ] = 2  # fmt: skip
+    attn_scales: Annotated[
+        tuple[float, ...],
+        Meta(max_length=0, description="Sizes with attention among the down blocks; only an empty list is supported."),
+        UNUSED,
+        NO_ATTENTION,
+    ] = ()
+    temperal_downsample: Annotated[
+        tuple[bool, ...],
+        Meta(min_length=1, max_length=MAX_LEVELS - 1,
+             description="For each step between two levels, whether it halves the frames too (at most two do)."),
+        NETWORK,
+        Summary("temporal", 3),
+    ] = (False, True, True)  # fmt: skip
+    dropout: Annotated[
+        float, Meta(ge=0, lt=1, description="Dropout rate of the training; inference does not use it."), UNUSED
+    ] = 0.0
+    latents_mean: Annotated[
+        tuple[Mean, ...], Meta(description="Mean of each channel of the latents, for pipelines."), UNUSED
+    ] = MEAN
+    latents_std: Annotated[
+        tuple[Deviation, ...],
+        Meta(description="Standard deviation of each channel of the latents, for pipelines."),
+        UNUSED,
+    ] = STD
+    is_residual: Annotated[
+        bool, Meta(description="Whether blocks have the shortcuts of Wan 2.2."), NETWORK, Summary("residual", 4)
+    ] = False
+    in_channels: Annotated[
+        Width, Meta(description="Channels of the encoder's input, after patches have become channels."), NETWORK
+    ] = 3
+    out_channels: Annotated[Width, Meta(description="Channels of the decoder's output, before patches."), NETWORK] = 3
+    patch_size: Annotated[
+        Annotated[int, Meta(ge=1, le=64)] | None,
+        Meta(description="Height and width of the patches of Wan 2.2; none if null."),
+        NETWORK,
+        Summary("patch", 5),
+    ] = None
+    scale_factor_temporal: Annotated[
+        Width | None, Meta(description="Video frames of a latent frame; not used."), UNUSED
+    ] = 4
+    scale_factor_spatial: Annotated[
+        Width | None, Meta(description="Pixels of a latent pixel, for tiles; not used."), UNUSED
+    ] = 8
 
     def __post_init__(self) -> None:
-        for name in LISTS:
-            if isinstance(value := getattr(self, name), list):
-                object.__setattr__(self, name, tuple(value))
-        for name, (accepted, word) in KINDS.items():
-            value = getattr(self, name)
-            if type(value) not in accepted and not (value is None and name in OPTIONAL):
-                raise ValueError(f"{name} is not {word}")
-        for name, (kinds, word) in LISTS.items():
-            if any(type(each) not in kinds for each in getattr(self, name)):
-                raise ValueError(f"{name} is not a list of {word}")
-        for name, (least, most) in BOUNDS.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise ValueError(f"{name} {_shown(value)}: from {least} to {most} is supported")
-        self._check_levels()
-        self._check_rest()
-
-    def _check_levels(self) -> None:
-        levels = len(self.dim_mult)
-        if not 2 <= levels <= MAX_LEVELS:
-            raise ValueError(f"dim_mult has {levels} values, from 2 to {MAX_LEVELS} are supported")
-        if any(not 1 <= each <= MAX_WIDTH for each in self.dim_mult):
-            raise ValueError(f"dim_mult has a value that is not from 1 to {MAX_WIDTH}")
-        if len(self.temperal_downsample) != levels - 1:
-            told = len(self.temperal_downsample)
-            raise ValueError(f"temperal_downsample has {told} values for {levels - 1} steps between levels of dim_mult")
+        super().__post_init__()
+        levels, steps = len(self.dim_mult), len(self.temperal_downsample)
+        if steps != levels - 1:
+            raise ValueError(
+                f"temperal_downsample has {steps} values for {levels - 1} steps between levels of dim_mult"
+            )
         if sum(self.temperal_downsample) > 2:
             raise ValueError(
                 f"temperal_downsample halves the frames {sum(self.temperal_downsample)} times; the library's encoder, "
                 f"which takes {GROUP} at a time, cannot run more than 2"
             )
-
-    def _check_rest(self) -> None:
-        if self.attn_scales:
-            raise ValueError("attn_scales is not empty: the library cannot run attention among its down blocks")
-        patch = self.patch
         for name in ("in_channels", "out_channels"):
-            if getattr(self, name) % patch**2:
-                raise ValueError(f"{name} {getattr(self, name)} is not a multiple of the {patch**2} pixels of a patch")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout {self.dropout} is not in [0, 1)")
-        for name in ("latents_mean", "latents_std"):
-            if not all(isfinite(each) and abs(each) < 1e30 for each in getattr(self, name)):
-                raise ValueError(f"{name} has a value that is not a finite number")
-        if any(each <= 0 for each in self.latents_std):
-            raise ValueError("latents_std has a value that is not above zero, and latents are divided by it")
+            if getattr(self, name) % self.patch**2:
+                raise ValueError(
+                    f"{name} {getattr(self, name)} is not a multiple of the {self.patch**2} pixels of a patch"
+                )
 
     @property
     def patch(self) -> int:
@@ -126,59 +149,3 @@ class Config:
     def normalises(self) -> bool:
         """Whether there is a mean and a deviation for each channel of the latents."""
         return len(self.latents_mean) == len(self.latents_std) == self.z_dim
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain JSON values; :meth:`from_dict` reads them back."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """A configuration from such values, with the library's defaults for absent ones; raises ``ValueError``."""
-        if not isinstance(values, Mapping):
-            raise ValueError("the configuration is not a table of values")
-        if unknown := sorted(str(name) for name in set(values) - set(FIELDS)):
-            raise ValueError(f"unknown field {_shown(unknown[0])}")
-        return cls(**values)
-
-
-def _shown(value: object) -> str:
-    """A value for an error message; numbers of thousands of digits are not written out."""
-    if type(value) is int:
-        return str(value) if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
-    return repr(value)[:60]
-
-
-FIELDS: Final = tuple(field.name for field in fields(Config))
-"""Every field of ``config.json`` that is read."""
-
-UNUSED: Final = ("dropout", "attn_scales", "latents_mean", "latents_std", "scale_factor_temporal",
-                 "scale_factor_spatial")  # fmt: skip
-"""Fields that the network's function does not depend on."""
-
-LISTS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
-    "dim_mult": ((int,), "whole numbers"),
-    "attn_scales": ((int, float), "numbers"),
-    "temperal_downsample": ((bool,), "true and false"),
-    "latents_mean": ((int, float), "numbers"),
-    "latents_std": ((int, float), "numbers"),
-}
-"""Types of the values of lists, and their descriptions."""
-
-KINDS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
-    **dict.fromkeys(("base_dim", "decoder_base_dim", "z_dim", "num_res_blocks", "in_channels", "out_channels",
-                     "patch_size", "scale_factor_temporal", "scale_factor_spatial"), ((int,), "a whole number")),
-    **{name: ((tuple,), f"a list of {word}") for name, (_, word) in LISTS.items()},
-    "dropout": ((int, float), "a number"),
-    "is_residual": ((bool,), "true or false"),
-}  # fmt: skip
-"""Types of the fields (a bool is not a number), and their descriptions."""
-
-OPTIONAL: Final = ("decoder_base_dim", "patch_size", "scale_factor_temporal", "scale_factor_spatial")
-
-BOUNDS: Final = {
-    **dict.fromkeys(("base_dim", "decoder_base_dim", "z_dim", "in_channels", "out_channels"), (1, MAX_WIDTH)),
-    "num_res_blocks": (1, MAX_RESIDUAL),
-    "patch_size": (1, 64),
-    **dict.fromkeys(("scale_factor_temporal", "scale_factor_spatial"), (1, MAX_WIDTH)),
-}
-"""The smallest and largest value of every size."""

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import lru_cache
-from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.families.faults import Group
+from wdport.families.ported import PortedFamily
 from wdport.families.wan_vae.battery import BOUNDS, signature
-from wdport.families.wan_vae.config import UNUSED, Config
-from wdport.families.wan_vae.resolve import load, parse_setting, read_settings, resolve
+from wdport.families.wan_vae.config import Config
+from wdport.families.wan_vae.resolve import CONFIG, load, resolve
 from wdport.families.wan_vae.stages import down_stages, up_stages
-from wdport.mapping.axes import Shape
-from wdport.model import Array, Coded, Constant, Document, Function, Resolved, Signature, Source, Stated
+from wdport.model import Array, Coded, Function, Stated
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -27,73 +23,24 @@ if TYPE_CHECKING:
     from wdport.families.wan_vae.port import WanVAE
 
 
-class WanVaeFamily:
+class WanVaeFamily(PortedFamily[Config]):
     """A video autoencoder in the roles of :mod:`wdport.families.roles`."""
 
     name = "wan_vae"
+    configuration = Config
+    keras_class = "WanVAE"
     bounds: Mapping[str, Bound] = BOUNDS
-    rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType(dict.fromkeys(UNUSED, ()))
     causes_known = False
-    shown: Mapping[str, str] = MappingProxyType({
-        "base_dim": "base_dim", "decoder_base_dim": "decoder", "dim_mult": "dim_mult",
-        "num_res_blocks": "blocks", "z_dim": "z_dim", "temperal_downsample": "temporal",
-        "is_residual": "residual", "patch_size": "patch",
-    })  # fmt: skip
-
-    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
-        return read_settings(document, where)
-
-    def settings_schema(self) -> dict[str, object]:
-        from wdport.families.wan_vae.form import settings_schema
-
-        return settings_schema()
-
-    def parse_setting(self, key: str, text: str) -> object:
-        return parse_setting(key, text)
-
-    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
-        return resolve(source, config, flags)
+    read_settings = CONFIG.read
+    settings_schema = CONFIG.diffusers_schema
+    parse_setting = CONFIG.parse_setting
+    load_config = staticmethod(load)
+    resolve = staticmethod(resolve)
+    signature = staticmethod(signature)
 
     def features(self, config: Config) -> frozenset[str]:
         """Optional parts, by their names under ``when:`` in the table."""
         return features(config)
-
-    def variables(self, config: Config) -> dict[str, Shape]:
-        return dict(_variables(config))
-
-    def constants(self, config: Config) -> dict[str, Constant]:
-        return {}
-
-    def load_config(self, values: Document) -> Config:
-        return load(values)
-
-    def keras_document(self, config: Config) -> dict[str, object]:
-        return {
-            "module": "wdport.families.wan_vae.port",
-            "class_name": "WanVAE",
-            "config": {"name": "wan_vae", "dtype": "float32", "config": config.to_dict()},
-            "registered_name": "wdport>WanVAE",
-            "compile_config": {},
-        }
-
-    def signature(self, config: Config) -> Signature:
-        return signature(config)
-
-    def build(self, config: Config, dtype: str | None = None) -> WanVAE:
-        import keras  # noqa: F401  before our modules that need it: importing it imports the port
-
-        from wdport.families.wan_vae.port import WanVAE
-        from wdport.keras_runtime import unfilled
-
-        with unfilled():
-            return WanVAE(config, dtype=dtype)
-
-    def unfilled(self) -> AbstractContextManager[None]:
-        import keras  # noqa: F401  as in build
-
-        from wdport.keras_runtime import unfilled
-
-        return unfilled()
 
     def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
         from wdport.families.wan_vae.reference import build_reference
@@ -132,9 +79,6 @@ class WanVaeFamily:
         from wdport.families.wan_vae.whole import functions
 
         return functions(model)
-
-    def port_tables(self, model: WanVAE) -> dict[str, Array]:
-        return {}
 
     def mutants(self, config: Config) -> tuple[Mutant, ...]:
         import keras  # noqa: F401  as in build
@@ -182,19 +126,6 @@ def features(config: Config) -> frozenset[str]:
     if any(stage.shortcut for stage in up_stages(config)):
         found.add("up_shortcut")
     return frozenset(found)
-
-
-@lru_cache(maxsize=16)
-def _variables(config: Config) -> Mapping[str, Shape]:
-    """Every variable of the Keras model, which is built once for this, without values."""
-    import keras  # noqa: F401  before our modules that need it: importing it imports the port
-
-    from wdport.families.wan_vae.port import WanVAE
-    from wdport.keras_runtime import described, variables_by_path
-
-    with described():
-        model = WanVAE(config, dtype="float32")
-    return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
 
 
 FAMILY = WanVaeFamily()
