@@ -6,18 +6,21 @@ Source: transformers 5.23.0, ``EuroBertConfig``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from math import isfinite
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
-from wdport.limits import MAX_LAYERS, MAX_STEPS, MAX_VALUES, MAX_VARIABLES, MAX_WIDTH
+from msgspec import Meta
 
-ACTIVATIONS: Final = ("silu", "gelu", "gelu_pytorch_tanh", "relu", "mish")
-SYNONYMS: Final[Mapping[str, str]] = {
-    "swish": "silu", "gelu_python": "gelu", "gelu_new": "gelu_pytorch_tanh", "gelu_python_tanh": "gelu_pytorch_tanh",
-}  # fmt: skip
-"""Other names of the library for these functions."""
+from wdport.families.library_config import require_sizes
+from wdport.fields import FINITE, NETWORK, UNUSED, Choices, Effect, Fields, Refusal, Summary, fields_of
+from wdport.limits import MAX_LAYERS, MAX_STEPS, MAX_WIDTH
+
+ACTIVATIONS: Final = Choices(
+    ("silu", "gelu", "gelu_pytorch_tanh", "relu", "mish"),
+    synonyms={"swish": "silu", "gelu_python": "gelu", "gelu_new": "gelu_pytorch_tanh",
+              "gelu_python_tanh": "gelu_pytorch_tanh"},
+)  # fmt: skip
+"""The activations, and other names of the library for these functions."""
 
 TOKENIZER: Final = "tokenizer.json"
 """The file of the library's tokenizer, which a converted model keeps."""
@@ -25,47 +28,90 @@ TOKENIZER: Final = "tokenizer.json"
 LAYER_VARIABLES: Final = 16
 """Of one layer with all biases."""
 
+Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
+Token = Annotated[int, Meta(ge=0, le=MAX_STEPS)]
+NOT_REAL: Final = Refusal("is not a number from 0 to 1e30")
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Fields):
     """Sizes and switches of one network; raises ``ValueError`` for values that the library or this family does not
     support.
 
-    ``num_key_value_heads`` and ``head_dim`` are computed if they are ``None``, as in the library: as many as heads, and
-    ``hidden_size`` over the heads. The network does not depend on ``max_position_embeddings``, nor on the value of
-    ``mask_token_id``, which generation uses. ``pad_token_id`` only has no gradient.
+    ``num_key_value_heads`` and ``head_dim`` are computed if they are ``None``, as in the library. ``mask_token_id`` is
+    used by generation, and the embedding of ``pad_token_id`` only has no gradient. ``rope_theta`` stands for all
+    spellings of the rotary positions.
     """
 
-    vocab_size: int = 128256
-    hidden_size: int = 768
-    intermediate_size: int = 3072
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
-    hidden_act: str = "silu"
-    max_position_embeddings: int = 8192
-    rms_norm_eps: float = 1e-5
-    rope_theta: float = 10_000.0
-    attention_bias: bool = False
-    mlp_bias: bool = False
-    tie_word_embeddings: bool = False
-    attention_dropout: float = 0.0
-    pad_token_id: int | None = 128001
-    mask_token_id: int | None = 128002
+    vocab_size: Annotated[
+        int, Meta(ge=1, le=MAX_STEPS, description="Number of tokens."), NETWORK, Summary("tokens")
+    ] = 128256
+    hidden_size: Annotated[
+        Width,
+        Meta(description="Channels of the features of a token; a multiple of num_attention_heads."),
+        NETWORK,
+        Summary("channels"),
+    ] = 768
+    intermediate_size: Annotated[
+        int, Meta(ge=1, le=4 * MAX_WIDTH, description="Features of the gated network."), NETWORK
+    ] = 3072
+    num_hidden_layers: Annotated[
+        int, Meta(ge=1, le=MAX_LAYERS, description="Number of layers."), NETWORK, Summary("layers")
+    ] = 12
+    num_attention_heads: Annotated[Width, Meta(description="Heads of attention."), NETWORK, Summary("heads")] = 12
+    num_key_value_heads: Annotated[
+        Width | None,
+        Meta(description="Heads of the keys and values, a divisor of num_attention_heads; as many as heads if null."),
+        NETWORK,
+        Summary("key heads"),
+    ] = None
+    head_dim: Annotated[
+        Annotated[int, Meta(ge=2, le=MAX_WIDTH)] | None,
+        Meta(description="Width of a head, even; hidden_size over the heads if null."),
+        NETWORK,
+    ] = None
+    hidden_act: Annotated[str, ACTIVATIONS, Meta(description="Activation of the gated network."), NETWORK] = "silu"
+    max_position_embeddings: Annotated[
+        int,
+        Meta(ge=1, le=MAX_STEPS, description="Longest sequence of the training; the network has no limit."),
+        UNUSED,
+    ] = 8192
+    rms_norm_eps: Annotated[float, Meta(ge=0, lt=FINITE, description="Epsilon of the norms."), NETWORK, NOT_REAL] = 1e-5
+    rope_theta: Annotated[
+        float,
+        Meta(gt=0, lt=FINITE,
+             description="Base of the frequencies of rotary positions, in old files; new ones have it in "
+                         "rope_parameters."),
+        NETWORK,
+        NOT_REAL,
+    ] = 10_000.0  # fmt: skip
+    attention_bias: Annotated[bool, Meta(description="Whether the projections of attention have biases."), NETWORK] = (
+        False
+    )
+    mlp_bias: Annotated[bool, Meta(description="Whether the gated network and the head have biases."), NETWORK] = False
+    tie_word_embeddings: Annotated[
+        bool, Meta(description="Whether the head has the weights of the embedding."), NETWORK, Summary("tied head")
+    ] = False
+    attention_dropout: Annotated[
+        float, Meta(ge=0, lt=1, description="Dropout rate of the training; inference does not use it."), UNUSED
+    ] = 0.0
+    pad_token_id: Annotated[
+        Token | None,
+        Meta(description="Token of padding, whose embedding gets no gradient; null for none."),
+        Effect(gates=("C",)),
+    ] = 128001
+    mask_token_id: Annotated[
+        Token | None, Meta(description="Token that stands for one to be predicted; null for none."), UNUSED
+    ] = 128002
 
     def __post_init__(self) -> None:
-        for name, (accepted, word) in KINDS.items():
-            value = getattr(self, name)
-            if type(value) not in accepted and not (value is None and name in OPTIONAL):
-                raise ValueError(f"{name} is not {word}")
-        self._check_numbers()
-        act = SYNONYMS.get(self.hidden_act, self.hidden_act)
-        if act not in ACTIVATIONS:
-            raise ValueError(f"hidden_act {_shown(act)} is not supported: use {', '.join(ACTIVATIONS)}")
-        self._set("hidden_act", act)
+        if self.rope_theta == 0 and self.rope_theta is not False:
+            raise ValueError("rope_theta is zero")
+        super().__post_init__()
+        if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
+            raise ValueError(f"pad_token_id {self.pad_token_id} is not below vocab_size {self.vocab_size}")
         if self.num_key_value_heads is None:
-            self._set("num_key_value_heads", self.num_attention_heads)
+            object.__setattr__(self, "num_key_value_heads", self.num_attention_heads)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(f"num_attention_heads {self.num_attention_heads} does not divide hidden_size "
                              f"{self.hidden_size}")  # fmt: skip
@@ -73,40 +119,16 @@ class Config:
             raise ValueError(f"num_key_value_heads {self.kv_heads} does not divide num_attention_heads "
                              f"{self.num_attention_heads}")  # fmt: skip
         if self.head_dim is None:
-            self._set("head_dim", self.hidden_size // self.num_attention_heads)
+            object.__setattr__(self, "head_dim", self.hidden_size // self.num_attention_heads)
         if self.width % 2:
             raise ValueError(f"head_dim {self.width} is odd, and rotary positions turn pairs")
-        self._check_sizes()
+        self._require_sizes()
 
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _check_numbers(self) -> None:
-        for name, (least, most) in BOUNDS.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise ValueError(f"{name} {_shown(value)}: from {least} to {most} is supported")
-        for name in ("rms_norm_eps", "rope_theta"):
-            value = getattr(self, name)
-            if not (0 <= value < 1e30 and isfinite(value)):
-                raise ValueError(f"{name} is not a number from 0 to 1e30")
-        if self.rope_theta <= 0:
-            raise ValueError("rope_theta is zero")
-        if not 0.0 <= self.attention_dropout < 1.0:
-            raise ValueError(f"attention_dropout {_shown(self.attention_dropout)} is not in [0, 1)")
-        if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
-            raise ValueError(f"pad_token_id {self.pad_token_id} is not below vocab_size {self.vocab_size}")
-
-    def _check_sizes(self) -> None:
+    def _require_sizes(self) -> None:
         inner = self.num_attention_heads + self.kv_heads
         layer = self.hidden_size * (2 * inner * self.width + 3 * self.intermediate_size)
         values = layer * self.num_hidden_layers + 2 * self.vocab_size * self.hidden_size
-        variables = LAYER_VARIABLES * self.num_hidden_layers
-        for count, most, word in ((variables, MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
-            if count > most:
-                raise ValueError(
-                    f"the sizes are those of a model of about {count} {word}, at most {most} are supported"
-                )
+        require_sizes(LAYER_VARIABLES * self.num_hidden_layers, values)
 
     @property
     def kv_heads(self) -> int:
@@ -118,53 +140,6 @@ class Config:
         """The width of a head."""
         return self.head_dim or self.hidden_size // self.num_attention_heads
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain JSON values; :meth:`from_dict` reads them back."""
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """A configuration from such values, with the library's defaults for absent ones; raises ``ValueError``."""
-        if not isinstance(values, Mapping):
-            raise ValueError("the configuration is not a table of values")
-        if unknown := sorted(str(name) for name in set(values) - set(FIELDS)):
-            raise ValueError(f"unknown field {_shown(unknown[0])}")
-        return cls(**values)
-
-
-def _shown(value: object) -> str:
-    """A value for an error message; numbers of thousands of digits are not written out."""
-    if type(value) is int:
-        return str(value) if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
-    return repr(value)[:60]
-
-
-FIELDS: Final = tuple(field.name for field in fields(Config))
-"""Every field that is read; ``rope_theta`` stands for all spellings of the rotary positions."""
-
-_INTEGER, _REAL, _FLAG = ((int,), "a whole number"), ((int, float), "a number"), ((bool,), "true or false")
-KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
-    **dict.fromkeys(("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                     "num_key_value_heads", "head_dim", "max_position_embeddings", "pad_token_id", "mask_token_id"),
-                    _INTEGER),
-    **dict.fromkeys(("rms_norm_eps", "rope_theta", "attention_dropout"), _REAL),
-    **dict.fromkeys(("attention_bias", "mlp_bias", "tie_word_embeddings"), _FLAG),
-    "hidden_act": ((str,), "text"),
-}  # fmt: skip
-"""Types of the fields (a bool is not a number), and their descriptions."""
-
-OPTIONAL: Final = ("num_key_value_heads", "head_dim", "pad_token_id", "mask_token_id")
-
-BOUNDS: Final = {
-    "vocab_size": (1, MAX_STEPS),
-    "hidden_size": (1, MAX_WIDTH),
-    "intermediate_size": (1, 4 * MAX_WIDTH),
-    "num_hidden_layers": (1, MAX_LAYERS),
-    "num_attention_heads": (1, MAX_WIDTH),
-    "num_key_value_heads": (1, MAX_WIDTH),
-    "head_dim": (2, MAX_WIDTH),
-    "max_position_embeddings": (1, MAX_STEPS),
-    "pad_token_id": (0, MAX_STEPS),
-    "mask_token_id": (0, MAX_STEPS),
-}
-"""The smallest and largest value of every size."""
+FIELDS: Final = tuple(fields_of(Config))
+"""The names of the fields."""

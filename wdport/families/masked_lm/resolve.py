@@ -1,21 +1,23 @@
-"""Find a model's configuration: ``config.json`` in the library's old and new spelling, the user's values, its defaults.
+"""Find a model's configuration in ``config.json``, in the library's old and new spelling, and the user's values.
 
-Names and shapes of the tensors also determine most sizes. Contradictions are reported in one error before a model is
-built. The tensors of a Llama have the same names, so ``model_type`` is required.
+The tensors of a Llama have the same names, so ``model_type`` is required.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from wdport.errors import MisfitError, UsageError, printable
+from wdport.errors import MisfitError, printable
+from wdport.families.library_config import FIX, LibraryConfig, quoted
 from wdport.families.masked_lm.config import FIELDS, Config
+from wdport.families.tensor_shapes import count, size
+from wdport.fields import fields_of
 from wdport.mapping.axes import Shape
-from wdport.model import UNITS, Document, Resolved, Source
+from wdport.model import Document, Resolved, Source
 
 CLASS: Final = "EuroBertForMaskedLM"
 MODEL_TYPE: Final = "eurobert"
@@ -33,35 +35,18 @@ INERT: Final = (
 )  # fmt: skip
 """Fields that do not change what the network computes."""
 
-_FIX: Final = "correct config.json, or give the right value with --config FILE or --set NAME=VALUE"
-_SUPPORTED: Final = f"the fields of {CLASS} in transformers 5.23.0 are supported"
 _OTHER: Final = "other models need their own table (--mapping)"
-_LAYER: Final = re.compile(r"model\.layers\.(0|[1-9][0-9]{0,5})\.")
 
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     """Determine the configuration; raises :class:`MisfitError` naming every contradiction."""
     stored = source.document()
-    if not stored and not config:
-        fix = f"give the model's folder, or --config FILE; {_OTHER}"
-        raise MisfitError(source.path, "there is no config.json with the network's configuration", fix)
+    CONFIG.require_document(source, (stored, config), f"; {_OTHER}")
     if stored and "model_type" not in stored:
         raise MisfitError(source.path, "config.json has no model_type", f"{MODEL_TYPE} is supported; {_OTHER}")
-    document = _fields(stored, source.path)
-    if any(name in flags for name in UNITS):
-        raise MisfitError(source.path, "a language model has no series to normalise",
-                          "leave out --norm-stats and --data")  # fmt: skip
-    given = {
-        **dict.fromkeys(document, "config.json"), **dict.fromkeys(config, "config"), **dict.fromkeys(flags, "flag"),
-    }  # fmt: skip
-    try:
-        made = load({**document, **config, **flags})
-    except ValueError as error:
-        raise MisfitError(source.path, str(error), _FIX) from None
-    wrong = list(contradictions(made, source.shapes))
-    if wrong:
-        raise MisfitError(source.path, "; ".join(wrong), _FIX, wrong)
-    return Resolved(made, {name: given.get(name, "default") for name in FIELDS}, notes=_unused(made))
+    document = read_settings(stored, source.path)
+    resolved = CONFIG.resolve(source, {"config.json": document, "config": config, "flag": flags})
+    return replace(resolved, notes=_unused(resolved.config))
 
 
 def load(values: Document) -> Config:
@@ -70,34 +55,19 @@ def load(values: Document) -> Config:
 
 
 def read_settings(document: Document, where: str | Path) -> dict[str, object]:
-    """The fields of a configuration file, which is a ``config.json`` or part of one."""
-    return _fields(document, where)
+    """The fields of a configuration file, which is a ``config.json`` or part of one, the rotary positions as
+    ``rope_theta``; raises :class:`MisfitError` for other models, other kinds of rotary positions and unknown names.
 
-
-def parse_setting(key: str, text: str) -> object:
-    """One ``--set KEY=VALUE``, the value as JSON or text; raises ``UsageError``."""
-    if key not in FIELDS:
-        raise UsageError(
-            f"--set {printable(key)}", "is not a field of this model's config.json", f"use one of {', '.join(FIELDS)}"
-        )
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None if text in ("None", "null") else text
-
-
-def _fields(document: Document, where: str | Path) -> dict[str, object]:
-    """The fields of the model, the rotary positions as ``rope_theta``; raises :class:`MisfitError` for other models,
-    other kinds of rotary positions and unknown names. Names that begin with ``_`` are the library's own notes."""
+    Names that begin with ``_`` are the library's own notes.
+    """
     kind, classes = document.get("model_type", MODEL_TYPE), document.get("architectures")
     if kind != MODEL_TYPE:
-        raise MisfitError(where, f"model_type is {_shown(kind)}", f"{MODEL_TYPE} is supported; {_OTHER}")
+        raise MisfitError(where, f"model_type is {quoted(kind)}", f"{MODEL_TYPE} is supported; {_OTHER}")
     if classes is not None and classes != [CLASS]:
         named = ", ".join(map(str, classes)) if isinstance(classes, list) else str(classes)
         raise MisfitError(where, f"architectures is {printable(named, 60)}", f"{CLASS} is supported; {_OTHER}")
-    known = {*FIELDS, *ROPE, *IDENTITY, *INERT, FACTOR}
-    if unknown := [name for name in document if name not in known and not name.startswith("_")]:
-        raise MisfitError(where, f"unknown field {_shown(unknown[0])}", _SUPPORTED, unknown)
+    known = (*FIELDS, *ROPE, *IDENTITY, *INERT, FACTOR)
+    CONFIG.require_known((name for name in document if not name.startswith("_")), known, where)
     own = {name: value for name, value in document.items() if name in FIELDS}
     return {**own, **_rotary(document, where)}
 
@@ -108,23 +78,43 @@ def _rotary(document: Document, where: str | Path) -> dict[str, object]:
     name = next((name for name in reversed(ROPE) if document.get(name)), "")
     told = document.get(name) if name else {}
     if not isinstance(told, Mapping):
-        raise MisfitError(where, f"{name} is not a table of values or null", _FIX)
+        raise MisfitError(where, f"{name} is not a table of values or null", FIX)
     kind = told.get("rope_type", told.get("type", "default"))
     if kind != "default":
         raise MisfitError(
-            where, f"{name} has the type {_shown(kind)}", "rotary positions of type default are supported"
+            where, f"{name} has the type {quoted(kind)}", "rotary positions of type default are supported"
         )
     factor = told.get(FACTOR, document.get(FACTOR))
     if factor is not None and (type(factor) not in (int, float) or factor != 1):
-        raise MisfitError(where, f"{FACTOR} is {_shown(factor)}", "1 is supported: heads that are turned as a whole")
+        raise MisfitError(where, f"{FACTOR} is {quoted(factor)}", "1 is supported: heads that are turned as a whole")
     if unknown := sorted(str(each) for each in set(told) - {"rope_theta", "rope_type", "type", FACTOR}):
         fix = "rope_theta and the type default are supported"
-        raise MisfitError(where, f"{name} has {_shown(unknown[0])}, which is not supported", fix, unknown)
+        raise MisfitError(where, f"{name} has {quoted(unknown[0])}, which is not supported", fix, unknown)
     return {"rope_theta": told["rope_theta"]} if "rope_theta" in told else {}
 
 
-def _shown(value: object) -> str:
-    return printable(repr(value), 60)
+def settings_schema() -> dict[str, object]:
+    """Every field that is read, and those without effect; names that begin with ``_`` are the library's notes."""
+    theta = {**fields_of(Config)["rope_theta"].schema(), "description": "Base of the frequencies."}
+    factor = {"description": "Share of a head that is turned.", "enum": [1, None]}
+    kind = {"description": "Kind of rotary positions.", "const": "default"}
+    table = {
+        "type": "object",
+        "properties": {"rope_theta": theta, "rope_type": kind, "type": kind, FACTOR: factor},
+        "additionalProperties": False,
+    }
+    rotary = {"anyOf": [table, {"type": "null"}]}
+    head = {
+        "model_type": {"description": "Kind of the model; required in config.json.", "const": MODEL_TYPE},
+        "architectures": {"description": "Class of the model.", "anyOf": [{"const": [CLASS]}, {"type": "null"}]},
+    }
+    more = {
+        ROPE[0]: {"description": "Rotary positions.", **rotary},
+        ROPE[1]: {"description": "The same in old files, with rope_theta beside it.", **rotary},
+        FACTOR: factor,
+        **{name: {"description": "Not read: it does not change what the network computes."} for name in INERT},
+    }
+    return CONFIG.schema("transformers", head, more)
 
 
 def _unused(config: Config) -> tuple[str, ...]:
@@ -139,32 +129,21 @@ def contradictions(config: Config, shapes: Mapping[str, Shape]) -> Iterator[str]
     query, key = f"{first}self_attn.q_proj.weight", f"{first}self_attn.k_proj.weight"
     heads, pairs, width = config.num_attention_heads, config.kv_heads, config.width
     ours = {
-        "vocab_size": (config.vocab_size, _axis(shapes, "model.embed_tokens.weight", 0)),
-        "hidden_size": (config.hidden_size, _axis(shapes, "model.embed_tokens.weight", 1)),
-        "intermediate_size": (config.intermediate_size, _axis(shapes, f"{first}mlp.gate_proj.weight", 0)),
-        "num_hidden_layers": (config.num_hidden_layers, _count(shapes)),
-        f"num_attention_heads {heads} times head_dim {width}": (heads * width, _axis(shapes, query, 0)),
-        f"num_key_value_heads {pairs} times head_dim {width}": (pairs * width, _axis(shapes, key, 0)),
+        "vocab_size": (config.vocab_size, size(shapes, "model.embed_tokens.weight", 0)),
+        "hidden_size": (config.hidden_size, size(shapes, "model.embed_tokens.weight", 1)),
+        "intermediate_size": (config.intermediate_size, size(shapes, f"{first}mlp.gate_proj.weight", 0)),
+        "num_hidden_layers": (config.num_hidden_layers, count(shapes, "model.layers")),
+        f"num_attention_heads {heads} times head_dim {width}": (heads * width, size(shapes, query, 0)),
+        f"num_key_value_heads {pairs} times head_dim {width}": (pairs * width, size(shapes, key, 0)),
         "attention_bias": (config.attention_bias, f"{first}self_attn.q_proj.bias" in shapes),
         "mlp_bias": (config.mlp_bias, f"{first}mlp.gate_proj.bias" in shapes),
     }
     for name, (mine, other) in ours.items():
         if other not in (None, mine):
-            yield f"{name} is {_word(mine)}, but {_word(other)} in the tensors"
+            yield f"{name} is {json.dumps(mine)}, but {json.dumps(other)} in the tensors"
     if not config.tie_word_embeddings and "lm_head.weight" not in shapes:
         yield "tie_word_embeddings is false, but the tensors have no lm_head.weight"
 
 
-def _word(value: object) -> str:
-    return json.dumps(value)
-
-
-def _count(shapes: Mapping[str, Shape]) -> int:
-    """The number of layers, counted from 0 without a gap."""
-    found = {int(match[1]) for name in shapes if (match := _LAYER.match(name))}
-    return next(at for at in range(len(found) + 1) if at not in found)
-
-
-def _axis(shapes: Mapping[str, Shape], name: str, axis: int) -> int | None:
-    shape = shapes.get(name, ())
-    return shape[axis] if axis < len(shape) else None
+CONFIG: Final = LibraryConfig(Config, CLASS, "transformers 5.23.0", "network", "a language model", load, contradictions)
+"""The library's class, and how its ``config.json`` is read."""
