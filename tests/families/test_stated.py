@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,30 +17,27 @@ from tests.families.unet2d import make as unet2d_make
 from tests.families.wan_vae import make as wan_vae_make
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.library_config import LibraryConfig
-from wdport.families.masked_lm import resolve as masked_lm_resolve
-from wdport.families.unet2d import resolve as unet2d_resolve
 from wdport.families.unet2d.config import Config as UNet2DConfig
 from wdport.families.unet2d.library_scheduler import misread_scheduler
-from wdport.families.wan_vae import resolve as wan_vae_resolve
 from wdport.model import Document, Resolved, Source, Stated
 
 pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
 
 CASES = {
-    masked_lm.__name__: (masked_lm_make, masked_lm_resolve, "one head", {"hidden_act": "gelu"}, "mlp.act"),
-    f"{masked_lm.__name__}, rope": (masked_lm_make, masked_lm_resolve, "old spelling, bias of the head",
+    masked_lm.__name__: (masked_lm_make, "one head", {"hidden_act": "gelu"}, "mlp.act"),
+    f"{masked_lm.__name__}, rope": (masked_lm_make, "old spelling, bias of the head",
                                     {"rope_theta": 400.0}, "rotary"),
-    unet2d.__name__: (unet2d_make, unet2d_resolve, "as published", {"act_fn": "mish"}, "nonlinearity"),
+    unet2d.__name__: (unet2d_make, "as published", {"act_fn": "mish"}, "nonlinearity"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_field_that_is_read_wrongly_is_found(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make, resolve, variant, wrong, place = CASES[case]
+    make, variant, wrong, place = CASES[case]
     folder = make.save(tmp_path / "model", make.fields_of(variant))
     assert wdport.verify(folder, wdport.convert(folder, tmp_path / "right.keras").output)
-    _misread(monkeypatch, resolve, wrong)
+    _misread(monkeypatch, wrong)
     verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "wrong.keras").output)
     assert not verdict
     assert place in verdict.faults[0].reference
@@ -64,7 +60,7 @@ def test_a_scheduler_that_is_read_wrongly_is_found(name: str) -> None:
 
 def test_a_field_that_the_network_does_not_use_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = wan_vae_make.save(tmp_path / "model", {**wan_vae_make.OLD, "temperal_downsample": [False]})
-    _misread(monkeypatch, wan_vae_resolve, {"latents_mean": [0.1, -0.3]})
+    _misread(monkeypatch, {"latents_mean": [0.1, -0.3]})
     verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "wrong.keras").output)
     wrong = "latents_mean is [0.1, -0.2] as diffusers reads config.json, and [0.1, -0.3] here"
     assert wrong in [str(each) for each in verdict.gates[0].findings]
@@ -78,14 +74,10 @@ def test_values_of_the_user_precede_the_configuration(tmp_path: Path) -> None:
     assert wdport.verify(folder, file, values={"rope_theta": "77", "hidden_act": "relu"})
 
 
-def _misread(monkeypatch: pytest.MonkeyPatch, resolve: ModuleType, wrong: Document) -> None:
-    if hasattr(resolve, "_fields"):
-        read = resolve._fields
-        monkeypatch.setattr(resolve, "_fields", lambda document, where: {**read(document, where), **wrong})
-        return
-    inner = LibraryConfig.resolve
+def _misread(monkeypatch: pytest.MonkeyPatch, wrong: Document) -> None:
+    resolve = LibraryConfig.resolve
 
     def resolved(config: LibraryConfig, source: Source, values: Mapping[str, Document]) -> Resolved:
-        return inner(config, source, {**values, "config.json": {**values["config.json"], **wrong}})
+        return resolve(config, source, {**values, "config.json": {**values["config.json"], **wrong}})
 
     monkeypatch.setattr(LibraryConfig, "resolve", resolved)

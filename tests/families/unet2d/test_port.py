@@ -17,8 +17,9 @@ from wdport.compare.bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.probe import Probe
 from wdport.compile_cache import fast_compile
+from wdport.families.ported import described_variables
 from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.family import FAMILY, _variables
+from wdport.families.unet2d.family import FAMILY
 from wdport.families.unet2d.port import UNet2D
 from wdport.recorder import cast, lifted, run
 
@@ -84,7 +85,7 @@ def test_variables_of_a_large_model_take_no_memory_of_their_own() -> None:
     shapes = FAMILY.variables(Config())
     assert sum(int(np.prod(shape)) for shape in shapes.values()) == 274_056_163
     assert FAMILY.variables(Config()) == shapes
-    assert _variables.cache_info().hits > 0
+    assert described_variables.cache_info().hits > 0
 
 
 def test_variables_are_called_as_in_keras() -> None:

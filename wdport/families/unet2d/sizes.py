@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wdport.families import library_config
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.stages import down_stages, up_stages
-from wdport.limits import MAX_VALUES, MAX_VARIABLES
 
 _VARIABLES = 22
 """Of a residual block with its shortcut and the attention behind it."""
@@ -18,9 +18,7 @@ def require_sizes(config: Config) -> Config:
     values = sum(blocks) + config.time_width * (config.wave_width + config.time_width + (config.num_class_embeds or 0))
     if config.time_embedding_type == "learned":
         values += config.steps * config.block_out_channels[0]
-    for count, most, word in ((_VARIABLES * len(blocks), MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
-        if count > most:
-            raise ValueError(f"the sizes are those of a model of about {count} {word}, at most {most} are supported")
+    library_config.require_sizes(_VARIABLES * len(blocks), values)
     return config
 
 
