@@ -231,7 +231,10 @@ def _quoted(value: object) -> str:
     """A value for an error message; numbers of thousands of digits are not written out."""
     if type(value) is int:
         return str(value) if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
-    return repr(value)[:60]
+    try:
+        return repr(value)[:60]
+    except ValueError:  # such a number within a list
+        return f"a {type(value).__name__}"
 
 
 class _Type:
@@ -332,7 +335,8 @@ class _Type:
 
     def _refusal(self, value: object) -> str:
         """The phrase that the field has for a value out of bounds; "" if it has none."""
-        return (self._marker(Refusal) or "").format(value=_quoted(value))
+        refusal = self._marker(Refusal)
+        return refusal.format(value=_quoted(value)) if refusal else ""
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema of a value as files have it."""

@@ -19,7 +19,7 @@ from wdport.compare.findings import Gate, fact, measure, notice
 from wdport.compare.gates import float32_measures, float64_measures
 from wdport.compare.setting import Setting, SettingsReport
 from wdport.errors import MachineError, UsageError
-from wdport.families.waveletdiff.family import RESTS_ON
+from wdport.families.waveletdiff.family import FAMILY
 from wdport.model import PartWords
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.reports.text import render_text
@@ -136,7 +136,7 @@ ASSUMING: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
 def test_what_the_outcome_rests_on(gates: tuple[str, ...], reference: str, names: tuple[str, ...]) -> None:
     """What makes up the network, unless the user's own code is the reference and agrees; the rest with its gates."""
     run = tuple(Gate(name, "a gate", 1, 1) for name in gates)
-    verdict = replace(passing(), gates=run, assumed=EVERYTHING, reference=reference, rests_on=RESTS_ON)
+    verdict = replace(passing(), gates=run, assumed=EVERYTHING, reference=reference, rests_on=FAMILY.rests_on)
     assert tuple(verdict.assuming) == names
     different = replace(verdict, gates=(*run[:-1], replace(run[-1], facts=(fact("off"),))))
     assert "num_heads" in different.assuming

@@ -2,128 +2,231 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, isfinite
-from typing import Any
+from sys import float_info
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from msgspec import Meta
 
 from wdport.data.names import checked_names
 from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, ZSCORE, WindowStatistics, by_window, checked_name
 from wdport.diffusion.schedules import NAMES as SCHEDULES
 from wdport.errors import UsageError
+from wdport.fields import (
+    NETWORK,
+    SAMPLES,
+    UNUSED,
+    Choices,
+    Effect,
+    Fields,
+    Flag,
+    Phrase,
+    Refusal,
+    Summary,
+    Wording,
+    fields_of,
+    marked,
+)
 from wdport.limits import MAX_FEATURES, MAX_GROUPS, MAX_LAYERS, MAX_STEPS, MAX_WIDTH
 from wdport.wavelets.lengths import BOUNDARY_MODES
 
-PREDICTION_TARGETS = ("noise", "coefficient")
-CONDITIONINGS = ("scale", "none")
+SETTABLE: Final = Flag("--set may give the field")
+OMITTED: Final = Flag("the field is left out of files where it is None, as in those of older releases")
+TRAINING: Final = Effect(gates=("C", "D", "E"))
+"""The gates beyond the network's forward pass, for its loss and its sampling, depend on the field."""
 
 
 @dataclass(frozen=True)
-class Config:
+class Public:
+    """Section and name of a field in the public training configuration."""
+
+    section: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Released:
+    """The value of the released models. It is ``assumed`` where a checkpoint does not determine the field; ``risk``
+    says what goes wrong if that is not so."""
+
+    value: object
+    assumed: bool = True
+    risk: str = ""
+
+
+Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
+Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS)]
+Features = Meta(max_length=MAX_FEATURES)
+Mean = Annotated[float, Meta(ge=-float_info.max, le=float_info.max), Refusal("is not finite or not positive")]
+Deviation = Annotated[float, Meta(gt=0, le=float_info.max), Refusal("is not finite or not positive")]
+
+
+@dataclass(frozen=True)
+class Config(Fields):
     """Sizes and switches of one network; raises ``ValueError`` for invalid combinations.
 
-    ``level_lengths`` are the coefficients per group and feature, [cA_L, cD_L, ..., cD_1]. ``wavelet``,
-    ``boundary_mode`` and ``seq_len`` describe the transform from series to coefficients; the network itself does not
-    use them, and they are ``None`` if unknown. ``conditioning`` says whether a network with a scale embedding was
-    trained with a "scale" for every window or with "none"; ``None`` if that is unknown. So are ``norm_mean`` and
-    ``norm_std``, per feature, which scale a series from z-scores to the units of the data, and ``feature_names``.
-    ``transform`` names another transform of the data (:mod:`wdport.data.transforms`), and ``window_statistics`` packs
-    the statistics of the windows that the model was trained on.
+    ``wavelet``, ``boundary_mode`` and ``seq_len`` describe the transform from series to coefficients and are ``None``
+    if unknown, as are the fields below them: ``norm_mean`` and ``norm_std`` scale a series from z-scores to the units
+    of the data, ``transform`` names another transform of the data (:mod:`wdport.data.transforms`), and
+    ``window_statistics`` packs the statistics of the windows that the model was trained on.
     """
 
-    level_lengths: tuple[int, ...]
-    features: int
-    embed_dim: int
-    num_heads: int
-    num_layers: int
-    time_embed_dim: int
-    qk_norm: bool = False
-    cross_level_attention: bool = True
-    scale_embedding: bool = False
-    prediction_target: str = "noise"
-    noise_schedule: str = "exponential"
-    dropout: float = 0.1
-    wavelet: str | None = None
-    boundary_mode: str | None = None
-    seq_len: int | None = None
-    norm_mean: tuple[float, ...] | None = None
-    norm_std: tuple[float, ...] | None = None
-    feature_names: tuple[str, ...] | None = None
-    conditioning: str | None = None
-    transform: str | None = None
-    window_statistics: str | None = None
+    level_lengths: Annotated[
+        tuple[Steps, ...],
+        Meta(max_length=MAX_GROUPS, description="Coefficients per group and feature, [cA_L, cD_L, ..., cD_1]."),
+        NETWORK,
+        Summary("groups"),
+    ]
+    features: Annotated[int, Meta(ge=1, le=MAX_FEATURES, description="Features of a time step."), NETWORK]
+    embed_dim: Annotated[
+        Width,
+        Meta(description="Token width of the detail levels; that of the approximation is twice as large."),
+        NETWORK,
+        Public("model", "embed_dim"),
+        Released(256, assumed=False),
+    ]
+    num_heads: Annotated[
+        Width,
+        Meta(description="Attention heads; they divide embed_dim."),
+        NETWORK,
+        Public("model", "num_heads"),
+        Released(8, risk="with another number every attention computes something else"),
+        SETTABLE,
+        Summary("num_heads"),
+    ]
+    num_layers: Annotated[
+        int,
+        Meta(ge=1, le=MAX_LAYERS,
+             description="Transformer blocks of a detail level; the approximation has two more."),
+        NETWORK,
+        Public("model", "num_layers"),
+        Released(8, assumed=False),
+    ]  # fmt: skip
+    time_embed_dim: Annotated[
+        int,
+        Meta(ge=4, le=MAX_WIDTH, multiple_of=2, description="Width of the time embedding; even, at least 4."),
+        NETWORK,
+        Public("model", "time_embed_dim"),
+        Released(128, assumed=False),
+        Refusal("{value} is not even and at least 4"),
+    ]
+    qk_norm: Annotated[bool, Meta(description="Whether attention normalises queries and keys."), NETWORK] = False
+    cross_level_attention: Annotated[
+        bool,
+        Meta(description="Whether the levels attend to one another."),
+        NETWORK,
+        Public("attention", "use_cross_level_attention"),
+    ] = True
+    scale_embedding: Annotated[bool, Meta(description="Whether the network takes a scale."), NETWORK] = False
+    prediction_target: Annotated[
+        Literal["noise", "coefficient"],
+        Meta(description="What the network predicts: the noise, or the clean coefficients."),
+        TRAINING,
+        Public("model", "prediction_target"),
+        Released("noise", risk="with the other one every sample is wrong"),
+        SETTABLE,
+        Summary("prediction_target"),
+    ] = "noise"
+    noise_schedule: Annotated[
+        str,
+        Choices(SCHEDULES, unlisted=("custom",)),
+        Meta(description="Noise schedule of the diffusion."),
+        TRAINING,
+        Public("noise", "schedule"),
+        Released("exponential"),
+        SETTABLE,
+        Summary("noise_schedule"),
+    ] = "exponential"
+    dropout: Annotated[
+        float,
+        Meta(ge=0, lt=1, description="Dropout rate of the training; inference does not use it."),
+        UNUSED,
+        Public("model", "dropout"),
+        Released(0.1),
+        SETTABLE,
+    ] = 0.1
+    wavelet: Annotated[
+        str | None,
+        Meta(description="PyWavelets name of the wavelet."),
+        Effect(gates=("F",)),
+        SETTABLE,
+        Summary("wavelet"),
+    ] = None
+    boundary_mode: Annotated[
+        Annotated[str, Choices(BOUNDARY_MODES)] | None,
+        Meta(description="How a series is extended beyond its ends."),
+        UNUSED,  # it goes with the wavelet, as seq_len does
+        Released("symmetric"),
+        SETTABLE,
+    ] = None
+    seq_len: Annotated[
+        Steps | None,
+        Meta(description="Time steps of a series, T."),
+        UNUSED,
+        Public("dataset", "seq_len"),
+        SETTABLE,
+    ] = None
+    norm_mean: Annotated[
+        Annotated[tuple[Mean, ...], Features] | None, Meta(description="Mean of every feature of the data."), SAMPLES
+    ] = None
+    norm_std: Annotated[
+        Annotated[tuple[Deviation, ...], Features] | None,
+        Meta(description="Standard deviation of every feature of the data."),
+        SAMPLES,
+    ] = None
+    feature_names: Annotated[
+        tuple[str, ...] | None,
+        Meta(description="Names of the features."),
+        SAMPLES,
+        Phrase("a list of texts"),
+        OMITTED,
+    ] = None
+    conditioning: Annotated[
+        Literal["scale", "none"] | None,
+        Meta(description="Whether a network with a scale embedding was trained with a scale for every window; null if "
+                         "that is unknown."),
+        UNUSED,
+        SETTABLE,
+        Summary("conditioning"),
+        OMITTED,
+    ] = None  # fmt: skip
+    transform: Annotated[str | None, Meta(description="Transform of the data."), SAMPLES, OMITTED] = None
+    window_statistics: Annotated[
+        str | None, Meta(description="Statistics of the windows of the training data, packed."), SAMPLES, OMITTED
+    ] = None
+
+    wording: ClassVar = Wording(
+        below="{value}: every size must be at least 1",
+        above="{value}: at most {most} is supported",
+        choice="{value} is not one of {choices}",
+        unknown="unknown configuration values: {names}",
+    )
 
     def __post_init__(self) -> None:
-        self._check_types()
-        self._check_sizes()
+        super().__post_init__()
+        if not self.level_lengths:
+            raise ValueError("level_lengths is empty: there must be at least 1 group")
         if self.embed_dim % self.num_heads:
             raise ValueError(f"num_heads {self.num_heads} does not divide embed_dim {self.embed_dim}")
-        if self.time_embed_dim % 2 or self.time_embed_dim < 4:
-            raise ValueError(f"time_embed_dim {self.time_embed_dim} is not even and at least 4")
         if self.cross_level_attention and len(self.level_lengths) < 2:
             raise ValueError("cross-level attention needs at least two coefficient groups")
-        if self.prediction_target not in PREDICTION_TARGETS:
-            known = ", ".join(PREDICTION_TARGETS)
-            raise ValueError(f"prediction_target {self.prediction_target!r} is not one of {known}")
-        if self.noise_schedule not in (*SCHEDULES, "custom"):
-            raise ValueError(f"noise_schedule {self.noise_schedule!r} is not one of {', '.join(SCHEDULES)}")
-        if self.conditioning not in (None, *CONDITIONINGS):
-            raise ValueError(f"conditioning {self.conditioning!r} is not one of {', '.join(CONDITIONINGS)}")
         if self.conditioning == "scale" and not self.scale_embedding:
             raise ValueError("conditioning is scale, and the network has no scale embedding")
-        if self.boundary_mode not in (None, *BOUNDARY_MODES):
-            raise ValueError(f"boundary_mode {self.boundary_mode!r} is not one of {', '.join(BOUNDARY_MODES)}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout {self.dropout} is not in [0, 1)")
         self._check_statistics()
         self._check_transform()
         if self.feature_names is not None:
             object.__setattr__(self, "feature_names", checked_names(self.feature_names, self.features))
 
-    def _check_types(self) -> None:
-        """Check the type of every field; JSON lists become tuples."""
-        for name, (kinds, most) in _LISTS.items():
-            values = getattr(self, name)
-            if values is None and name not in _REQUIRED:
-                continue
-            if not isinstance(values, (list, tuple)) or any(type(value) not in kinds for value in values):
-                raise ValueError(f"{name} is not a list of {_NUMBERS[kinds]}")
-            if len(values) > most:
-                raise ValueError(f"{name} has {len(values)} values, at most {most} are supported")
-            object.__setattr__(self, name, tuple(values))
-        for name, (accepted, word) in _KINDS.items():
-            value = getattr(self, name)
-            if type(value) not in accepted and not (value is None and name in _OPTIONAL):
-                raise ValueError(f"{name} is not {word}")
-
-    def _check_sizes(self) -> None:
-        """Check every size against its limits; :func:`sizes` of `variables` checks the size of the model."""
-        if not self.level_lengths:
-            raise ValueError("level_lengths is empty: there must be at least 1 group")
-        values = [("level_lengths", length) for length in self.level_lengths]
-        values += [(name, getattr(self, name)) for name in MOST if name != "level_lengths"]
-        for name, value in values:
-            if value is not None and value < 1:
-                raise ValueError(f"{name} {_shown(value)}: every size must be at least 1")
-            if value is not None and value > MOST[name]:
-                raise ValueError(f"{name} {_shown(value)}: at most {MOST[name]} is supported")
-
     def _check_statistics(self) -> None:
+        if (self.norm_mean is None) != (self.norm_std is None):
+            raise ValueError("norm_mean and norm_std go together")
         for name in ("norm_mean", "norm_std"):
             values = getattr(self, name)
-            if (values is None) != (self.norm_mean is None):
-                raise ValueError("norm_mean and norm_std go together")
             if values is not None:
                 if len(values) != self.features:
                     raise ValueError(f"{name} has {len(values)} values, the model {self.features} features")
-                try:
-                    values = tuple(map(float, values))
-                except OverflowError:
-                    values = (inf,)
-                if not all(isfinite(value) and (value > 0 or name == "norm_mean") for value in values):
-                    raise ValueError(f"{name} has a value that is not finite or not positive")
-                object.__setattr__(self, name, values)
+                object.__setattr__(self, name, tuple(map(float, values)))
 
     def _check_transform(self) -> None:
         if self.transform is None and self.window_statistics is None:
@@ -150,6 +253,11 @@ class Config:
     def statistics(self) -> WindowStatistics | None:
         """The statistics of the windows that the model was trained on; ``None`` if they are the same for all."""
         return None if self.window_statistics is None else _unpacked(self.window_statistics)
+
+    @property
+    def mode(self) -> str:
+        """The boundary mode, where it is unknown that of the public code."""
+        return self.boundary_mode or "symmetric"
 
     @property
     def groups(self) -> int:
@@ -189,23 +297,7 @@ class Config:
         return tuple(slice(end - length, end) for end, length in zip(ends, self.level_lengths, strict=True))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON values; :meth:`from_dict` reads them back. Fields that older releases lack are left out
-        if they are None."""
-        values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-        return {name: value for name, value in values.items() if value is not None or name not in _LATER}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """A configuration from :meth:`to_dict`'s values; raises ``ValueError`` for anything else."""
-        if not isinstance(values, Mapping):
-            raise ValueError("the configuration is not a table of values")
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(str(name) for name in set(values) - known):
-            raise ValueError(f"unknown configuration values: {', '.join(unknown[:5])}")
-        missing = [f.name for f in fields(cls) if f.name not in values and f.name in _REQUIRED]
-        if missing:
-            raise ValueError(f"missing configuration values: {', '.join(missing)}")
-        return cls(**values)
+        return {name: value for name, value in super().to_dict().items() if value is not None or name not in _OMITTED}
 
 
 @lru_cache(4)
@@ -213,50 +305,18 @@ def _unpacked(text: str) -> WindowStatistics:
     return WindowStatistics.unpack(text)
 
 
-def _shown(value: int) -> str:
-    """A number for an error message; numbers of thousands of digits are not written out."""
-    return str(value) if abs(value) < 1 << 64 else f"of {value.bit_length()} bits"
+_OMITTED: Final = marked(Config, OMITTED)
+SETTINGS: Final = marked(Config, SETTABLE)
+"""The fields that ``--set`` may give."""
 
+_RELEASED: Final = {name: each for name, one in fields_of(Config).items() if (each := one.marker(Released))}
+ASSUMED: Final = {name: each.value for name, each in _RELEASED.items() if each.assumed}
+"""The released configuration's values for fields that a checkpoint does not determine."""
 
-_REQUIRED = ("level_lengths", "features", "embed_dim", "num_heads", "num_layers", "time_embed_dim")
+RISKS: Final = {name: each.risk for name, each in _RELEASED.items() if each.risk}
+"""What goes wrong if an assumed value is wrong."""
 
-_INTEGERS, _REALS = (int,), (int, float)
-_NUMBERS = {_INTEGERS: "whole numbers", _REALS: "numbers"}
-_LISTS = {
-    "level_lengths": (_INTEGERS, MAX_GROUPS),
-    "norm_mean": (_REALS, MAX_FEATURES),
-    "norm_std": (_REALS, MAX_FEATURES),
+SIZES: Final[dict[str, Any]] = {
+    name: each.value for name, each in _RELEASED.items() if fields_of(Config)[name].required
 }
-"""Fields of several values: their types (a bool is not a number), and their maximum length."""
-
-MOST = {
-    "level_lengths": MAX_STEPS,
-    "features": MAX_FEATURES,
-    "embed_dim": MAX_WIDTH,
-    "num_heads": MAX_WIDTH,
-    "num_layers": MAX_LAYERS,
-    "time_embed_dim": MAX_WIDTH,
-    "seq_len": MAX_STEPS,
-}
-"""The largest value of every size."""
-
-_LATER = ("feature_names", "conditioning", "transform", "window_statistics")
-"""Fields that are left out of files where they are None."""
-
-_TEXTS = (
-    "prediction_target",
-    "noise_schedule",
-    "wavelet",
-    "boundary_mode",
-    "conditioning",
-    "transform",
-    "window_statistics",
-)
-_OPTIONAL = ("wavelet", "boundary_mode", "seq_len", "conditioning", "transform", "window_statistics")
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    **{name: (_INTEGERS, "a whole number") for name in MOST if name != "level_lengths"},
-    **dict.fromkeys(("qk_norm", "cross_level_attention", "scale_embedding"), ((bool,), "true or false")),
-    **dict.fromkeys(_TEXTS, ((str,), "text")),
-    "dropout": (_REALS, "a number"),
-}
-"""Types of the other fields, and their descriptions."""
+"""The sizes of the released models."""

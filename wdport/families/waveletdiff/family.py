@@ -16,7 +16,9 @@ from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.faults import Group
-from wdport.families.waveletdiff.config import Config
+from wdport.families.ported import PortedFamily
+from wdport.families.waveletdiff.config import RISKS, Config
+from wdport.families.waveletdiff.public_form import is_public, settings_schema
 from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
@@ -32,9 +34,7 @@ from wdport.model import (
     PartWords,
     Port,
     Recipe,
-    Resolved,
     Signature,
-    Source,
 )
 from wdport.recorder import parse_input
 
@@ -49,65 +49,31 @@ if TYPE_CHECKING:
     from wdport.families.waveletdiff.port import WaveletDiff
     from wdport.wavelets.transform import WaveletTransform
 
-_TRAINING = ("C", "D", "E")
-"""The gates beyond the network's forward pass, for its loss and its sampling."""
-
-RESTS_ON: Mapping[str, tuple[str, ...]] = {
-    "prediction_target": _TRAINING,
-    "noise_schedule": _TRAINING,
-    "wavelet": ("F",),
-    "boundary_mode": (),
-    "seq_len": (),
-    "dropout": (),
-    "conditioning": (),
-}
-"""``boundary_mode`` and ``seq_len`` go with the wavelet, and dropout is off."""
-
 
 def _known(values: Array, tolerance: float | None, held: bool = True) -> Constant:
     """A small table that is already built."""
     return Constant(values.shape, lambda: values, tolerance, held)
 
 
-class WaveletDiffFamily:
+class WaveletDiffFamily(PortedFamily[Config]):
     """Every role of :mod:`wdport.families.roles`."""
 
     name = "waveletdiff"
+    configuration = Config
+    keras_class = "WaveletDiff"
     causes_known = True
-    guesses: Mapping[str, str] = MappingProxyType({
-        "num_heads": "with another number every attention computes something else",
-        "prediction_target": "with the other one every sample is wrong",
-    })  # fmt: skip
-    rests_on = RESTS_ON
-    shown: Mapping[str, str] = MappingProxyType({
-        "level_lengths": "groups", "num_heads": "num_heads", "prediction_target": "prediction_target",
-        "noise_schedule": "noise_schedule", "wavelet": "wavelet", "conditioning": "conditioning",
-    })  # fmt: skip
+    guesses: Mapping[str, str] = MappingProxyType(RISKS)
+    read_settings = staticmethod(read_settings)
+    settings_schema = staticmethod(settings_schema)
+    is_configuration = staticmethod(is_public)
+    parse_setting = staticmethod(parse_setting)
+    resolve = staticmethod(resolve)
 
     @property
-    def bounds(self) -> Mapping[str, Bound]:
+    def bounds(self) -> Mapping[str, Bound]:  # type: ignore[override]  # not imported before it is used
         from wdport.wavelets.check import BOUNDS
 
         return BOUNDS
-
-    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
-        return read_settings(document, where)
-
-    def settings_schema(self) -> dict[str, object]:
-        from wdport.families.waveletdiff.form import settings_schema
-
-        return settings_schema()
-
-    def is_configuration(self, document: object) -> bool:
-        from wdport.families.waveletdiff.public_form import is_public
-
-        return is_public(document)
-
-    def parse_setting(self, key: str, text: str) -> object:
-        return parse_setting(key, text)
-
-    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
-        return resolve(source, config, flags)
 
     def features(self, config: Config) -> frozenset[str]:
         return frozenset(name for name in ("cross_level_attention", "scale_embedding") if getattr(config, name))
@@ -148,24 +114,6 @@ class WaveletDiffFamily:
 
     def load_config(self, values: Document) -> Config:
         return require_sizes(Config.from_dict(values))
-
-    def keras_document(self, config: Config) -> dict[str, object]:
-        return {
-            "module": "wdport.families.waveletdiff.port",
-            "class_name": "WaveletDiff",
-            "config": {"name": "waveletdiff", "dtype": "float32", "config": config.to_dict()},
-            "registered_name": "wdport>WaveletDiff",
-            "compile_config": {},
-        }
-
-    def build(self, config: Config, dtype: str | None = None) -> WaveletDiff:
-        import keras  # noqa: F401  before our modules that need it: importing it imports the port
-
-        from wdport.families.waveletdiff.initial import blank
-        from wdport.families.waveletdiff.port import WaveletDiff
-
-        with blank():
-            return WaveletDiff(config, dtype=dtype)
 
     def unfilled(self) -> AbstractContextManager[None]:
         import keras  # noqa: F401  as in build
@@ -329,8 +277,8 @@ def _decoder(config: Config) -> Callable[[Array], Array] | None:
     """The function from coefficients to series, if the wavelet is known."""
     if not (config.wavelet and config.seq_len):
         return None
-    mode = config.boundary_mode or "symmetric"
-    return partial(_reconstruct, wavelet=config.wavelet, mode=mode, slices=config.level_slices, seq_len=config.seq_len)
+    wavelet, mode = config.wavelet, config.mode
+    return partial(_reconstruct, wavelet=wavelet, mode=mode, slices=config.level_slices, seq_len=config.seq_len)
 
 
 def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[slice, ...], seq_len: int) -> Array:

@@ -11,13 +11,10 @@ from typing import Any, Final
 from wdport.data.transforms import OHLC_ATR
 from wdport.diffusion.process import MIN_SNR
 from wdport.errors import MisfitError
-from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.config import SIZES, Config
 from wdport.families.waveletdiff.settings import is_of
 from wdport.model import Document, Recipe
 from wdport.wavelets.lengths import auto_level, auto_wavelet, group_lengths
-
-DEFAULTS: Final[Mapping[str, Any]] = {"embed_dim": 256, "num_heads": 8, "num_layers": 8, "time_embed_dim": 128}
-"""The sizes of the released models."""
 
 _RECIPE: Final[Mapping[str, tuple[type, tuple[tuple[str, str], ...]]]] = {
     "epochs": (int, (("training", "epochs"), ("training", "max_epochs"))),
@@ -72,13 +69,13 @@ def fresh_config(settings: Document, where: str | Path) -> tuple[Config, dict[st
                 told |= {"scale_embedding": True, "conditioning": "scale"}
         known = {each.name for each in fields(Config)}
         made = Config(**{
-            **DEFAULTS, **{name: value for name, value in told.items() if name in known},
+            **SIZES, **{name: value for name, value in told.items() if name in known},
             "level_lengths": group_lengths(length, wavelet, level, mode),
             "features": len(told["norm_mean"]) if features is None else features,
         })  # fmt: skip
     except ValueError as error:
         raise MisfitError(where, str(error), "correct the configuration") from None
-    return made, {name: value for name, value in DEFAULTS.items() if name not in told}
+    return made, {name: value for name, value in SIZES.items() if name not in told}
 
 
 def recipe(document: Document, where: str | Path) -> Recipe:

@@ -1,4 +1,5 @@
-"""Names of the public training configuration: those that are read, those that are ignored, and near misses.
+"""Names of the public training configuration: those that are read, those that are ignored, and near misses; its JSON
+Schema.
 
 Unknown names are refused: a misspelt name would otherwise be ignored, and its value assumed.
 """
@@ -7,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
+from wdport import fields
+from wdport.declared import NOT_READ, given
+from wdport.families.waveletdiff.config import Config, Public
+from wdport.fields import fields_of
 from wdport.model import Document
 
 READ: Final[Mapping[tuple[str, str], tuple[str, type]]] = {
-    ("model", "embed_dim"): ("embed_dim", int),
-    ("model", "num_heads"): ("num_heads", int),
-    ("model", "num_layers"): ("num_layers", int),
-    ("model", "time_embed_dim"): ("time_embed_dim", int),
-    ("model", "dropout"): ("dropout", float),
-    ("model", "prediction_target"): ("prediction_target", str),
-    ("attention", "use_cross_level_attention"): ("cross_level_attention", bool),
-    ("noise", "schedule"): ("noise_schedule", str),
-    ("dataset", "seq_len"): ("seq_len", int),
+    (place.section, place.key): (name, each.kind)
+    for name, each in fields_of(Config).items()
+    if (place := each.marker(Public))
 }
 """Section, name and type of each field of :class:`Config`; the two names of ``wavelet`` are read separately."""
 
@@ -109,13 +108,7 @@ def _is_ours(name: str, names: list[str]) -> bool:
 
 def near(name: str, known: Iterable[str]) -> str | None:
     """The one of ``known`` that ``name`` probably means: another spelling, a synonym, or a typo."""
-    plain = {_plain(each): each for each in known}
-    also = {_plain(other): each for each in plain.values() for other in ALSO_CALLED.get(each, ())}
-    wanted = _plain(name)
-    if wanted in plain or wanted in also:
-        return plain.get(wanted) or also[wanted]
-    close = get_close_matches(wanted, plain, n=1, cutoff=_CLOSE)
-    return plain[close[0]] if close else None
+    return fields.near(name, known, ALSO_CALLED, _CLOSE)
 
 
 def _remedy(name: str, value: object) -> str:
@@ -150,8 +143,47 @@ def _read(section: str) -> list[str]:
     return [key for where, key in (*READ, *WAVELET) if where == section]
 
 
-def _plain(name: str) -> str:
-    return "".join(character for character in name.casefold() if character.isalnum())
-
-
 _UNKNOWN: Final = "remove it if the network does not need it"
+
+_WAVELET: Final = {
+    "type": {
+        "description": "PyWavelets name of the wavelet, or auto, which depends on the length of the series.",
+        "anyOf": [{"type": "string"}, {"type": "null"}],
+        "examples": ["db2", "auto"],
+    },
+    "levels": {
+        "description": "Levels of the transform, or auto, which depends on the length of the series.",
+        "anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}, {"type": "null"}],
+    },
+}
+
+
+def settings_schema() -> dict[str, object]:
+    """Every section and name that the file may have; others are refused, and ignored ones have no effect."""
+    read = {section for section, _ in (*READ, *WAVELET)}
+    told = [given(section, given(key, {"not": {"type": "null"}})) for section, key in READ]
+    return {
+        "type": "object",
+        "description": "Training configuration of a WaveletDiff model in its public form. Null means not given.",
+        "properties": {section: _section(section, section in read) for section in IGNORED},
+        "additionalProperties": False,
+        "anyOf": [*told, given("wavelet", {"type": "object", "minProperties": 1})],
+    }
+
+
+def _section(section: str, read: bool) -> dict[str, Any]:
+    known: dict[str, object] = {key: _value(name) for (at, key), (name, _) in READ.items() if at == section}
+    known |= _WAVELET if section == "wavelet" else {}
+    ignored = {key: {"description": f"{NOT_READ}: it has no effect on the network."} for key in IGNORED[section]}
+    others: dict[str, object] = {} if section in (*TRAINING, *UNREAD) else {"additionalProperties": False}
+    inside = {"type": "object", "properties": {**known, **ignored}, **others}
+    if not read:
+        return {"description": f"{NOT_READ}: it concerns training.", "anyOf": [inside, {"not": {"type": "object"}}]}
+    return {"description": f"Settings under `{section}`.", "anyOf": [inside, {"type": "null"}]}
+
+
+def _value(name: str) -> dict[str, object]:
+    """JSON Schema of a field, where null means not given."""
+    declared = fields_of(Config)[name]
+    value = {"type": "string", **declared.type.schema_of_value()}
+    return {"description": declared.description, "anyOf": [value, {"type": "null"}]}

@@ -8,7 +8,6 @@ rest of the file belong to another model, and none of them is used.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,22 +16,15 @@ from wdport.checkpoint import HALF_ROUNDING
 from wdport.data.transforms import OHLC_ATR
 from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
-from wdport.families.waveletdiff.config import Config
+from wdport.families.tensor_shapes import NUMBER, consecutive, most_frequent, size
+from wdport.families.waveletdiff.config import ASSUMED, Config
 from wdport.families.waveletdiff.saved import NAME, Saved, near_misses, read_saved
 from wdport.families.waveletdiff.variables import require_sizes
 from wdport.limits import MAX_GROUPS, MAX_STEPS
+from wdport.mapping.axes import Shape
 from wdport.model import Document, Resolved, Source
 from wdport.wavelets.identify import candidates
 from wdport.wavelets.lengths import auto_wavelet, group_lengths, series_lengths
-
-ASSUMED = {
-    "num_heads": 8,
-    "prediction_target": "noise",
-    "noise_schedule": "exponential",
-    "dropout": 0.1,
-    "boundary_mode": "symmetric",
-}
-"""The released configuration's values for fields that a checkpoint does not determine."""
 
 SCHEDULE_TOLERANCE = {"exponential": 1e-6, "linear": 1e-6, "cosine": 1e-4}
 """Largest deviation of a file's float32 beta from the formula; measured on real files: 2.0e-9 for the
@@ -41,9 +33,8 @@ exponential, 3.1e-5 for the cosine schedule (a difference of nearly equal float3
 Values = Mapping[str, tuple[object, str]]
 """Fields, each with its value and its origin."""
 
-_NUMBER = "(0|[1-9][0-9]{0,5})"
-_LEVEL = re.compile(rf"level_transformers\.{_NUMBER}\.")
-_BLOCK = re.compile(rf"level_transformers\.{_NUMBER}\.blocks\.{_NUMBER}\.")
+_LEVEL = re.compile(rf"level_transformers\.{NUMBER}\.")
+_BLOCK = re.compile(rf"level_transformers\.{NUMBER}\.blocks\.{NUMBER}\.")
 
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
@@ -161,7 +152,7 @@ def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:
     """Other wavelets and lengths with these groups, if the wavelet was assumed; the file cannot distinguish them."""
     if origins["wavelet"] != "assumed":
         return {}
-    found = candidates(config.level_lengths, config.boundary_mode or "symmetric")
+    found = candidates(config.level_lengths, config.mode)
     classes = [f"{', '.join(c.wavelets)} at length {' or '.join(map(str, c.lengths))}" for c in found]
     return {"wavelet": "; ".join(classes)} if classes else {"wavelet": "no wavelet of PyWavelets gives these groups"}
 
@@ -169,11 +160,10 @@ def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:
 def _from_shapes(source: Source) -> dict[str, Any]:
     """Everything that names and shapes determine.
 
-    Each size is read from several tensors and the most frequent value is used, so that a single wrong or missing tensor
-    is reported by the plan and does not change the configuration.
+    Each size is read from several tensors, so that a single wrong or missing one does not change the configuration.
     """
     shapes = source.shapes
-    groups = _contiguous(int(m[1]) for name in shapes if (m := _LEVEL.match(name)))
+    groups = consecutive(int(m[1]) for name in shapes if (m := _LEVEL.match(name)))
     if groups > MAX_GROUPS:
         what = f"{groups} level transformers (at most {MAX_GROUPS} are supported)"
         raise MisfitError(source.path, what, "use a checkpoint of this model")
@@ -181,7 +171,7 @@ def _from_shapes(source: Source) -> dict[str, Any]:
     for name in shapes:
         if found := _BLOCK.match(name):
             blocks.setdefault(int(found[1]), []).append(int(found[2]))
-    depth = [_contiguous(blocks.get(i, ())) for i in range(1, groups)]
+    depth = [consecutive(blocks.get(i, ())) for i in range(1, groups)]
     lengths = [shapes.get(f"level_transformers.{i}.pos_encoding.pe", ())[:1] for i in range(groups)]
     if not depth or not all(lengths):
         absent = [f"level_transformers.{i}.pos_encoding.pe" for i, d in enumerate(lengths) if not d]
@@ -190,13 +180,13 @@ def _from_shapes(source: Source) -> dict[str, Any]:
     values: dict[str, Any] = {
         "levels": groups - 1,
         "level_lengths": tuple(length[0] for length in lengths),
-        "features": _most(_sizes(shapes, "output_proj.bias", 0, range(groups))),
-        "embed_dim": _most(_sizes(shapes, "pos_encoding.pe", 1, range(1, groups))),
-        "num_layers": _most(depth),
-        "time_embed_dim": _most([
-            *_axis(shapes, "time_embedding.mlp.2.bias", 0),
-            *_axis(shapes, "time_embedding.mlp.0.weight", 1),
-            *(2 * s for s in _axis(shapes, "time_embedding.emb", 0)),
+        "features": most_frequent(_sizes(shapes, "output_proj.bias", 0, range(groups))),
+        "embed_dim": most_frequent(_sizes(shapes, "pos_encoding.pe", 1, range(1, groups))),
+        "num_layers": most_frequent(depth),
+        "time_embed_dim": most_frequent([
+            size(shapes, "time_embedding.mlp.2.bias", 0),
+            size(shapes, "time_embedding.mlp.0.weight", 1),
+            2 * half if (half := size(shapes, "time_embedding.emb", 0)) else None,
         ]),
         "qk_norm": any(name.endswith(".attn.q_norm.scale") for name in shapes),
         "cross_level_attention": any(name.startswith("cross_level_attention.") for name in shapes),
@@ -209,29 +199,14 @@ def _from_shapes(source: Source) -> dict[str, Any]:
     if values["qk_norm"]:
         widths = [s for name in shapes if name.startswith("level_transformers.1.") and name.endswith(".q_norm.scale")
                   for s in shapes[name]]  # fmt: skip
-        head = _most(widths)
+        head = most_frequent(widths)
         if head:
             values["num_heads"] = values["embed_dim"] // head
     return values
 
 
-def _contiguous(numbers: Iterable[int]) -> int:
-    """The count of consecutive numbers from 0: a stray name does not make a model larger."""
-    found = set(numbers)
-    return next(i for i in range(len(found) + 1) if i not in found)
-
-
-def _sizes(shapes: Mapping[str, tuple[int, ...]], name: str, axis: int, levels: Iterable[int]) -> list[int]:
-    return [size for i in levels for size in _axis(shapes, f"level_transformers.{i}.{name}", axis)]
-
-
-def _axis(shapes: Mapping[str, tuple[int, ...]], name: str, axis: int) -> Iterable[int]:
-    shape = shapes.get(name, ())
-    return shape[axis : axis + 1]
-
-
-def _most(answers: list[int]) -> int | None:
-    return Counter(answers).most_common(1)[0][0] if answers else None
+def _sizes(shapes: Mapping[str, Shape], name: str, axis: int, levels: Iterable[int]) -> list[int | None]:
+    return [size(shapes, f"level_transformers.{i}.{name}", axis) for i in levels]
 
 
 def _untrained(source: Source) -> bool:

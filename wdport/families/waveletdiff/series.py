@@ -38,4 +38,4 @@ def transform_of(config: Config) -> WaveletTransform:
     if config.wavelet is None or config.seq_len is None:
         fix = "convert with --set wavelet=NAME --set seq_len=N or --config FILE"
         raise UsageError("to_series", "the model does not know its wavelet", fix)
-    return WaveletTransform(config.seq_len, config.wavelet, config.boundary_mode or "symmetric", config.groups - 1)
+    return WaveletTransform(config.seq_len, config.wavelet, config.mode, config.groups - 1)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from wdport.errors import MisfitError, UsageError
+from wdport.families.waveletdiff.config import SETTINGS, Config
 from wdport.families.waveletdiff.public_form import READ, near, unknown_names
+from wdport.fields import typed_setting
 from wdport.model import Document
 from wdport.wavelets.lengths import auto_level, auto_wavelet
-
-_FLAGS: dict[str, Callable[[str], object]] = {
-    "num_heads": int,
-    "prediction_target": str,
-    "noise_schedule": str,
-    "wavelet": str,
-    "boundary_mode": str,
-    "seq_len": int,
-    "dropout": float,
-    "conditioning": str,
-}
 
 
 def read_settings(document: Document, where: str | Path) -> dict[str, object]:
@@ -107,11 +98,8 @@ def _section(document: Document, name: str, where: str | Path) -> Document:
 
 def parse_setting(key: str, text: str) -> object:
     """The value of one ``--set KEY=VALUE``; raises :class:`UsageError`."""
-    if key not in _FLAGS:
-        meant = near(key.rpartition(".")[2], _FLAGS)
-        fix = f"did you mean {meant}?" if meant else f"use one of {', '.join(_FLAGS)}"
+    if key not in SETTINGS:
+        meant = near(key.rpartition(".")[2], SETTINGS)
+        fix = f"did you mean {meant}?" if meant else f"use one of {', '.join(SETTINGS)}"
         raise UsageError("--set", f"unknown name {key!r}", fix)
-    try:
-        return _FLAGS[key](text)
-    except ValueError:
-        raise UsageError(f"--set {key}", f"{text!r} is not a number", "give a number") from None
+    return typed_setting(Config, key, text, "a number")
