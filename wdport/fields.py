@@ -26,7 +26,7 @@ from wdport.errors import UsageError, printable
 
 T = TypeVar("T")
 FINITE: Final = 1e30
-"""Bound of real numbers: float32 holds their products with any weight of a trained model."""
+"""Bound of real numbers, far within the range of float32; larger ones are not taken for finite."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ class Flag(str):
 
 @dataclass(frozen=True)
 class Wording:
-    """Phrases of errors in which families differ, with ``value``, ``least``, ``most``, ``count`` and the like."""
+    """Phrases of errors in which families differ: for a whole number below and above its bounds, a text that is no
+    choice, an item of a list of another type, and names that are no fields."""
 
     below: str = "{value}: from {least} to {most} is supported"
     above: str = "{value}: from {least} to {most} is supported"
