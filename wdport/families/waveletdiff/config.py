@@ -39,10 +39,11 @@ TRAINING: Final = Effect(gates=("C", "D", "E"))
 
 @dataclass(frozen=True)
 class Public:
-    """Section and name of a field in the public training configuration."""
+    """Section and name of a field in the public training configuration, and what others call it."""
 
     section: str
     key: str
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,14 @@ class Config(Fields):
         Width,
         Meta(description="Token width of the detail levels; that of the approximation is twice as large."),
         NETWORK,
-        Public("model", "embed_dim"),
+        Public("model", "embed_dim", ("d_model", "hidden_dim", "embedding_dim", "dim", "width")),
         Released(256, assumed=False),
     ]
     num_heads: Annotated[
         Width,
         Meta(description="Attention heads; they divide embed_dim."),
         NETWORK,
-        Public("model", "num_heads"),
+        Public("model", "num_heads", ("heads", "n_heads", "n_head", "nhead", "num_attention_heads", "attention_heads")),
         Released(8, risk="with another number every attention computes something else"),
         SETTABLE,
         Summary("num_heads"),
@@ -100,14 +101,14 @@ class Config(Fields):
         Meta(ge=1, le=MAX_LAYERS,
              description="Transformer blocks of a detail level; the approximation has two more."),
         NETWORK,
-        Public("model", "num_layers"),
+        Public("model", "num_layers", ("layers", "n_layers", "depth", "num_blocks")),
         Released(8, assumed=False),
     ]  # fmt: skip
     time_embed_dim: Annotated[
         int,
         Meta(ge=4, le=MAX_WIDTH, multiple_of=2, description="Width of the time embedding; even, at least 4."),
         NETWORK,
-        Public("model", "time_embed_dim"),
+        Public("model", "time_embed_dim", ("time_dim", "t_embed_dim")),
         Released(128, assumed=False),
         Refusal("{value} is not even and at least 4"),
     ]
@@ -116,14 +117,20 @@ class Config(Fields):
         bool,
         Meta(description="Whether the levels attend to one another."),
         NETWORK,
-        Public("attention", "use_cross_level_attention"),
+        Public(
+            "attention",
+            "use_cross_level_attention",
+            ("cross_level_attention", "cross_attention", "use_cross_attention"),
+        ),
     ] = True
     scale_embedding: Annotated[bool, Meta(description="Whether the network takes a scale."), NETWORK] = False
     prediction_target: Annotated[
         Literal["noise", "coefficient"],
         Meta(description="What the network predicts: the noise, or the clean coefficients."),
         TRAINING,
-        Public("model", "prediction_target"),
+        Public(
+            "model", "prediction_target", ("target", "prediction_type", "prediction", "parameterization", "objective")
+        ),
         Released("noise", risk="with the other one every sample is wrong"),
         SETTABLE,
         Summary("prediction_target"),
@@ -133,7 +140,7 @@ class Config(Fields):
         Choices(SCHEDULES, unlisted=("custom",)),
         Meta(description="Noise schedule of the diffusion."),
         TRAINING,
-        Public("noise", "schedule"),
+        Public("noise", "schedule", ("noise_schedule", "beta_schedule", "schedule_type", "type", "name", "kind")),
         Released("exponential"),
         SETTABLE,
         Summary("noise_schedule"),
@@ -142,7 +149,7 @@ class Config(Fields):
         float,
         Meta(ge=0, lt=1, description="Dropout rate of the training; inference does not use it."),
         UNUSED,
-        Public("model", "dropout"),
+        Public("model", "dropout", ("dropout_rate", "p_dropout")),
         Released(0.1),
         SETTABLE,
     ] = 0.1
@@ -164,7 +171,7 @@ class Config(Fields):
         Steps | None,
         Meta(description="Time steps of a series, T."),
         UNUSED,
-        Public("dataset", "seq_len"),
+        Public("dataset", "seq_len", ("seq_length", "sequence_length", "length", "window", "window_size")),
         SETTABLE,
     ] = None
     norm_mean: Annotated[

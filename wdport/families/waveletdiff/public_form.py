@@ -56,21 +56,13 @@ IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Names, by section, that affect neither the network nor the transform from series to coefficients."""
 
-ALSO_CALLED: Final = {
-    "num_heads": ("heads", "n_heads", "n_head", "nhead", "num_attention_heads", "attention_heads"),
-    "num_layers": ("layers", "n_layers", "depth", "num_blocks"),
-    "embed_dim": ("d_model", "hidden_dim", "embedding_dim", "dim", "width"),
-    "time_embed_dim": ("time_dim", "t_embed_dim"),
-    "prediction_target": ("target", "prediction_type", "prediction", "parameterization", "objective"),
-    "use_cross_level_attention": ("cross_level_attention", "cross_attention", "use_cross_attention"),
-    "schedule": ("noise_schedule", "beta_schedule", "schedule_type", "type", "name", "kind"),
+ALSO_CALLED: Final[Mapping[str, tuple[str, ...]]] = {
+    **{place.key: place.also for each in fields_of(Config).values() if (place := each.marker(Public))},
     "noise_schedule": ("schedule", "beta_schedule"),
-    "seq_len": ("seq_length", "sequence_length", "length", "window", "window_size"),
     "type": ("wavelet", "wavelet_type", "wavelet_name", "name"),
     "wavelet": ("type", "wavelet_type", "wavelet_name"),
     "boundary_mode": ("mode", "padding_mode", "extension_mode", "boundary"),
     "levels": ("level", "wavelet_levels", "num_levels"),
-    "dropout": ("dropout_rate", "p_dropout"),
 }
 """Synonyms of the names that are read."""
 
