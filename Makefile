@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance house schemas suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
+.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance house schemas options suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port, draw weather beside the data"
@@ -22,6 +22,7 @@ help:
 	@echo "make conformance  PyTorch's layers against Keras's, pair by pair, with their mutants"
 	@echo "make house   sizes of the code, and what stands in it more than once"
 	@echo "make schemas  the published JSON Schemas in docs/schemas, and the tables in docs/formats"
+	@echo "make options  the options of verify in the pytest plugin, the action and docs/ci.md"
 	@echo "make selftest  known faults into correct ports: what verify finds"
 	@echo "make fuzz    mutants of good files through every reader, SECONDS=60 in all, or COUNT=20000 of them"
 	@echo "make guards  every refusal deleted, one at a time: which ones does no test notice?"
@@ -121,6 +122,10 @@ suggest: $(READY)
 # tests/schemas fails where these files are not what the code makes.
 schemas: $(READY)
 	@$(BIN)/python -m wdport.schemas docs
+
+# tests/test_option_surfaces.py fails where these files are not what the declarations make.
+options: $(READY)
+	@$(BIN)/python -m tests.option_surfaces
 
 selftest: $(READY)
 	@mkdir -p build && $(BIN)/wdport selftest --rules --markdown build/selftest.md

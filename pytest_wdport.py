@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 if TYPE_CHECKING:
+    from wdport.options import Declared
     from wdport.parity.pair import Pair
     from wdport.parity.pytest_items import Tested, Verdicts
     from wdport.parity.verdict import Verdict
@@ -42,34 +43,41 @@ class Option:
         return f"wdport_{self.name.replace('-', '_')}"
 
 
-OPTIONS = (
+OPTIONS = (  # options of verify: made by make options
     Option("checkpoint", "A PyTorch checkpoint whose port to test.", kind="pair"),
-    Option("against", "A recording by `wdport record` to test a port against, in place of a checkpoint.", kind="pair"),
-    Option("converted", "The converted file of each checkpoint or recording, in the same order. "
-                        "[default: the .keras file beside it]", kind="pair"),
+    Option("against", "A recording by `wdport record`, instead of CHECKPOINT; needs no torch.", kind="pair"),
+    Option("converted", "The converted file of each checkpoint or recording, in the same order. [default: the "
+                        ".keras file beside it]", kind="pair"),
     Option("baseline", "Errors of an earlier run, such as parity-baseline.json, in the same order.", kind="pair"),
-    Option("sha256", "The SHA-256 that the checkpoint must have, in the same order.", "HEX", "pair", file=False),
+    Option("sha256", "The SHA-256 that the checkpoint must have, in the same order.",
+                     metavar="HEX", kind="pair", file=False),
     Option("policy", "Bounds and waivers, such as parity.toml."),
-    Option("mapping", "A mapping table of your own."),
-    Option("model", "Your own Keras model, if the table does not name it.", "MODULE:FUNCTION", file=False),
-    Option("input", "One input of it, such as 'x: b 3 48 48'.", "'NAME: AXES'", "several", file=False),
-    Option("reference", "Your own PyTorch model, in place of wdport's.", "MODULE:FACTORY", file=False),
-    Option("config", "The training configuration, to compare that of the converted file with."),
-    Option("set", "One value of it, such as num_heads=8.", "KEY=VALUE", "several", file=False),
-    Option("norm-stats", "Mean and std per feature (JSON, NPZ), to compare as well."),
-    Option("data", "The training data, to compute them from."),
-    Option("transform", "How windows were made of the data, such as ohlc-atr.", "NAME", file=False),
-    Option("key", "Key of the state_dict, if the checkpoint holds several.", "NAME", file=False),
-    Option("full", "Compare bfloat16, gradients, optimiser steps and sampling as well.", kind="flag"),
-    Option("resume", "Compare training steps from the converted optimizer's state as well.", kind="flag"),
-    Option("schedule", "Class of the checkpoint's learning-rate schedule.", "MODULE:CLASS", file=False),
-    Option("seed", "Random seed of the inputs.", "N", file=False),
-    Option("cases", "Number of additional random inputs.", "N", file=False),
-    Option("fresh", "Compare on new inputs and weights as well, with the port alone in a process. "
-                    "[default under a policy]", kind="flag"),
-    Option("no-fresh", "Under a policy: leave this out.", kind="flag"),
-    Option("no-canary", "Under a policy or baseline: do not try known faults first.", kind="flag"),
-)  # fmt: skip
+    Option("mapping", "A mapping table of your own. [default: the shipped one that fits]"),
+    Option("model", "Function of your own Keras model, if the table does not name it.",
+                    metavar="MODULE:FUNCTION", file=False),
+    Option("input", "One input, such as 'x: b 3 48 48'.", metavar="'NAME: AXES'", kind="several", file=False),
+    Option("reference", "Your own PyTorch model, instead of the built-in reference.",
+                        metavar="MODULE:FACTORY", file=False),
+    Option("config", "Training configuration, to compare with that of CONVERTED."),
+    Option("set", "One configuration value, such as num_heads=8.", metavar="KEY=VALUE", kind="several", file=False),
+    Option("norm-stats", "Statistics of the training data: mean, std and names of features (JSON, NPZ)."),
+    Option("data", "The training data, to compute them from (CSV, NPY, ARFF, MAT)."),
+    Option("transform", "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own "
+                        "MODULE:CLASS.", metavar="NAME", file=False),
+    Option("key", "Key of the state_dict if the file holds several; ema is an average of the weights, raw the "
+                  "trained ones. [default: automatic]", metavar="NAME", file=False),
+    Option("full", "Also compare bfloat16, gradients, optimiser steps and sampling.", kind="flag"),
+    Option("resume", "Also compare training steps from the optimizer's state (convert --with-optimizer).",
+                     kind="flag"),
+    Option("schedule", "Class of the checkpoint's learning-rate schedule, for --wdport-resume.",
+                       metavar="MODULE:CLASS", file=False),
+    Option("seed", "Random seed of the inputs.", metavar="N", file=False),
+    Option("cases", "Also compare on N more random inputs.", metavar="N", file=False),
+    Option("fresh", "Also compare on new inputs and weights, the port alone in a process. [default with "
+                    "--wdport-policy]", kind="flag"),
+    Option("no-fresh", "With a policy: leave this out.", kind="flag"),
+    Option("no-canary", "With a policy or baseline: skip the check of known faults.", kind="flag"),
+)  # end of options  # fmt: skip
 SOURCES = ("checkpoint", "against")
 FOLLOWING = ("converted", "baseline", "sha256")
 """The options of a pair: those that name it, and the others."""
@@ -183,8 +191,8 @@ class Given:
         return {each.name: self.of(each, ini=not self.named) or [] for each in options}
 
     def shared(self) -> dict[str, Any]:
-        """The options that apply to all pairs, by their name in the configuration file without ``wdport_``."""
-        return {each.key.removeprefix("wdport_"): self.of(each) for each in OPTIONS if each.kind != "pair"}
+        """The options that apply to all pairs."""
+        return {each.name: self.of(each) for each in OPTIONS if each.kind != "pair"}
 
 
 def _pairs(config: pytest.Config) -> list[Tested]:
@@ -226,26 +234,36 @@ def _verdicts(config: pytest.Config) -> Verdicts:
 
     if VERDICTS not in config.stash:
         shared = Given(config).shared()
-        config.stash[VERDICTS] = Verdicts(shared["policy"], canaries=not shared["no_canary"])
+        config.stash[VERDICTS] = Verdicts(shared["policy"], canaries=not shared["no-canary"])
     return config.stash[VERDICTS]
 
 
 def _pair(given: Given, converted: Any, **changed: Any) -> Pair:
     """A pair of these files, with the options for all pairs except those ``changed``."""
     from wdport.cli.options import parse_values
+    from wdport.options import options_of
     from wdport.parity.pair import Pair, is_fresh
 
-    told = given.shared()
-    told["fresh"] = is_fresh(bool(told["fresh"]), bool(told["no_fresh"]), told["policy"], changed.get("against"))
-    del told["policy"], told["no_canary"], told["no_fresh"]
-    told["inputs"], told["values"] = told.pop("input") or (), parse_values(tuple(told.pop("set") or ()))
-    told |= changed
-    told |= {"inputs": tuple(told["inputs"]), "values": tuple(dict(told["values"]).items()), "full": bool(told["full"]),
-             "resume": bool(told["resume"]), "seed": _whole("seed", told["seed"]),
-             "cases": _whole("cases", told["cases"])}  # fmt: skip
-    pair = Pair(converted, **told)
+    shared, declared = given.shared(), options_of(Pair)
+    fields = {name: value for name, each in declared.items() if (value := shared.get(each.title))}
+    fields["fresh"] = is_fresh(
+        bool(shared["fresh"]), bool(shared["no-fresh"]), shared["policy"], changed.get("against")
+    )
+    fields |= {"values": parse_values(tuple(shared["set"] or ())), **changed}
+    fields["values"] = dict(fields["values"]).items()
+    fields |= {name: _typed(declared[name], value) for name, value in fields.items() if name in declared}
+    pair = Pair(converted, **fields)
     pair.require_consistent()
     return pair
+
+
+def _typed(declared: Declared, value: Any) -> Any:
+    """The value of an option in the type that is declared for it."""
+    if declared.base is bool:
+        return bool(value)
+    if declared.base is int:
+        return _whole(declared.title, value)
+    return tuple(value or ()) if declared.repeats else value
 
 
 def _whole(name: str, value: Any) -> int:

@@ -133,7 +133,7 @@ def test_every_input_reaches_the_command(tmp_path: Path) -> None:
     assert files == (told.pop("checkpoint"), told.pop("converted"))
     assert {name: found[name.replace("-", "_")] for name in told} == told
     assert found["inputs"] == ("x: b 3 48 48", "y: b")
-    assert found["pairs"] == ("num_heads=8", "d_model=4")
+    assert found["values"] == ("num_heads=8", "d_model=4")
     assert {found[name.replace("-", "_")] for name in FLAGS} == {True}
     assert (found["seed"], found["cases"]) == (3, 2)
     assert found["update_baseline"] is found["force"] is False
@@ -173,7 +173,7 @@ def test_inputs_stay_arguments(tmp_path: Path, text: str) -> None:
     found = run(tmp_path, dict.fromkeys(names, text)).params
     lines = tuple(text.split("\n"))
     assert found.pop("files") == (text, text)
-    assert (found.pop("inputs"), found.pop("pairs")) == (lines, lines)
+    assert (found.pop("inputs"), found.pop("values")) == (lines, lines)
     given = {name.replace("-", "_") for name in names - {"checkpoint", "converted", "input", "set"}}
     assert {name: found[name] for name in given} == dict.fromkeys(given, text)
     assert {found[name.replace("-", "_")] for name in ("force", "update-baseline", *FLAGS)} == {False}

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, SERIES, TABLES, File
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, TABLES, File
 from wdport.cli.console import console
+from wdport.cli.requests import one_option
 from wdport.cli.verb import Whole
 from wdport.errors import UsageError, printable
 from wdport.files.writable import OutputPath, require_apart, writable
 from wdport.limits import MAX_PAD_WIDTHS
+from wdport.options import DATA, FORCE, KEY, MAPPING, NO_CONFIG, NORM_STATS, OWN_MAPPING, SHA256, TRANSFORM
+from wdport.options import MODEL as OWN_MODEL
 
 if TYPE_CHECKING:  # imports numpy
     from wdport.conversion.load import Converted
@@ -44,58 +47,24 @@ CHECKPOINT: Final = File(CHECKPOINTS)
 SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "dpm-solver++", "sde-dpm-solver++", "heun", "euler", "rk4")
 """Of all families; each tells which it has."""
 
-mapping_option = click.option(
-    "--mapping", metavar="FILE", type=TABLE, help="A mapping table of your own.  [default: the shipped one that fits]"
-)
-own_mapping_option = click.option(
-    "--mapping", metavar="FILE", type=TABLE, help="The table of your own model, with the settings for sampling."
-)
-own_model_option = click.option(
-    "--model",
-    "function",
-    metavar="MODULE:FUNCTION",
-    help="Function of your own Keras model, if the table does not name it.",
-)
+mapping_option = one_option("mapping", MAPPING)
+own_mapping_option = one_option("mapping", OWN_MAPPING)
+own_model_option = one_option("function", OWN_MODEL)
 pad_option = click.option(
     "--pad-widths", type=Whole(1, MAX_PAD_WIDTHS), default=1, metavar="M",
     help="Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.",
 )  # fmt: skip
-force_option = click.option("--force", is_flag=True, help="Replace files that wdport did not write.")
-_UNITS = (
-    click.option("--norm-stats", metavar="FILE", type=File([".json", ".npz"]),
-                 help="Statistics of the training data: mean, std and names of features (JSON, NPZ)."),
-    click.option("--data", metavar="FILE", type=File(SERIES),
-                 help="The training data, to compute them from (CSV, NPY, ARFF, MAT)."),
-    click.option("--transform", metavar="NAME", help="How windows were made of the data: zscore, log1p-volume, "
-                 "ohlc-atr, or your own MODULE:CLASS."),
-)  # fmt: skip
+force_option = one_option("force", FORCE, bool)
+key_option = one_option("key", KEY)
+no_config_option = one_option("no_config", NO_CONFIG, bool, False)
+sha256_option = one_option("sha256", SHA256)
 
 
 def units_options(command: Callable[..., int]) -> Callable[..., int]:
     """--norm-stats, --data and --transform: the units of a model's windows."""
-    for option in reversed(_UNITS):
-        command = option(command)
+    for name, option in (("transform", TRANSFORM), ("data", DATA), ("norm_stats", NORM_STATS)):
+        command = one_option(name, option)(command)
     return command
-
-
-def _only(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """The value of an option of two names, one of which would silently overrule the other."""
-    if len(given) > 1:
-        raise UsageError(" or ".join(option.opts), "is given twice", "give it once")
-    return given[0] if given else None
-
-
-key_option = click.option(
-    "--key", "--weights", "key", metavar="NAME", multiple=True, callback=_only,
-    help="Key of the state_dict if the file holds several; ema is an average of the weights, raw the trained ones.  "
-    "[default: automatic]",
-)  # fmt: skip
-
-no_config_option = click.option("--no-config", is_flag=True, help="Do not read config.yaml beside the checkpoint.")
-
-sha256_option = click.option(
-    "--sha256", metavar="HEX", help="Required SHA-256 of the first file, which is the checkpoint if given."
-)
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from wdport.exporting.verification import Verification
     from wdport.files.target import Target
 
-TAKEN = ("files", "mapping", "model", "inputs", "sha256", "json_file", "force")
-"""Parameters of `wdport verify` that apply to an artefact."""
+EXPORTED = ("mapping", "model", "inputs", "sha256", "json_file", "force")
+"""Options of `wdport verify` that apply to an artefact."""
 
 
 def verify_exported(
-    files: Sequence[str], mapping: str | None, function: str | None, inputs: Sequence[str], sha256: str | None,
+    files: Sequence[str], mapping: str | None, model: str | None, inputs: Sequence[str], sha256: str | None,
     json_file: str | None, force: bool,
 ) -> int:  # fmt: skip
     """Verify the artefact ``files[1]`` against the converted file ``files[0]`` and print the report."""
@@ -39,14 +39,15 @@ def verify_exported(
 
     context = click.get_current_context()
     for each in context.command.params:
-        if each.name not in TAKEN and context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE:
+        given = context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+        if given and each.name not in ("files", *EXPORTED):
             raise UsageError(max(each.opts, key=len), "does not apply to an exported program", "leave it out")
     read = InputFiles(model=files[0], exported=files[1], mapping=mapping).with_manifests("model")
     read.check(partial(require_sha256, files[0], sha256))
     document = require_document(json_file, read, force=force)
     require_jax()
     start_jax()
-    found = verified_artefact(open_own(files[0], mapping, function, inputs), Path(files[1]))
+    found = verified_artefact(open_own(files[0], mapping, model, inputs), Path(files[1]))
     read.end_reading()
     give_verification(found, document)
     return found.exit_code

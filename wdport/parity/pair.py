@@ -18,12 +18,14 @@ from wdport.errors import UsageError
 from wdport.families.choice import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import InputFiles
+from wdport.options import CONFIGURES, NEEDS_MODEL, OWN_INPUTS, Unrecorded, options_of
 from wdport.parity.fresh.described import described
 from wdport.parity.recording import open_recording
+from wdport.parity.request import PairOptions
 
 
 @dataclass(frozen=True)
-class Pair:
+class Pair(PairOptions):
     """A converted file and its reference: the ``checkpoint``, or a recording of its model in ``against``.
 
     The other fields are arguments of :func:`wdport.verify`; ``values`` are its single values as pairs, and ``sha256``
@@ -33,27 +35,6 @@ class Pair:
     in a process.
     """
 
-    converted: PathText
-    checkpoint: PathText | None = None
-    against: PathText | None = None
-    mapping: PathText | None = None
-    model: str | None = None
-    inputs: tuple[str, ...] = ()
-    reference: str | None = None
-    config: PathText | None = None
-    values: tuple[tuple[str, str], ...] = ()
-    norm_stats: PathText | None = None
-    data: PathText | None = None
-    transform: str | None = None
-    key: str | None = None
-    sha256: str | None = None
-    full: bool = False
-    resume: bool = False
-    schedule: str | None = None
-    seed: int = 0
-    cases: int = 0
-    fresh: bool = False
-
     def require_consistent(self) -> None:
         """Raise :class:`UsageError` if fields exclude each other."""
         if self.schedule and not self.resume:
@@ -62,16 +43,17 @@ class Pair:
             return
         if self.checkpoint is not None:
             raise UsageError("--against", "the recording replaces CHECKPOINT", "give only CONVERTED")
-        for flag, given in (("--reference", self.reference), ("--full", self.full), ("--resume", self.resume),
-                            ("--fresh", self.fresh)):  # fmt: skip
-            if given:
-                raise UsageError(flag, "needs the PyTorch model to run", "leave it out, or leave out --against")
-        for flag, number in (("--seed", self.seed), ("--cases", self.cases)):
-            if number:
-                raise UsageError(flag, "a recording holds its own inputs", "leave it out, or leave out --against")
-        if self.config or self.values or self.norm_stats or self.data or self.transform:
-            fix = "leave out --config, --set, --norm-stats, --data and --transform"
-            raise UsageError("--against", "a recording does not hold the configuration that these are for", fix)
+        for reason in (NEEDS_MODEL, OWN_INPUTS):
+            for flag in self._unrecorded(reason, given=True):
+                raise UsageError(flag, reason, "leave it out, or leave out --against")
+        if self._unrecorded(CONFIGURES, given=True):
+            *first, last = self._unrecorded(CONFIGURES)
+            raise UsageError("--against", CONFIGURES, f"leave out {', '.join(first)} and {last}")
+
+    def _unrecorded(self, reason: Unrecorded, given: bool = False) -> list[str]:
+        """The options that a recording excludes for this reason; those that are ``given``, or all."""
+        options = [each for each in options_of(Pair).values() if each.marker(Unrecorded) == reason]
+        return [each.flags[0] for each in options if not given or getattr(self, each.name)]
 
     @property
     def optimizer(self) -> Path | None:
@@ -81,9 +63,8 @@ class Pair:
     @property
     def files(self) -> dict[str, Path]:
         """The input files, by role."""
-        named = InputFiles(checkpoint=self.checkpoint, converted=self.converted, against=self.against,
-                        mapping=self.mapping, config=self.config, norm_stats=self.norm_stats,
-                        data=self.data,                        resume=self.optimizer)  # fmt: skip
+        files = {each.name: getattr(self, each.name) for each in options_of(Pair).values() if each.option.files}
+        named = InputFiles(**{"checkpoint": self.checkpoint, **files, "resume": self.optimizer})
         return {**named, **_module_files(self.reference, "reference"), **_module_files(self.model, "model"),
                 **_module_files(self.schedule, "schedule")}  # fmt: skip
 

@@ -21,6 +21,7 @@ from wdport.compare.findings import Gate
 from wdport.compare.glossary import GATES, label
 from wdport.conversion.prepare import PathText
 from wdport.errors import WdportError, printable
+from wdport.options import options_of
 from wdport.parity.expected import expected
 from wdport.parity.gated import Terms, judge, read_terms
 from wdport.parity.pair import Pair
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 PER_LAYER = ("A", "B")
 """The gates that judge every layer; the others have one test each, and ``verdict`` covers all gates."""
-
-FILES = ("converted", "checkpoint", "against", "mapping", "config", "norm_stats", "data")
-"""The fields of a pair that are paths."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,8 @@ class Verdicts:
 
 def _real(pair: Pair) -> Pair:
     """The pair with resolved paths, so that equal pairs compare equal."""
-    paths = {name: path for name in FILES if (path := getattr(pair, name)) is not None}
+    files = [each.name for each in options_of(Pair).values() if each.option.files]
+    paths = {name: path for name in files if (path := getattr(pair, name)) is not None}
     return replace(pair, **{name: os.path.realpath(path) for name, path in paths.items()})
 
 

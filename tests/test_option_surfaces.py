@@ -1,0 +1,72 @@
+"""Every option of `verify` is declared once; the command, the plugin, the action and the pages have those options."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from inspect import signature
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import pytest_wdport
+import wdport
+from tests.option_surfaces import DECLARED, written
+from wdport.cli.verify import command
+from wdport.errors import UsageError
+from wdport.options import Argument, CommandOnly, Unrecorded, options_of
+from wdport.parity.pair import Pair
+from wdport.parity.request import PairOptions, RunOptions
+
+OPTIONS = {**options_of(PairOptions), **options_of(RunOptions)}
+
+
+def test_files_are_what_the_declarations_make() -> None:
+    """If not: make options."""
+    different = [path.name for path, text in written().items() if path.read_text(encoding="utf-8") != text]
+    assert different == []
+
+
+def test_every_field_declares_its_option() -> None:
+    names = [field.name for request in (PairOptions, RunOptions) for field in fields(request)]
+    assert names == list(OPTIONS)
+    assert {each.name for each in fields(Pair)} == set(options_of(PairOptions))
+
+
+def test_the_command_has_the_declared_options() -> None:
+    flags = {each.name: tuple(each.opts) for each in command.params if each.name not in ("files", "quiet", "verbose")}
+    assert flags == {name: each.flags for name, each in OPTIONS.items() if not each.marker(Argument)}
+    names = list(flags)
+    assert ("fresh", "no_fresh") in pairwise(names)
+    assert [name for name in names if name != "no_fresh"] == [
+        name for name, each in OPTIONS.items() if name != "no_fresh" and not each.marker(Argument)
+    ]
+
+
+def test_the_plugin_has_all_but_those_of_the_command_alone() -> None:
+    names = {each.title for each in OPTIONS.values() if not each.marker(CommandOnly)}
+    assert {each.name for each in pytest_wdport.OPTIONS} == names == set(DECLARED)
+    assert {each.key for each in pytest_wdport.OPTIONS if each.file and each.kind != "flag"} == {
+        f"wdport_{each.name}" for each in OPTIONS.values() if each.option.files and not each.marker(CommandOnly)
+    }
+
+
+def test_python_takes_the_options_of_a_pair() -> None:
+    """With their defaults. Of the others, a recording has its own function, and Python hashes a file by itself."""
+    parameters = signature(wdport.verify).parameters
+    declared = options_of(PairOptions)
+    assert set(declared) - set(parameters) == {"against", "sha256"}
+    for name in set(declared) & set(parameters) - {"checkpoint", "converted", "resume", "values"}:
+        assert parameters[name].default == declared[name].default, name
+
+
+GIVEN: dict[str, Any] = {bool: True, int: 1, str: "a", tuple: (("a", "b"),)}
+
+
+@pytest.mark.parametrize("name", [name for name, each in OPTIONS.items() if each.marker(Unrecorded)])
+def test_a_recording_excludes_it(name: str) -> None:
+    each = OPTIONS[name]
+    given = {name: GIVEN.get(each.base, "file")}
+    Pair("a.keras", "a.ckpt", **given).require_consistent()
+    with pytest.raises(UsageError, match=str(each.marker(Unrecorded))):
+        Pair("a.keras", against="run.npz", **given).require_consistent()

@@ -1,0 +1,147 @@
+"""Declared options of a request: sentence, bounds, kind of file and exclusions stand at a field's type, only there.
+
+A request is a frozen dataclass whose fields have annotated types::
+
+    cases: Annotated[int, Option("Also compare on N more random inputs.", metavar="N", bounds=(0, MAX_CASES))] = 0
+
+The command (:mod:`wdport.cli.requests`), the pytest plugin and the action are derived from it. Importing this module
+imports only the standard library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import lru_cache
+from os import PathLike
+from types import MappingProxyType, NoneType
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+PathText = str | PathLike[str]
+Kind = Literal["any", "checkpoint", "converted", "model", "table", "series", "folder"]
+"""A kind of file; suffixes stand for themselves."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What an option is, besides its type and its default.
+
+    ``names`` are those on the command line if they are not the field's; ``files`` is the kind of its file, or the
+    suffixes. ``bounds`` and ``choices`` are the values that it takes. An option is listed ``after`` another one if not
+    after the previous field. ``once`` refuses a second value, where two ``names`` would overrule each other.
+    """
+
+    help: str
+    metavar: str | None = None
+    names: tuple[str, ...] = ()
+    files: Kind | tuple[str, ...] | None = None
+    bounds: tuple[int, int] | None = None
+    choices: tuple[str, ...] = ()
+    after: str = ""
+    once: bool = False
+    show_default: bool = True
+
+
+class Argument:
+    """The field is an argument of the command, and an option elsewhere."""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The option in the plugin and the action: its sentence, if the command's does not fit there; ``each_pair`` means
+    that it is given once for every pair."""
+
+    help: str = ""
+    each_pair: bool = False
+
+
+class CommandOnly:
+    """The option is the command's alone."""
+
+
+class Unrecorded(str):
+    """A recording of the model, ``--against``, excludes the option, for this reason."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An option of a request: its field's name, type and default, and the markers of the type."""
+
+    name: str
+    option: Option
+    base: type
+    default: Any
+    markers: tuple[object, ...]
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Its names on the command line."""
+        return self.option.names or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def title(self) -> str:
+        """Its first name without dashes, by which the plugin and the action know it."""
+        return self.flags[0].removeprefix("--")
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it may be given several times."""
+        return self.base is tuple
+
+    def marker(self, kind: type[T]) -> T | None:
+        """Its marker of this kind, if it has one."""
+        return next((each for each in self.markers if isinstance(each, kind)), None)
+
+
+def options_of(request: type) -> Mapping[str, Declared]:
+    """The options of a request by the names of their fields, in their order."""
+    return _options_of(request)
+
+
+@lru_cache
+def _options_of(request: type) -> Mapping[str, Declared]:
+    hints = get_type_hints(request, include_extras=True)
+    found = [each for field in fields(request) if (each := _declared(field, hints[field.name]))]
+    return MappingProxyType({each.name: each for each in found})
+
+
+def _declared(field: Field[Any], hint: Any) -> Declared | None:
+    """The option of a field; None if its type declares none."""
+    markers = getattr(hint, "__metadata__", ())
+    option = next((each for each in markers if isinstance(each, Option)), None)
+    if option is None:
+        return None
+    plain = hint.__origin__
+    members = [each for each in get_args(plain) if each is not NoneType] if NoneType in get_args(plain) else [plain]
+    base = get_origin(members[0]) or members[0]
+    return Declared(field.name, option, base, None if field.default is MISSING else field.default, markers)
+
+
+NEEDS_MODEL: Final = Unrecorded("needs the PyTorch model to run")
+OWN_INPUTS: Final = Unrecorded("a recording holds its own inputs")
+CONFIGURES: Final = Unrecorded("a recording does not hold the configuration that these are for")
+
+MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one that fits]", "FILE", files="table")
+OWN_MAPPING: Final = Option("The table of your own model, with the settings for sampling.", "FILE", files="table")
+MODEL: Final = Option("Function of your own Keras model, if the table does not name it.", "MODULE:FUNCTION",
+                      names=("--model",))  # fmt: skip
+NORM_STATS: Final = Option(
+    "Statistics of the training data: mean, std and names of features (JSON, NPZ).", "FILE", files=(".json", ".npz")
+)
+DATA: Final = Option("The training data, to compute them from (CSV, NPY, ARFF, MAT).", "FILE", files="series")
+TRANSFORM: Final = Option(
+    "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.", "NAME"
+)
+KEY: Final = Option(
+    "Key of the state_dict if the file holds several; ema is an average of the weights, raw the trained ones.  "
+    "[default: automatic]", "NAME", names=("--key", "--weights"), once=True,
+)  # fmt: skip
+NO_CONFIG: Final = Option("Do not read config.yaml beside the checkpoint.")
+SHA256: Final = Option("Required SHA-256 of the first file, which is the checkpoint if given.", "HEX")
+FORCE: Final = Option("Replace files that wdport did not write.")
+JSON: Final = Option(
+    "Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).", "[FILE]",
+    names=("--json",),
+)  # fmt: skip
+"""Options of several verbs."""

@@ -1,0 +1,135 @@
+"""The options of `wdport verify`, of the pytest plugin and of the action, each declared here and nowhere else.
+
+`make options` writes them into the plugin, the action and the documentation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from wdport.limits import MAX_CASES, MAX_SEED
+from wdport.options import (
+    CONFIGURES,
+    DATA,
+    FORCE,
+    JSON,
+    KEY,
+    MAPPING,
+    MODEL,
+    NEEDS_MODEL,
+    NORM_STATS,
+    OWN_INPUTS,
+    SHA256,
+    TRANSFORM,
+    Argument,
+    CommandOnly,
+    Elsewhere,
+    Option,
+    PathText,
+)
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """What is compared, and on what inputs."""
+
+    converted: Annotated[
+        PathText,
+        Option("The converted file of each checkpoint or recording. [default: the .keras file beside it]",
+               metavar="FILE", files="converted"),
+        Argument(), Elsewhere(each_pair=True),
+    ]  # fmt: skip
+    checkpoint: Annotated[
+        PathText | None, Option("A PyTorch checkpoint whose port to test.", metavar="FILE", files="checkpoint"),
+        Argument(), Elsewhere(each_pair=True),
+    ] = None  # fmt: skip
+    mapping: Annotated[PathText | None, MAPPING] = None
+    config: Annotated[
+        PathText | None,
+        Option("Training configuration, to compare with that of CONVERTED.", metavar="FILE", files="table"),
+        CONFIGURES,
+    ] = None
+    values: Annotated[
+        tuple[tuple[str, str], ...],
+        Option("One configuration value, such as num_heads=8.", metavar="KEY=VALUE", names=("--set",)),
+        CONFIGURES,
+    ] = ()
+    norm_stats: Annotated[PathText | None, NORM_STATS, CONFIGURES] = None
+    data: Annotated[PathText | None, DATA, CONFIGURES] = None
+    transform: Annotated[str | None, TRANSFORM, CONFIGURES] = None
+    model: Annotated[str | None, MODEL] = None
+    inputs: Annotated[
+        tuple[str, ...], Option("One input, such as 'x: b 3 48 48'.", metavar="'NAME: AXES'", names=("--input",))
+    ] = ()
+    key: Annotated[str | None, KEY] = None
+    sha256: Annotated[
+        str | None, SHA256, Elsewhere("The SHA-256 that the checkpoint must have.", each_pair=True)
+    ] = None  # fmt: skip
+    full: Annotated[
+        bool, Option("Also compare bfloat16, gradients, optimiser steps and sampling."), NEEDS_MODEL
+    ] = False  # fmt: skip
+    resume: Annotated[
+        bool,
+        Option("Also compare training steps from the optimizer's state (convert --with-optimizer)."),
+        NEEDS_MODEL,
+    ] = False
+    schedule: Annotated[
+        str | None,
+        Option("Class of the checkpoint's learning-rate schedule, for --resume.", metavar="MODULE:CLASS"),
+    ] = None
+    seed: Annotated[int, Option("Random seed of the inputs.", bounds=(0, MAX_SEED)), OWN_INPUTS] = 0
+    cases: Annotated[
+        int, Option("Also compare on N more random inputs.", metavar="N", bounds=(0, MAX_CASES)), OWN_INPUTS
+    ] = 0  # fmt: skip
+    fresh: Annotated[
+        bool,
+        Option("Also compare on new inputs and weights, the port alone in a process. [default with --policy]"),
+        NEEDS_MODEL,
+    ] = False
+    reference: Annotated[
+        str | None,
+        Option("Your own PyTorch model, instead of the built-in reference.", metavar="MODULE:FACTORY"),
+        NEEDS_MODEL,
+    ] = None
+    against: Annotated[
+        PathText | None,
+        Option("A recording by `wdport record`, instead of CHECKPOINT; needs no torch.", metavar="FILE",
+               files=(".npz",)),
+        Elsewhere(each_pair=True),
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How the comparison is judged, and what is written; ``json_file`` is "-" for standard output."""
+
+    no_fresh: Annotated[bool, Option("With a policy: leave this out.", after="fresh")] = False
+    json_file: Annotated[str | None, JSON, CommandOnly()] = None
+    html: Annotated[
+        str | None, Option("Write an HTML report.", metavar="FILE", files=(".html",)), CommandOnly()
+    ] = None  # fmt: skip
+    junit: Annotated[
+        str | None, Option("Write a JUnit report for CI servers.", metavar="FILE", files=(".xml",)), CommandOnly()
+    ] = None
+    markdown: Annotated[
+        str | None,
+        Option("Write a Markdown summary for CI pages and pull requests.", metavar="FILE", files=(".md",)),
+        CommandOnly(),
+    ] = None
+    policy: Annotated[
+        str | None, Option("Bounds and waivers, such as parity.toml.", metavar="FILE", files=(".toml",))
+    ] = None  # fmt: skip
+    baseline: Annotated[
+        str | None,
+        Option("Errors of an earlier run, such as parity-baseline.json.", metavar="FILE", files=(".json",)),
+        Elsewhere(each_pair=True),
+    ] = None
+    update_baseline: Annotated[bool, Option("Write this run's errors to the baseline."), CommandOnly()] = False
+    no_canary: Annotated[bool, Option("With a policy or baseline: skip the check of known faults.")] = False
+    repro: Annotated[
+        str | None,
+        Option("Write the first faulty layer, its weights and inputs, and a script.", metavar="DIR", files="folder"),
+        CommandOnly(),
+    ] = None
+    force: Annotated[bool, FORCE, CommandOnly()] = False
