@@ -29,7 +29,8 @@ class Option:
 
     ``names`` are those on the command line if they are not the field's; ``files`` is the kind of its file, or the
     suffixes. ``bounds`` and ``choices`` are the values that it takes. An option is listed ``after`` another one if not
-    after the previous field. ``once`` refuses a second value, where two ``names`` would overrule each other.
+    after the previous field. An option whose type is a tuple ``repeats``, or one that says so. ``once`` refuses a
+    second value, where two ``names`` would overrule each other.
     """
 
     help: str
@@ -40,6 +41,7 @@ class Option:
     choices: tuple[str, ...] = ()
     after: str = ""
     once: bool = False
+    repeats: bool = False
     show_default: bool = True
 
 
@@ -72,6 +74,7 @@ class Declared:
     option: Option
     base: type
     default: Any
+    required: bool
     markers: tuple[object, ...]
 
     @property
@@ -87,7 +90,7 @@ class Declared:
     @property
     def repeats(self) -> bool:
         """Whether it may be given several times."""
-        return self.base is tuple
+        return self.base is tuple or self.option.repeats
 
     def marker(self, kind: type[T]) -> T | None:
         """Its marker of this kind, if it has one."""
@@ -115,7 +118,8 @@ def _declared(field: Field[Any], hint: Any) -> Declared | None:
     plain = hint.__origin__
     members = [each for each in get_args(plain) if each is not NoneType] if NoneType in get_args(plain) else [plain]
     base = get_origin(members[0]) or members[0]
-    return Declared(field.name, option, base, None if field.default is MISSING else field.default, markers)
+    required = field.default is MISSING
+    return Declared(field.name, option, base, None if required else field.default, required, markers)
 
 
 NEEDS_MODEL: Final = Unrecorded("needs the PyTorch model to run")
@@ -140,6 +144,7 @@ KEY: Final = Option(
 NO_CONFIG: Final = Option("Do not read config.yaml beside the checkpoint.")
 SHA256: Final = Option("Required SHA-256 of the first file, which is the checkpoint if given.", "HEX")
 FORCE: Final = Option("Replace files that wdport did not write.")
+DEVICES: Final = Option("Divide every batch among all devices, or the first N.  [default: 1]", "all|N")
 JSON: Final = Option(
     "Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).", "[FILE]",
     names=("--json",),

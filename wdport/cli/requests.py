@@ -38,7 +38,7 @@ def request_options(*requests: type) -> Decorator:
 
 def one_option(name: str, option: Option, base: type = str) -> Decorator:
     """The decorator of a single option whose field has a name and a type; None, or False for a flag, by default."""
-    return click_option(Declared(name, option, base, False if base is bool else None, ()))
+    return click_option(Declared(name, option, base, False if base is bool else None, False, ()))
 
 
 def click_option(declared: Declared) -> Decorator:
@@ -52,6 +52,8 @@ def click_option(declared: Declared) -> Decorator:
         settings |= {"multiple": True, "callback": _only}
     elif declared.repeats:
         settings["multiple"] = True
+    elif declared.required:
+        settings["required"] = True
     elif default is not None:
         settings |= {"default": default, "show_default": option.show_default}
     return click.option(*declared.flags, declared.name, **settings)

@@ -10,94 +10,33 @@ from typing import Any
 
 import click
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, SERIES, File, Folder
+from wdport.cli.completion import SERIES, File
 from wdport.cli.devices import parse_devices
-from wdport.cli.documents import json_option, require_document
+from wdport.cli.documents import require_document
 from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
-from wdport.cli.options import (
-    TABLE,
-    key_option,
-    no_config_option,
-    own_mapping_option,
-    own_model_option,
-    parse_values,
-    sha256_option,
-)
+from wdport.cli.options import parse_values
+from wdport.cli.requests import request_of, request_options
 from wdport.cli.trained import Wanted, is_checkpoint, run
-from wdport.cli.verb import OneOf, Verb, Whole
-from wdport.dtype_policies import POLICIES
+from wdport.cli.verb import Verb
 from wdport.errors import UsageError, WdportError
 from wdport.files.inputs import InputFiles
-from wdport.model import PUBLIC, SCHEDULES
 from wdport.training.folder import FILES, require_run_folder
 
 
 @click.command(name="train", cls=Verb)
 @click.argument("data", type=File([*SERIES, ".npy"]))
-@click.option("--resume", metavar="MODEL|CHECKPOINT", type=File([*CONVERTED, *CHECKPOINTS]), help="Converted model to "
-              "train, with its optimizer (convert --with-optimizer) if that is beside it; or a PyTorch "
-              "checkpoint.")  # fmt: skip
-@click.option("--config", metavar="FILE", type=TABLE, help="Training configuration (YAML): of CHECKPOINT, or, without "
-              "--resume, of a new model.")  # fmt: skip
-@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One configuration value; repeatable.")
-@click.option("-o", "--output", required=True, metavar="FOLDER", type=Folder(),
-              help="Folder of the run; an unfinished run in it resumes.")  # fmt: skip
-@click.option("--transform", metavar="NAME", help="How windows are made of DATA: zscore, log1p-volume, ohlc-atr, or "
-              "your own MODULE:CLASS.  [default: the model's; of a new one z-scores]")  # fmt: skip
-@click.option("--condition", metavar="FILE", type=File([".npy"]), help="The condition of every state (n, ...), for a "
-              "model that takes one.  [default: from DATA, of prices]")  # fmt: skip
-@click.option("--recipe", type=OneOf([PUBLIC]), metavar="public", help="Train as the model's public script: steps "
-              "drawn by the Min-SNR law, OneCycle to 1e-3 or the file's cosine_warmup, weight decay 1e-5, gradients "
-              "clipped at 1.")  # fmt: skip
-@click.option("--epochs", type=Whole(1, 1 << 24), help="Epochs in all.  [default: --config's, or 1]")
-@click.option("--batch-size", type=Whole(1, 1 << 20), help="States in a step.  [default: --config's, or 32]")
-@click.option("--lr", type=float, metavar="RATE", help="Learning rate.  [default: the optimizer's schedule; of a new "
-              "one --config's, or 1e-4]")  # fmt: skip
-@click.option("--schedule", type=OneOf(SCHEDULES), help="Of a new optimizer: constant, onecycle or cosine, with --lr "
-              "as the largest rate.  [default: --config's, or constant]")  # fmt: skip
-@click.option("--warmup", type=Whole(1, 1 << 32), metavar="N", help="Steps in which a cosine schedule's rate rises.")
-@click.option("--weight-decay", type=float, help="AdamW's weight decay.  [default: the optimizer's, or 0.01]")
-@click.option("--clip", type=float, metavar="NORM", help="Clip gradients to this norm over all variables.")
-@click.option("--ema", type=float, metavar="DECAY", help="Also keep a moving average of the weights, such as 0.999.")
-@click.option("--min-snr", type=float, metavar="GAMMA", help="Min-SNR weighting, such as 5.")
-@click.option("--energy", type=float, help="Weight of an energy term.  [default: --config's, or 0]")
-@click.option("--dtype", type=OneOf([name for name in POLICIES if name != "bfloat16"]), default="float32",
-              show_default=True, help="Keras dtype policy of the "
-              "network. With mixed_bfloat16 it computes in bfloat16; weights, noise and transform are "
-              "float32.")  # fmt: skip
-@click.option("--seed", type=Whole(0, (1 << 31) - 1), default=0, show_default=True,
-              help="Random seed of order, noise, times, dropout, and the weights of a new model.")  # fmt: skip
-@click.option("--save-every", type=Whole(1, 1 << 32), metavar="N", help="Save the state every N steps, too.  "
-              "[default: after every epoch]")  # fmt: skip
-@click.option("--stream/--no-stream", default=None, help="Read the data batch by batch, or keep them on the device.  "
-              "[default: by their size]")  # fmt: skip
-@click.option("--devices", metavar="all|N", help="Divide every batch among all devices, or the first N.  [default: 1]")
-@click.option("--distributed", metavar="HOST:PORT,I/N", help="Run as process I (0 to N-1) of N that share every batch; "
-              "process 0 listens at HOST:PORT and writes the files. Or auto, as under Slurm.")  # fmt: skip
-@click.option("--shard-weights", is_flag=True, help="Also divide weights and moments among the devices.")
-@click.option("--orbax", is_flag=True, help="Save the state as an Orbax checkpoint, of which every process writes its "
-              "part.")  # fmt: skip
-@click.option("--tensorboard", is_flag=True, help="Also write the metrics as events for TensorBoard.")
-@click.option("--force", is_flag=True, help="Start again in a folder with another run, and replace --json's file.")
-@own_mapping_option
-@own_model_option
-@key_option
-@no_config_option
-@sha256_option
-@json_option
-def command(
-    data: str, output: str, sha256: str | None, json_file: str | None, pairs: tuple[str, ...],
-    devices: str | None, distributed: str | None, **options: Any,
-) -> int:  # fmt: skip
+@request_options(Wanted)
+def command(data: str, **options: Any) -> int:
     """Train a model on DATA: a series, whose windows are taken, or clean states (n, *shape) in an .npy file.
 
     Writes model.keras, metrics.csv and the state of the run to a folder. Run the same command again to continue an
     interrupted run; its losses are those of an uninterrupted one. A run with another model, other data or other options
     is refused.
     """
-    wanted = Wanted(data=Path(data), folder=Path(output), values=parse_values(pairs), **options)
-    chosen, join = parse_devices(devices, distributed)
+    wanted = request_of(Wanted, options, data=Path(data), folder=Path(options["folder"]),
+                        values=parse_values(options["values"]))  # fmt: skip
+    chosen, join = parse_devices(wanted.devices, wanted.distributed)
     if wanted.shard_weights and chosen is None:
         raise UsageError("--shard-weights", "needs several devices", "add --devices all")
     _require_positive({"--lr": wanted.lr, "--clip": wanted.clip, "--ema": wanted.ema, "--min-snr": wanted.min_snr})
@@ -110,14 +49,14 @@ def command(
     inputs.with_manifests("model").with_experiment("model")
     require_run_folder(wanted.folder, inputs)
     outputs = {f"-o, {name}": wanted.folder / name for name in FILES}
-    document = require_document(json_file, inputs, outputs, wanted.force)
+    document = require_document(wanted.json_file, inputs, outputs, wanted.force)
     require_jax()
     try:
         join()  # before the model is read: a builder of the user's own may use JAX
-        _require_readable(wanted, inputs, sha256)
+        _require_readable(wanted, inputs)
         run(wanted, inputs, chosen, document)
     except WdportError as error:
-        if distributed is None:
+        if wanted.distributed is None:
             raise
         leave(error)
     return 0
@@ -146,7 +85,7 @@ def _require_begun(wanted: Wanted) -> None:
         raise UsageError("--warmup", f"is for the cosine schedule, not {wanted.schedule}", "leave it out")
 
 
-def _require_readable(wanted: Wanted, inputs: InputFiles, sha256: str | None) -> None:
+def _require_readable(wanted: Wanted, inputs: InputFiles) -> None:
     """Check the model before JAX is imported; raises :class:`WdportError`."""
     from wdport.checkpoint.known import require_sha256
     from wdport.conversion.load import open_converted
@@ -155,7 +94,7 @@ def _require_readable(wanted: Wanted, inputs: InputFiles, sha256: str | None) ->
 
     if wanted.resume is None:
         return
-    inputs.check(partial(require_sha256, wanted.resume, sha256))
+    inputs.check(partial(require_sha256, wanted.resume, wanted.sha256))
     if is_checkpoint(wanted.resume):
         return
     open_converted(wanted.resume, own_model(wanted.mapping, wanted.function, None, ()))

@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from wdport.cli.console import console
 from wdport.cli.documents import Destination, give
 from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
+from wdport.dtype_policies import POLICIES
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 from wdport.files.scratch import scratch_folder
-from wdport.model import Array, Document, KerasModel, Recipe
+from wdport.model import PUBLIC, SCHEDULES, Array, Document, KerasModel, Recipe
+from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SHA256, Option
 from wdport.training.folder import STATES, WRITTEN
 
 if TYPE_CHECKING:
@@ -32,40 +34,106 @@ ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")
 """Suffixes of archives of experiments."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The command's options; None where the default depends on others."""
+    """The command's arguments and options; None where the default depends on others."""
 
     data: Path
-    folder: Path
-    values: dict[str, str]
-    resume: str | None
-    config: str | None
-    epochs: int | None
-    batch_size: int | None
-    lr: float | None
-    schedule: str | None
-    warmup: int | None
-    weight_decay: float | None
-    clip: float | None
-    ema: float | None
-    min_snr: float | None
-    energy: float | None
-    dtype: str
-    seed: int
-    save_every: int | None
-    stream: bool | None
-    shard_weights: bool
-    orbax: bool
-    tensorboard: bool
-    mapping: str | None
-    function: str | None
-    transform: str | None
-    condition: str | None
-    recipe: str | None
-    key: str | None
-    no_config: bool
-    force: bool
+    resume: Annotated[
+        str | None,
+        Option("Converted model to train, with its optimizer (convert --with-optimizer) if that is beside it; or a "
+               "PyTorch checkpoint.", "MODEL|CHECKPOINT", files="model"),
+    ] = None  # fmt: skip
+    config: Annotated[
+        str | None,
+        Option("Training configuration (YAML): of CHECKPOINT, or, without --resume, of a new model.", "FILE",
+               files="table"),
+    ] = None  # fmt: skip
+    values: Annotated[
+        dict[str, str], Option("One configuration value; repeatable.", "KEY=VALUE", names=("--set",), repeats=True)
+    ]
+    folder: Annotated[
+        Path,
+        Option("Folder of the run; an unfinished run in it resumes.", "FOLDER", names=("-o", "--output"),
+               files="folder"),
+    ]  # fmt: skip
+    transform: Annotated[
+        str | None,
+        Option("How windows are made of DATA: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.  [default: the "
+               "model's; of a new one z-scores]", "NAME"),
+    ] = None  # fmt: skip
+    condition: Annotated[
+        str | None,
+        Option("The condition of every state (n, ...), for a model that takes one.  [default: from DATA, of prices]",
+               "FILE", files=(".npy",)),
+    ] = None  # fmt: skip
+    recipe: Annotated[
+        str | None,
+        Option("Train as the model's public script: steps drawn by the Min-SNR law, OneCycle to 1e-3 or the file's "
+               "cosine_warmup, weight decay 1e-5, gradients clipped at 1.", "public", choices=(PUBLIC,)),
+    ] = None  # fmt: skip
+    epochs: Annotated[int | None, Option("Epochs in all.  [default: --config's, or 1]", bounds=(1, 1 << 24))] = None
+    batch_size: Annotated[
+        int | None, Option("States in a step.  [default: --config's, or 32]", bounds=(1, 1 << 20))
+    ] = None
+    lr: Annotated[
+        float | None,
+        Option("Learning rate.  [default: the optimizer's schedule; of a new one --config's, or 1e-4]", "RATE"),
+    ] = None
+    schedule: Annotated[
+        str | None,
+        Option("Of a new optimizer: constant, onecycle or cosine, with --lr as the largest rate.  [default: "
+               "--config's, or constant]", choices=SCHEDULES),
+    ] = None  # fmt: skip
+    warmup: Annotated[
+        int | None, Option("Steps in which a cosine schedule's rate rises.", "N", bounds=(1, 1 << 32))
+    ] = None
+    weight_decay: Annotated[
+        float | None, Option("AdamW's weight decay.  [default: the optimizer's, or 0.01]")
+    ] = None  # fmt: skip
+    clip: Annotated[float | None, Option("Clip gradients to this norm over all variables.", "NORM")] = None
+    ema: Annotated[
+        float | None, Option("Also keep a moving average of the weights, such as 0.999.", "DECAY")
+    ] = None  # fmt: skip
+    min_snr: Annotated[float | None, Option("Min-SNR weighting, such as 5.", "GAMMA")] = None
+    energy: Annotated[float | None, Option("Weight of an energy term.  [default: --config's, or 0]")] = None
+    dtype: Annotated[
+        str,
+        Option("Keras dtype policy of the network. With mixed_bfloat16 it computes in bfloat16; weights, noise and "
+               "transform are float32.", choices=tuple(name for name in POLICIES if name != "bfloat16")),
+    ] = "float32"  # fmt: skip
+    seed: Annotated[
+        int,
+        Option("Random seed of order, noise, times, dropout, and the weights of a new model.",
+               bounds=(0, (1 << 31) - 1)),
+    ] = 0  # fmt: skip
+    save_every: Annotated[
+        int | None,
+        Option("Save the state every N steps, too.  [default: after every epoch]", "N", bounds=(1, 1 << 32)),
+    ] = None
+    stream: Annotated[
+        bool | None,
+        Option("Read the data batch by batch, or keep them on the device.  [default: by their size]",
+               names=("--stream/--no-stream",)),
+    ] = None  # fmt: skip
+    devices: Annotated[str | None, DEVICES] = None
+    distributed: Annotated[
+        str | None,
+        Option("Run as process I (0 to N-1) of N that share every batch; process 0 listens at HOST:PORT and writes the "
+               "files. Or auto, as under Slurm.", "HOST:PORT,I/N"),
+    ] = None  # fmt: skip
+    shard_weights: Annotated[bool, Option("Also divide weights and moments among the devices.")] = False
+    orbax: Annotated[
+        bool, Option("Save the state as an Orbax checkpoint, of which every process writes its part.")
+    ] = False  # fmt: skip
+    tensorboard: Annotated[bool, Option("Also write the metrics as events for TensorBoard.")] = False
+    force: Annotated[bool, Option("Start again in a folder with another run, and replace --json's file.")] = False
+    mapping: Annotated[str | None, OWN_MAPPING] = None
+    function: Annotated[str | None, MODEL] = None
+    key: Annotated[str | None, KEY] = None
+    no_config: Annotated[bool, NO_CONFIG] = False
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
 
     @property
     def name(self) -> str:
