@@ -5,7 +5,7 @@ A request is a frozen dataclass whose fields have annotated types::
     cases: Annotated[int, Option("Also compare on N more random inputs.", metavar="N", bounds=(0, MAX_CASES))] = 0
 
 The command (:mod:`wdport.cli.requests`), the pytest plugin and the action are derived from it. Importing this module
-imports only the standard library.
+imports neither click nor numpy.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from os import PathLike
 from types import MappingProxyType, NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from wdport.limits import MAX_PAD_WIDTHS
+
 T = TypeVar("T")
 PathText = str | PathLike[str]
-Kind = Literal["any", "checkpoint", "converted", "model", "table", "series", "folder"]
+Kind = Literal["checkpoint", "converted", "model", "table", "series", "known", "folder"]
 """A kind of file; suffixes stand for themselves."""
 
 
@@ -28,9 +30,10 @@ class Option:
     """What an option is, besides its type and its default.
 
     ``names`` are those on the command line if they are not the field's; ``files`` is the kind of its file, or the
-    suffixes. ``bounds`` and ``choices`` are the values that it takes. An option is listed ``after`` another one if not
-    after the previous field. An option whose type is a tuple ``repeats``, or one that says so. ``once`` refuses a
-    second value, where two ``names`` would overrule each other.
+    suffixes. ``bounds`` and ``choices`` are the values that it takes; ``default`` is a word for None, in an option that
+    the command reads itself. An option is listed ``after`` another one if not after the previous field. It ``repeats``
+    if its type is a tuple, or by saying so. ``once`` refuses a second value, where two ``names`` would overrule each
+    other.
     """
 
     help: str
@@ -39,6 +42,7 @@ class Option:
     files: Kind | tuple[str, ...] | None = None
     bounds: tuple[int, int] | None = None
     choices: tuple[str, ...] = ()
+    default: str = ""
     after: str = ""
     once: bool = False
     repeats: bool = False
@@ -145,6 +149,10 @@ NO_CONFIG: Final = Option("Do not read config.yaml beside the checkpoint.")
 SHA256: Final = Option("Required SHA-256 of the first file, which is the checkpoint if given.", "HEX")
 FORCE: Final = Option("Replace files that wdport did not write.")
 DEVICES: Final = Option("Divide every batch among all devices, or the first N.  [default: 1]", "all|N")
+PAD_WIDTHS: Final = Option(
+    "Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.", "M",
+    bounds=(1, MAX_PAD_WIDTHS), show_default=False,
+)  # fmt: skip
 JSON: Final = Option(
     "Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).", "[FILE]",
     names=("--json",),

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdport.cli.documents import Destination
-from wdport.cli.options import facts, size
+from wdport.cli.options import SAMPLERS, facts, size
 from wdport.conversion.load import Converted
+from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 from wdport.files.target import Target
 from wdport.model import NotDecoded
+from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256, Option
 
 if TYPE_CHECKING:  # they import jax, and the first one is not needed for errors
     from wdport.files.series_figure import Beside
@@ -25,41 +27,117 @@ if TYPE_CHECKING:  # they import jax, and the first one is not needed for errors
     from wdport.sampling.ran import Ran
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The command line, unchanged."""
+    """The command's argument and options; ``chunk`` and ``batch`` are None if wdport chooses them."""
 
     model: str
-    count: int | None
-    sampler: str | None
-    steps: int | None
-    eta: float
-    seed: int
-    chunk: int | None
-    batch: int | None
-    output: str | None
-    plot: str | None
-    data: str | None
-    animate: str | None
-    save_every: int
-    known: str | None
-    init: str | None
-    resample: int | None
-    labels: str | None
-    scale: str | None
-    condition: str | None
-    unconditional: bool
-    anchor: float | None
-    transform: str | None
-    mapping: str | None
-    function: str | None
-    guidance: float | None
-    devices: str | None
-    distributed: str | None
-    shard_weights: bool
-    pad_widths: int
-    dtype: str
-    force: bool
+    count: Annotated[
+        int | None,
+        Option("Number of samples.  [default: 1, or the length of --init]", names=("-n", "--count"),
+               bounds=(1, 1 << 32)),
+    ] = None  # fmt: skip
+    sampler: Annotated[
+        str | None,
+        Option("ddpm or ddim as in the checkpoint's own code; ddim-textbook, dpm-solver++, sde-dpm-solver++, heun, "
+               "euler; for a flow heun, euler, rk4.  [default: ddpm, for a flow heun]", "NAME", choices=SAMPLERS),
+    ] = None  # fmt: skip
+    steps: Annotated[
+        int | None,
+        Option("Number of steps, by the checkpoint's rule (50 gives 51).  [default: all; 20 of sde-dpm-solver++]"),
+    ] = None
+    eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
+    seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0
+    chunk: Annotated[
+        int | None,
+        Option("Samples saved at a time, or auto: several batches. Results do not depend on it.", default="auto"),
+    ] = None
+    batch: Annotated[
+        int | None,
+        Option("Samples per call of the network, or auto: from the free memory. The batch size may change their last "
+               "bits.", default="auto"),
+    ] = None  # fmt: skip
+    output: Annotated[
+        str | None,
+        Option("NAME.npz (coefficients and series), .npy, .csv or .parquet (series).  [default: MODEL.samples.npz "
+               "beside it]", "FILE", names=("-o", "--output"), files=(".npz", ".npy", ".csv", ".parquet")),
+    ] = None  # fmt: skip
+    plot: Annotated[
+        str | None,
+        Option("Plot the first samples to a .png, .svg or .pdf.", "FILE", files=(".png", ".svg", ".pdf")),
+    ] = None
+    data: Annotated[
+        str | None,
+        Option("With --plot, data (CSV, NPY, ARFF, MAT) of which windows are drawn beside the samples.", "FILE",
+               files="series"),
+    ] = None  # fmt: skip
+    animate: Annotated[
+        str | None, Option("Animate the sampling of the first samples in a .gif.", "FILE", files=(".gif",))
+    ] = None
+    save_every: Annotated[
+        int,
+        Option("Save finished samples every K chunks; an interrupted run resumes from them.", "K",
+               bounds=(1, 1 << 32)),
+    ] = 1  # fmt: skip
+    known: Annotated[
+        str | None,
+        Option("A series with NaN for unknown values (CSV, NPY), which are filled in.", "FILE", files="known"),
+    ] = None
+    resample: Annotated[
+        int | None,
+        Option("Take every step K times, so that filled-in values fit the known ones.  [default: 5 with --known]", "K"),
+    ] = None
+    labels: Annotated[
+        str | None,
+        Option("Class of all samples, or several classes, cycled; for a class-conditional model.", "N,N,...",
+               names=("--label",)),
+    ] = None  # fmt: skip
+    scale: Annotated[
+        str | None,
+        Option("Scale of all samples, or several scales, cycled (numbers or .npy), or drawn from those of the training "
+               "data; for a model that takes one.", "S,S,...|FILE|data"),
+    ] = None  # fmt: skip
+    condition: Annotated[
+        str | None, Option("The same for a conditioning input of any name.", "V,V,...|FILE")
+    ] = None  # fmt: skip
+    unconditional: Annotated[bool, Option("Call a model without the condition that it can take.")] = False
+    anchor: Annotated[
+        float | None,
+        Option("Price that samples begin near, for a model of prices.  [default: those of windows of the training "
+               "data]", "PRICE"),
+    ] = None  # fmt: skip
+    transform: Annotated[
+        str | None,
+        Option("The model's own transform, whose code is then run: samples come in the units of the data.",
+               "MODULE:CLASS"),
+    ] = None  # fmt: skip
+    guidance: Annotated[
+        float | None,
+        Option("Scale of classifier-free guidance: above 1, samples follow their condition more closely.", "W"),
+    ] = None
+    init: Annotated[
+        str | None, Option("x_T to start from, (n, C, F) in a .npy file.", "FILE", files=(".npy",))
+    ] = None  # fmt: skip
+    mapping: Annotated[str | None, OWN_MAPPING] = None
+    function: Annotated[str | None, MODEL] = None
+    devices: Annotated[str | None, DEVICES] = None
+    distributed: Annotated[
+        str | None,
+        Option("Run as process I (0 to N-1) of N that share the samples; process 0 listens at HOST:PORT and writes the "
+               "file. Or auto, as under Slurm.", "HOST:PORT,I/N"),
+    ] = None  # fmt: skip
+    shard_weights: Annotated[bool, Option("Also divide the weights among the devices of a process.")] = False
+    dtype: Annotated[
+        str,
+        Option("Keras dtype policy of the network. States, noise schedule and decoding are float32 with all but "
+               "float64.", choices=tuple(POLICIES)),
+    ] = "float32"  # fmt: skip
+    pad_widths: Annotated[int, PAD_WIDTHS] = 1
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    force: Annotated[
+        bool, Option("Replace an existing output or figure (never a link), and parts of another run.")
+    ] = False  # fmt: skip
 
     @property
     def conditions(self) -> dict[str, str]:

@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from wdport.cli.completion import CHECKPOINTS, CONVERTED, TABLES, File
 from wdport.cli.console import console
 from wdport.cli.requests import one_option
-from wdport.cli.verb import Whole
 from wdport.errors import UsageError, printable
 from wdport.files.writable import OutputPath, require_apart, writable
-from wdport.limits import MAX_PAD_WIDTHS
-from wdport.options import DATA, FORCE, KEY, MAPPING, NO_CONFIG, NORM_STATS, OWN_MAPPING, SHA256, TRANSFORM
+from wdport.options import DATA, FORCE, KEY, MAPPING, NO_CONFIG, NORM_STATS, OWN_MAPPING, PAD_WIDTHS, SHA256, TRANSFORM
 from wdport.options import MODEL as OWN_MODEL
 
 if TYPE_CHECKING:  # imports numpy
@@ -50,10 +46,7 @@ SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "dpm-solver++", "sde-dpm-sol
 mapping_option = one_option("mapping", MAPPING)
 own_mapping_option = one_option("mapping", OWN_MAPPING)
 own_model_option = one_option("function", OWN_MODEL)
-pad_option = click.option(
-    "--pad-widths", type=Whole(1, MAX_PAD_WIDTHS), default=1, metavar="M",
-    help="Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.",
-)  # fmt: skip
+pad_option = one_option("pad_widths", PAD_WIDTHS, int, 1)
 force_option = one_option("force", FORCE, bool)
 key_option = one_option("key", KEY)
 no_config_option = one_option("no_config", NO_CONFIG, bool, False)

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, SERIES, TABLES, File, Folder
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, File, Folder
 from wdport.cli.documents import json_option
 from wdport.cli.verb import OneOf, Whole
 from wdport.errors import UsageError
@@ -16,8 +16,8 @@ from wdport.options import JSON, Argument, Declared, Option, options_of
 T = TypeVar("T")
 Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
-_SUFFIXES: Final = {"any": (), "checkpoint": CHECKPOINTS, "converted": CONVERTED, "table": TABLES, "series": SERIES,
-                    "model": (*CONVERTED, *CHECKPOINTS)}  # fmt: skip
+_SUFFIXES: Final = {"checkpoint": CHECKPOINTS, "converted": CONVERTED, "model": (*CONVERTED, *CHECKPOINTS),
+                    "table": TABLES, "series": SERIES, "known": KNOWN}  # fmt: skip
 
 
 def request_options(*requests: type) -> Decorator:
@@ -36,14 +36,14 @@ def request_options(*requests: type) -> Decorator:
     return decorate
 
 
-def one_option(name: str, option: Option, base: type = str) -> Decorator:
-    """The decorator of a single option whose field has a name and a type; None, or False for a flag, by default."""
-    return click_option(Declared(name, option, base, False if base is bool else None, False, ()))
+def one_option(name: str, option: Option, base: type = str, default: object = None) -> Decorator:
+    """The decorator of a single option whose field has this name, type and default."""
+    return click_option(Declared(name, option, base, default, False, ()))
 
 
 def click_option(declared: Declared) -> Decorator:
     """The decorator of a declared option."""
-    option, default = declared.option, declared.default
+    option, default = declared.option, declared.option.default or declared.default
     settings: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "type": _type(declared)}
     if declared.base is bool:
         switch = any("/" in flag for flag in declared.flags)
@@ -66,6 +66,8 @@ def request_of(request: type[T], values: Mapping[str, Any], /, **more: Any) -> T
 
 def _type(declared: Declared) -> Any:
     option = declared.option
+    if option.default:
+        return None
     if option.choices:
         return OneOf(option.choices)
     if option.bounds:
