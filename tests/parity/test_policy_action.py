@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-import pytest_wdport
+from tests.option_surfaces import DECLARED
 from wdport.cli.verify import command as verify
 
 FILE = Path(__file__).parents[2] / "action.yml"
@@ -97,7 +97,9 @@ def run(folder: Path, inputs: Mapping[str, str], **more: str) -> Ran:
     return Ran(VERIFY, folder, inputs, **more)
 
 
-FLAGS = ("full", "resume", "fresh", "no-fresh", "no-canary")
+FLAGS = [name for name, each in DECLARED.items() if each.base is bool]
+NUMBERS = [name for name, each in DECLARED.items() if each.base is int]
+LISTS = [name for name, each in DECLARED.items() if each.repeats]
 
 
 def test_inputs_are_no_part_of_a_script() -> None:
@@ -110,7 +112,7 @@ def test_inputs_are_no_part_of_a_script() -> None:
 
 
 def test_its_inputs_are_the_options_of_the_command() -> None:
-    assert set(ACTION["inputs"]) - OWN == {each.name for each in pytest_wdport.OPTIONS}
+    assert set(ACTION["inputs"]) - OWN == set(DECLARED)
     for name, each in ACTION["inputs"].items():
         assert isinstance(each["default"], str), name
     read = {name for text in VERIFY["env"].values() for name in re.findall(r"inputs\.([\w-]+)", text)}
@@ -126,7 +128,7 @@ def test_every_input_reaches_the_command(tmp_path: Path) -> None:
     told = {"checkpoint": "a.ckpt", "converted": "b.keras", "policy": "parity.toml", "baseline": "base.json",
             "mapping": "m.yaml", "model": "m:f", "reference": "r:f", "config": "c.yaml", "norm-stats": "n.json",
             "data": "d.csv", "transform": "zscore", "key": "state", "sha256": 64 * "0"}  # fmt: skip
-    numbers = {"seed": "3", "cases": "2"}
+    numbers = dict.fromkeys(NUMBERS, "3")
     lists = {"input": "x: b 3 48 48\r\ny: b\n", "set": "\nnum_heads=8\n\nd_model=4"}
     found = run(tmp_path, {**told, **lists, **numbers, **dict.fromkeys(FLAGS, "true")}).params
     files = found.pop("files")
@@ -135,7 +137,7 @@ def test_every_input_reaches_the_command(tmp_path: Path) -> None:
     assert found["inputs"] == ("x: b 3 48 48", "y: b")
     assert found["values"] == ("num_heads=8", "d_model=4")
     assert {found[name.replace("-", "_")] for name in FLAGS} == {True}
-    assert (found["seed"], found["cases"]) == (3, 2)
+    assert {found[name.replace("-", "_")] for name in NUMBERS} == {3}
     assert found["update_baseline"] is found["force"] is False
 
 
@@ -169,12 +171,12 @@ def test_the_port_beside_it(tmp_path: Path, inputs: dict[str, str], files: tuple
 @pytest.mark.parametrize("text", HOSTILE)
 def test_inputs_stay_arguments(tmp_path: Path, text: str) -> None:
     """A hostile value in every input, held against what the command's own parser makes of the arguments."""
-    names = set(ACTION["inputs"]) - OWN - {*FLAGS, "seed", "cases"}
+    names = set(ACTION["inputs"]) - OWN - {*FLAGS, *NUMBERS}
     found = run(tmp_path, dict.fromkeys(names, text)).params
     lines = tuple(text.split("\n"))
     assert found.pop("files") == (text, text)
-    assert (found.pop("inputs"), found.pop("values")) == (lines, lines)
-    given = {name.replace("-", "_") for name in names - {"checkpoint", "converted", "input", "set"}}
+    assert {found[DECLARED[name].name] for name in LISTS} == {lines}
+    given = {name.replace("-", "_") for name in names - {"checkpoint", "converted", *LISTS}}
     assert {name: found[name] for name in given} == dict.fromkeys(given, text)
     assert {found[name.replace("-", "_")] for name in ("force", "update-baseline", *FLAGS)} == {False}
 
