@@ -153,8 +153,5 @@ PAD_WIDTHS: Final = Option(
     "Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.", "M",
     bounds=(1, MAX_PAD_WIDTHS), show_default=False,
 )  # fmt: skip
-JSON: Final = Option(
-    "Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).", "[FILE]",
-    names=("--json",),
-)  # fmt: skip
-"""Options of several verbs."""
+JSON: Final = Option("", names=("--json",))
+"""Options of several verbs; ``wdport.cli.documents`` has the sentence of the last one."""
