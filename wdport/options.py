@@ -126,10 +126,6 @@ def _declared(field: Field[Any], hint: Any) -> Declared | None:
     return Declared(field.name, option, base, None if required else field.default, required, markers)
 
 
-NEEDS_MODEL: Final = Unrecorded("needs the PyTorch model to run")
-OWN_INPUTS: Final = Unrecorded("a recording holds its own inputs")
-CONFIGURES: Final = Unrecorded("a recording does not hold the configuration that these are for")
-
 MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one that fits]", "FILE", files="table")
 OWN_MAPPING: Final = Option("The table of your own model, with the settings for sampling.", "FILE", files="table")
 MODEL: Final = Option("Function of your own Keras model, if the table does not name it.", "MODULE:FUNCTION",

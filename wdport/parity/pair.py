@@ -18,10 +18,10 @@ from wdport.errors import UsageError
 from wdport.families.choice import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import InputFiles
-from wdport.options import CONFIGURES, NEEDS_MODEL, OWN_INPUTS, Unrecorded, options_of
+from wdport.options import Unrecorded, options_of
 from wdport.parity.fresh.described import described
 from wdport.parity.recording import open_recording
-from wdport.parity.request import PairOptions
+from wdport.parity.request import CONFIGURES, NEEDS_MODEL, OWN_INPUTS, PairOptions
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from wdport.limits import MAX_CASES, MAX_SEED
 from wdport.options import (
-    CONFIGURES,
     DATA,
     FORCE,
     JSON,
     KEY,
     MAPPING,
     MODEL,
-    NEEDS_MODEL,
     NORM_STATS,
-    OWN_INPUTS,
     SHA256,
     TRANSFORM,
     Argument,
@@ -27,7 +24,13 @@ from wdport.options import (
     Elsewhere,
     Option,
     PathText,
+    Unrecorded,
 )
+
+NEEDS_MODEL: Final = Unrecorded("needs the PyTorch model to run")
+OWN_INPUTS: Final = Unrecorded("a recording holds its own inputs")
+CONFIGURES: Final = Unrecorded("a recording does not hold the configuration that these are for")
+"""Why a recording excludes options."""
 
 
 @dataclass(frozen=True)
