@@ -18,7 +18,7 @@ that no other model has."""
 
 HOME = ("families/waveletdiff/", "wavelets/")
 
-REGISTRY = ("families/registry.py", "families/ports.py")
+REGISTRY = ("families/shipped.py",)
 """Where families are named, each as one module; they may have its name and no other word."""
 
 GENERAL = {

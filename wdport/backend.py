@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from wdport.families.ports import PORTS
+from wdport.families.shipped import PORTS
 
 if TYPE_CHECKING:
     from importlib.abc import Loader  # at run time it costs 11 ms, and Python asks for the methods alone

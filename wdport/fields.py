@@ -184,11 +184,11 @@ def summary(config: type[Fields]) -> dict[str, str]:
     return {name: labels[name].label for name in sorted(labels, key=lambda name: labels[name].place)}
 
 
-def json_setting(config: type[Fields], key: str, text: str) -> object:
+def json_setting(config: type[Fields], key: str, text: str, place: str = "config.json") -> object:
     """One ``--set KEY=VALUE`` of a field of ``config.json``, the value as JSON or text; raises ``UsageError``."""
     names = fields_of(config)
     if key not in names:
-        what = "is not a field of this model's config.json"
+        what = f"is not a field of this model's {place}"
         raise UsageError(f"--set {printable(key)}", what, f"use one of {', '.join(names)}")
     try:
         return json.loads(text)

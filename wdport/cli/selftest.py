@@ -15,10 +15,10 @@ from wdport.errors import UsageError, WdportError
 
 
 def _families() -> list[str]:
-    from wdport.families.registry import shipped
+    from wdport.families.registry import all_families
     from wdport.families.roles import Faulty
 
-    return [family.name for family in shipped() if isinstance(family, Faulty)]
+    return [family.name for family in all_families() if isinstance(family, Faulty)]
 
 
 @click.command(name="selftest", cls=Verb)

@@ -18,7 +18,7 @@ from jax import Array as Tensor
 
 from wdport.compile_cache import short_run
 from wdport.evaluation.frechet import frechet_distance
-from wdport.families.registry import shipped
+from wdport.families.registry import all_families
 from wdport.families.roles import Encoding, SeriesEncoder
 from wdport.model import Array
 from wdport.optimisers.adamw import AdamW
@@ -42,7 +42,7 @@ Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 def default_encoder(features: int) -> SeriesEncoder:
     """The encoder that is trained where none is given."""
-    for family in shipped():
+    for family in all_families():
         if isinstance(family, Encoding):
             found: SeriesEncoder = family.series_encoder(family.usual(features))
             return found

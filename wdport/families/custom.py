@@ -46,6 +46,7 @@ class CustomFamily:
     name = "custom"
     bounds: Mapping[str, Bound] = MappingProxyType({})
     rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    registered_name = ""
     shown: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, table: Table, model: str | None = None, reference: str | None = None,

@@ -6,26 +6,44 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from wdport import fields
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
+from wdport.families.shipped import OWN_PACKAGE
+from wdport.families.stated import read_fields, resolve_fields
+from wdport.fields import json_setting
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Document, KerasModel
+from wdport.model import Array, Constant, Document, KerasModel, Resolved, Source
+
+if TYPE_CHECKING:
+    from wdport.families.mutants import Mutant
 
 C = TypeVar("C", bound=fields.Fields)
 
 
 class PortedFamily(Generic[C]):
     """A family whose Keras class is ``keras_class`` in the module ``port`` of its folder, built of a
-    ``configuration``."""
+    ``configuration``; Keras registers the class under ``package``."""
 
     name: str
     configuration: type[C]
     keras_class: ClassVar[str]
+    package: ClassVar[str] = OWN_PACKAGE
     bounds: Mapping[str, Bound] = MappingProxyType({})
+
+    @property
+    def port(self) -> str:
+        """The module of the Keras class, next to that of the family."""
+        return f"{type(self).__module__.rpartition('.')[0]}.port"
+
+    @property
+    def registered_name(self) -> str:
+        """The name under which Keras registers the class."""
+        return f"{self.package}>{self.keras_class}"
 
     @property
     def rests_on(self) -> Mapping[str, tuple[str, ...]]:
@@ -35,11 +53,28 @@ class PortedFamily(Generic[C]):
     def shown(self) -> Mapping[str, str]:
         return fields.summary(self.configuration)
 
+    def sizes(self, shapes: Mapping[str, Shape]) -> Mapping[str, object]:
+        """The fields that the shapes of a checkpoint's tensors determine; ``None`` for one that these do not."""
+        return {}
+
+    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
+        return read_fields(self.configuration, document, where)
+
+    def parse_setting(self, key: str, text: str) -> object:
+        return json_setting(self.configuration, key, text, "configuration")
+
+    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+        sizes = self.sizes(source.shapes)
+        return resolve_fields(self.configuration, source, sizes, config, flags, f"a {self.name} model")
+
+    def mutants(self, config: C) -> Sequence[Mutant]:
+        return ()
+
     def features(self, config: C) -> frozenset[str]:
         return frozenset()
 
     def variables(self, config: C) -> dict[str, Shape]:
-        return dict(described_variables(self.name, self.keras_class, config))
+        return dict(described_variables(self.port, self.keras_class, config))
 
     def constants(self, config: C) -> dict[str, Constant]:
         return {}
@@ -55,16 +90,16 @@ class PortedFamily(Generic[C]):
 
     def keras_document(self, config: C) -> dict[str, object]:
         return {
-            "module": f"wdport.families.{self.name}.port",
+            "module": self.port,
             "class_name": self.keras_class,
             "config": {"name": self.name, "dtype": "float32", "config": config.to_dict()},
-            "registered_name": f"wdport>{self.keras_class}",
+            "registered_name": self.registered_name,
             "compile_config": {},
         }
 
     def build(self, config: C, dtype: str | None = None) -> KerasModel:
         with self.unfilled():
-            return port_class(self.name, self.keras_class)(config, dtype=dtype)
+            return port_class(self.port, self.keras_class)(config, dtype=dtype)
 
     def unfilled(self) -> AbstractContextManager[None]:
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
@@ -74,17 +109,17 @@ class PortedFamily(Generic[C]):
         return unfilled()
 
 
-def port_class(family: str, name: str) -> Any:
-    """The Keras class of this name in a family's port."""
+def port_class(port: str, name: str) -> Any:
+    """The Keras class of this name in a family's module ``port``."""
     import keras  # noqa: F401  as above
 
-    return getattr(import_module(f"wdport.families.{family}.port"), name)
+    return getattr(import_module(port), name)
 
 
 @lru_cache(maxsize=16)
-def described_variables(family: str, name: str, config: fields.Fields) -> Mapping[str, Shape]:
+def described_variables(port: str, name: str, config: fields.Fields) -> Mapping[str, Shape]:
     """Path and shape of every variable of a Keras model, which is built once for this, without values."""
-    keras_class = port_class(family, name)
+    keras_class = port_class(port, name)
     from wdport.keras_runtime import described, variables_by_path
 
     with described():

@@ -1,4 +1,4 @@
-"""Families by name; each is imported on first use."""
+"""Families by name, those of other packages too; each is imported on first use."""
 
 from __future__ import annotations
 
@@ -11,52 +11,75 @@ from weakref import WeakKeyDictionary
 
 from wdport.compare.bounds import BOUNDS, Bound
 from wdport.errors import MisfitError
+from wdport.extensions import declared_families, load_family, package_of
 from wdport.families.roles.family import Family
+from wdport.families.shipped import OWN_PACKAGE, SHIPPED
 from wdport.model import KerasModel
-
-_MODULES = {
-    "waveletdiff": "wdport.families.waveletdiff.family",
-    "ts2vec": "wdport.families.ts2vec.family",
-    "unet2d": "wdport.families.unet2d.family",
-    "masked_lm": "wdport.families.masked_lm.family",
-    "wan_vae": "wdport.families.wan_vae.family",
-}
-
-_CLASSES = {
-    "wdport>WaveletDiff": "waveletdiff",
-    "wdport>TS2Vec": "ts2vec",
-    "wdport>UNet2D": "unet2d",
-    "wdport>MaskedLM": "masked_lm",
-    "wdport>WanVAE": "wan_vae",
-}
-"""Keras's registered class name -> family."""
 
 
 def find_family(name: str, where: str | Path) -> Family:
     """The family named by a table or a converted file; raises :class:`MisfitError` if unknown."""
-    if name not in _MODULES:
-        raise MisfitError(where, f"unknown model family {name!r}", f"use one of {', '.join(_MODULES)}")
-    return cast(Family, import_module(_MODULES[name]).FAMILY)
+    if name in SHIPPED:
+        return cast(Family, import_module(f"wdport.families.{name}.family").FAMILY)
+    if name not in known_names():
+        raise MisfitError(where, f"unknown model family {name!r}", f"use one of {', '.join(known_names())}")
+    family = cast(Family, load_family(name))
+    if getattr(family, "name", None) != name:
+        what = f"the family that it declares as {name} has the name {getattr(family, 'name', None)!r}"
+        raise MisfitError(package_of(declared_families()[name]), what, "correct the package")
+    return family
 
 
-def known_bounds() -> dict[str, Bound]:
-    """Every bound that a policy may set: those of the engine and of the shipped families' own gates."""
-    return {name: bound for each in (BOUNDS, *(family.bounds for family in shipped())) for name, bound in each.items()}
+def known_names() -> tuple[str, ...]:
+    """The names of all families: those that wdport ships, and those of other packages; raises :class:`MisfitError` if
+    a package declares one of wdport's."""
+    others = declared_families()
+    for name in SHIPPED:
+        if name in others:
+            what = f"declares the family {name}, which is one of wdport's"
+            raise MisfitError(package_of(others[name]), what, "uninstall the package")
+    return (*SHIPPED, *others)
+
+
+def package_of_family(name: str) -> str:
+    """The name and the release of the package that a family is of; "" for wdport's, and the user's own model."""
+    declared = None if name in SHIPPED else declared_families().get(name)
+    return "" if declared is None else package_of(declared)
 
 
 def shipped() -> list[Family]:
     """Every family that wdport ships."""
-    return [find_family(name, name) for name in _MODULES]
+    return [find_family(name, name) for name in SHIPPED]
+
+
+def all_families() -> list[Family]:
+    """Every family, those of other packages too."""
+    return [find_family(name, name) for name in known_names()]
+
+
+def known_bounds() -> dict[str, Bound]:
+    """Every bound that a policy may set: those of the engine and of the families' own gates."""
+    families = (family.bounds for family in all_families())
+    return {name: bound for each in (BOUNDS, *families) for name, bound in each.items()}
 
 
 def family_of_class(registered_name: object, where: str | Path) -> Family:
-    """The family of a model in a ``.keras`` file; raises :class:`MisfitError` if it is not a wdport model."""
-    name = _CLASSES.get(registered_name) if isinstance(registered_name, str) else None
+    """The family of a model in a ``.keras`` file; raises :class:`MisfitError` if it is of none."""
+    name = family_name(registered_name) if isinstance(registered_name, str) else None
     if name is None:
         named = f" ({registered_name})" if isinstance(registered_name, str) else ""
         fix = "give the file that wdport convert wrote; keras.saving.load_model loads this one"
         raise MisfitError(where, f"is a Keras model{named} that wdport did not write", fix)
     return find_family(name, where)
+
+
+def family_name(registered_name: str) -> str | None:
+    """The name of the family whose Keras class is registered under this name; ``None`` if there is none."""
+    package, _, keras_class = registered_name.partition(">")
+    if package == OWN_PACKAGE:
+        return next((name for name, each in SHIPPED.items() if each == keras_class), None)
+    others = (find_family(name, name) for name in known_names() if name not in SHIPPED)
+    return next((each.name for each in others if each.registered_name == registered_name), None)
 
 
 _OWN: WeakKeyDictionary[object, tuple[Family, Any]] = WeakKeyDictionary()
@@ -82,6 +105,6 @@ def family_of_model(model: object) -> Family | None:
     if (keras := sys.modules.get("keras")) is None:
         return None
     for kind in type(model).__mro__:
-        if (name := _CLASSES.get(keras.saving.get_registered_name(kind))) is not None:
+        if (name := family_name(keras.saving.get_registered_name(kind))) is not None:
             return find_family(name, name)
     return None

@@ -1,4 +1,4 @@
-"""Find the shipped tables, and the one that fits a list of tensor names."""
+"""Find the tables that wdport and other packages ship, and the one that fits a list of tensor names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from wdport.errors import MisfitError
+from wdport.extensions import tables_folders
 from wdport.mapping.include import mappings_folder
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.table import Table, parse_table
@@ -16,9 +17,13 @@ OWN_MODEL = "make one for your own model with wdport map suggest (docs/own-model
 
 @cache
 def shipped_tables() -> tuple[Table, ...]:
-    """Return all tables that come with wdport and have a signature, by file name."""
-    files = sorted(mappings_folder().glob("*.yaml"))
-    tables = (parse_table(file.read_bytes(), f"mappings/{file.name}", file.parent) for file in files)
+    """Return all tables that come with wdport and with packages of families, and have a signature, by file name."""
+    folders = {"": mappings_folder(), **{f"{package}/": folder for package, folder in tables_folders().items()}}
+    tables = [
+        parse_table(file.read_bytes(), f"{package}mappings/{file.name}", file.parent)
+        for package, folder in folders.items()
+        for file in sorted(folder.glob("*.yaml"))
+    ]
     return tuple(table for table in tables if table.signature is not None)
 
 

@@ -28,6 +28,7 @@ from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.reference import Reference
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import PathText, Prepared
+from wdport.families.registry import package_of_family
 from wdport.families.roles import KeptByKeras, Referenced, Sampled
 from wdport.parity.diagnose import probable_causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
@@ -229,6 +230,8 @@ def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
         return "own", sides.reference.told
     if isinstance(prepared.family, Referenced) and (library := prepared.family.library_of(prepared.config)):
         return "library", library
+    if package := package_of_family(prepared.family.name):
+        return "library", package
     return "wdport", f"wdport.families.{prepared.family.name}"
 
 

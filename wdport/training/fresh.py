@@ -10,8 +10,8 @@ from typing import Any
 from wdport.data.series import Series, series_of
 from wdport.data.units import units_of
 from wdport.errors import MisfitError, require_paths
-from wdport.families.registry import shipped
-from wdport.families.roles import Fresh
+from wdport.families.registry import all_families
+from wdport.families.roles import ConfiguredBeside, Fresh
 from wdport.families.roles.family import Family
 from wdport.mapping.strict_yaml import read_yaml
 from wdport.model import Array, Document, KerasModel, Recipe
@@ -67,7 +67,7 @@ def _resolved(
 ) -> tuple[Any, Any, dict[str, object]]:
     """The family, the configuration, and what is assumed in it."""
     document, where = _document(config)
-    family: Any = trainable_family(where)
+    family: Any = trainable_family(where, document)
     settings = family.read_settings(document, where)
     settings.update({name: family.parse_setting(name, text) for name, text in (values or {}).items()})
     settings.update(units_of(series_of(data), transform).fresh_flags())
@@ -78,7 +78,7 @@ def recipe_of(config: str | PathLike[str] | Mapping[str, object], public: bool =
     """How a training configuration says that the model is trained, or the public script with it; raises as
     :func:`new_model`."""
     document, where = _document(config)
-    family: Any = trainable_family(where)
+    family: Any = trainable_family(where, document)
     if document or not public:
         family.read_settings(document, where)
     told: Recipe = family.recipe(document, where, public)
@@ -95,9 +95,12 @@ def _document(config: str | PathLike[str] | Mapping[str, object]) -> tuple[Docum
     return document, Path(config)
 
 
-def trainable_family(where: str | Path = "config") -> Family:
-    """The family whose models are trained from scratch; there is one."""
-    found = [family for family in shipped() if isinstance(family, Fresh)]
-    if len(found) != 1:
-        raise MisfitError(where, f"could be of {len(found)} families", "convert a checkpoint instead")
-    return found[0]
+def trainable_family(where: str | Path = "config", document: Document | None = None) -> Family:
+    """The family whose models are trained from scratch: the only one, or that of the configuration; raises
+    :class:`MisfitError`."""
+    families: list[Family] = [family for family in all_families() if isinstance(family, Fresh)]
+    if document is not None and len(families) > 1:
+        families = [each for each in families if isinstance(each, ConfiguredBeside) and each.is_configuration(document)]
+    if len(families) != 1:
+        raise MisfitError(where, f"could be of {len(families)} families", "convert a checkpoint instead")
+    return families[0]

@@ -68,6 +68,12 @@ class Family(Convertible, Protocol):
     """A family whose models can be built and compared; every family has this role."""
 
     @property
+    def registered_name(self) -> str:
+        """The name under which Keras registers the class of its models, "PACKAGE>CLASS"; "" for the user's own
+        models."""
+        ...
+
+    @property
     def bounds(self) -> Mapping[str, Bound]:
         """The bounds of the family's own gates."""
         ...

@@ -45,7 +45,7 @@ class Encoder:
     config: Config
 
     def initial(self, random: np.random.Generator) -> dict[str, Array]:
-        return initial(described_variables("ts2vec", "TS2Vec", self.config), random)
+        return initial(described_variables("wdport.families.ts2vec.port", "TS2Vec", self.config), random)
 
     def loss(self, weights: Weights, key: Tensor, series: Tensor) -> Tensor:
         return loss(self.config, weights, key, series)

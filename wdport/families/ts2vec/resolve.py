@@ -11,11 +11,12 @@ from pathlib import Path
 
 from wdport.declared import given
 from wdport.errors import MisfitError, UsageError
+from wdport.families.stated import resolve_fields
 from wdport.families.tensor_shapes import NUMBER, consecutive, most_frequent, size
 from wdport.families.ts2vec.config import NAMES, Config
 from wdport.fields import fields_of, typed_setting
 from wdport.mapping.axes import Shape
-from wdport.model import UNITS, Document, Resolved, Source
+from wdport.model import Document, Resolved, Source
 
 _BLOCK = re.compile(rf"feature_extractor\.net\.{NUMBER}\.conv[12]\.conv\.weight")
 
@@ -63,23 +64,7 @@ def parse_setting(key: str, text: str) -> object:
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     """The configuration; raises :class:`MisfitError` if the file lacks a layer or a given value contradicts it."""
-    if any(name in flags for name in UNITS):
-        fix = "leave out --norm-stats and --data: normalise the series before encoding"
-        raise UsageError("statistics", "a ts2vec encoder keeps none", fix)
-    told = from_shapes(source.shapes)
-    if lacking := [name for name, value in told.items() if value is None]:
-        what = f"{', '.join(lacking)} cannot be determined from its shapes"
-        raise MisfitError(source.path, what, "use a complete checkpoint")
-    given = [(name, value, "config") for name, value in config.items()]
-    given += [(name, value, "flag") for name, value in flags.items()]
-    faults = [f"{name} is {value} in the {origin} but {told.get(name)} in the file"
-              for name, value, origin in given if told.get(name) != value]  # fmt: skip
-    if faults:
-        raise MisfitError(source.path, "; ".join(faults), "correct the value or leave it out", faults)
-    try:
-        return Resolved(Config.from_dict(told), dict.fromkeys(told, "shapes"))
-    except ValueError as error:
-        raise MisfitError(source.path, str(error), "use a checkpoint of this model") from None
+    return resolve_fields(Config, source, from_shapes(source.shapes), config, flags, "a ts2vec encoder")
 
 
 def from_shapes(shapes: Mapping[str, Shape]) -> dict[str, int | None]:

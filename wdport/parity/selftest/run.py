@@ -19,7 +19,7 @@ from wdport.compare.glossary import GATES
 from wdport.compare.memory import release_memory
 from wdport.errors import MachineError, UsageError
 from wdport.families.faults import Bounds, Group, Kill
-from wdport.families.registry import shipped
+from wdport.families.registry import all_families
 from wdport.families.roles import Faulty, FaultyAround, Sampled, Trained
 from wdport.parity.policy.policy import Policy, loosened
 from wdport.parity.selftest.inject import NOTHING, inject, run_mutants
@@ -105,7 +105,7 @@ def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
 
 def faulty_families(name: str = "") -> list[Faulty]:
     """The families with known faults, or the one of this name; raises :class:`UsageError` if it has none."""
-    found = [family for family in shipped() if isinstance(family, Faulty)]
+    found = [family for family in all_families() if isinstance(family, Faulty)]
     chosen = [family for family in found if name in ("", family.name)]
     if not chosen:
         known = ", ".join(family.name for family in found)

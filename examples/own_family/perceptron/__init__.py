@@ -1,0 +1,1 @@
+"""Multilayer perceptrons, a family of models for wdport."""

@@ -1,0 +1,32 @@
+"""The object that the entry point names: what wdport has to know about the family."""
+
+from __future__ import annotations
+
+from perceptron.config import Config
+from wdport.families.ported import PortedFamily
+from wdport.model import Port, Signature
+from wdport.recorder import parse_input
+
+
+class PerceptronFamily(PortedFamily[Config]):
+    """Perceptrons whose sizes the shapes of the weights determine."""
+
+    name = "perceptron"
+    package = "perceptron"
+    configuration = Config
+    keras_class = "Perceptron"
+
+    def sizes(self, shapes):
+        hidden, inputs = shapes.get("fc1.weight", (None, None))
+        return {"inputs": inputs, "hidden": hidden, "outputs": shapes.get("fc2.bias", (None,))[0]}
+
+    def signature(self, config):
+        return Signature((parse_input(f"x: b {config.inputs}"),), (Port("y"),))
+
+    def build_reference(self, config, tensors, dtype):
+        from perceptron.reference import build_reference
+
+        return build_reference(config, tensors, dtype)
+
+
+FAMILY = PerceptronFamily()

@@ -1,0 +1,145 @@
+"""A family of another package: the example of docs/own-family.md, as installed, without a change in wdport."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from wdport import extensions
+from wdport.errors import MisfitError
+from wdport.families.registry import find_family, known_names
+from wdport.mapping.shipped import choose_table, shipped_tables
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "own_family"
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a checkpoint, and the package in ``site`` as an installer leaves it."""
+    place = tmp_path_factory.mktemp("outside")
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    shutil.copytree(EXAMPLE / "perceptron", place / "site" / "perceptron")
+    described = place / "site" / f"{project['name']}-{project['version']}.dist-info"
+    described.mkdir()
+    header = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    (described / "METADATA").write_text(header)
+    entries = project["entry-points"]["wdport.families"]
+    lines = [f"{name} = {value}" for name, value in entries.items()]
+    (described / "entry_points.txt").write_text("\n".join(["[wdport.families]", *lines, ""]))
+    torch.manual_seed(0)
+    network = nn.Module()
+    network.fc1, network.fc2 = nn.Linear(7, 16), nn.Linear(16, 3)
+    torch.save(network.state_dict(), place / "p.pt")
+    return place
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> Run:
+    """Runs commands, each as a list of words, in one process that has the package on its path."""
+    env = {**os.environ, "PYTHONPATH": str(place / "site")}
+
+    def command(*commands: list[str], code: str = "") -> subprocess.CompletedProcess[str]:
+        text = f"from wdport.cli.main import main; codes = [main(each) for each in {list(commands)!r}]; print(codes)"
+        return subprocess.run([sys.executable, "-c", f"{text}\n{code}"], cwd=place, env=env, capture_output=True,
+                              text=True, check=False)  # fmt: skip
+
+    return command
+
+
+def test_every_command_knows_it(run: Run, place: Path) -> None:
+    code = "import keras, perceptron.port, torch; m = keras.saving.load_model('p.keras'); print(m.config.activation)"
+    told = ["--set", "activation=tanh"]
+    done = run(
+        ["convert", "p.pt", *told], ["verify", "p.pt", "p.keras", *told, "--json", "v.json"], ["inspect", "p.keras"],
+        ["export", "p.keras", "-o", "p.stablehlo"], ["export", "p.keras", "--to", "torch", "-o", "back.pt"], code=code,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-2:] == ["[0, 0, 0, 0, 0]", "tanh"], done.stderr
+    verdict = json.loads((place / "v.json").read_text())
+    assert verdict["passed"] is True
+    assert (verdict["reference_kind"], verdict["reference_code"]) == ("library", "perceptron 0.1")
+    stored, back = (torch.load(place / name, weights_only=True) for name in ("p.pt", "back.pt"))
+    assert stored.keys() == back.keys()
+    assert all(torch.equal(back[name], each) for name, each in stored.items())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--set", "activtion=tanh"], "--set activtion: is not a field of this model's configuration"),
+        (["--set", "hidden=12"], "hidden is 12 in the flag but 16 in the file"),
+        (["--set", "activation=gelu"], "activation 'gelu' is not supported: use relu, tanh, silu"),
+        (["--strict"], "--strict refuses assumed values (activation=relu)"),
+    ],
+)
+def test_wrong_values_get_one_line(run: Run, place: Path, words: list[str], said: str) -> None:
+    done = run(["convert", "p.pt", "-o", "q.keras", *words])
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (place / "q.keras").exists()
+
+
+def declare(monkeypatch: pytest.MonkeyPatch, *values: tuple[str, str]) -> None:
+    found = EntryPoints(EntryPoint(name, value, extensions.GROUP) for name, value in values)
+    monkeypatch.setattr(extensions, "entry_points", lambda group: found)
+    extensions.declared_families.cache_clear()
+
+
+@pytest.fixture
+def _forgotten() -> object:
+    yield
+    extensions.declared_families.cache_clear()
+
+
+@pytest.mark.usefixtures("_forgotten")
+@pytest.mark.parametrize(
+    ("values", "name", "said"),
+    [
+        ([("other", "no_such_module:FAMILY")], "other", r"declares it as no_such_module:FAMILY, which cannot be"),
+        ([("other", "json:FAMILY")], "other", r"declares it as json:FAMILY, which cannot be imported"),
+        ([("other", "json:dumps")], "other", r"the family that it declares as other has the name None"),
+        ([("other", "a:F"), ("other", "b:F")], "other", r"^other: is a model family of a and b; uninstall one"),
+        ([("ts2vec", "a:F")], "other", r"^a: declares the family ts2vec, which is one of wdport's"),
+        ([], "other", r"unknown model family 'other'; use one of waveletdiff"),
+    ],
+)
+def test_a_bad_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, values: list[tuple[str, str]], name: str, said: str
+) -> None:
+    declare(monkeypatch, *values)
+    with pytest.raises(MisfitError, match=said):
+        find_family(name, "table.yaml")
+
+
+@pytest.mark.usefixtures("_forgotten")
+def test_tables_are_found_without_importing_the_package(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    monkeypatch.syspath_prepend(place / "site")
+    shipped_tables.cache_clear()
+    declare(monkeypatch, ("perceptron", "perceptron.family:FAMILY"))
+    try:
+        table = choose_table(["fc1.weight", "fc2.weight"], "p.pt")
+        assert (table.family, table.path) == ("perceptron", "perceptron/mappings/perceptron.yaml")
+        assert "perceptron" in known_names()
+        assert not {name for name in sys.modules if name.startswith("perceptron.")}
+    finally:
+        shipped_tables.cache_clear()
+
+
+def test_the_page_shows_the_files() -> None:
+    page = (ROOT / "docs" / "own-family.md").read_text(encoding="utf-8")
+    for name in ("pyproject.toml", "config.py", "family.py", "perceptron.yaml"):
+        (file,) = EXAMPLE.rglob(name)
+        assert file.read_text(encoding="utf-8").rstrip() in page

@@ -1,0 +1,22 @@
+"""The families that wdport ships; nothing is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+SHIPPED: Final[Mapping[str, str]] = MappingProxyType({
+    "waveletdiff": "WaveletDiff",
+    "ts2vec": "TS2Vec",
+    "unet2d": "UNet2D",
+    "masked_lm": "MaskedLM",
+    "wan_vae": "WanVAE",
+})  # fmt: skip
+"""The Keras class of every family, in the module ``port`` of its folder; the family itself is in ``family``."""
+
+OWN_PACKAGE: Final = "wdport"
+"""Where Keras registers these classes."""
+
+PORTS: Final = (*(f"wdport.families.{name}.port" for name in SHIPPED), "wdport.wavelets.layers")
+"""Modules that register Keras classes when imported."""

@@ -1,0 +1,68 @@
+"""The configuration of a model whose sizes the shapes of its tensors determine: the rest is given, or has a default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wdport.errors import MisfitError, UsageError, did_you_mean
+from wdport.fields import Fields, fields_of
+from wdport.model import UNITS, Document, Resolved, Source
+
+C = TypeVar("C", bound=Fields)
+
+
+def read_fields(configuration: type[Fields], document: Document, where: str | Path) -> dict[str, object]:
+    """The fields in a configuration file, by name; raises :class:`MisfitError` for an unknown name or a wrong value."""
+    declared = fields_of(configuration)
+    found: dict[str, object] = {}
+    for name, value in document.items():
+        if name not in declared:
+            fix = did_you_mean(str(name), declared, f"use some of {', '.join(declared)}")
+            raise MisfitError((where, name), "is not a field of this model's configuration", fix)
+        try:
+            found[name] = declared[name].checked(value, configuration.wording)
+        except ValueError as error:
+            raise MisfitError(where, str(error), "correct the value") from None
+    return found
+
+
+def resolve_fields(
+    configuration: type[C], source: Source, sizes: Mapping[str, object], config: Document, flags: Document, model: str
+) -> Resolved:
+    """The configuration of ``sizes``, which the shapes determine, and of given values.
+
+    Args:
+        configuration: the dataclass of the fields.
+        source: the checkpoint.
+        sizes: a value of every field that the shapes should determine; ``None`` if these shapes do not.
+        config: values from a configuration file.
+        flags: single values.
+        model: what the model is, for errors: "an encoder".
+
+    Raises:
+        MisfitError: a size or a required field is not known, a given value contradicts the shapes, or a value is
+            invalid.
+        UsageError: statistics are given, which the model has no place for.
+    """
+    if any(name in flags for name in UNITS):
+        fix = "leave out --norm-stats and --data: normalise the series before encoding"
+        raise UsageError("statistics", f"{model} keeps none", fix)
+    if lacking := [name for name, value in sizes.items() if value is None]:
+        what = f"{', '.join(lacking)} cannot be determined from its shapes"
+        raise MisfitError(source.path, what, "use a complete checkpoint")
+    stated = [(name, value, "config") for name, value in config.items()]
+    stated += [(name, value, "flag") for name, value in flags.items()]
+    faults = [f"{name} is {value} in the {origin} but {sizes[name]} in the file"
+              for name, value, origin in stated if name in sizes and sizes[name] != value]  # fmt: skip
+    if faults:
+        raise MisfitError(source.path, "; ".join(faults), "correct the value or leave it out", faults)
+    values: dict[str, Any] = {**{name: value for name, value, _ in stated}, **sizes}
+    origins = {**{name: origin for name, _, origin in stated}, **dict.fromkeys(sizes, "shapes")}
+    try:
+        resolved = configuration.from_dict(values)
+    except ValueError as error:
+        fix = "use a checkpoint of this model" if not stated else "give the right values with --config or --set"
+        raise MisfitError(source.path, str(error), fix) from None
+    return Resolved(resolved, {name: origins.get(name, "assumed") for name in fields_of(configuration)})
