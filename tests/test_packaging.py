@@ -59,7 +59,16 @@ def tracked() -> set[str]:
     if (ROOT / ".git").exists():
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
         return {name for name in listed.decode().split("\0") if name and (ROOT / name).exists()}
-    return {"pyproject.toml", "conftest.py", "parity.toml", ".ci/run", "examples/points/train.py", "tests/make.py"}
+    return {
+        "wdport/py.typed",
+        "wdport/parity/reports/templates/page.html",
+        "pyproject.toml",
+        "conftest.py",
+        "parity.toml",
+        ".ci/run",
+        "examples/points/train.py",
+        "tests/make.py",
+    }
 
 
 def test_the_sdist_has_every_tracked_file(built: Path) -> None:
@@ -68,10 +77,11 @@ def test_the_sdist_has_every_tracked_file(built: Path) -> None:
     assert sorted(tracked() - held) == []
 
 
-def test_the_wheel_has_types_tables_and_the_plugin(built: Path) -> None:
+def test_the_wheel_has_the_package_tables_and_the_plugin(built: Path) -> None:
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         held = set(wheel.namelist())
-    assert {"wdport/py.typed", "wdport/__main__.py", "pytest_wdport.py"} <= held
+    package = {name for name in tracked() if name.startswith("wdport/")} | {"pytest_wdport.py"}
+    assert sorted(package - held) == []
     tables = {f"wdport/_mappings/{path.name}" for path in (ROOT / "mappings").glob("*.yaml")}
     assert tables
     assert tables <= held

@@ -18,9 +18,10 @@ from wdport.data.samples import SeriesSet
 from wdport.data.series import Series
 from wdport.evaluation.figures import autocorrelation
 from wdport.evaluation.frechet import frechet_distance
+from wdport.evaluation.page import page_of
 from wdport.evaluation.real import real_windows
 from wdport.evaluation.scaling import Scaling
-from wdport.evaluation.scores import Score, apart
+from wdport.evaluation.scores import Evaluation, Score, apart
 from wdport.evaluation.settings import Setting, listed, parse_settings
 from wdport.families.registry import find_family, known_model
 
@@ -253,6 +254,17 @@ def test_the_command_reads_every_format_and_writes_all(capsys: pytest.CaptureFix
     assert page.count("data:image/png;base64,") == 4
     assert "Sliced Wasserstein" in page
     assert main(["evaluate", "s.npy", *words, "--html", "e.html"]) == 0  # its own page may be replaced
+
+
+def test_a_hostile_name_is_text_on_the_page() -> None:
+    hostile = "<script>alert(1)</script>\"'&\x1b[31m"
+    scores = {name: {"dtw-js": Score("dtw-js", (0.5, 1.0))} for name in ("real", hostile)}
+    found = Evaluation(scores, {"real": 20, hostile: 20}, (8, 2), 2, 0, ("a", "b"), taken(40))
+    page = page_of(found, {hostile: taken(40)}, hostile)
+    escaped = "&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;\\x1b[31m"
+    assert page.count(escaped) == 3  # the title, the headline, the row
+    assert "<script" not in page
+    assert "\x1b" not in page
 
 
 @pytest.mark.usefixtures("files")

@@ -202,5 +202,5 @@ def test_the_glossary_says_what_each_gate_compares() -> None:
     gates = tuple(replace(gate, meaning=GATES[gate.name].meaning) for gate in passing().gates)
     page = rendered(replace(passing(), gates=gates))["html"]
     for gate in gates:
-        assert f"<dt><b>{gate.title}</b> ({gate.name.replace(chr(39), '&#x27;')})</dt><dd>" in page
+        assert f"<dt><b>{gate.title}</b> ({gate.name.replace(chr(39), '&#39;')})</dt><dd>" in page
     assert page.count("<dt>") == len(gates)

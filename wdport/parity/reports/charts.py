@@ -1,12 +1,14 @@
-"""The charts of a verdict as HTML: errors by tap and part, by depth, along sampling runs; decoded outputs."""
+"""The charts of a verdict, as data: errors by tap and part, by depth, along sampling runs; decoded outputs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite, isnan, log10
 
 from wdport.parity.reports.axes import LinearAxis, LogAxis
-from wdport.parity.reports.svg import Line, Span, chart, figure, legend, text
+from wdport.parity.reports.svg import Chart, Line, Span
 from wdport.parity.reports.words import doubts, number, own_error, part_name
 from wdport.parity.verdict import Overlay, TapResult, Trajectory, Verdict
 
@@ -27,7 +29,63 @@ _BEYOND = (2, 4, 6)
 """Upper ends of the colours, as powers of ten of error / bound: six shades within the bound, four beyond it."""
 
 
-def heat_strip(verdict: Verdict) -> str:
+@dataclass(frozen=True)
+class Stripe:
+    """A coloured part of a cell: its CSS classes, its top edge and its height."""
+
+    style: str
+    y: int
+    height: int
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """One tap: its tooltip, whether its numbers are not reliable, its left edge and its stripes."""
+
+    tip: str
+    doubted: bool
+    x: int
+    stripes: Sequence[Stripe]
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """The taps of one part, in lines of so many columns; ``label`` describes the picture in words."""
+
+    name: str
+    label: str
+    columns: int
+    lines: int
+    cells: Sequence[HeatCell]
+
+
+@dataclass(frozen=True)
+class Heat:
+    """The heat strip: a row for every part, the bound of float64, and CSS classes with their meanings."""
+
+    rows: Sequence[HeatRow]
+    bound: str
+    keys: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its caption, which begins with a name."""
+
+    name: str
+    caption: str
+    chart: Chart
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Charts with one legend, that of these lines."""
+
+    legend: Sequence[Line]
+    figures: Sequence[Figure]
+
+
+def heat_strip(verdict: Verdict) -> Heat:
     """Every tap as one cell, part by part in the order of the computation, coloured by its float64 errors: at the top
     that of its inputs, at the bottom that of its outputs from the reference's inputs."""
     held, doubted = (verdict.bound("logic"), verdict.bound("numerics")), doubts(verdict)
@@ -40,28 +98,24 @@ def heat_strip(verdict: Verdict) -> str:
         name = part_name(verdict, part) or f"no {verdict.words.one}"
         cells = [_cell(index, tap, columns, held, tap.reference in doubted) for index, tap in enumerate(taps)]
         off = sum(not (tap.sound(*held) and tap.fed(*held)) for tap in taps)
-        said = f"layers of {name}: {len(taps)} in all, {off or 'none'} beyond a bound"
-        lines = -(-len(taps) // columns)
-        frame = f'viewBox="0 0 {10 * columns} {20 * lines}" preserveAspectRatio="none" style="height:{22 * lines}px"'
-        picture = f'<svg {frame} role="img" aria-label="{text(said)}">{"".join(cells)}</svg>'
-        rows.append(f'<div class="heatrow"><span title="{text(name)}">{text(name)}</span>{picture}</div>')
-    return f'<div class="heat">{"".join(rows)}</div>{_heat_legend(held[0])}'
+        label = f"layers of {name}: {len(taps)} in all, {off or 'none'} beyond a bound"
+        rows.append(HeatRow(name, label, columns, -(-len(taps) // columns), cells))
+    return Heat(rows, number(held[0]), _heat_keys(held[0]))
 
 
-def _cell(index: int, tap: TapResult, columns: int, held: tuple[float, float], doubted: bool) -> str:
+def _cell(index: int, tap: TapResult, columns: int, held: tuple[float, float], doubted: bool) -> HeatCell:
     """Stripes for the errors of the inputs and of the isolated outputs, and a foot if float32 exceeds its bound."""
     (row, column), (logic, numerics) = divmod(index, columns), held
-    x, y = 10 * column, 20 * row
-    ratio = max(tap.rms_ratio, tap.max_ratio, tap.inputs_ratio)
-    stripes = [("fed", tap.inputs, logic, y, _FED), ("own", tap.isolated, logic, y + _FED, 18 - _FED)]
-    stripes += [] if ratio <= numerics else [("single", ratio, numerics, y + 18 - _FOOT, _FOOT)]
-    drawn = "".join(
-        f'<rect class="{kind} {shade(error, bound)}" x="{x}" y="{top}" width="9" height="{height}"/>'
-        for kind, error, bound, top, height in stripes
-    )
+    y, ratio = 20 * row, max(tap.rms_ratio, tap.max_ratio, tap.inputs_ratio)
+    stripes = [
+        Stripe(f"fed {shade(tap.inputs, logic)}", y, _FED),
+        Stripe(f"own {shade(tap.isolated, logic)}", y + _FED, 18 - _FED),
+    ]
+    if not ratio <= numerics:
+        stripes.append(Stripe(f"single {shade(ratio, numerics)}", y + 18 - _FOOT, _FOOT))
     tip = f"{tap.reference}: {number(tap.isolated)} isolated, {number(tap.inputs)} in its inputs, "
     tip += f"{number(ratio)} times the reference's float32 error{', not reliable' if doubted else ''}"
-    return f'<g class="cell{" doubted" if doubted else ""}"><title>{text(tip)}</title>{drawn}</g>'
+    return HeatCell(tip, doubted, 10 * column, stripes)
 
 
 def shade(error: float, bound: float) -> str:
@@ -76,21 +130,14 @@ def shade(error: float, bound: float) -> str:
     return f"out{sum(power > end for end in _BEYOND)}"
 
 
-def _heat_legend(bound: float) -> str:
+def _heat_keys(bound: float) -> list[tuple[str, str]]:
     power = log10(bound) if bound > 0.0 else 0.0
     within = [(f"in{i}", "≤ " + number(10.0 ** (power + end))) for i, end in enumerate(_WITHIN)]
     beyond = [(f"out{i}", "≤ " + number(10.0 ** (power + end))) for i, end in enumerate(_BEYOND)]
-    keys = [("zero", "0"), *within, *beyond, (f"out{len(_BEYOND)}", "more, or inf")]
-    shown = "".join(f'<span><i class="swatch {style}"></i>{text(name)}</span>' for style, name in keys)
-    said = (
-        f"Blue is within the bound of {number(bound)}, red beyond it. In each cell, the upper stripe is the error of "
-        "the layer's inputs, the lower that of its outputs from the reference's inputs; a foot marks a float32 error "
-        "beyond its bound."
-    )
-    return f'<p class="legend">{shown}</p><p class="note">{said}</p>'
+    return [("zero", "0"), *within, *beyond, (f"out{len(_BEYOND)}", "more, or inf")]
 
 
-def depth_chart(verdict: Verdict) -> str:
+def depth_chart(verdict: Verdict) -> Chart:
     """Isolated and cumulative float64 error, tap by tap in the order of the computation."""
     taps, bound = verdict.taps, verdict.bound("logic")
     lines = (
@@ -103,7 +150,7 @@ def depth_chart(verdict: Verdict) -> str:
         f"{number(t.cumulative)} within the network"
         for t in taps
     ]
-    picture = chart(
+    return Chart(
         "float64 error of every layer",
         lines,
         axis,
@@ -113,7 +160,6 @@ def depth_chart(verdict: Verdict) -> str:
         ends=("first layer", "output"),
         dots=len(taps) <= _DOTTED,
     )
-    return legend(lines) + f'<div class="tall">{picture}</div>'
 
 
 def _part_spans(verdict: Verdict) -> list[Span]:
@@ -130,15 +176,14 @@ def _part(tap: TapResult) -> int | None:
     return tap.part
 
 
-def trajectory_charts(verdict: Verdict) -> str:
-    """Error growth along every sampling run, one chart per sampler; "" if no sampler was run."""
+def trajectory_charts(verdict: Verdict) -> Figures | None:
+    """Error growth along every sampling run, one chart per sampler; ``None`` if no sampler was run."""
     drawn = [each for each in verdict.trajectories if each.logic or each.single]
     if not drawn:
-        return ""
+        return None
     bound = verdict.bound("trajectory")
     axis = LogAxis.over([_AIR * bound, *(value for each in drawn for value in (*each.logic, *each.single))])
-    figures = [_trajectory(each, axis, bound) for each in drawn]
-    return legend(_trajectory_lines(drawn[0])) + f'<div class="small">{"".join(figures)}</div>'
+    return Figures(_trajectory_lines(drawn[0]), [_trajectory(each, axis, bound) for each in drawn])
 
 
 def _trajectory_lines(trajectory: Trajectory) -> tuple[Line, Line]:
@@ -148,7 +193,7 @@ def _trajectory_lines(trajectory: Trajectory) -> tuple[Line, Line]:
     )
 
 
-def _trajectory(trajectory: Trajectory, axis: LogAxis, bound: float) -> str:
+def _trajectory(trajectory: Trajectory, axis: LogAxis, bound: float) -> Figure:
     steps, (single, logic) = trajectory.steps, _trajectory_lines(trajectory)
     count = min(len(steps), len(logic.values), len(single.values))
     tips = [
@@ -157,34 +202,35 @@ def _trajectory(trajectory: Trajectory, axis: LogAxis, bound: float) -> str:
     ]
     ends = (f"step {steps[0]}", f"step {steps[-1]}") if steps else ("", "")
     worst = max(logic.values, key=_nan_last, default=0.0)
-    caption = f"<b>{text(trajectory.sampler)}</b> {len(steps)} steps, worst float64 error {number(worst)}"
-    name = f"error growth along {trajectory.sampler}"
-    return figure(caption, chart(name, (single, logic), axis, tips, bound=(bound, f"bound {number(bound)}"), ends=ends))
+    caption = f"{len(steps)} steps, worst float64 error {number(worst)}"
+    title = f"error growth along {trajectory.sampler}"
+    chart = Chart(title, (single, logic), axis, tips, bound=(bound, f"bound {number(bound)}"), ends=ends)
+    return Figure(trajectory.sampler, caption, chart)
 
 
 def _nan_last(value: float) -> float:
     return float("inf") if isnan(value) else value
 
 
-def overlay_charts(verdict: Verdict) -> str:
-    """One channel decoded from each part only, the port over the reference; "" if there are none."""
+def overlay_charts(verdict: Verdict) -> Figures | None:
+    """One channel decoded from each part only, the port over the reference; ``None`` if there are none."""
     figures = [_overlay(each, verdict.words.decoded) for each in verdict.overlays if each.reference or each.candidate]
     if not figures:
-        return ""
-    keys = (Line("reference, float64", "thick", ()), Line("port, float32", "thin", ()))
-    return legend(keys) + f'<div class="small">{"".join(figures)}</div>'
+        return None
+    return Figures((Line("reference, float64", "thick", ()), Line("port, float32", "thin", ())), figures)
 
 
-def _overlay(overlay: Overlay, decoded: str) -> str:
+def _overlay(overlay: Overlay, decoded: str) -> Figure:
     lines = (Line("reference", "thick", overlay.reference), Line("port", "thin", overlay.candidate))
     axis = LinearAxis.over([*overlay.reference, *overlay.candidate])
     pairs = list(zip(overlay.reference, overlay.candidate, strict=False))
     tips = [f"sample {i}: reference {r:.6g}, port {c:.6g}" for i, (r, c) in enumerate(pairs)]
     furthest = max((_nan_last(abs(c - r)) for r, c in pairs), default=0.0)
-    said = f"<b>{text(overlay.part)}</b> largest difference {number(furthest)}"
+    caption = f"largest difference {number(furthest)}"
     if lost := sum(not isfinite(value) for value in (*overlay.reference, *overlay.candidate)):
-        said += f", {lost} value{'s' if lost > 1 else ''} not finite"
+        caption += f", {lost} value{'s' if lost > 1 else ''} not finite"
     if len(overlay.reference) != len(overlay.candidate):
-        said += f", {len(overlay.reference)} samples against {len(overlay.candidate)}"
+        caption += f", {len(overlay.reference)} samples against {len(overlay.candidate)}"
     ends = ("sample 0", f"sample {max(len(overlay.reference), len(overlay.candidate)) - 1}")
-    return figure(said, chart(f"{decoded} of {overlay.part}", lines, axis, tips, ends=ends, dots=False))
+    chart = Chart(f"{decoded} of {overlay.part}", lines, axis, tips, ends=ends, dots=False)
+    return Figure(overlay.part, caption, chart)

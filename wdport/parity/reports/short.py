@@ -6,15 +6,16 @@ else is inherited from the page, light or dark.
 
 from __future__ import annotations
 
-from html import escape
 from typing import Final
 
 from wdport.compare.findings import Gate
-from wdport.errors import printable
+from wdport.files.templates import template
+from wdport.parity.reports.html import TEMPLATES
 from wdport.parity.reports.words import NAME_CHARS, claim, number, outcome, place, remark, shortfall, started
 from wdport.parity.verdict import Verdict
 
 _COLOURS: Final = {"PASS": "#0b6b1d", "FAIL": "#a8201a", "INCOMPLETE": "#7f5200"}
+_HEADS: Final = (("gate", "left"), ("outcome", "left"), ("compared", "right"), ("worst", "right"), ("bound", "right"))
 _FEW: Final = 3
 
 
@@ -42,38 +43,26 @@ def _errors(verdict: Verdict) -> str:
 
 def render_card(verdict: Verdict) -> str:
     """The verdict, its gates and its first faulty layers as HTML for a notebook's output."""
-    word = outcome(verdict)
-    badge = f'<b style="color:#fff;background:{_COLOURS[word]};padding:.15em .5em;border-radius:3px">{word}</b>'
-    rows = "".join(map(_row, verdict.gates))
-    heads = "".join(f'<th scope="col" style="text-align:{side}">{head}</th>' for head, side in
-                    (("gate", "left"), ("outcome", "left"), ("compared", "right"), ("worst", "right"),
-                     ("bound", "right")))  # fmt: skip
-    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
-    facts = [_layers(verdict), f"{verdict.seconds:.0f} s", started(verdict)]
-    return (
-        f'<div style="border-left:4px solid {_COLOURS[word]};padding:.2em .8em"><p>{badge} {_text(claim(verdict))}</p>'
-        f"{table}{_faults(verdict)}<p>{' · '.join(filter(None, facts))}</p></div>"
+    word, faults = outcome(verdict), verdict.faults
+    remarks = [(place(each), remark(verdict, each)) for each in faults[:_FEW]]
+    return template(TEMPLATES / "card.html", 2 * NAME_CHARS).render(
+        word=word,
+        colour=_COLOURS[word],
+        claim=claim(verdict),
+        heads=_HEADS,
+        gates=[(gate, _reason(gate), _cells(gate)) for gate in verdict.gates],
+        faults=[f"{site}: {cause}" if cause else site for site, cause in remarks],
+        more=max(len(faults) - _FEW, 0),
+        facts=list(filter(None, [_layers(verdict), f"{verdict.seconds:.0f} s", started(verdict)])),
     )
 
 
-def _row(gate: Gate) -> str:
-    mark = "ok" if gate.passed else f"<b>{gate.outcome}</b>"
+def _reason(gate: Gate) -> str:
+    """Why a gate did not pass, by its first finding."""
+    return next((str(each) for each in gate.findings if not each.notice), "") or shortfall(gate)
+
+
+def _cells(gate: Gate) -> list[str]:
+    """The columns of numbers."""
     numbers = ["" if value is None else number(value) for value in (gate.worst, gate.bound)]
-    cells = [f"{gate.compared} of {gate.expected}", *numbers]
-    right = "".join(f'<td style="text-align:right">{cell}</td>' for cell in cells)
-    told = next((str(each) for each in gate.findings if not each.notice), "") or shortfall(gate)
-    why = f'<tr><td></td><td colspan="4" style="text-align:left">{_text(told)}</td></tr>' if not gate.passed else ""
-    left = f'<td style="text-align:left">{_text(gate.label)}</td><td style="text-align:left">{mark}</td>'
-    return f"<tr>{left}{right}</tr>{why}"
-
-
-def _faults(verdict: Verdict) -> str:
-    faults = verdict.faults
-    told = [place(each) + (f": {why}" if (why := remark(verdict, each)) else "") for each in faults[:_FEW]]
-    more = f"<li>and {len(faults) - _FEW} more</li>" if len(faults) > _FEW else ""
-    items = "".join(f"<li>{_text(each)}</li>" for each in told)
-    return f"<p>Faulty layers, each wrong in isolation:</p><ol>{items}{more}</ol>" if told else ""
-
-
-def _text(value: str) -> str:
-    return escape(printable(value, 2 * NAME_CHARS))
+    return [f"{gate.compared} of {gate.expected}", *numbers]
