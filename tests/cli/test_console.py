@@ -5,14 +5,21 @@ from __future__ import annotations
 import io
 import os
 import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.bad.ground import ground
 from tests.make import SETTINGS, make_state, save
-from wdport.cli.console import Console, coloured, painted, wrapped
+from tests.parity.test_reports import failing, incomplete, passing
+from wdport.cli.console import Console, coloured, wrapped
 from wdport.cli.main import main
+from wdport.marks import joined, marked, outcome_line
+from wdport.parity.reports.text import render_text
+from wdport.parity.reports.words import outcome
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
 VARIABLES = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM")
@@ -49,27 +56,54 @@ def test_who_is_coloured(
     assert (coloured(Terminal()), coloured(io.StringIO())) == (terminal, pipe)
 
 
-LINES = {
-    "PASS  a computes what b computes": "PASS",
-    "FAIL  a does not": "FAIL",
-    "FAIL gate": "FAIL",
-    "ok   preflight (0)": "ok",
-    "FAIL  a.yaml is not sound: 2 faults, 0 warnings": "FAIL",
-    "error: x: is wrong": "error:",
-    "note: x": "note:",
-    "  note     x": "note",
-    "PASSWORD": "",
-    "okapi": "",
-    "  kind  checkpoint": "",
-    "NOTES.txt": "",
-}
+COLOURED = re.compile("\x1b\\[([0-9;]+)m(?:\x1b\\[1m)?(.*?)\x1b\\[0m")
+GREEN, RED, YELLOW, CYAN = "32", "31", "33", "36"
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_what_is_coloured(line: str) -> None:
-    found = re.findall("\x1b\\[[0-9;]+m(?:\x1b\\[[0-9;]+m)?(.*?)\x1b\\[0m", painted(line))
-    assert found == ([LINES[line]] if LINES[line] else [])
-    assert re.sub("\x1b\\[[0-9;]+m", "", painted(line)) == line
+def on_screen(stream: str, monkeypatch: pytest.MonkeyPatch, say: Callable[[Console], None]) -> list[tuple[str, str]]:
+    """What is coloured on a terminal: the colour and the words."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    screen = Terminal()
+    monkeypatch.setattr(f"sys.{stream}", screen)
+    say(Console())
+    return COLOURED.findall(screen.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("say", "colour", "word"),
+    [
+        (lambda screen: screen.note("PASS  x"), CYAN, "note:"),
+        (lambda screen: screen.warn("x"), YELLOW, "warning:"),
+        (lambda screen: screen.error("x: is wrong"), RED, "error:"),
+    ],
+)
+def test_messages_are_coloured_by_their_kind(
+    say: Callable[[Console], None], colour: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert on_screen("stderr", monkeypatch, say) == [(colour, word)]
+
+
+def test_a_verdict_is_coloured_by_its_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where lines are wrapped, and whatever the findings say."""
+    named = replace(failing(), converted="PASS  ok", checkpoint="FAIL")
+    verdicts = [(passing(), [GREEN] * 6), (named, [RED, GREEN, GREEN, RED, RED, RED]),
+                (incomplete(), [YELLOW, YELLOW, GREEN, YELLOW, GREEN, YELLOW])]  # fmt: skip
+    for verdict, colours in verdicts:
+        found = on_screen("stdout", monkeypatch, partial(Console.show, text=render_text(verdict)))
+        assert [colour for colour, _ in found] == colours
+        assert [word for _, word in found] == [outcome(verdict), *(gate.outcome for gate in verdict.gates)]
+
+
+def test_words_of_a_plain_text_are_not_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_screen("stdout", monkeypatch, lambda screen: screen.show("PASS  x\nerror: y\nok z")) == []
+
+
+def test_marks_stay_at_their_lines() -> None:
+    text = joined(["plain\ntext", outcome_line(6, "a"), joined(["", marked("  NO  b", "NO", "bad")])])
+    assert text == "plain\ntext\nINCOMPLETE  a\n\n  NO  b"
+    assert text.marks == {2: (10, "doubtful"), 4: (2, "bad")}
 
 
 def test_lines_are_broken_between_words() -> None:
@@ -120,7 +154,7 @@ def test_a_terminal_gets_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out = Terminal()
     monkeypatch.setattr("sys.stdout", out)
-    Console().show("PASS  a.keras computes what a.ckpt computes, assuming dropout 0.1")
+    Console().show(outcome_line(0, "a.keras computes what a.ckpt computes, assuming dropout 0.1"))
     assert (
         out.getvalue()
         == "\x1b[32m\x1b[1mPASS\x1b[0m  a.keras computes what a.ckpt\n      computes, assuming dropout 0.1\n"

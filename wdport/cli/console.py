@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TextIO
@@ -19,19 +19,18 @@ from typing import Any, Final, TextIO
 import click
 
 from wdport.errors import printable
+from wdport.marks import Mark, Severity, marked, marks_of
 
 NARROWEST: Final = 20
 """Columns; lines are not wrapped for narrower terminals."""
 
-_MARKS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    (r"PASS(?=  )|ok(?= )|proved(?=:)", {"fg": "green", "bold": True}),
-    (r"FAIL\b|NO(?=  )|FALSE ALARM|NOT proved|error:", {"fg": "red", "bold": True}),
-    (r"INCOMPLETE\b|WARN(?= )|warning:?(?= )|doubt:", {"fg": "yellow", "bold": True}),
-    (r"note:?(?= )", {"fg": "cyan"}),
-)
-"""Words that are coloured at the start of a line."""
+_STYLES: Final[Mapping[Severity, dict[str, Any]]] = {
+    "good": {"fg": "green", "bold": True},
+    "bad": {"fg": "red", "bold": True},
+    "doubtful": {"fg": "yellow", "bold": True},
+    "note": {"fg": "cyan"},
+}
 
-_PAINT: Final = re.compile("|".join(f"(?P<m{at}>{words})" for at, (words, _) in enumerate(_MARKS)))
 _GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
 _WORD: Final = re.compile(r"(\s*)(\S+)")
 
@@ -64,11 +63,11 @@ class Console:
     def note(self, text: str) -> None:
         """Print a note on standard error, unless under -q."""
         if not self.quiet:
-            _print(f"note: {text}", sys.stderr)
+            _print(marked(f"note: {text}", "note:", "note"), sys.stderr)
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error that a result is not trustworthy."""
-        _print(f"warning: {text}", sys.stderr)
+        _print(marked(f"warning: {text}", "warning:", "doubtful"), sys.stderr)
 
     def detail(self, text: str) -> None:
         """Print a detail on standard error under -v."""
@@ -78,7 +77,7 @@ class Console:
     def error(self, line: str) -> None:
         """Print an error on standard error, in one line on any screen; only the exit code is left if that fails."""
         with suppress(OSError):
-            _print(f"error: {line}", sys.stderr, wrap=False)
+            _print(marked(f"error: {line}", "error:", "bad"), sys.stderr, wrap=False)
 
     def interrupted(self, line: str) -> None:
         """The same for an interruption; on a terminal below the line with ``^C``."""
@@ -156,14 +155,11 @@ def _whole(words: Sequence[Word], room: int) -> list[Word]:
     return found
 
 
-def painted(line: str) -> str:
-    """The line with the mark at its start coloured."""
+def painted(line: str, mark: Mark) -> str:
+    """The line with its mark coloured."""
     start = len(line) - len(line.lstrip())
-    found = _PAINT.match(line, start)
-    if found is None or not found.lastgroup:
-        return line
-    style = _MARKS[int(found.lastgroup[1:])][1]
-    return f"{line[:start]}{click.style(found.group(), **style)}{line[found.end() :]}"
+    end = start + mark.length
+    return f"{line[:start]}{click.style(line[start:end], **_STYLES[mark.severity])}{line[end:]}"
 
 
 def _inert(line: str) -> str:
@@ -174,13 +170,13 @@ def _inert(line: str) -> str:
 
 
 def _print(text: str, stream: TextIO, wrap: bool = True) -> None:
-    width, colour = width_of(stream) if wrap else None, coloured(stream)
-    lines = [_inert(line) for line in text.split("\n")]
-    if width is not None:
-        lines = [part for line in lines for part in wrapped(line, width)]
-    if colour:
-        lines = [painted(line) for line in lines]
-    click.echo("\n".join(lines), err=stream is sys.stderr, color=colour)
+    width = width_of(stream) if wrap else None
+    marks = marks_of(text) if coloured(stream) else {}
+    lines = []
+    for number, line in enumerate(text.split("\n")):
+        first, *rest = [_inert(line)] if width is None else wrapped(_inert(line), width)
+        lines += [painted(first, marks[number]) if number in marks else first, *rest]
+    click.echo("\n".join(lines), err=stream is sys.stderr, color=coloured(stream))
 
 
 def _terminal(stream: TextIO) -> bool:

@@ -27,6 +27,7 @@ from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.scratch import scratch_folder
 from wdport.files.writable import OutputPath, writable
+from wdport.marks import Marked, joined, marked
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -182,15 +183,18 @@ def _arguments(config: str | None) -> dict[str, object]:
     return values
 
 
-def _text(found: Suggestion, target: Path | None) -> str:
+def _text(found: Suggestion, target: Path | None) -> Marked:
     runs = f"{found.passes} run{'s' if found.passes != 1 else ''} of the Keras model, {found.seconds:.1f} s"
     if found.stop is not None:
-        return "\n".join(_stopped(found, runs))
-    lines = [f"found {found.layers} layers in {runs}"]
+        return joined(_stopped(found, runs))
+    lines: list[str] = [f"found {found.layers} layers in {runs}"]
     if found.verdict is not None:
-        lines.append("proved: verify finds the two models equal with other weights and inputs" if found.proved
-                     else "NOT proved: verify finds a difference" if found.verdict.exit_code == 1
-                     else "NOT proved: verify could not compare everything")  # fmt: skip
+        differs = found.verdict.exit_code == 1
+        lines.append(
+            marked("proved: verify finds the two models equal with other weights and inputs", "proved", "good")
+            if found.proved
+            else _unproved("verify finds a difference" if differs else "verify could not compare everything")
+        )
         for fault in [] if found.proved else found.verdict.faults[:3]:
             fed = f", in what it feeds {fault.feeds}" if fault.feeds else ""
             lines.append(f"  {fault.candidate or 'the network itself'}{fed}: float64 error {fault.logic:.2g}")
@@ -199,11 +203,19 @@ def _text(found: Suggestion, target: Path | None) -> str:
             lines.append(f"  {gate.title}: {gate.compared} of {gate.expected} compared")
             lines += [f"    {finding}" for finding in gate.findings[:3]]
     elif found.failure:
-        lines.append(f"NOT proved: {found.failure}")
-    lines += [f"doubt: {doubt}" for doubt in found.doubts]
-    lines += [f"note: {note}" for note in found.notes]
+        lines.append(_unproved(found.failure))
+    lines += [marked(f"doubt: {doubt}", "doubt:", "doubtful") for doubt in found.doubts]
+    lines += _notes(found)
     lines.append(f"wrote {target}" if target is not None else f"\n{found.text()}")
-    return "\n".join(lines)
+    return joined(lines)
+
+
+def _unproved(reason: str) -> Marked:
+    return marked(f"NOT proved: {reason}", "NOT proved", "bad")
+
+
+def _notes(found: Suggestion) -> list[Marked]:
+    return [marked(f"note: {note}", "note:", "note") for note in found.notes]
 
 
 def _stopped(found: Suggestion, runs: str) -> list[str]:
@@ -219,5 +231,5 @@ def _stopped(found: Suggestion, runs: str) -> list[str]:
     lines.append(f"    {stop.what}")
     lines += [f"    {stop.wanted}"] if stop.wanted else []
     lines += [f"    probably: {cause}" for cause in stop.causes]
-    lines += [f"note: {note}" for note in found.notes]
+    lines += _notes(found)
     return lines

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from wdport.cli.options import LONGEST_FACT, facts
 from wdport.conversion.value_finding import to_json
 from wdport.errors import printable
+from wdport.marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
     from wdport.compare.setting import SettingsReport
@@ -52,7 +53,7 @@ def check_json(found: Check, sound: bool, report: SettingsReport | None = None) 
     }  # fmt: skip
 
 
-def check_text(found: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> str:
+def check_text(found: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> Marked:
     table, coverage, plan = found.table, found.coverage, found.planned
     variant = f", {table.variant} layout" if table.variant else ""
     layers = len({row.layer.number for row in table.rows if row.layer})
@@ -79,7 +80,7 @@ def check_text(found: Check, sound: bool, every: bool, report: SettingsReport | 
     lines += _listed("notes", [each.sentence for each in found.remarks if each.level == "note"])
     lines += _odd(found)
     lines += _told(report) if report is not None else []
-    return "\n".join(lines)
+    return joined(lines)
 
 
 def _odd(found: Check) -> list[str]:
@@ -112,12 +113,12 @@ def _claimed(found: Check) -> str:
     )
 
 
-def check_line(found: Check, sound: bool) -> str:
+def check_line(found: Check, sound: bool) -> Marked:
     """The verdict in one line."""
     path = printable(found.table.path, None)
     if not sound:
-        return f"FAIL  {path} is not sound: {check_count(found)}"
-    return f"PASS  {path} is sound" + ("" if found.checkpoint else ", as far as the table alone shows")
+        return outcome_line(1, f"{path} is not sound: {check_count(found)}")
+    return outcome_line(0, f"{path} is sound" + ("" if found.checkpoint else ", as far as the table alone shows"))
 
 
 def check_count(found: Check) -> str:

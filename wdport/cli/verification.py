@@ -20,6 +20,7 @@ from wdport.cli.progress import steps
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.writable import writable
+from wdport.marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
     from wdport.conversion.load import Converted
@@ -105,14 +106,14 @@ def give_verification(found: Verification, document: Destination) -> None:
     give("verification", found.to_json, document, lambda: _text(found), verdict=lambda: _line(found))
 
 
-def _line(found: Verification) -> str:
-    outcome = {0: "PASS", 1: "FAIL"}.get(found.exit_code, "INCOMPLETE")
+def _line(found: Verification) -> Marked:
     ours, theirs = (printable(Path(each).name) for each in (found.exported, found.model))
     says = {0: f"is what {theirs} computes", 1: f"is not what {theirs} computes"}
-    return f"{outcome}  {ours} {says.get(found.exit_code, f'could not be compared with {theirs} completely')}"
+    claim = says.get(found.exit_code, f"could not be compared with {theirs} completely")
+    return outcome_line(found.exit_code, f"{ours} {claim}")
 
 
-def _text(found: Verification) -> str:
+def _text(found: Verification) -> Marked:
     from wdport.parity.reports.text import gate_lines
 
     rows = [
@@ -122,4 +123,4 @@ def _text(found: Verification) -> str:
         ("run", ", ".join([*(f"{name} {each}" for name, each in found.environment.items()), f"{found.seconds:.0f} s"])),
     ]  # fmt: skip
     lines = [line for gate in found.gates for line in gate_lines(gate)]
-    return "\n".join([_line(found), "", *lines, "", facts(rows)])
+    return joined([_line(found), "", *lines, "", facts(rows)])

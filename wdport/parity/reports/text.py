@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from wdport.compare.findings import OUTPUT, Gate
 from wdport.errors import printable
+from wdport.marks import Marked, Severity, joined, marked, outcome_line
 from wdport.parity.reports.words import (
     LEVELS,
     NAME_CHARS,
@@ -17,7 +18,6 @@ from wdport.parity.reports.words import (
     layers_error,
     number,
     on_assumptions,
-    outcome,
     percent,
     place,
     probable,
@@ -40,7 +40,7 @@ _FEW_SETTINGS: Mapping[str, int] = {"differs": 20, "training": 4}
 _MAX_FAULTS = 6
 
 
-def render_text(verdict: Verdict, columns: int | None = None) -> str:
+def render_text(verdict: Verdict, columns: int | None = None) -> Marked:
     """The report that `wdport verify` prints; tables wider than ``columns``, if given, are divided."""
     lines = [render_line(verdict), "", *_settings(verdict)]
     lines += [line for gate in verdict.gates for line in gate_lines(gate)]
@@ -50,12 +50,12 @@ def render_text(verdict: Verdict, columns: int | None = None) -> str:
         lines += ["", *_table(_trajectories(verdict), columns)]
     if faults := verdict.faults:
         lines += ["", *_faults(verdict, faults)]
-    return "\n".join([*lines, "", *_run(verdict)])
+    return joined([*lines, "", *_run(verdict)])
 
 
-def render_line(verdict: Verdict) -> str:
+def render_line(verdict: Verdict) -> Marked:
     """The verdict in one line."""
-    return f"{outcome(verdict)}  {claim(verdict)}"
+    return outcome_line(verdict.exit_code, claim(verdict))
 
 
 def _table(rows: Sequence[Sequence[str]], columns: int | None) -> list[str]:
@@ -81,8 +81,8 @@ def _settings(verdict: Verdict) -> list[str]:
     if not verdict.settings.told:
         return []
     found = {level: settings_told(verdict, level) for level in LEVELS}
-    mark = "WARN" if found["differs"] else "note" if found["training"] or verdict.settings.note else "ok  "
-    lines = [f"{mark} {'settings':<21} {settings_line(verdict)}"]
+    word, severity = _mark_of_settings(bool(found["differs"]), bool(found["training"] or verdict.settings.note))
+    lines: list[str] = [marked(f"{word:<4} {'settings':<21} {settings_line(verdict)}", word, severity)]
     for level in LEVELS:
         told = [f"{at_layers(names)}: {text}" for text, names in found[level].items()]
         lines += [f"{_INDENT}{printable(each, NAME_CHARS)}" for each in told[: _FEW_SETTINGS[level]]]
@@ -91,13 +91,21 @@ def _settings(verdict: Verdict) -> list[str]:
     return lines
 
 
+def _mark_of_settings(differ: bool, noted: bool) -> tuple[str, Severity]:
+    if differ:
+        return "WARN", "doubtful"
+    return ("note", "note") if noted else ("ok", "good")
+
+
 def gate_lines(gate: Gate) -> list[str]:
     """A gate and its findings."""
     text = f"{gate.outcome:<4} {gate.label:<21} {gate.compared} of {gate.expected} compared"
     if gate.worst is not None and gate.bound is not None:
         text += f"; worst {number(gate.worst)} of {number(gate.bound)} at {printable(gate.where, NAME_CHARS)}"
     most = _MAX_FINDINGS.get(gate.name, _FEW)
-    lines = [text, *(f"{_INDENT}{printable(str(finding), NAME_CHARS)}" for finding in gate.findings[:most])]
+    severity: Severity = "good" if gate.passed else "bad" if gate.differs else "doubtful"
+    lines: list[str] = [marked(text, gate.outcome, severity)]
+    lines += [f"{_INDENT}{printable(str(finding), NAME_CHARS)}" for finding in gate.findings[:most]]
     if len(gate.findings) > most:
         lines.append(f"{_INDENT}and {len(gate.findings) - most} more")
     return lines

@@ -10,6 +10,7 @@ from wdport.compare.findings import OUTPUT, Gate, by_subject
 from wdport.errors import printable
 from wdport.families.registry import known_bounds
 from wdport.mapping.kinds.kind import Level
+from wdport.marks import outcome_of
 from wdport.parity.verdict import Fault, TapResult, Verdict
 
 NAME_CHARS: Final = 240
@@ -24,7 +25,7 @@ TEXT_CHARS: Final = 1000
 
 def outcome(verdict: Verdict) -> str:
     """``PASS``, ``FAIL`` or ``INCOMPLETE``."""
-    return {0: "PASS", 1: "FAIL"}.get(verdict.exit_code, "INCOMPLETE")
+    return outcome_of(verdict.exit_code)[0]
 
 
 def claim(verdict: Verdict, write: Callable[[str], str] = str, say: Callable[[str], str] | None = None) -> str:

@@ -7,30 +7,33 @@ from math import isfinite
 
 from wdport.compare.glossary import label
 from wdport.families.faults import Kill
+from wdport.marks import Marked, joined, marked, outcome_line
 from wdport.parity.selftest.result import GroupResult, SelftestResult
 from wdport.parity.selftest.variant import Variant
 
 Rows = list[tuple[str, ...]]
 
 
-def render(result: SelftestResult, rules: bool = False) -> str:
+def render(result: SelftestResult, rules: bool = False) -> Marked:
     """The whole result for a terminal; ``rules`` adds the fixed tolerances."""
-    parts = []
+    parts: list[str] = []
     for group in result.groups:
-        parts += [title(group), *_table(KILL_HEAD, kill_rows(group)), ""]
+        head, *rows = _table(KILL_HEAD, kill_rows(group))
+        parts += [title(group), head, *map(_marked_row, group.kills, rows), ""]
     for name in dict.fromkeys(variant.example for variant in result.variants):
         parts.append(variants_line(name, [each for each in result.variants if each.example == name]))
-    parts += [f"  FALSE ALARM  {each.name}: {', '.join(map(str, each.alarms[:3]))}" for each in result.false_alarms]
+    alarm = "FALSE ALARM"
+    for each in result.false_alarms:
+        parts.append(marked(f"  {alarm}  {each.name}: {', '.join(map(str, each.alarms[:3]))}", alarm, "bad"))
     if result.variants:
         parts.append("")
     if rules and result.rules:
         parts += [*_table(RULES_HEAD, rule_rows(result)), ""]
-    return "\n".join([*parts, summary(result)])
+    return joined([*parts, summary(result)])
 
 
-def summary(result: SelftestResult) -> str:
+def summary(result: SelftestResult) -> Marked:
     """One line: the numbers of kills, right places, causes and false alarms."""
-    word = {0: "PASS", 1: "FAIL"}.get(result.exit_code, "INCOMPLETE")
     faults, right = result.faults, [kill for kill in result.faults if kill.right]
     killed = sum(kill.killed for kill in faults)
     parts = [f"{killed} of {len(faults)} faults killed, {len(right)} by the right gate at the right place"]
@@ -43,7 +46,7 @@ def summary(result: SelftestResult) -> str:
         parts.append(f"cause right for {share}, wrong for {len(result.misdiagnosed)}")
     if result.variants:
         parts.append(f"{len(result.false_alarms)} false alarms in {len(result.variants)} correct variants")
-    return f"{word}  {'; '.join(parts)}; {result.seconds:.0f} s"
+    return outcome_line(result.exit_code, f"{'; '.join(parts)}; {result.seconds:.0f} s")
 
 
 KILL_HEAD = ("", "gate", "decades", "float32", "place", "fault", "cause")
@@ -68,7 +71,15 @@ def _row(kill: Kill, where: str) -> tuple[str, ...]:
     expected = label(kill.gate) if kill.gate else "none"
     if not kill.right and not kill.equivalent:
         expected += f" for {label(kill.expected)}"
-    return ("ok" if kill.right else "NO", expected, decades(kill.margin), single(kill), place + where, name, cause)
+    return (_word(kill), expected, decades(kill.margin), single(kill), place + where, name, cause)
+
+
+def _word(kill: Kill) -> str:
+    return "ok" if kill.right else "NO"
+
+
+def _marked_row(kill: Kill, line: str) -> Marked:
+    return marked(line, _word(kill), "good" if kill.right else "bad")
 
 
 def decades(margin: float) -> str:
