@@ -18,7 +18,7 @@ from wdport.cli.main import main
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
 from wdport.porting.folding import fold, fold_doubts, sections
-from wdport.porting.options import axes_between, table_of, tensor_rules
+from wdport.porting.options import axes_between, table_of_rows, tensor_rules
 from wdport.porting.prints import Print, Prints
 from wdport.porting.writing import table_text
 
@@ -67,7 +67,7 @@ def plan_of(rows: list[dict[str, object]], text: str | None = None) -> set[objec
     for row in ROWS:
         sources |= {f"{row['torch']}.weight": (3, 2), f"{row['torch']}.bias": (3,)}
         targets |= {f"{row['keras']}/kernel": (2, 3), f"{row['keras']}/bias": (3,)}
-    table = parse_table(text.encode(), "t") if text else table_of(rows)
+    table = parse_table(text.encode(), "t") if text else table_of_rows(rows)
     plan = make_plan(table, sources, targets, {})
     assert isinstance(plan, Plan), plan
     return {(move.sources, move.targets) for move in plan.moves}

@@ -6,7 +6,9 @@ several documents, deep nesting.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,21 @@ class Node:
         if isinstance(self.value, list):
             return [node.plain() for node in self.value]
         return self.value
+
+
+def nodes_of(value: Any) -> Node:
+    """The node of plain values, as if they were read from text with a line for each."""
+    lines = count(1)
+
+    def convert(value: Any) -> Node:
+        line = next(lines)
+        if isinstance(value, Mapping):
+            return Node({str(key): convert(each) for key, each in value.items()}, line)
+        if isinstance(value, (list, tuple)):
+            return Node([convert(each) for each in value], line)
+        return Node(value, line)
+
+    return convert(value)
 
 
 def read_yaml(path: Path, fix: str) -> Node:

@@ -8,7 +8,7 @@ The rows of a section share a name prefix and a feature.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from wdport.mapping.include import included_file
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.layers import parse_layer
 from wdport.mapping.rows import Row, Table, TapRow
-from wdport.mapping.strict_yaml import Node, load_yaml
+from wdport.mapping.strict_yaml import Node, load_yaml, nodes_of
 from wdport.mapping.tensor_rows import parse_row, parse_tensors, parse_tie
 
 __all__ = ["Row", "Table", "TapRow", "load_table", "parse_table"]
@@ -44,14 +44,23 @@ def _read(path: Path) -> bytes:
 def parse_table(data: bytes, where: str, folder: Path | None = None) -> Table:
     """Parse the bytes of a table; ``where`` names it in errors, ``folder`` is the folder of included files."""
     reader = _Reader()
-    table = reader.read(data, where, folder)
-    if not table.rows and not table.taps:
-        raise MisfitError((where, "line 1"), "no rows", f"give at least one row under {', '.join(_ROWS[:2])}")
+    table = _with_rows(reader.read(data, where, folder))
     if not reader.files:
         return table
     digests = [table.sha256, *(hashlib.sha256(each).hexdigest() for each in reader.files.values())]
     names = tuple(file.name for file in reader.files)
     return replace(table, sha256=hashlib.sha256("".join(digests).encode()).hexdigest(), includes=names)
+
+
+def table_of(fields: Mapping[str, object], where: str) -> Table:
+    """The table of these fields, which are plain values as in YAML; it has no SHA-256."""
+    return _with_rows(_Reader().parse(nodes_of(fields), "", where, None))
+
+
+def _with_rows(table: Table) -> Table:
+    if not table.rows and not table.taps:
+        raise MisfitError((table.path, "line 1"), "no rows", f"give at least one row under {', '.join(_ROWS[:2])}")
+    return table
 
 
 @dataclass
@@ -63,7 +72,10 @@ class _Reader:
     open: list[Path] = field(default_factory=list)
 
     def read(self, data: bytes, where: str, folder: Path | None) -> Table:
-        root = Fields(load_yaml(data, where), where)
+        return self.parse(load_yaml(data, where), hashlib.sha256(data).hexdigest(), where, folder)
+
+    def parse(self, node: Node, digest: str, where: str, folder: Path | None) -> Table:
+        root = Fields(node, where)
         line = root.line_of("format")
         stated = root.take("format")
         if stated is None:
@@ -73,7 +85,6 @@ class _Reader:
             raise root.fault("has no `format`: not a mapping table", "give a mapping table, see docs/mapping.md", line)
         if type(stated) is not int or stated not in (1, 2):
             raise root.fault("format is not 1 or 2", "write `format: 2`", line)
-        digest = hashlib.sha256(data).hexdigest()
         return (_format_1 if stated == 1 else self._format_2)(root, where, digest, folder)
 
     def _format_2(self, root: Fields, where: str, digest: str, folder: Path | None) -> Table:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import combinations, permutations
 
 import numpy as np
-import yaml
 
 from wdport.compare.bounds import LOGIC
 from wdport.compare.calls import Call
@@ -27,7 +25,7 @@ from wdport.mapping.kinds import KINDS
 from wdport.mapping.layers import AFTER
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rows import Table
-from wdport.mapping.table import parse_table
+from wdport.mapping.table import table_of
 from wdport.model import Array, KerasLayer
 from wdport.porting.likeness import likeness
 from wdport.porting.prints import Print
@@ -66,26 +64,13 @@ class Option:
         return tuple(tuple(map(str, row.values())) for row in self.rows)
 
 
-@lru_cache(maxsize=4096)
-def _table(text: str) -> Table:
-    return parse_table(text.encode(), "suggested")
-
-
-def table_of(rows: Sequence[Fields]) -> Table:
+def table_of_rows(rows: Sequence[Fields]) -> Table:
     """A table of these rows."""
     layers = [dict(row) for row in rows if "rule" not in row and "same_as" not in row and "drop" not in row]
     tensors = [dict(row) for row in rows if "rule" in row or "drop" in row]
     tied = [dict(row) for row in rows if "same_as" in row]
     parts = {"layers": layers, "tensors": tensors, "tied": tied}
-    told = {"format": 2, **{name: each for name, each in parts.items() if each}}
-    return _table(yaml.dump(told, Dumper=_Plain))
-
-
-class _Plain(yaml.SafeDumper):
-    """Writes repeated objects in full, since tables have no anchors."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
+    return table_of({"format": 2, **{name: each for name, each in parts.items() if each}}, "suggested")
 
 
 def layer_option(
@@ -96,7 +81,7 @@ def layer_option(
     tensors = unit.names
     sources = {name: array.shape for name, array in tensors.items()}
     try:
-        plan = make_plan(table_of([fields]), sources, variables, {})
+        plan = make_plan(table_of_rows([fields]), sources, variables, {})
     except (WdportError, ValueError):
         return None
     if not isinstance(plan, Plan):
@@ -178,7 +163,7 @@ def tensors_option(
 ) -> Iterator[Option]:  # fmt: skip
     """The option of these rows, if they fill all variables from all tensors."""
     try:
-        plan = make_plan(table_of(rows), {name: array.shape for name, array in tensors.items()}, variables, {})
+        plan = make_plan(table_of_rows(rows), {name: array.shape for name, array in tensors.items()}, variables, {})
     except (WdportError, ValueError):
         return
     if isinstance(plan, Plan):
@@ -229,7 +214,7 @@ def agreement(
     if not made or not call.outputs:
         return None
     theirs, own = np.asarray(call.outputs[0]), np.asarray(made[0])
-    tap = table_of(option.rows).taps[0] if option.kind else None
+    tap = table_of_rows(option.rows).taps[0] if option.kind else None
     order = tuple(dict.fromkeys([*stated_activation(layer), "", *AFTER]))
     for after in order:
         if tap is not None and _laid(layout_of(tap, layer), after, call, given, made):

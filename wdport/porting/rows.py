@@ -13,7 +13,7 @@ from wdport.mapping.plan import Plan, make_plan
 from wdport.model import Array
 from wdport.porting.assigning import KerasSide, Outcome
 from wdport.porting.likeness import likeness
-from wdport.porting.options import Fields, Option, table_of
+from wdport.porting.options import Fields, Option, table_of_rows
 from wdport.porting.prints import NEAR, Print
 from wdport.porting.torch_run import TorchRun
 from wdport.porting.units import Unit, possible
@@ -105,7 +105,7 @@ def _stated(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
 def tensor_rows(join: _Join, option: Option) -> Iterator[Fields]:
     """The rows of a layer's tensors, one by one."""
     targets = {name: tuple(each.shape) for name, each in join.side.below(str(option.rows[0]["keras"])).items()}
-    plan = make_plan(table_of(option.rows), {name: a.shape for name, a in option.unit.names.items()}, targets, {})
+    plan = make_plan(table_of_rows(option.rows), {name: a.shape for name, a in option.unit.names.items()}, targets, {})
     if not isinstance(plan, Plan):
         return
     for move in plan.moves:
@@ -220,7 +220,7 @@ def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str])
     targets = {name: each for path in paths for name, each in join.side.below(path).items()}
     try:
         shapes: dict[str, Shape] = {name: tuple(each.shape) for name, each in targets.items()}
-        plan = make_plan(table_of(rows), {name: array.shape for name, array in unit.names.items()}, shapes, {})
+        plan = make_plan(table_of_rows(rows), {name: array.shape for name, array in unit.names.items()}, shapes, {})
     except (WdportError, ValueError):
         return False
     if not isinstance(plan, Plan):
@@ -272,7 +272,7 @@ def _is_same(join: _Join, made: Sequence[Fields], rows: Sequence[Fields]) -> boo
         names, filled = claimed(each, list(state)), _filled(each, join.side)
         sources = {name: state[name] for name in state if name in names}
         targets = {name: tuple(variable.shape) for name, variable in join.side.variables.items() if name in filled}
-        plan = make_plan(table_of(each), sources, targets, {})
+        plan = make_plan(table_of_rows(each), sources, targets, {})
         if not isinstance(plan, Plan):
             return False
         plans.append({(m.sources, m.targets, str(m.rule.source), str(m.rule.target)) for m in plan.moves})
@@ -305,7 +305,7 @@ def _outputs(join: _Join, torch: str, keras: str) -> tuple[Array, Array] | None:
 
 def _filled(rows: Sequence[Fields], side: KerasSide) -> set[str]:
     """The variables that rows fill."""
-    table = table_of(rows)
+    table = table_of_rows(rows)
     paths = [pattern for row in table.rows for each in (row.keras, *row.others) for pattern in each]
     return {name for name in side.variables if any(pattern.match(name) is not None for pattern in paths)}
 
@@ -381,5 +381,5 @@ def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
 
 def claimed(rows: Sequence[Fields], names: Sequence[str]) -> set[str]:
     """The tensors that rows refer to."""
-    table = table_of(rows)
+    table = table_of_rows(rows)
     return {name for name in names for row in table.rows for pattern in row.torch if pattern.match(name) is not None}

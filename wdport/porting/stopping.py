@@ -29,7 +29,7 @@ from wdport.porting.assigning import Event, KerasSide, Outcome
 from wdport.porting.functions import module_of
 from wdport.porting.likeness import likeness
 from wdport.porting.mending import mends
-from wdport.porting.options import Option, layer_option, table_of
+from wdport.porting.options import Option, layer_option, table_of_rows
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun, Value
 from wdport.porting.units import Unit, possible, torch_kinds
@@ -178,7 +178,7 @@ def _placed(option: Option, call: Call, layer: KerasLayer, event: Event) -> tupl
     """The unit's first input and output in the port's layout, if they can be converted."""
     if not option.kind:
         return None
-    tap = table_of(option.rows).taps[0]
+    tap = table_of_rows(option.rows).taps[0]
     layout = layout_of(tap, layer)
     shapes = [np.shape(each) for each in event.given], [np.shape(each) for each in event.made]
     given = made = None

@@ -17,7 +17,7 @@ from wdport.families.custom import CustomFamily
 from wdport.files.scratch import scratch_folder
 from wdport.model import Document
 from wdport.porting.folding import Section, fold, fold_doubts, sections
-from wdport.porting.options import Fields, table_of
+from wdport.porting.options import Fields, table_of_rows
 from wdport.porting.torch_run import SEED, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import units_of
 from wdport.porting.writing import table_text
@@ -194,7 +194,7 @@ def _random_checkpoint(models: Models, path: Path) -> Path:
 def family_of(models: Models) -> CustomFamily:
     """The user's models as a family without a table."""
     rows: Sequence[Fields] = [{"torch": "x", "keras": "x", "rule": "identity"}]
-    return CustomFamily(replace(table_of(rows), path="--input"), models.model, models.reference, models.inputs)
+    return CustomFamily(replace(table_of_rows(rows), path="--input"), models.model, models.reference, models.inputs)
 
 
 def to_json(found: Suggestion) -> Mapping[str, object]:
