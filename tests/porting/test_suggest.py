@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from wdport.cli.main import main
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
-from wdport.porting.folding import fold, fold_doubts, sections
+from wdport.porting.folding import Doubt, fold, fold_doubts, sections
 from wdport.porting.options import axes_between, table_of_rows, tensor_rules
 from wdport.porting.prints import Print, Prints
 from wdport.porting.writing import table_text
@@ -100,7 +100,8 @@ def test_flat_names_on_one_side_make_no_section() -> None:
 
 
 def test_doubts_of_one_kind_are_one() -> None:
-    found = fold_doubts(["a.0.b: dropped", "a.1.b: dropped", "c: dropped", "d: kept"])
+    names = ("a.0.b", "a.1.b", "c")
+    found = fold_doubts([*(Doubt(name, "dropped") for name in names), Doubt("d", "kept")])
     assert found == ["a.0.b (2 alike), c: dropped", "d: kept"]
 
 

@@ -17,7 +17,7 @@ from wdport.errors import MisfitError
 from wdport.mapping.axes import Shape
 from wdport.model import KerasLayer
 from wdport.porting.assigning import KerasSide
-from wdport.porting.folding import fold, fold_doubts, sections
+from wdport.porting.folding import Doubt, fold, fold_doubts, sections
 from wdport.porting.likeness import likeness
 from wdport.porting.options import Fields, layer_option, tensor_rules
 from wdport.porting.suggest import Models, Suggestion, family_of
@@ -49,12 +49,12 @@ def suggest_by_names(models: Models) -> Suggestion:
     return made
 
 
-def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields], list[str]]:
+def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields], list[Doubt]]:
     units = _units(shapes)
     layers = [(path, layer) for path, layer in side.layers.items() if side.own(path)]
     options = [[_row(unit, path, layer, side) for unit in units] for path, layer in layers]
     rows: list[Fields] = []
-    doubts: list[str] = []
+    doubts: list[Doubt] = []
     taken: set[str] = set()
     filled: set[str] = set()
     if units and layers:
@@ -70,14 +70,16 @@ def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields]
             taken |= set(unit.names)
             filled |= set(side.own(path))
             if others:
-                doubts.append(f"{unit.path}: goes into {path} only by name and order; {others} others fit its shape")
+                doubts.append(
+                    Doubt(unit.path, f"goes into {path} only by name and order; {others} others fit its shape")
+                )
     rows += _loose(side, shapes, taken, filled, doubts)
     for name in shapes:
         if name not in taken and not name.endswith("num_batches_tracked"):
-            doubts.append(f"{name}: no variable of its shape is left")
+            doubts.append(Doubt(name, "no variable of its shape is left"))
     for name in side.variables:
         if name not in filled:
-            doubts.append(f"{name}: no tensor of its shape is left")
+            doubts.append(Doubt(name, "no tensor of its shape is left"))
     return rows, doubts
 
 
@@ -108,7 +110,7 @@ def _cost(row: Fields | None, unit: Unit, path: str, place: float, order: float)
 
 
 def _loose(
-    side: KerasSide, shapes: Mapping[str, Shape], taken: set[str], filled: set[str], doubts: list[str]
+    side: KerasSide, shapes: Mapping[str, Shape], taken: set[str], filled: set[str], doubts: list[Doubt]
 ) -> Iterator[Fields]:
     """Fill variables of layers without a kind, each from the tensor with the most similar name that fits; adds to
     ``taken`` and ``filled``."""
@@ -125,5 +127,5 @@ def _loose(
         filled.add(name)
         rule = str(fits[chosen])
         if len(left) > 1:
-            doubts.append(f"{chosen}: goes into {name} only by name; {len(left) - 1} others fit its shape")
+            doubts.append(Doubt(chosen, f"goes into {name} only by name; {len(left) - 1} others fit its shape"))
         yield {"torch": chosen, "keras": name, "rule": "identity" if rule == "... -> ..." else rule}

@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wdport.mapping.names import NamePattern
 from wdport.porting.options import Fields
 
 _NUMBER = re.compile(r"(?<![0-9])(\d+)(?![0-9])(?![^<]*>)")
 _INDICES = ("n", "m", "i", "j", "k")
+
+
+class Doubt(NamedTuple):
+    """An unproved guess: the tensor or layer that it is about, and what is guessed."""
+
+    name: str
+    what: str
 
 
 @dataclass(frozen=True)
@@ -37,16 +45,14 @@ def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[s
     return [row for _, row in sorted(found, key=lambda each: each[0])]
 
 
-def fold_doubts(doubts: Sequence[str]) -> list[str]:
-    """Join doubts that say the same of several names."""
-    found: dict[tuple[str, str], list[str]] = {}
+def fold_doubts(doubts: Sequence[Doubt]) -> list[str]:
+    """Join doubts that say the same of several names, in words."""
+    found: dict[tuple[str, str], list[Doubt]] = {}
     for doubt in doubts:
-        name, _, what = doubt.partition(": ")
-        found.setdefault((_NUMBER.sub("#", name), _NUMBER.sub("#", what)), []).append(doubt)
+        found.setdefault((_NUMBER.sub("#", doubt.name), _NUMBER.sub("#", doubt.what)), []).append(doubt)
     made: dict[str, list[str]] = {}
-    for each in found.values():
-        name, _, what = each[0].partition(": ")
-        made.setdefault(what, []).append(f"{name} ({len(each)} alike)" if len(each) > 1 else name)
+    for (name, what), *others in found.values():
+        made.setdefault(what, []).append(f"{name} ({1 + len(others)} alike)" if others else name)
     return [f"{', '.join(names)}: {what}" for what, names in made.items()]
 
 

@@ -12,6 +12,7 @@ from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Plan, make_plan
 from wdport.model import Array
 from wdport.porting.assigning import KerasSide, Outcome
+from wdport.porting.folding import Doubt
 from wdport.porting.likeness import likeness
 from wdport.porting.options import Fields, Option, table_of_rows
 from wdport.porting.prints import NEAR, Print
@@ -26,11 +27,11 @@ class Found:
 
     Attributes:
         rows: the rows, unfolded, as in YAML.
-        doubts: unproved guesses, in words.
+        doubts: unproved guesses.
     """
 
     rows: tuple[Fields, ...]
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass
@@ -39,7 +40,7 @@ class _Join:
     side: KerasSide
     outcome: Outcome
     units: Sequence[Unit]
-    doubts: list[str] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
     compared: set[str] = field(default_factory=set)
 
 
@@ -144,7 +145,7 @@ def _attention(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]])
         return
     three = [paths.get(part) for part in ATTENTION[:3]]
     if None in three:
-        join.doubts.append(f"{whole}: {', '.join(paths)} found, but not {', '.join(set(ATTENTION) - set(paths))}")
+        join.doubts.append(Doubt(whole, f"{', '.join(paths)} found, but not {', '.join(set(ATTENTION) - set(paths))}"))
         return
     yield from _split(unit, "in_proj_weight", "in_proj_bias", [str(each) for each in three])
     for part in ATTENTION:
@@ -209,7 +210,7 @@ def _chunks(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) ->
     count = int(next(iter(parts)).rpartition("_")[2])
     paths = [parts[name][0] if (name := f"chunk_{at}_of_{count}") in parts else None for at in range(count)]
     if None in paths:
-        join.doubts.append(f"{whole}: some of its {count} equal parts were found, and some were not")
+        join.doubts.append(Doubt(whole, f"some of its {count} equal parts were found, and some were not"))
         return
     yield from _split(unit, "weight", "bias", [str(each) for each in paths])
 
@@ -322,11 +323,11 @@ def _unfilled(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
         free = [each for each, tensor in state.items() if each not in used and tuple(tensor.shape) == shape]
         spare = {each: likeness(each, name) for each in free if state[each].is_floating_point()}
         if not spare:
-            join.doubts.append(f"{name}: no call of the Keras model uses it, and no tensor of its shape is left")
+            join.doubts.append(Doubt(name, "no call of the Keras model uses it, and no tensor of its shape is left"))
             continue
         chosen = max(spare, key=lambda each: spare[each])
         used.add(chosen)
-        join.doubts.append(f"{chosen}: goes into {name} only by name and shape: the Keras model does not read it")
+        join.doubts.append(Doubt(chosen, f"goes into {name} only by name and shape: the Keras model does not read it"))
         yield {"torch": chosen, "keras": name, "rule": "identity"}
 
 
@@ -369,14 +370,14 @@ def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
         elif name not in parameters:
             yield {"torch": name, "drop": "a table that the Keras model computes"}
             join.doubts.append(
-                f"{name}: dropped, a buffer without a variable in Keras; the models agree with its values"
+                Doubt(name, "dropped, a buffer without a variable in Keras; the models agree with its values")
             )
         elif not seen & join.run.bits[name]:
             yield {"torch": name, "drop": "the forward pass does not read it"}
-            join.doubts.append(f"{name}: the forward pass does not read it, dropped")
+            join.doubts.append(Doubt(name, "the forward pass does not read it, dropped"))
         else:
             yield {"torch": name, "drop": "no variable of the Keras model holds it"}
-            join.doubts.append(f"{name}: the forward pass reads it, but no variable of the Keras model holds it")
+            join.doubts.append(Doubt(name, "the forward pass reads it, but no variable of the Keras model holds it"))
 
 
 def claimed(rows: Sequence[Fields], names: Sequence[str]) -> set[str]:

@@ -16,7 +16,7 @@ from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomFamily
 from wdport.files.scratch import scratch_folder
 from wdport.model import Document
-from wdport.porting.folding import Section, fold, fold_doubts, sections
+from wdport.porting.folding import Doubt, Section, fold, fold_doubts, sections
 from wdport.porting.options import Fields, table_of_rows
 from wdport.porting.torch_run import SEED, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import units_of
@@ -136,7 +136,7 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
         rows = found_rows(run, side, found.outcome, units)
     names, state = module_names(module), list(module.state_dict())
     spare = _spare(models.checkpoint, state) if models.checkpoint else []
-    doubts = [f"{name}: dropped, since only the checkpoint has it, not the PyTorch model" for name in spare]
+    doubts = [Doubt(name, "dropped, since only the checkpoint has it, not the PyTorch model") for name in spare]
     made.rows = (*rows.rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
     made.doubts = tuple(fold_doubts([*rows.doubts, *doubts]))
     made.parts = tuple(sections(fold(made.rows, names, [*state, *spare])))
