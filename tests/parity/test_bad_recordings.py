@@ -83,7 +83,7 @@ def everything(path: Path) -> Any:
     """All that is ever read of a recording."""
     with open_recording(path) as recording:
         replay = Replay(recording)
-        seen: list[Any] = [recording.tensors, recording.names, recording.values, recording.sweeps(), replay.told]
+        seen: list[Any] = [recording.tensors, recording.names, recording.values, recording.sweeps(), replay.code]
         seen += [replay.shifts, replay.evaluating, replay.environment, replay.notes, replay.findings]
         for case in recording.cases:
             seen += [case, recording.observation(case)]

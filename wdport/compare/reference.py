@@ -54,8 +54,13 @@ class Reference(Protocol):
         ...
 
     @property
-    def told(self) -> str:
+    def code(self) -> str:
         """The name of the user's own model; "" for wdport's implementation."""
+        ...
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it is a recording, and does not run."""
         ...
 
     @property
@@ -119,17 +124,18 @@ class Live:
     """A PyTorch model that runs here: ``modules`` by dtype with equal weights, in evaluation mode."""
 
     framework = "torch"
+    recorded = False
 
     def __init__(
         self,
         modules: Mapping[str, torch.nn.Module],
         make_inputs: MakeInputs | None = None,
         notes: Sequence[str] = (),
-        told: str = "",
+        code: str = "",
         drawn: Sequence[Input] = (),
     ) -> None:
         self.modules = modules
-        self.told = told
+        self.code = code
         self.names = module_names(modules["float64"])
         self.shifts = bias_shifts(modules["float32"])
         self.environment: dict[str, str] = {}
@@ -176,10 +182,10 @@ class Live:
                 )
                 off = 0.0 if self.environment else fast_path_error(self.modules["float32"], seen)
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
-                if not self.told:
+                if not self.code:
                     raise
                 what = f"running it raises {one_line(error)}"
-                raise MisfitError(self.told, what, "correct the module, or its inputs") from error
+                raise MisfitError(self.code, what, "correct the module, or its inputs") from error
             if not self.environment:
                 import torch
 

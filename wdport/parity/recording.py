@@ -117,13 +117,14 @@ class Replay:
     """A recorded reference: see :class:`wdport.parity.reference.Reference`."""
 
     framework = "torch"
+    recorded = True
 
     def __init__(self, recording: Recording) -> None:
         with reading(recording.path):
             index = recording.index
             self._recording = recording
             self.names = recording.names
-            self.told = f"{text(index['reference'])}, recorded"
+            self.code = text(index["reference"])
             self.shifts = {name: recording.array(at) for name, at in table(index["shifts"]).items()}
             self.evaluating = boolean(index["evaluating"])
             own = {name: text(value) for name, value in table(index["environment"]).items()}

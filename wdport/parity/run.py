@@ -204,7 +204,7 @@ class _Run:
             decoded=parts.decoded_error if parts is not None else None,
             words=comparison.signature.words,
             assumed=converted.assumed,
-            reference=reference.told,
+            reference=f"{reference.code}, recorded" if reference.recorded else reference.code,
             reference_kind=kind,
             reference_code=code,
             rounded_to=", ".join(sorted(set(converted.rounded.values()))),
@@ -224,10 +224,10 @@ class _Run:
 
 def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
     """Whose code the reference is, and the name of that code."""
-    if not sides.references:
-        return "recording", sides.reference.told.removesuffix(", recorded")
-    if sides.reference.told:
-        return "own", sides.reference.told
+    if sides.reference.recorded:
+        return "recording", sides.reference.code
+    if sides.reference.code:
+        return "own", sides.reference.code
     if isinstance(prepared.family, Referenced) and (library := prepared.family.library_of(prepared.config)):
         return "library", library
     if package := package_of_family(prepared.family.name):
