@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
@@ -12,10 +13,10 @@ import scipy.stats
 import torch
 
 from wdport.errors import UsageError
-from wdport.evaluation import gru
 from wdport.evaluation.correlation import correlational_score
 from wdport.evaluation.dtw import dtw_distances, jensen_shannon
 from wdport.evaluation.frechet import frechet_distance
+from wdport.evaluation.gru import Judge, Weights
 from wdport.evaluation.scaling import Scaling
 from wdport.evaluation.sets import require_series
 
@@ -112,42 +113,60 @@ def test_scaling_is_by_the_real_data() -> None:
         require_series("samples", np.where(generated > 3, np.nan, generated))
 
 
+def in_keras_layout(module: torch.nn.GRU, linear: torch.nn.Linear) -> list[np.ndarray]:
+    """The weights of the judge: Keras's GRU has the update gate before the reset gate."""
+
+    def gates(name: str) -> np.ndarray:
+        reset, update, new = np.split(dict(module.named_parameters())[name].detach().numpy(), 3)
+        return np.concatenate([update, reset, new]).T
+
+    biases = np.stack([gates("bias_ih_l0"), gates("bias_hh_l0")])
+    weight, bias = linear.weight.detach().numpy(), linear.bias.detach().numpy()
+    return [gates("weight_ih_l0"), gates("weight_hh_l0"), biases, weight.T, bias]
+
+
 def test_the_judge_is_torchs_gru() -> None:
     torch.manual_seed(0)
     module, linear = torch.nn.GRU(5, 3, batch_first=True).double(), torch.nn.Linear(3, 1).double()
-    own = {name: value.detach().numpy() for name, value in module.named_parameters()}
-    weights = gru.Gru(own["weight_ih_l0"].T, own["weight_hh_l0"].T, own["bias_ih_l0"], own["bias_hh_l0"],
-                      linear.weight.detach().numpy()[0], linear.bias.detach().numpy()[0])  # fmt: skip
     series = np.random.default_rng(0).normal(size=(4, 9, 5))
     states, _ = module(torch.from_numpy(series))
     wanted = linear(states)[..., 0].detach().numpy()
-    np.testing.assert_allclose(gru.outputs(weights, series), wanted, rtol=1e-10, atol=1e-12)
+    found = Judge(5, 3, np.float64).outputs(in_keras_layout(module, linear), series)
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
 
 
-def test_the_judge_learns_as_with_torchs_adam() -> None:
+def test_the_judge_begins_as_torchs() -> None:
+    """Every weight and bias is uniform within 1 / sqrt(width); the GRU's kernels have a quarter of the numbers here."""
+    judge = Judge(40, 16, np.float64)
+    for one, other in zip(judge.begin(jax.random.key(0)), judge.begin(jax.random.key(1)), strict=True):
+        assert one.dtype == np.float64
+        assert np.abs(one).max() <= 0.25
+        assert not np.array_equal(one, other)
+        if one.size > 500:
+            assert scipy.stats.kstest(np.ravel(one), scipy.stats.uniform(-0.25, 0.5).cdf).pvalue > 1e-3
+
+
+def test_the_judge_learns_as_with_torchs_gradients() -> None:
+    """And Adam as Keras defines it, with epsilon added before the bias correction and a rate in float32."""
+    torch.manual_seed(0)
     series = np.random.default_rng(0).normal(size=(16, 7, 3))
-    begin = gru.begin(jax.random.key(0), 3, 2, np.float64)
-
-    def loss(weights: gru.Gru, _: object) -> jax.Array:
-        return (gru.outputs(weights, series)[:, -1] - series[:, 0, 0]).__pow__(2).mean()
-
-    found = gru.fit(jax.random.key(1), begin, loss, 50)
+    judge = Judge(3, 2, np.float64)
     module, linear = torch.nn.GRU(3, 2, batch_first=True).double(), torch.nn.Linear(2, 1).double()
-    parameters = [
-        module.weight_ih_l0,
-        module.weight_hh_l0,
-        module.bias_ih_l0,
-        module.bias_hh_l0,
-        linear.weight,
-        linear.bias,
-    ]
-    for parameter, value in zip(parameters, begin, strict=True):
-        parameter.data = torch.tensor(np.asarray(value).T.copy()).reshape(parameter.shape)
-    optimiser = torch.optim.Adam(parameters, lr=1e-3)
+
+    def loss(weights: Weights, _: object) -> jax.Array:
+        return ((judge.outputs(weights, series)[:, -1] - series[:, 0, 0]) ** 2).mean()
+
+    begin = [jnp.asarray(each) for each in in_keras_layout(module, linear)]
+    found = judge.fit(jax.random.key(1), begin, loss, 50)
     data = torch.from_numpy(series)
-    for _ in range(50):
-        optimiser.zero_grad()
-        ((linear(module(data)[0])[:, -1, 0] - data[:, 0, 0]) ** 2).mean().backward()
-        optimiser.step()
-    for parameter, value in zip(parameters, found, strict=True):
-        np.testing.assert_allclose(np.asarray(value).T.reshape(parameter.shape), parameter.detach().numpy(), rtol=1e-9)
+    parameters = [*module.parameters(), *linear.parameters()]
+    first, second = ([torch.zeros_like(each) for each in parameters] for _ in range(2))
+    for step in range(1, 51):
+        slopes = torch.autograd.grad(((linear(module(data)[0])[:, -1, 0] - data[:, 0, 0]) ** 2).mean(), parameters)
+        rate = float(np.float32(1e-3)) * (1 - 0.999**step) ** 0.5 / (1 - 0.9**step)
+        for parameter, slope, one, two in zip(parameters, slopes, first, second, strict=True):
+            one.mul_(0.9).add_(slope, alpha=0.1)
+            two.mul_(0.999).add_(slope**2, alpha=0.001)
+            parameter.data -= rate * one / (two.sqrt() + 1e-7)
+    for value, wanted in zip(found, in_keras_layout(module, linear), strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-9)

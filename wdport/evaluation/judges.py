@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array as Tensor
 
-from wdport.evaluation import gru
+from wdport.evaluation.gru import Judge, Weights
 
 BATCH: Final = 128
 DISCRIMINATIVE_STEPS: Final = 2000
@@ -37,17 +37,17 @@ def discriminative_scores(keys: Tensor, real: Tensor, generated: Tensor, steps: 
 def _discriminative(key: Tensor, real: Tensor, generated: Tensor, steps: int) -> Tensor:
     first, second, weights_key, steps_key = jax.random.split(key, 4)
     (real, real_test), (generated, generated_test) = _split(first, real), _split(second, generated)
-    weights = gru.begin(weights_key, real.shape[-1], width_of(real.shape[-1]), real.dtype)
+    judge = Judge(real.shape[-1], width_of(real.shape[-1]), real.dtype)
 
-    def loss(weights: gru.Gru, key: Tensor) -> Tensor:
+    def loss(weights: Weights, key: Tensor) -> Tensor:
         one, other = jax.random.split(key)
-        true = gru.outputs(weights, _batch(one, real))[:, -1]
-        false = gru.outputs(weights, _batch(other, generated))[:, -1]
+        true = judge.outputs(weights, _batch(one, real))[:, -1]
+        false = judge.outputs(weights, _batch(other, generated))[:, -1]
         return jax.nn.softplus(-true).mean() + jax.nn.softplus(false).mean()
 
-    trained = gru.fit(steps_key, weights, loss, steps)
-    right = jnp.concatenate([gru.outputs(trained, real_test)[:, -1] > 0.0,
-                             gru.outputs(trained, generated_test)[:, -1] <= 0.0])  # fmt: skip
+    trained = judge.fit(steps_key, judge.begin(weights_key), loss, steps)
+    right = jnp.concatenate([judge.outputs(trained, real_test)[:, -1] > 0.0,
+                             judge.outputs(trained, generated_test)[:, -1] <= 0.0])  # fmt: skip
     return jnp.abs(2 * right.sum() - right.size) / (2 * right.size)  # exactly 0 if half of them are
 
 
@@ -66,14 +66,18 @@ def predictive_scores(keys: Tensor, real: Tensor, generated: Tensor, steps: int 
 def _predictive(key: Tensor, real: Tensor, generated: Tensor, steps: int) -> Tensor:
     weights_key, steps_key = jax.random.split(key)
     features = max(real.shape[-1] - 1, 1)
-    weights = gru.begin(weights_key, features, width_of(real.shape[-1]), real.dtype)
-    trained = gru.fit(steps_key, weights, lambda own, key: _error(own, _batch(key, generated)), steps)
-    return _error(trained, real)
+    judge = Judge(features, width_of(real.shape[-1]), real.dtype)
+
+    def loss(weights: Weights, key: Tensor) -> Tensor:
+        return _error(judge, weights, _batch(key, generated))
+
+    trained = judge.fit(steps_key, judge.begin(weights_key), loss, steps)
+    return _error(judge, trained, real)
 
 
-def _error(weights: gru.Gru, series: Tensor) -> Tensor:
+def _error(judge: Judge, weights: Weights, series: Tensor) -> Tensor:
     ahead, given = (1, series[..., :-1]) if series.shape[-1] > 1 else (AHEAD, series)
-    predicted = jax.nn.sigmoid(gru.outputs(weights, given[:, :-ahead]))
+    predicted = jax.nn.sigmoid(judge.outputs(weights, given[:, :-ahead]))
     return jnp.abs(predicted - series[:, ahead:, -1]).mean()
 
 
