@@ -1,33 +1,29 @@
-"""Annotations that a declared format adds to Python types: keywords of JSON Schema.
+"""Types that several published formats share.
 
-A format is a ``TypedDict`` beside the code that reads or writes it, with a description below every field.
-:mod:`wdport.schemas` generates the published schemas from them.
+A format is declared once, next to the code that reads or writes it: a frozen dataclass for a result, a ``TypedDict``
+for a file that is read. Descriptions and constraints are in ``Annotated[..., msgspec.Meta(...)]``, and
+:mod:`wdport.schemas` makes the published schemas of them.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-
-class Also(dict[str, Any]):
-    """Keywords of JSON Schema in addition to a type: ``Annotated[str, Also(minLength=1)]``."""
-
-    __hash__ = object.__hash__  # type: ignore[assignment]  # types that hold it have to be hashable
-
+from msgspec import Meta
 
 NOT_READ: Final = "Not read"
 """Prefix of the description of a field that is allowed and ignored."""
 
-Text = Annotated[str, Also(pattern=r"\S")]
+Text = Annotated[str, Meta(pattern=r"\S")]
 """A text with at least one non-blank character."""
 
-Count = Annotated[int, Also(minimum=0)]
+Count = Annotated[int, Meta(ge=0)]
 """An integer of at least 0."""
 
-Positive = Annotated[int, Also(minimum=1)]
+Positive = Annotated[int, Meta(ge=1)]
 """An integer of at least 1."""
 
-Sha256 = Annotated[str, Also(pattern="^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 """64 hexadecimal digits."""
 
 Number = float | Literal["inf", "-inf", "nan"]

@@ -189,7 +189,7 @@ COMPARED: Mapping[str, Compared] = {
             "finite number": {"bounds": {"logic": {"value": 10**400, "reason": "x", "expires": "2027-01-31"}}},
         },
         # Read in any case.
-        {"is not one of ['warn', 'fail']": {"settings": {"differs": "FAIL"}}},
+        {"is not one of ['fail', 'warn']": {"settings": {"differs": "FAIL"}}},
     ),
     "baseline": Compared(
         [],

@@ -14,7 +14,7 @@ from tests.schemas.agree import disagreement, mutated
 from tests.schemas.compared import COMPARED, Compared
 from tests.schemas.held import validator
 from wdport.schemas.formats import formats
-from wdport.schemas.typed import Schema
+from wdport.schemas.schema import Schema
 
 SITE = "https://example.org/"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from wdport.declared import Count, Number, Positive, Sha256
 
@@ -10,113 +12,87 @@ from wdport.declared import Count, Number, Positive, Sha256
 class SamplerFacts(TypedDict):
     """The sampler that a file holds."""
 
-    name: str
-    """Name of the sampler."""
-    eta: float
-    """Fraction of noise that a DDIM step adds; 0 for none."""
-    steps: list[int]
-    """Diffusion steps in the order of the run."""
-    slots: Count
-    """How many steps add noise: the length of the noise tape."""
-    count: NotRequired[Positive | None]
-    """The number of steps that was asked for; null for the sampler's default."""
+    name: Annotated[str, Meta(description="Name of the sampler.")]
+    eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
+    steps: Annotated[list[int], Meta(description="Diffusion steps in the order of the run.")]
+    slots: Annotated[Count, Meta(description="How many steps add noise: the length of the noise tape.")]
+    count: NotRequired[Annotated[Positive | None, Meta(description=
+        "The number of steps that was asked for; null for the sampler's default.")]]  # fmt: skip
 
 
 class WeightFacts(TypedDict):
     """One array of the weights."""
 
-    dtype: str
-    """Its dtype."""
-    shape: list[Count]
-    """Its shape."""
+    dtype: Annotated[str, Meta(description="Its dtype.")]
+    shape: Annotated[list[Count], Meta(description="Its shape.")]
 
 
 class ArrayFacts(TypedDict):
     """An input or output of a program."""
 
-    name: str
-    """Its name."""
-    dtype: str
-    """Its dtype."""
-    shape: list[Count | str]
-    """Its shape; sizes that may differ between calls are text, such as ``b`` or ``4*t - 3``."""
+    name: Annotated[str, Meta(description="Its name.")]
+    dtype: Annotated[str, Meta(description="Its dtype.")]
+    shape: Annotated[list[Count | str], Meta(description=
+        "Its shape; sizes that may differ between calls are text, such as `b` or `4*t - 3`.")]  # fmt: skip
 
 
 class ProgramFacts(TypedDict):
     """A program of a network."""
 
-    inputs: list[ArrayFacts]
-    """Its inputs in order, after the weights."""
-    outputs: list[ArrayFacts]
-    """Its outputs in order."""
+    inputs: Annotated[list[ArrayFacts], Meta(description="Its inputs in order, after the weights.")]
+    outputs: Annotated[list[ArrayFacts], Meta(description="Its outputs in order.")]
 
 
 class ComparedFacts(TypedDict):
     """What ``wdport export --verify`` compared with the model before it wrote the file."""
 
-    model: Sha256
-    """SHA-256 of the converted file."""
-    members: dict[str, Sha256]
-    """SHA-256 of the weights and of every program that were compared, by member of the file."""
-    programs: dict[str, Number]
-    """For every program the largest error of its outputs, relative to float64 and as a multiple of the model's own
-    error in its dtype."""
-    bound: Number
-    """The largest multiple that passes."""
-    inputs: list[str]
-    """The inputs that were compared, in words."""
-    device: str
-    """The device that the programs ran on."""
+    model: Annotated[Sha256, Meta(description="SHA-256 of the converted file.")]
+    members: Annotated[dict[str, Sha256], Meta(description=
+        "SHA-256 of the weights and of every program that were compared, by member of the file.")]  # fmt: skip
+    programs: Annotated[dict[str, Number], Meta(description=
+        "For every program the largest error of its outputs, relative to float64 and as a multiple of the model's own "
+        "error in its dtype.")]  # fmt: skip
+    bound: Annotated[Number, Meta(description="The largest multiple that passes.")]
+    inputs: Annotated[list[str], Meta(description="The inputs that were compared, in words.")]
+    device: Annotated[str, Meta(description="The device that the programs ran on.")]
 
 
 class ConditionFacts(TypedDict):
     """A conditioning input: one value for every sample."""
 
-    name: str
-    """Its name, such as labels or scale."""
-    kind: Literal["class", "positive", "real"]
-    """Its values: whole numbers from 0 below ``classes``, positive numbers, or any."""
-    shape: list[Positive]
-    """Shape of one sample's value."""
+    name: Annotated[str, Meta(description="Its name, such as labels or scale.")]
+    kind: Annotated[Literal["class", "positive", "real"], Meta(description=
+        "Its values: whole numbers from 0 below `classes`, positive numbers, or any.")]  # fmt: skip
+    shape: Annotated[list[Positive], Meta(description="Shape of one sample's value.")]
 
 
 class ExportFacts(TypedDict):
     """Facts about an exported file. That of a denoiser or sampler also has the sizes of the model family, such as the
     number of features."""
 
-    format: Literal[1]
-    """Format of the file."""
-    what: Literal["denoiser", "sampler", "network"]
-    """What was exported."""
-    wdport: str
-    """Version of wdport that wrote it."""
-    jax: str
-    """Version of JAX that compiled it."""
-    platforms: list[Literal["cpu", "cuda", "rocm", "tpu"]]
-    """Platforms that it runs on."""
-    batch: Positive | None
-    """Number of samples per call; null for any number."""
-    dtype: Literal["float32", "float64"]
-    """Dtype of states and predictions, and of a network's floating-point inputs."""
-    precision: Literal["highest", "default"]
-    """Precision of float32 products."""
-    classes: NotRequired[Positive]
-    """Number of classes; absent for a model without labels."""
-    condition: NotRequired[ConditionFacts]
-    """The further input that a denoiser or sampler takes last; absent for a model without one."""
-    programs: NotRequired[dict[str, ProgramFacts]]
-    """The programs of a network by name; absent for a denoiser or sampler."""
-    target: NotRequired[str]
-    """What a denoiser predicts: ``noise``, a clean sample or a velocity; absent for a network."""
-    compute_dtype: str
-    """Dtype that the Keras model computes in."""
-    pad_widths: NotRequired[Positive]
-    """Multiple to which widths were padded with zeros; absent for a network."""
-    model: dict[str, object]
-    """Configuration of the model; the model family defines its meaning."""
-    sampler: NotRequired[SamplerFacts]
-    """The sampler; absent for a denoiser or network."""
-    compared: NotRequired[ComparedFacts]
-    """What was compared with the model; absent if nothing was."""
-    weights: list[WeightFacts]
-    """The arrays of ``weights.bin``, one after another."""
+    format: Annotated[Literal[1], Meta(description="Format of the file.")]
+    what: Annotated[Literal["denoiser", "sampler", "network"], Meta(description="What was exported.")]
+    wdport: Annotated[str, Meta(description="Version of wdport that wrote it.")]
+    jax: Annotated[str, Meta(description="Version of JAX that compiled it.")]
+    platforms: Annotated[list[Literal["cpu", "cuda", "rocm", "tpu"]], Meta(description="Platforms that it runs on.")]
+    batch: Annotated[Positive | None, Meta(description="Number of samples per call; null for any number.")]
+    dtype: Annotated[Literal["float32", "float64"], Meta(description=
+        "Dtype of states and predictions, and of a network's floating-point inputs.")]  # fmt: skip
+    precision: Annotated[Literal["highest", "default"], Meta(description="Precision of float32 products.")]
+    classes: NotRequired[Annotated[Positive, Meta(description="Number of classes; absent for a model without labels.")]]
+    condition: NotRequired[Annotated[ConditionFacts, Meta(description=
+        "The further input that a denoiser or sampler takes last; absent for a model without one.")]]  # fmt: skip
+    programs: NotRequired[Annotated[dict[str, ProgramFacts], Meta(description=
+        "The programs of a network by name; absent for a denoiser or sampler.")]]  # fmt: skip
+    target: NotRequired[Annotated[str, Meta(description=
+        "What a denoiser predicts: `noise`, a clean sample or a velocity; absent for a network.")]]  # fmt: skip
+    compute_dtype: Annotated[str, Meta(description="Dtype that the Keras model computes in.")]
+    pad_widths: NotRequired[Annotated[Positive, Meta(description=
+        "Multiple to which widths were padded with zeros; absent for a network.")]]  # fmt: skip
+    model: Annotated[dict[str, object], Meta(description=
+        "Configuration of the model; the model family defines its meaning.")]  # fmt: skip
+    sampler: NotRequired[Annotated[SamplerFacts, Meta(description="The sampler; absent for a denoiser or network.")]]
+    compared: NotRequired[
+        Annotated[ComparedFacts, Meta(description="What was compared with the model; absent if nothing was.")]
+    ]
+    weights: Annotated[list[WeightFacts], Meta(description="The arrays of `weights.bin`, one after another.")]

@@ -7,144 +7,135 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Required, TypedDict
 
-from wdport.declared import Also, Positive, Text
+from msgspec import Meta
+
+from wdport.declared import Positive, Text
 
 _INDEX = "<[a-z_]+(?:[+-][0-9]{1,9})?>"
 _WHOLE = rf"(?![\s\S]*>[0-9]*<)(?:[^<>*?]|{_INDEX})"
 
-Name = Annotated[str, Also(
-    pattern=rf"^(?!\s)(?![\s\S]*<([a-z_]+)(?:[+-][0-9]{{1,9}})?>[\s\S]*<\1[+>-]){_WHOLE}+(?<!\s)$",
-    examples=["blocks.<block>.mlp.0"],
-)]  # fmt: skip
-"""A name that is matched whole; ``<index>`` stands for one integer."""
+Name = Annotated[str, Meta(extra_json_schema={
+    "pattern": rf"^(?!\s)(?![\s\S]*<([a-z_]+)(?:[+-][0-9]{{1,9}})?>[\s\S]*<\1[+>-]){_WHOLE}+(?<!\s)$",
+    "examples": ["blocks.<block>.mlp.0"],
+})]  # fmt: skip
+"""A name that is matched whole; ``<index>`` stands for one integer. It is in unions with a list, where
+``Meta(pattern=...)`` makes msgspec 0.22 corrupt memory."""
 
-Within = Annotated[str, Also(pattern=rf"^(?=[\s\S]*\S){_WHOLE}+$")]
+Within = Annotated[str, Meta(pattern=rf"^(?=[\s\S]*\S){_WHOLE}+$")]
 """A suffix of the row's name."""
 
-Prefix = Annotated[str, Also(pattern=rf"^(?!\s){_WHOLE}+$", examples=["encoder.<level>"])]
+Prefix = Annotated[str, Meta(pattern=rf"^(?!\s){_WHOLE}+$", examples=["encoder.<level>"])]
 """A prefix of other names."""
 
-Axes = Annotated[str, Also(pattern=r"^[^>]*[^>-]\s*->\s*[^>]+$", examples=["b c h w -> b h w c", "out in -> in out"])]
+Axes = Annotated[str, Meta(pattern=r"^[^>]*[^>-]\s*->\s*[^>]+$", examples=["b c h w -> b h w c", "out in -> in out"])]
 """Axes on both sides of an arrow."""
 
-Names = Annotated[list[Name], Also(minItems=1)]
-Sizes = Annotated[dict[str, Positive], Also(minProperties=1)]
+Names = Annotated[list[Name], Meta(min_length=1)]
+Sizes = Annotated[dict[str, Positive], Meta(min_length=1)]
 
 
 class LayerRow(TypedDict, total=False):
     """A layer: a module of the PyTorch model and the layer of the Keras model that computes the same."""
 
-    torch: Required[Name]
-    """Path of the PyTorch module, its parts joined by ``.``; in a section, without the section's ``torch``. ``.`` is
-    the section's prefix itself."""
-    keras: Required[Name]
-    """Path of the Keras layer, its parts joined by ``/``; in a section, without the section's ``keras``. It has the
-    same indices as ``torch``."""
-    kind: Text
-    """Layer kind. It determines the layer's tensors, their rules, the layout of its output and the settings that are
-    compared. Without a kind only outputs are compared."""
-    names: Annotated[dict[str, Within], Also(minProperties=1)]
-    """Suffixes of the PyTorch tensors that are not the kind's own, by the kind's names: ``{query: to_q}``."""
-    formerly: Annotated[dict[str, Within], Also(minProperties=1)]
-    """Old names of modules within the module, by the kind's names: ``{out: proj_attn}``. Such tensors are read under
-    today's names."""
-    flatten: Axes
-    """Order of the axes that were flattened before the layer, PyTorch's to Keras's: ``c h w -> h w c``."""
-    sizes: Sizes
-    """Sizes of axes that no shape determines, by the names of ``flatten`` or ``axes``."""
-    axes: Axes
-    """Layout of the output, PyTorch's to Keras's, if it is not the kind's: ``b c h w -> b h w c``."""
-    then: Text
-    """Activation that follows the PyTorch module and is part of the Keras layer."""
-    up_to: Literal["shift"]
-    """``shift``: outputs may differ by a shift that is the same at every token."""
-    optional: bool
-    """Whether the row may match nothing."""
-    when: Text
-    """Feature without which the row does not apply. Give it on the row or on its section."""
+    torch: Required[Annotated[Name, Meta(description=
+        "Path of the PyTorch module, its parts joined by `.`; in a section, without the section's `torch`. `.` is the "
+        "section's prefix itself.")]]  # fmt: skip
+    keras: Required[Annotated[Name, Meta(description=
+        "Path of the Keras layer, its parts joined by `/`; in a section, without the section's `keras`. It has the "
+        "same indices as `torch`.")]]  # fmt: skip
+    kind: Annotated[Text, Meta(description=
+        "Layer kind. It determines the layer's tensors, their rules, the layout of its output and the settings that "
+        "are compared. Without a kind only outputs are compared.")]  # fmt: skip
+    names: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
+        "Suffixes of the PyTorch tensors that are not the kind's own, by the kind's names: `{query: "
+        "to_q}`.")]  # fmt: skip
+    formerly: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
+        "Old names of modules within the module, by the kind's names: `{out: proj_attn}`. Such tensors are read under "
+        "today's names.")]  # fmt: skip
+    flatten: Annotated[Axes, Meta(description=
+        "Order of the axes that were flattened before the layer, PyTorch's to Keras's: `c h w -> h w "
+        "c`.")]  # fmt: skip
+    sizes: Annotated[Sizes, Meta(description=
+        "Sizes of axes that no shape determines, by the names of `flatten` or `axes`.")]  # fmt: skip
+    axes: Annotated[Axes, Meta(description=
+        "Layout of the output, PyTorch's to Keras's, if it is not the kind's: `b c h w -> b h w c`.")]  # fmt: skip
+    then: Annotated[Text, Meta(description=
+        "Activation that follows the PyTorch module and is part of the Keras layer.")]  # fmt: skip
+    up_to: Annotated[Literal["shift"], Meta(description=
+        "`shift`: outputs may differ by a shift that is the same at every token.")]  # fmt: skip
+    optional: Annotated[bool, Meta(description="Whether the row may match nothing.")]
+    when: Annotated[Text, Meta(description=
+        "Feature without which the row does not apply. Give it on the row or on its section.")]  # fmt: skip
 
 
 class TensorRow(TypedDict, total=False):
     """One or more tensors that belong to no layer kind, and what is done with them: exactly one of ``keras`` with
     ``rule``, ``check`` and ``drop``; ``check`` may also be given with ``keras``."""
 
-    torch: Required[Name | Names]
-    """Name of the PyTorch tensor, or the names of several that are combined."""
-    keras: Name | Names
-    """Path of the Keras variable, or the paths of several that the tensor fills. They have the same indices as
-    ``torch``."""
-    rule: Text
-    """How the axes are rearranged: the name of a rule, or the rule itself, as in ``out in -> in out``."""
-    combine: Text
-    """Arithmetic that combines several tensors before the rule; ``weight_norm`` takes a magnitude and a direction."""
-    sizes: Sizes
-    """Sizes of axes that no shape determines, by the names of the rule's axes."""
-    check: Name
-    """Constant of the model family that the tensor must equal."""
-    drop: Text
-    """Reason for leaving the tensor out."""
-    optional: bool
-    """Whether the row may match nothing."""
-    when: Text
-    """Feature without which the row does not apply. Give it on the row or on its section."""
+    torch: Required[Annotated[Name | Names, Meta(description=
+        "Name of the PyTorch tensor, or the names of several that are combined.")]]  # fmt: skip
+    keras: Annotated[Name | Names, Meta(description=
+        "Path of the Keras variable, or the paths of several that the tensor fills. They have the same indices as "
+        "`torch`.")]  # fmt: skip
+    rule: Annotated[Text, Meta(description=
+        "How the axes are rearranged: the name of a rule, or the rule itself, as in `out in -> in out`.")]  # fmt: skip
+    combine: Annotated[Text, Meta(description=
+        "Arithmetic that combines several tensors before the rule; `weight_norm` takes a magnitude and a "
+        "direction.")]  # fmt: skip
+    sizes: Annotated[Sizes, Meta(description=
+        "Sizes of axes that no shape determines, by the names of the rule's axes.")]  # fmt: skip
+    check: Annotated[Name, Meta(description="Constant of the model family that the tensor must equal.")]
+    drop: Annotated[Text, Meta(description="Reason for leaving the tensor out.")]
+    optional: Annotated[bool, Meta(description="Whether the row may match nothing.")]
+    when: Annotated[Text, Meta(description=
+        "Feature without which the row does not apply. Give it on the row or on its section.")]  # fmt: skip
 
 
 class TieRow(TypedDict, total=False):
     """A tensor that may be absent; if it is present, it equals another one bit for bit and fills nothing."""
 
-    torch: Required[Name]
-    """Name of the tensor."""
-    same_as: Required[Name]
-    """Name of the tensor that it equals, with the same indices."""
-    when: Text
-    """Feature without which the row does not apply. Give it on the row or on its section."""
+    torch: Required[Annotated[Name, Meta(description="Name of the tensor.")]]
+    same_as: Required[Annotated[Name, Meta(description="Name of the tensor that it equals, with the same indices.")]]
+    when: Annotated[Text, Meta(description=
+        "Feature without which the row does not apply. Give it on the row or on its section.")]  # fmt: skip
 
 
 class Rows(TypedDict, total=False):
     """Rows of a table or of one of its sections."""
 
-    layers: Annotated[list[LayerRow], Also(minItems=1)]
-    """Rows for layers."""
-    tensors: Annotated[list[TensorRow], Also(minItems=1)]
-    """Rows for tensors that belong to no layer kind."""
-    tied: Annotated[list[TieRow], Also(minItems=1)]
-    """Rows for tensors that equal another one."""
+    layers: Annotated[list[LayerRow], Meta(min_length=1), Meta(description="Rows for layers.")]
+    tensors: Annotated[list[TensorRow], Meta(min_length=1), Meta(description=
+        "Rows for tensors that belong to no layer kind.")]  # fmt: skip
+    tied: Annotated[list[TieRow], Meta(min_length=1), Meta(description=
+        "Rows for tensors that equal another one.")]  # fmt: skip
 
 
 class SectionForm(Rows, total=False):
     """Rows with a common prefix and a common feature."""
 
-    torch: Prefix
-    """Prefix of every PyTorch name of the section, without the trailing ``.``."""
-    keras: Prefix
-    """Prefix of every Keras path of the section, without the trailing ``/``."""
-    when: Text
-    """Feature without which no row of the section applies."""
+    torch: Annotated[Prefix, Meta(description="Prefix of every PyTorch name of the section, without the trailing `.`.")]
+    keras: Annotated[Prefix, Meta(description="Prefix of every Keras path of the section, without the trailing `/`.")]
+    when: Annotated[Text, Meta(description="Feature without which no row of the section applies.")]
 
 
 class TableForm(Rows, total=False):
     """A mapping table of format 2: which layers of a PyTorch model and of its Keras port compute the same."""
 
-    format: Required[Literal[2]]
-    """Format of the table."""
-    family: Text
-    """Model family; if absent ``custom``, your own model."""
-    variant: Text
-    """Name of the key layout within the family."""
-    signature: Name
-    """A tensor that only this layout has. A table without a signature is used only if it is named."""
-    include: list[Text]
-    """Tables whose rows are added: the name of one that comes with wdport, or the path of a ``.yaml`` file beside this
-    file or below."""
-    torch: Text
-    """Function that builds the PyTorch model, ``module:name``."""
-    keras: Text
-    """Function that builds the Keras model, ``module:name``."""
-    inputs: list[Text]
-    """Inputs of the models in the order of the call, ``NAME: AXES [-> AXES] [, DRAW]``. ``b`` is the batch."""
-    config: list[Text]
-    """Keys of ``config.json`` that the two functions take as arguments."""
-    sampling: dict[str, object]
-    """What sampling needs to know about a generative model of your own."""
-    sections: Annotated[list[SectionForm], Also(minItems=1)]
-    """Groups of rows with a common prefix."""
+    format: Required[Annotated[Literal[2], Meta(description="Format of the table.")]]
+    family: Annotated[Text, Meta(description="Model family; if absent `custom`, your own model.")]
+    variant: Annotated[Text, Meta(description="Name of the key layout within the family.")]
+    signature: Annotated[Name, Meta(description=
+        "A tensor that only this layout has. A table without a signature is used only if it is named.")]  # fmt: skip
+    include: Annotated[list[Text], Meta(description=
+        "Tables whose rows are added: the name of one that comes with wdport, or the path of a `.yaml` file beside "
+        "this file or below.")]  # fmt: skip
+    torch: Annotated[Text, Meta(description="Function that builds the PyTorch model, `module:name`.")]
+    keras: Annotated[Text, Meta(description="Function that builds the Keras model, `module:name`.")]
+    inputs: Annotated[list[Text], Meta(description=
+        "Inputs of the models in the order of the call, `NAME: AXES [-> AXES] [, DRAW]`. `b` is the "
+        "batch.")]  # fmt: skip
+    config: Annotated[list[Text], Meta(description="Keys of `config.json` that the two functions take as arguments.")]
+    sampling: Annotated[dict[str, object], Meta(description=
+        "What sampling needs to know about a generative model of your own.")]  # fmt: skip
+    sections: Annotated[list[SectionForm], Meta(min_length=1), Meta(description=
+        "Groups of rows with a common prefix.")]  # fmt: skip

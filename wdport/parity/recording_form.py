@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 
-from wdport.declared import Also, Count, Sha256
+from msgspec import Meta
 
-Reference = Annotated[str, Also(pattern="^(0|[1-9][0-9]{0,8})(:[sd])?$")]
+from wdport.declared import Count, Sha256
+
+Reference = Annotated[str, Meta(extra_json_schema={"pattern": "^(0|[1-9][0-9]{0,8})(:[sd])?$"})]
 """``N``: the array ``N.npy``; ``N:s``: rounded to float32; ``N:d``: rounded to float32 and converted back to
 float64."""
 
@@ -18,123 +20,91 @@ Call = tuple[list[Nested], Arrays, str, list[str]]
 """Inputs, outputs, the path of the enclosing call and the names of the inputs."""
 
 Calls = dict[str, Call]
-Pair = tuple[Annotated[float, Also(minimum=0)], Annotated[float, Also(minimum=0)]]
+Pair = tuple[Annotated[float, Meta(ge=0)], Annotated[float, Meta(ge=0)]]
 
 
 class CheckpointFacts(TypedDict):
     """The checkpoint that was recorded."""
 
-    name: str
-    """Name of the file."""
-    sha256: Sha256
-    """SHA-256 of the file."""
+    name: Annotated[str, Meta(description="Name of the file.")]
+    sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
 
 
 class Environment(TypedDict):
     """Where the model was run."""
 
-    python: str
-    """Version of Python."""
-    torch: str
-    """Version of torch."""
-    numpy: str
-    """Version of NumPy."""
-    torch_matmul: str
-    """Precision of float32 matrix products."""
+    python: Annotated[str, Meta(description="Version of Python.")]
+    torch: Annotated[str, Meta(description="Version of torch.")]
+    numpy: Annotated[str, Meta(description="Version of NumPy.")]
+    torch_matmul: Annotated[str, Meta(description="Precision of float32 matrix products.")]
 
 
 class TensorFacts(TypedDict):
     """One tensor of the state_dict."""
 
-    shape: list[Count]
-    """Its shape."""
-    dtype: str
-    """Its dtype in the file."""
-    sha256: Sha256 | None
-    """SHA-256 of its float32 values; null if they were recomputed."""
+    shape: Annotated[list[Count], Meta(description="Its shape.")]
+    dtype: Annotated[str, Meta(description="Its dtype in the file.")]
+    sha256: Annotated[Sha256 | None, Meta(description="SHA-256 of its float32 values; null if they were recomputed.")]
 
 
 class SpreadFacts(TypedDict):
     """How far one layer moves when everything that it is given is perturbed by one rounding: sum of squares and largest
     value."""
 
-    fed: Pair
-    """Of its inputs."""
-    made: Pair
-    """Of its isolated outputs."""
-    running: Pair
-    """Of its outputs in the running network."""
+    fed: Annotated[Pair, Meta(description="Of its inputs.")]
+    made: Annotated[Pair, Meta(description="Of its isolated outputs.")]
+    running: Annotated[Pair, Meta(description="Of its outputs in the running network.")]
 
 
 class SingleFacts(TypedDict):
     """The float32 half of a case: both dtypes run on the same rounded inputs."""
 
-    inputs: Arrays
-    """Inputs, rounded to float32."""
-    outputs: tuple[Arrays, Arrays]
-    """Outputs in float32 and in float64."""
-    isolated: tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]]
-    """For float32 and for float64: outputs, and all calls in isolation."""
+    inputs: Annotated[Arrays, Meta(description="Inputs, rounded to float32.")]
+    outputs: Annotated[tuple[Arrays, Arrays], Meta(description="Outputs in float32 and in float64.")]
+    isolated: Annotated[tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]], Meta(description=
+        "For float32 and for float64: outputs, and all calls in isolation.")]  # fmt: skip
 
 
 class CaseFacts(TypedDict):
     """One case of the battery."""
 
-    seed: Count
-    """Seed of the inputs."""
-    batch: Count
-    """Batch size."""
-    scale: float
-    """Factor of the inputs."""
-    random_biases: bool
-    """Whether random shifts were added to the biases."""
-    extremes: NotRequired[list[str]]
-    """By sample, what replaces ordinary values: ``zeros``, ``constant``, ``large``, ``missing``, ``whole``, ``sparse``,
-    ``small`` or ``far``; "" for nothing."""
-    gain: NotRequired[float]
-    """Factor of the values that isolated layers are given in float32; 1 if absent."""
-    names: list[str]
-    """Names of the inputs."""
-    inputs: Arrays
-    """Inputs, floating ones in float64."""
-    outputs: Arrays
-    """Outputs in float64."""
-    calls: Calls
-    """By path, inputs and outputs of every module in order of completion; the second call of ``X`` is ``X#2``."""
-    single: SingleFacts | None
-    """The float32 half; null if the case has none."""
-    conditioning: dict[str, tuple[dict[str, SpreadFacts], Arrays]]
-    """By dtype, how far its rounding moves every layer, and the largest change of each value of the outputs."""
+    seed: Annotated[Count, Meta(description="Seed of the inputs.")]
+    batch: Annotated[Count, Meta(description="Batch size.")]
+    scale: Annotated[float, Meta(description="Factor of the inputs.")]
+    random_biases: Annotated[bool, Meta(description="Whether random shifts were added to the biases.")]
+    extremes: NotRequired[Annotated[list[str], Meta(description=
+        "By sample, what replaces ordinary values: `zeros`, `constant`, `large`, `missing`, `whole`, `sparse`, "
+        "`small` or `far`; \"\" for nothing.")]]  # fmt: skip
+    gain: NotRequired[Annotated[float, Meta(description=
+        "Factor of the values that isolated layers are given in float32; 1 if absent.")]]  # fmt: skip
+    names: Annotated[list[str], Meta(description="Names of the inputs.")]
+    inputs: Annotated[Arrays, Meta(description="Inputs, floating ones in float64.")]
+    outputs: Annotated[Arrays, Meta(description="Outputs in float64.")]
+    calls: Annotated[Calls, Meta(description=
+        "By path, inputs and outputs of every module in order of completion; the second call of `X` is "
+        "`X#2`.")]  # fmt: skip
+    single: Annotated[SingleFacts | None, Meta(description="The float32 half; null if the case has none.")]
+    conditioning: Annotated[dict[str, tuple[dict[str, SpreadFacts], Arrays]], Meta(description=
+        "By dtype, how far its rounding moves every layer, and the largest change of each value of the "
+        "outputs.")]  # fmt: skip
 
 
 class RecordingForm(TypedDict):
     """Index of a recording, ``index.npy`` as UTF-8 JSON. Arrays are separate members, referred to as ``N``; as ``N:s``,
     rounded to float32; or as ``N:d``, rounded to float32 and converted back to float64."""
 
-    schema: Literal[3]
-    """Format of the file."""
-    reference: str
-    """Function that builds the PyTorch model, ``module:name``."""
-    checkpoint: CheckpointFacts
-    """The checkpoint."""
-    environment: Environment
-    """Where the model was run."""
-    evaluating: bool
-    """Whether the module was in evaluation mode."""
-    names: list[str]
-    """Paths of the modules that were recorded."""
-    tensors: dict[str, TensorFacts]
-    """The tensors of the state_dict, by name."""
-    repeats: bool
-    """Whether a second run gave the same outputs bit for bit."""
-    notes: list[str]
-    """Notes, one sentence each."""
-    shifts: dict[str, Reference]
-    """The shifts of the random biases, by parameter name."""
-    sweeps: dict[str, tuple[Reference, Reference, Reference]]
-    """By layer whose only input is time, its outputs at every time: in float64, in float32, and in float64 from rounded
-    times."""
-    values: NotRequired[dict[str, Reference]]
-    """Values of tensors that were kept."""
-    cases: list[CaseFacts]
-    """The battery."""
+    schema: Annotated[Literal[3], Meta(description="Format of the file.")]
+    reference: Annotated[str, Meta(description="Function that builds the PyTorch model, `module:name`.")]
+    checkpoint: Annotated[CheckpointFacts, Meta(description="The checkpoint.")]
+    environment: Annotated[Environment, Meta(description="Where the model was run.")]
+    evaluating: Annotated[bool, Meta(description="Whether the module was in evaluation mode.")]
+    names: Annotated[list[str], Meta(description="Paths of the modules that were recorded.")]
+    tensors: Annotated[dict[str, TensorFacts], Meta(description="The tensors of the state_dict, by name.")]
+    repeats: Annotated[bool, Meta(description="Whether a second run gave the same outputs bit for bit.")]
+    notes: Annotated[list[str], Meta(description="Notes, one sentence each.")]
+    shifts: Annotated[dict[str, Reference], Meta(description="The shifts of the random biases, by parameter name.")]
+    sweeps: Annotated[dict[str, tuple[Reference, Reference, Reference]], Meta(description=
+        "By layer whose only input is time, its outputs at every time: in float64, in float32, and in float64 from "
+        "rounded times.")]  # fmt: skip
+    values: NotRequired[Annotated[dict[str, Reference], Meta(description="Values of tensors that were kept.")]]
+    cases: Annotated[list[CaseFacts], Meta(description="The battery.")]

@@ -37,8 +37,8 @@ from wdport.schemas.documents import (
     TrainingDocument,
     VerificationDocument,
 )
+from wdport.schemas.schema import Schema, schema_of
 from wdport.schemas.table import CONDITIONS
-from wdport.schemas.typed import Schema, schema_of
 from wdport.schemas.verdict import VerdictDocument
 
 DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
@@ -74,7 +74,7 @@ class Published:
         name: stem of ``NAME.schema.json`` and, if it has its own page, of ``NAME.md``.
         title: its title.
         declared: its type; ``object`` if ``made`` is the schema.
-        conditions: see :func:`wdport.schemas.typed.schema_of`.
+        conditions: see :func:`wdport.schemas.schema.schema_of`.
         closed: whether a field that is not in the schema is an error. Formats that people write are closed; those that
             wdport writes are open, since a later version may add fields.
         examples: example documents.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from wdport.declared import NOT_READ
-from wdport.schemas.typed import Schema
+from wdport.schemas.schema import Schema
 
 BEGIN: Final = "<!-- fields of {}: made by make schemas -->"
 END: Final = "<!-- end of fields -->"

@@ -13,9 +13,9 @@ from wdport.mapping.form import Axes, Rows
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.kind import Kind
 from wdport.mapping.layers import AFTER
-from wdport.schemas.typed import Schema
+from wdport.schemas.schema import Schema
 
-_ARROW: Schema = get_args(Axes)[1]
+_ARROW: Schema = {"pattern": get_args(Axes)[1].pattern, "examples": get_args(Axes)[1].examples}
 _ROWS = tuple(Rows.__annotations__)
 _ABSENT = False
 """The schema that no value satisfies: a property with it must be absent."""

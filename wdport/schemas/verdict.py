@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
+
+from msgspec import Meta
 
 from wdport.declared import Count, Number, Sha256
 
@@ -10,272 +12,183 @@ from wdport.declared import Count, Number, Sha256
 class FindingFacts(TypedDict):
     """An objection of a gate to the port, or a notice."""
 
-    subject: str
-    """Layer, variable, constant or run that it is about; empty for the whole."""
-    part: str
-    """The part of it, in words."""
-    kind: str
-    """``notice``, ``waived`` and ``bound`` fail nothing; every other kind fails the gate."""
-    value: Number | None
-    """Number that exceeds the bound; null for a fact."""
-    bound: Number | None
-    """The bound; null for a fact."""
-    leak: bool
-    """Whether the error is of the size of float32 rounding."""
-    text: str
-    """The sentence."""
+    subject: Annotated[str, Meta(description="Layer, variable, constant or run that it is about; empty for the whole.")]
+    part: Annotated[str, Meta(description="The part of it, in words.")]
+    kind: Annotated[str, Meta(description=
+        "`notice`, `waived` and `bound` fail nothing; every other kind fails the gate.")]  # fmt: skip
+    value: Annotated[Number | None, Meta(description="Number that exceeds the bound; null for a fact.")]
+    bound: Annotated[Number | None, Meta(description="The bound; null for a fact.")]
+    leak: Annotated[bool, Meta(description="Whether the error is of the size of float32 rounding.")]
+    text: Annotated[str, Meta(description="The sentence.")]
 
 
 class GateFacts(TypedDict):
     """One gate."""
 
-    name: str
-    """Letter of the gate."""
-    title: str
-    """Name of the gate."""
-    meaning: str
-    """What it compares."""
-    passed: bool
-    """Whether there are no objections and everything was compared."""
-    compared: Count
-    """Number of comparisons made."""
-    expected: Count
-    """Number of comparisons required."""
-    worst: Number | None
-    """Largest number; null if nothing was measured."""
-    bound: Number | None
-    """Its bound; null if nothing was measured."""
-    where: str
-    """The quantity with the largest number."""
-    seconds: float | None
-    """Duration in seconds; null if it was not measured."""
-    findings: list[FindingFacts]
-    """Its objections, then its notices."""
+    name: Annotated[str, Meta(description="Letter of the gate.")]
+    title: Annotated[str, Meta(description="Name of the gate.")]
+    meaning: Annotated[str, Meta(description="What it compares.")]
+    passed: Annotated[bool, Meta(description="Whether there are no objections and everything was compared.")]
+    compared: Annotated[Count, Meta(description="Number of comparisons made.")]
+    expected: Annotated[Count, Meta(description="Number of comparisons required.")]
+    worst: Annotated[Number | None, Meta(description="Largest number; null if nothing was measured.")]
+    bound: Annotated[Number | None, Meta(description="Its bound; null if nothing was measured.")]
+    where: Annotated[str, Meta(description="The quantity with the largest number.")]
+    seconds: Annotated[float | None, Meta(description="Duration in seconds; null if it was not measured.")]
+    findings: Annotated[list[FindingFacts], Meta(description="Its objections, then its notices.")]
 
 
 class TapFacts(TypedDict):
     """One layer. Errors are relative; float32 errors are multiples of the reference's own float32 error."""
 
-    reference: str
-    """Path of the PyTorch module; its second call is ``X#2``."""
-    candidate: str
-    """Path of the Keras layer."""
-    part: int | None
-    """Index of the part of the output that it belongs to; null if it belongs to none."""
-    isolated: Number
-    """Float64 error of its outputs when it is fed the reference's inputs."""
-    inputs: Number
-    """Float64 error of the inputs that the surrounding code feeds it."""
-    cumulative: Number
-    """Float64 error of its outputs within the running network."""
-    rms_ratio: Number
-    """Root mean square of its float32 error, as a multiple."""
-    max_ratio: Number
-    """Largest float32 error, as a multiple."""
-    inputs_ratio: Number
-    """Float32 error of its inputs, as a multiple."""
-    bias: Number
-    """Mean of its float32 error, as a share of its root mean square."""
-    share32: tuple[Number, Number]
-    """Share of float64 values that float32 holds exactly, of the reference and of the port."""
-    gradient: Number | None
-    """Float64 error of the gradient by its outputs; null if that gate was not run."""
-    bfloat16: Number | None
-    """Error under bfloat16, as a multiple; null if that gate was not run."""
-    caller: str
-    """Layer in whose code it is called; empty for the network."""
-    conditioned: Number
-    """Largest float64 error that is left out, since one rounding of its inputs explains it."""
+    reference: Annotated[str, Meta(description="Path of the PyTorch module; its second call is `X#2`.")]
+    candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
+    part: Annotated[int | None, Meta(description=
+        "Index of the part of the output that it belongs to; null if it belongs to none.")]  # fmt: skip
+    isolated: Annotated[Number, Meta(description="Float64 error of its outputs when it is fed the reference's inputs.")]
+    inputs: Annotated[Number, Meta(description="Float64 error of the inputs that the surrounding code feeds it.")]
+    cumulative: Annotated[Number, Meta(description="Float64 error of its outputs within the running network.")]
+    rms_ratio: Annotated[Number, Meta(description="Root mean square of its float32 error, as a multiple.")]
+    max_ratio: Annotated[Number, Meta(description="Largest float32 error, as a multiple.")]
+    inputs_ratio: Annotated[Number, Meta(description="Float32 error of its inputs, as a multiple.")]
+    bias: Annotated[Number, Meta(description="Mean of its float32 error, as a share of its root mean square.")]
+    share32: Annotated[tuple[Number, Number], Meta(description=
+        "Share of float64 values that float32 holds exactly, of the reference and of the port.")]  # fmt: skip
+    gradient: Annotated[Number | None, Meta(description=
+        "Float64 error of the gradient by its outputs; null if that gate was not run.")]  # fmt: skip
+    bfloat16: Annotated[Number | None, Meta(description=
+        "Error under bfloat16, as a multiple; null if that gate was not run.")]  # fmt: skip
+    caller: Annotated[str, Meta(description="Layer in whose code it is called; empty for the network.")]
+    conditioned: Annotated[Number, Meta(description=
+        "Largest float64 error that is left out, since one rounding of its inputs explains it.")]  # fmt: skip
 
 
 class PartFacts(TypedDict):
     """One part of the output."""
 
-    name: str
-    """Its name."""
-    values: Number
-    """Float64 error of its values."""
-    decoded: Number | None
-    """Float64 error of its decoding with all other parts zero; null if unknown."""
-    ratio: Number
-    """Float32 error of its worst channel, as a multiple of the reference's."""
-    energy: Number | None
-    """Share of the decoded reference's energy; null if unknown."""
-    gradient: Number | None
-    """Float64 error of the gradient by the same part of the input; null if that gate was not run."""
+    name: Annotated[str, Meta(description="Its name.")]
+    values: Annotated[Number, Meta(description="Float64 error of its values.")]
+    decoded: Annotated[Number | None, Meta(description=
+        "Float64 error of its decoding with all other parts zero; null if unknown.")]  # fmt: skip
+    ratio: Annotated[Number, Meta(description="Float32 error of its worst channel, as a multiple of the reference's.")]
+    energy: Annotated[Number | None, Meta(description="Share of the decoded reference's energy; null if unknown.")]
+    gradient: Annotated[Number | None, Meta(description=
+        "Float64 error of the gradient by the same part of the input; null if that gate was not run.")]  # fmt: skip
 
 
 class OverlayFacts(TypedDict):
     """One channel of one sample, decoded from one part only."""
 
-    part: str
-    """The part."""
-    reference: list[Number]
-    """The reference in float64."""
-    candidate: list[Number]
-    """The port in float32."""
+    part: Annotated[str, Meta(description="The part.")]
+    reference: Annotated[list[Number], Meta(description="The reference in float64.")]
+    candidate: Annotated[list[Number], Meta(description="The port in float32.")]
 
 
 class TrajectoryFacts(TypedDict):
     """One sampler, run on both sides from the same state and noise tape."""
 
-    sampler: str
-    """Name of the sampler."""
-    steps: list[int]
-    """Diffusion steps in the order of the run."""
-    logic: list[Number]
-    """Relative float64 error of the state after each step."""
-    single: list[Number]
-    """Relative error of the float32 port against float64 after each step."""
-    ratio: Number | None
-    """Root mean square of that as a multiple of the float32 reference's; null if it was not run."""
+    sampler: Annotated[str, Meta(description="Name of the sampler.")]
+    steps: Annotated[list[int], Meta(description="Diffusion steps in the order of the run.")]
+    logic: Annotated[list[Number], Meta(description="Relative float64 error of the state after each step.")]
+    single: Annotated[list[Number], Meta(description=
+        "Relative error of the float32 port against float64 after each step.")]  # fmt: skip
+    ratio: Annotated[Number | None, Meta(description=
+        "Root mean square of that as a multiple of the float32 reference's; null if it was not run.")]  # fmt: skip
 
 
 class VariableFacts(TypedDict):
     """Relative float64 errors of one variable: of its gradients and of the optimiser's results."""
 
-    reference: str
-    """Name of the tensor."""
-    candidate: str
-    """Path of the variable."""
-    gradient: Number
-    """Error of its gradient."""
-    step_gradient: Number
-    """Largest error of its gradient over the optimiser's steps."""
-    first: Number
-    """Largest error of the first moment."""
-    second: Number
-    """Largest error of the second moment."""
-    value: Number
-    """Largest error of its value."""
+    reference: Annotated[str, Meta(description="Name of the tensor.")]
+    candidate: Annotated[str, Meta(description="Path of the variable.")]
+    gradient: Annotated[Number, Meta(description="Error of its gradient.")]
+    step_gradient: Annotated[Number, Meta(description="Largest error of its gradient over the optimiser's steps.")]
+    first: Annotated[Number, Meta(description="Largest error of the first moment.")]
+    second: Annotated[Number, Meta(description="Largest error of the second moment.")]
+    value: Annotated[Number, Meta(description="Largest error of its value.")]
 
 
 class SettingFacts(TypedDict):
     """One hyper-parameter that differs."""
 
-    name: str
-    """Its name in Keras, or in PyTorch if Keras has none."""
-    torch: object
-    """Value of the reference."""
-    keras: object
-    """Value of the port."""
-    level: Literal["differs", "training"]
-    """``differs``: it changes what the layer computes. ``training``: inference does not read it."""
-    text: str
-    """The sentence."""
-    reference: str
-    """Path of the PyTorch module."""
-    candidate: str
-    """Path of the Keras layer."""
+    name: Annotated[str, Meta(description="Its name in Keras, or in PyTorch if Keras has none.")]
+    torch: Annotated[object, Meta(description="Value of the reference.")]
+    keras: Annotated[object, Meta(description="Value of the port.")]
+    level: Annotated[Literal["differs", "training"], Meta(description=
+        "`differs`: it changes what the layer computes. `training`: inference does not read it.")]  # fmt: skip
+    text: Annotated[str, Meta(description="The sentence.")]
+    reference: Annotated[str, Meta(description="Path of the PyTorch module.")]
+    candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
 
 
 class SettingsFacts(TypedDict):
     """Comparison of the hyper-parameters of the two models."""
 
-    layers: Count
-    """Number of pairs of layers with at least one comparison."""
-    compared: Count
-    """Number of hyper-parameters that were compared."""
-    found: list[SettingFacts]
-    """Those that differ."""
-    note: str
-    """Why nothing was compared; empty if something was."""
-    unread: list[str]
-    """Modules with a setting that does not have the kind's meaning for its name."""
+    layers: Annotated[Count, Meta(description="Number of pairs of layers with at least one comparison.")]
+    compared: Annotated[Count, Meta(description="Number of hyper-parameters that were compared.")]
+    found: Annotated[list[SettingFacts], Meta(description="Those that differ.")]
+    note: Annotated[str, Meta(description="Why nothing was compared; empty if something was.")]
+    unread: Annotated[list[str], Meta(description=
+        "Modules with a setting that does not have the kind's meaning for its name.")]  # fmt: skip
 
 
 class WordsFacts(TypedDict):
     """Names of the parts of the output in reports."""
 
-    one: str
-    """One part."""
-    kind: str
-    """Kind of the parts."""
-    values: str
-    """Their values."""
-    decoded: str
-    """The decoded output."""
+    one: Annotated[str, Meta(description="One part.")]
+    kind: Annotated[str, Meta(description="Kind of the parts.")]
+    values: Annotated[str, Meta(description="Their values.")]
+    decoded: Annotated[str, Meta(description="The decoded output.")]
 
 
 class FaultFacts(TypedDict):
     """A place where the port differs from the reference while everything around it is right: one probable bug."""
 
-    reference: str
-    """Path of the PyTorch module; empty for the network."""
-    candidate: str
-    """Path of the Keras layer."""
-    feeds: str
-    """Layer inside it that it feeds wrongly; empty if its outputs are wrong."""
-    logic: Number
-    """Relative float64 error."""
-    ratio: Number
-    """Float32 error as a multiple of the reference's."""
+    reference: Annotated[str, Meta(description="Path of the PyTorch module; empty for the network.")]
+    candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
+    feeds: Annotated[str, Meta(description="Layer inside it that it feeds wrongly; empty if its outputs are wrong.")]
+    logic: Annotated[Number, Meta(description="Relative float64 error.")]
+    ratio: Annotated[Number, Meta(description="Float32 error as a multiple of the reference's.")]
 
 
 class VerdictDocument(TypedDict):
     """What ``wdport verify --json`` writes: all results. Infinite numbers are the text ``inf``."""
 
-    schema: Literal[4]
-    """Format of the document."""
-    kind: Literal["verdict"]
-    """Kind of the document."""
-    passed: bool
-    """Whether the models are equal: everything was compared and agrees."""
-    complete: bool
-    """Whether everything was compared that had to be."""
-    exit_code: Literal[0, 1, 6]
-    """0 equal, 1 different, 6 something was not compared."""
-    checkpoint: str
-    """Name of the checkpoint or the recording."""
-    converted: str
-    """Name of the converted file."""
-    reference: str
-    """Your own model, ``module:name``, or a recording of it; empty for wdport's or a library's."""
-    reference_kind: str
-    """Whose code the reference is."""
-    reference_code: str
-    """Name of the reference's code."""
-    rounded_to: str
-    """The 16-bit dtype that weights were rounded to, on both sides; empty if none were."""
-    started: str
-    """Start time in UTC, in ISO 8601; empty if unknown."""
-    seconds: float
-    """Duration in seconds."""
-    digests: dict[str, Sha256]
-    """SHA-256 of the compared files, by role."""
-    environment: dict[str, str]
-    """Versions of the libraries, and the machine."""
-    gates: list[GateFacts]
-    """Every gate, in the order of the report."""
-    bounds: dict[str, float]
-    """Bounds in force, by name."""
-    faults: list[FaultFacts]
-    """Every place that is wrong in isolation, in the order of the computation."""
-    causes: dict[str, list[str]]
-    """Probable causes, by layer."""
-    taps: list[TapFacts]
-    """Every layer, in the order of the table."""
-    variables: list[VariableFacts]
-    """Every variable, if gradients were compared."""
-    left_out: dict[str, str]
-    """The layers without any measurement, each with the reason."""
-    parts: list[PartFacts]
-    """Every part of the output."""
-    decoded: Number | None
-    """Float64 error of the decoded output; null if it is not decoded."""
-    overlays: list[OverlayFacts]
-    """Curves to plot."""
-    trajectories: list[TrajectoryFacts]
-    """Sampling runs."""
-    settings: SettingsFacts
-    """Hyper-parameters that differ."""
-    inputs: list[str]
-    """Cases that were run, in words."""
-    words: WordsFacts
-    """Names of the parts of the output in reports."""
-    assumed: dict[str, object]
-    """Configuration values that are neither in the files nor given."""
-    assuming: dict[str, object]
-    """Those of them that the outcome depends on."""
-    rests_on: dict[str, list[str]]
-    """By configuration value, the letters of the gates whose outcome depends on it."""
+    schema: Annotated[Literal[4], Meta(description="Format of the document.")]
+    kind: Annotated[Literal["verdict"], Meta(description="Kind of the document.")]
+    passed: Annotated[bool, Meta(description="Whether the models are equal: everything was compared and agrees.")]
+    complete: Annotated[bool, Meta(description="Whether everything was compared that had to be.")]
+    exit_code: Annotated[Literal[0, 1, 6], Meta(description="0 equal, 1 different, 6 something was not compared.")]
+    checkpoint: Annotated[str, Meta(description="Name of the checkpoint or the recording.")]
+    converted: Annotated[str, Meta(description="Name of the converted file.")]
+    reference: Annotated[str, Meta(description=
+        "Your own model, `module:name`, or a recording of it; empty for wdport's or a library's.")]  # fmt: skip
+    reference_kind: Annotated[str, Meta(description="Whose code the reference is.")]
+    reference_code: Annotated[str, Meta(description="Name of the reference's code.")]
+    rounded_to: Annotated[str, Meta(description=
+        "The 16-bit dtype that weights were rounded to, on both sides; empty if none were.")]  # fmt: skip
+    started: Annotated[str, Meta(description="Start time in UTC, in ISO 8601; empty if unknown.")]
+    seconds: Annotated[float, Meta(description="Duration in seconds.")]
+    digests: Annotated[dict[str, Sha256], Meta(description="SHA-256 of the compared files, by role.")]
+    environment: Annotated[dict[str, str], Meta(description="Versions of the libraries, and the machine.")]
+    gates: Annotated[list[GateFacts], Meta(description="Every gate, in the order of the report.")]
+    bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")]
+    faults: Annotated[list[FaultFacts], Meta(description=
+        "Every place that is wrong in isolation, in the order of the computation.")]  # fmt: skip
+    causes: Annotated[dict[str, list[str]], Meta(description="Probable causes, by layer.")]
+    taps: Annotated[list[TapFacts], Meta(description="Every layer, in the order of the table.")]
+    variables: Annotated[list[VariableFacts], Meta(description="Every variable, if gradients were compared.")]
+    left_out: Annotated[dict[str, str], Meta(description="The layers without any measurement, each with the reason.")]
+    parts: Annotated[list[PartFacts], Meta(description="Every part of the output.")]
+    decoded: Annotated[Number | None, Meta(description=
+        "Float64 error of the decoded output; null if it is not decoded.")]  # fmt: skip
+    overlays: Annotated[list[OverlayFacts], Meta(description="Curves to plot.")]
+    trajectories: Annotated[list[TrajectoryFacts], Meta(description="Sampling runs.")]
+    settings: Annotated[SettingsFacts, Meta(description="Hyper-parameters that differ.")]
+    inputs: Annotated[list[str], Meta(description="Cases that were run, in words.")]
+    words: Annotated[WordsFacts, Meta(description="Names of the parts of the output in reports.")]
+    assumed: Annotated[dict[str, object], Meta(description=
+        "Configuration values that are neither in the files nor given.")]  # fmt: skip
+    assuming: Annotated[dict[str, object], Meta(description="Those of them that the outcome depends on.")]
+    rests_on: Annotated[dict[str, list[str]], Meta(description=
+        "By configuration value, the letters of the gates whose outcome depends on it.")]  # fmt: skip
