@@ -7,9 +7,12 @@ for a file that is read. Descriptions and constraints are in ``Annotated[..., ms
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from msgspec import Meta
+
+NOT_FINITE: Final = "not finite"
+"""Mark of a number that may be a text in the JSON."""
 
 NOT_READ: Final = "Not read"
 """Prefix of the description of a field that is allowed and ignored."""
@@ -26,8 +29,8 @@ Positive = Annotated[int, Meta(ge=1)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 """64 hexadecimal digits."""
 
-Number = float | Literal["inf", "-inf", "nan"]
-"""A number; one that is not finite is text, since JSON has none."""
+Number = Annotated[float, Meta(extra_json_schema={NOT_FINITE: True})]
+"""A number; one that is not finite is the text ``inf``, ``-inf`` or ``nan``, since JSON has none."""
 
 
 def given(name: str, value: object = True) -> dict[str, object]:

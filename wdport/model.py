@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from wdport.mapping.axes import Shape
@@ -173,15 +174,15 @@ class Objective:
 
 @dataclass(frozen=True)
 class PartWords:
-    """Names that reports use for one part of an output, the kind of parts, their values, and the decoded values.
+    """Names of the parts of the output in reports.
 
     ``one`` is also the index with which a table numbers the layers of a part.
     """
 
-    one: str = "part"
-    kind: str = "part of the output"
-    values: str = "values"
-    decoded: str = "output"
+    one: Annotated[str, Meta(description="One part.")] = "part"
+    kind: Annotated[str, Meta(description="Kind of the parts.")] = "part of the output"
+    values: Annotated[str, Meta(description="Their values.")] = "values"
+    decoded: Annotated[str, Meta(description="The decoded output.")] = "output"
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import click
 import pytest
 
 from tests.make import SETTINGS, make_state, save
-from wdport.cli.documents import SCHEMAS, document
 from wdport.cli.group import VERBS, group
 from wdport.cli.main import main
 from wdport.cli.words import with_json_file
+from wdport.files.json_document import SCHEMAS, document
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
 

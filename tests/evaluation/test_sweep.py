@@ -15,10 +15,11 @@ import pytest
 import wdport
 from wdport.cli.main import main
 from wdport.data.series import Series
-from wdport.evaluation.document import facts_of, text_of
+from wdport.evaluation.document import document_of, text_of
 from wdport.evaluation.scores import Evaluation, Score
 from wdport.evaluation.settings import Setting
 from wdport.evaluation.sweep import Drawn, Sweep, _units_of
+from wdport.files.json_document import NamedFile
 from wdport.model import Decoding
 
 SERIES = np.random.default_rng(0).normal([5.0, 0.0], [3.0, 1.0], size=(400, 2))
@@ -88,7 +89,8 @@ def test_a_setting_that_diverges_is_named_and_the_others_are_scored(model: Any) 
     assert list(found.failed) == ["ddim:eta1e+30:5"]
     assert found.failed["ddim:eta1e+30:5"].startswith("have ")
     assert [str(each.setting) for each in found.drawn] == ["ddim:5"]
-    assert facts_of(found.evaluation, found)["cheapest"] is None  # nothing to compare it with
+    real = NamedFile("data.csv", "0" * 64)
+    assert document_of("model.keras", real, found.evaluation, found).cheapest is None  # nothing to compare it with
     assert "not scored: ddim:eta1e+30:5, whose samples have" in text_of(found.evaluation, found)
     with pytest.raises(wdport.WdportError, match="sweep: samples of ddim:eta1e"):
         wdport.sweep(model, SERIES, "ddim:eta1e30:5", 10, metrics=QUICK, repeats=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from typing import Any
 
@@ -12,10 +12,9 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from wdport import recorder
-from wdport.cli import documents
 from wdport.conversion import river
+from wdport.files import json_document
 from wdport.parity import gated
-from wdport.parity.verdict import Verdict
 
 
 @cache
@@ -49,21 +48,15 @@ def _before(function: Callable[..., Any], name: str, at: int) -> Callable[..., A
 
 @pytest.fixture(autouse=True, scope="session")
 def _held_to_schemas() -> Iterator[None]:
-    made, told = documents.document, Verdict.to_json
+    made = json_document.document
 
-    def document(kind: str, content: Mapping[str, object]) -> dict[str, object]:
+    def document(kind: str, content: object) -> dict[str, object]:
         found = made(kind, content)
         hold(kind, found)
         return found
 
-    def to_json(verdict: Verdict) -> dict[str, object]:
-        found = told(verdict)
-        hold("verdict", found)
-        return found
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "document", document)
-        patch.setattr(Verdict, "to_json", to_json)
+        patch.setattr(json_document, "document", document)
         patch.setattr(river, "render_manifest", _before(river.render_manifest, "manifest", 0))
         patch.setattr(gated, "write_baseline", _before(gated.write_baseline, "baseline", 1))
         patch.setattr(recorder._Writer, "close", _before(recorder._Writer.close, "recording-index", 1))

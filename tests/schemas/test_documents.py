@@ -12,7 +12,6 @@ import pytest
 from tests.make import SETTINGS, make_state, save
 from tests.parity.test_selftest_result import KILLED, SURVIVOR, result
 from tests.schemas.held import hold
-from wdport.cli.documents import document
 from wdport.cli.main import main
 
 NET = """
@@ -50,7 +49,7 @@ def printed(capsys: pytest.CaptureFixture[str], kind: str, *words: str, code: in
 
 
 def test_a_selftest() -> None:
-    hold("selftest", document("selftest", result(KILLED, SURVIVOR).to_json()))
+    hold("selftest", result(KILLED, SURVIVOR).to_json())
 
 
 @pytest.mark.full

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -14,6 +14,7 @@ from wdport.cli.verb import OneOf, Whole
 from wdport.errors import InputError, UsageError
 
 if TYPE_CHECKING:  # imports numpy
+    from wdport.cli.results import CodedDocument
     from wdport.conversion.load import Converted
     from wdport.model import Array, Coded
 
@@ -33,31 +34,31 @@ force_option = click.option("--force", is_flag=True, help="Replace an existing o
 class Ran:
     """A finished run: the verb, the names, shapes and settings, and the seconds that it took."""
 
-    direction: str
+    direction: Literal["encode", "decode"]
     model: str
     input: str
     sha256: str
     output: Path
     latents: Sequence[int]
     video: Sequence[int]
-    settings: Mapping[str, object]
+    settings: Mapping[str, Any]
     seconds: float
 
-    def document(self) -> dict[str, object]:
-        """The result as JSON values."""
-        from wdport.files.manifests import file_sha256
+    def document(self) -> CodedDocument:
+        """The result as a document."""
+        from wdport.cli.results import CodedDocument
+        from wdport.files.json_document import NamedFile, output_file
 
-        return {
-            "model": self.model,
-            "direction": self.direction,
-            "input": {"name": self.input, "sha256": self.sha256},
-            "output": {"name": self.output.name, "sha256": file_sha256(self.output),
-                       "bytes": self.output.stat().st_size},
-            "latents": list(self.latents),
-            "video": list(self.video),
+        return CodedDocument(
+            model=self.model,
+            direction=self.direction,
+            input=NamedFile(self.input, self.sha256),
+            output=output_file(self.output),
+            latents=self.latents,
+            video=self.video,
             **self.settings,
-            "seconds": round(self.seconds, 3),
-        }  # fmt: skip
+            seconds=round(self.seconds, 3),
+        )
 
     def text(self) -> str:
         """A short summary."""

@@ -34,6 +34,7 @@ from wdport.files.manifests import file_sha256, manifest_of
 from wdport.files.target import KERAS, default_output, format_at
 
 if TYPE_CHECKING:
+    from wdport.cli.results import ConversionDocument
     from wdport.conversion.entries import ConfigEntry, Manifest
     from wdport.conversion.river import Conversion
     from wdport.conversion.value_finding import ValueFinding
@@ -151,7 +152,6 @@ def command(
     document = require_document(json_file, read, {"-o": path, "the manifest": manifest_of(path)}, force)
     from wdport.conversion.river import convert
     from wdport.conversion.storage import parse_size
-    from wdport.conversion.value_finding import to_json
 
     with progress_bar("converting") as progress:
         conversion = convert(
@@ -179,10 +179,9 @@ def command(
             optimizer_key=optimizer_key,
             parameter_names=parameter_names,
         )
-    manifest = conversion.manifest
     give(
         "conversion",
-        lambda: {**manifest, "values": to_json(conversion.values), "optimizer": _optimizer_document(conversion)},
+        lambda: _document(conversion),
         document,
         lambda: "\n".join([_summary(conversion), *_optimizer(conversion), *_odd(conversion.values)]),
     )
@@ -208,20 +207,22 @@ def _optimizer(conversion: Conversion) -> list[str]:
     return [facts([("optimizer", what), ("wrote", f"{made.path} ({size(made.path.stat().st_size)})")])]
 
 
-def _optimizer_document(conversion: Conversion) -> dict[str, object] | None:
-    made = conversion.optimizer
-    if made is None:
-        return None
-    return {
-        "name": made.path.name,
-        "sha256": file_sha256(made.path),
-        "kind": made.kind,
-        "parameters": made.parameters,
-        "groups": made.groups,
-        "steps": made.steps,
-        "schedule": made.schedule,
-        "left_out": list(made.left_out),
-    }
+def _document(conversion: Conversion) -> ConversionDocument:
+    from wdport.cli.results import OptimizerFacts
+
+    made, optimizer = conversion.optimizer, None
+    if made is not None:
+        optimizer = OptimizerFacts(
+            name=made.path.name,
+            sha256=file_sha256(made.path),
+            kind=made.kind,
+            parameters=made.parameters,
+            groups=made.groups,
+            steps=made.steps,
+            schedule=made.schedule,
+            left_out=made.left_out,
+        )
+    return {**conversion.manifest, "values": conversion.values, "optimizer": optimizer}
 
 
 def _odd(found: Sequence[ValueFinding]) -> list[str]:

@@ -1,14 +1,9 @@
-"""The JSON documents of --json: "schema", "kind", then the result; to standard output or a file.
-
-A schema's number is raised only when a key changes its meaning or is removed.
-"""
+"""The JSON documents of --json: "schema", "kind", then the result; to standard output or a file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
-from numbers import Integral
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,28 +12,8 @@ from click.shell_completion import CompletionItem
 
 from wdport.cli.completion import File, matching
 from wdport.cli.console import console
-from wdport.errors import UsageError, WdportError, well_formed
+from wdport.errors import UsageError, WdportError
 from wdport.files.writable import OutputPath, is_replaceable, is_stream, require_apart, writable
-
-SCHEMAS: Final[Mapping[str, int]] = {
-    "inspection": 1,
-    "conversion": 1,
-    "recording": 1,
-    "training": 1,
-    "samples": 1,
-    "evaluation": 1,
-    "coded": 1,
-    "generated": 1,
-    "export": 1,
-    "verification": 1,
-    "suggestion": 1,
-    "outline": 1,
-    "check": 1,
-    "explanation": 1,
-    "difference": 2,
-    "faults": 1,
-}
-"""By kind. A verdict and a self-test, which Python writes too, have their own numbers."""
 
 STDOUT: Final[Literal["-"]] = "-"
 _STANDARD_OUTPUT: Final = (STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -95,7 +70,7 @@ def require_document(json_file: str | None, inputs: Mapping[str, Path], outputs:
 
 def give(
     kind: str,
-    content: Callable[[], Mapping[str, object]],
+    content: Callable[[], object],
     document: Destination,
     text: Callable[[], str],
     asked: bool = False,
@@ -127,33 +102,16 @@ def give_faults(error: WdportError) -> None:
     if len(error.details) < 2:
         return
     if console.machine:
-        told = {"error": error.command_line, "code": error.exit_code, "faults": list(error.details)}
-        click.echo(rendered("faults", told))
+        from wdport.files.json_document import FaultsDocument
+
+        click.echo(rendered("faults", FaultsDocument(error.command_line, error.exit_code, error.details)))
     elif not console.quiet:
         for detail in error.details:
             console.show(f"  {detail}")
 
 
-def rendered(kind: str, content: Mapping[str, object]) -> str:
+def rendered(kind: str, content: object) -> str:
     """A document as text."""
+    from wdport.files.json_document import document
+
     return json.dumps(document(kind, content), indent=1, allow_nan=False)
-
-
-def document(kind: str, content: Mapping[str, object]) -> dict[str, object]:
-    """``content`` under its schema and kind, as JSON values: infinities and other objects as text, unpaired surrogates
-    (bytes of a file name that are not UTF-8) escaped."""
-    number = content["schema"] if kind not in SCHEMAS else SCHEMAS[kind]
-    rest = {name: _plain(value) for name, value in content.items() if name not in ("schema", "kind")}
-    return {"schema": number, "kind": kind, **rest}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {well_formed(str(key)): _plain(each) for key, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return [_plain(each) for each in value]
-    if isinstance(value, float):
-        return value if isfinite(value) else str(value)
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    return value if value is None or isinstance(value, bool) else well_formed(str(value))

@@ -1,4 +1,4 @@
-"""The options of `wdport sample`, and its report as text and as JSON."""
+"""The options of `wdport sample`, and its report as text and as a document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from wdport.files.target import Target
 from wdport.model import NotDecoded
 from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256, Option
 
-if TYPE_CHECKING:  # they import jax, and the first one is not needed for errors
+if TYPE_CHECKING:  # they import jax, and the first two are not needed for errors
+    from wdport.cli.results import SamplesDocument
     from wdport.files.series_figure import Beside
     from wdport.sampling.devices import Spread
     from wdport.sampling.job import Job
@@ -204,43 +205,40 @@ def samples_text(told: Told) -> str:
     return f"{printable(told.files.model.path.name, None)}: {count}\n{facts(rows)}"
 
 
-def samples_document(told: Told) -> dict[str, object]:
-    """The same as JSON; seconds are those of this run, ``rate`` the samples per second without compiling."""
+def samples_document(told: Told) -> SamplesDocument:
+    """The same as a document; seconds are those of this run, ``rate`` the samples per second without compiling."""
+    from wdport.cli.results import KnownValues, SamplesDocument, SamplesFile
+
     wanted, job, ran, known = told.wanted, told.job, told.ran, told.known
     sampler, about = job.sampler, job.sampler.programs.network.about
     plan, decoding = sampler.plan, about.decoding
     decoded = not isinstance(decoding, NotDecoded)
-    spread = sampler.spread
-    return {
-        "model": told.files.model.path.name,
-        "output": {
-            "name": told.files.target.path.name,
-            "sha256": file_sha256(told.files.target.path),
-            "bytes": ran.size,
-            "arrays": {name: list(shape) for name, shape in ran.shapes.items()},
-        },
-        "features": list(about.features),
-        "figures": [path.name for path in _figures(told.files)],
-        "count": job.count,
-        "already": ran.already,
-        "not_finite": ran.unsound,
-        "sampler": plan.sampler,
-        "network_calls": len(plan.steps),
-        "eta": plan.eta,
-        "seed": sampler.seed,
-        "dtype": wanted.dtype,
-        "units": job.units or None,
-        "not_decoded": None if decoded else getattr(decoding, "reason", ""),
-        "known": None if known is None else {"values": int(np.isfinite(known).sum()), "of": known.size},
-        "labels": wanted.labels,
-        "condition": _condition(told) or None,
-        "batch": sampler.batch(min(ran.batch, job.count)),
-        "devices": 1 if spread is None else spread.count,
-        "processes": 1 if spread is None else spread.processes,
-        "seconds": ran.seconds,
-        "compiling_seconds": ran.compiling,
-        "rate": ran.rate,
-    }
+    spread, path = sampler.spread, told.files.target.path
+    return SamplesDocument(
+        model=told.files.model.path.name,
+        output=SamplesFile(path.name, file_sha256(path), ran.size, ran.shapes),
+        features=about.features,
+        figures=[path.name for path in _figures(told.files)],
+        count=job.count,
+        already=ran.already,
+        not_finite=ran.unsound,
+        sampler=plan.sampler,
+        network_calls=len(plan.steps),
+        eta=plan.eta,
+        seed=sampler.seed,
+        dtype=wanted.dtype,
+        units=job.units or None,
+        not_decoded=None if decoded else getattr(decoding, "reason", ""),
+        known=None if known is None else KnownValues(int(np.isfinite(known).sum()), known.size),
+        labels=wanted.labels,
+        condition=_condition(told) or None,
+        batch=sampler.batch(min(ran.batch, job.count)),
+        devices=1 if spread is None else spread.count,
+        processes=1 if spread is None else spread.processes,
+        seconds=ran.seconds,
+        compiling_seconds=ran.compiling,
+        rate=ran.rate,
+    )
 
 
 def _condition(told: Told) -> dict[str, str]:

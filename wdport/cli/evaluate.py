@@ -19,9 +19,10 @@ from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.writable import OutputPath
 
-if TYPE_CHECKING:  # they import jax
+if TYPE_CHECKING:  # they import jax, but the last
     from wdport.evaluation.scores import Evaluation
     from wdport.evaluation.sweep import Sweep
+    from wdport.files.json_document import NamedFile
     from wdport.model import Array, KerasModel
 
 SAMPLES = (".npz", ".npy", ".csv")
@@ -86,7 +87,7 @@ def command(
     start_jax()
     from wdport.cli.draw import condition_of
     from wdport.evaluation.api import chosen_metrics, evaluate
-    from wdport.evaluation.document import facts_of, text_of
+    from wdport.evaluation.document import document_of, text_of
     from wdport.evaluation.sweep import sweep as every
 
     chosen, swept = chosen_metrics(metrics), None
@@ -103,8 +104,7 @@ def command(
     name = printable(Path(samples).name, None)
     title = f"{name}: {len(found.real)} real windows of {found.shape[0]} steps and {found.shape[1]} features"
     try:
-        give("evaluation", lambda: {"samples": Path(samples).name, "data": _named(inputs, "data"),
-                                    **facts_of(found, swept)},
+        give("evaluation", lambda: document_of(Path(samples).name, _named(inputs, "data"), found, swept),
              document, lambda: f"{title}\n{text_of(found, swept)}", asked=True)  # fmt: skip
     finally:  # the scores are told first: figures may fail
         if page is not None:
@@ -126,8 +126,10 @@ def _loaded(path: str) -> KerasModel:
     return load_model(path)
 
 
-def _named(inputs: InputFiles, name: str) -> dict[str, object]:
-    return {"name": inputs[name].name, "sha256": inputs.sha256(name)}
+def _named(inputs: InputFiles, name: str) -> NamedFile:
+    from wdport.files.json_document import NamedFile
+
+    return NamedFile(inputs[name].name, inputs.sha256(name))
 
 
 def _write_page(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
+from msgspec import UNSET
 
 from wdport.cli.completion import File, Suggested
 from wdport.cli.documents import give, json_option, require_document
@@ -33,9 +34,9 @@ from wdport.cli.verification import passes, unverified, verified_artefact, verif
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.manifests import file_sha256
 
 if TYPE_CHECKING:  # it brings in jax
+    from wdport.cli.results import ExportDocument
     from wdport.conversion.load import Converted
     from wdport.exporting.api import Exported, Order
     from wdport.exporting.verification import Verification
@@ -215,25 +216,30 @@ def _network(converted: Converted, dtype: str, target: Target, order: Order) -> 
     return export_functions(functions, values, POLICIES[dtype][0], converted.config.to_dict(), target, order)
 
 
-def _document(name: str, made: Exported, found: Verification | None) -> dict[str, object]:
-    """What was written, as JSON; shapes are those of one sample, and of a network's whole arrays."""
-    held, plan = made.facts, made.plan
-    arrays = {each[0]: list(each[1]) for each in (made.state, made.decoded) if each}
-    return {
-        "model": name,
-        "to": "stablehlo",
-        "what": held["what"],
-        "output": {"name": made.path.name, "sha256": file_sha256(made.path), "bytes": made.size},
-        "platforms": list(made.platforms),
-        "batch": held["batch"],
-        **({"programs": held["programs"]} if "programs" in held else {"arrays": arrays}),
-        "classes": held.get("classes"),
-        **({"condition": held["condition"]} if "condition" in held else {}),
-        "compute_dtype": held["compute_dtype"],
-        "precision": held["precision"],
-        "sampler": plan and {"name": plan.sampler, "network_calls": len(plan.steps), "eta": plan.eta},
-        **({"verified": [gate.to_json() for gate in found.gates]} if found else {}),
-    }
+def _document(name: str, made: Exported, found: Verification | None) -> ExportDocument:
+    """What was written; shapes are those of one sample, and of a network's whole arrays."""
+    from wdport.cli.results import ExportDocument, ExportedSampler
+    from wdport.files.json_document import output_file
+
+    held: Any = made.facts
+    plan = made.plan
+    arrays = {each[0]: each[1] for each in (made.state, made.decoded) if each}
+    return ExportDocument(
+        model=name,
+        to="stablehlo",
+        what=held["what"],
+        output=output_file(made.path),
+        platforms=made.platforms,
+        batch=held["batch"],
+        arrays=UNSET if "programs" in held else arrays,
+        programs=held.get("programs", UNSET),
+        classes=held.get("classes"),
+        condition=held.get("condition", UNSET),
+        compute_dtype=held["compute_dtype"],
+        precision=held["precision"],
+        sampler=None if plan is None else ExportedSampler(plan.sampler, len(plan.steps), plan.eta),
+        verified=[gate.document() for gate in found.gates] if found else UNSET,
+    )
 
 
 def _text(name: str, made: Exported, found: Verification | None) -> str:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
+from msgspec import UNSET
 
 from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
 from wdport.cli.verification import passes, unverified, verified_row
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.manifests import file_sha256
 
 if TYPE_CHECKING:
+    from wdport.cli.results import ExportDocument
     from wdport.conversion.back import Restored
     from wdport.exporting.verification import Verification
 
@@ -53,24 +54,27 @@ def export_torch(
             if not passes(found, target, lambda: copy_file(first.path, target.output), document):
                 return found.exit_code
     name = converted.path.name
-    give("export", lambda: _document(name, back, target.path, written, found), document,
+    give("export", lambda: _document(name, back, target.path, found), document,
          lambda: _text(name, back, target.path, written, found))  # fmt: skip
     return 0
 
 
-def _document(name: str, back: Restored, path: Path, written: int, found: Verification | None) -> dict[str, object]:
-    """What was written, as JSON."""
-    return {
-        "model": name,
-        "to": "torch",
-        "output": {"name": path.name, "sha256": file_sha256(path), "bytes": written},
-        "tensors": len(back.tensors),
-        "prefixes": list(back.prefixes),
-        "recomputed": list(back.recomputed),
-        "chosen": list(back.chosen),
-        "left_out": dict(back.left_out),
-        **({"verified": [gate.to_json() for gate in found.gates]} if found else {}),
-    }
+def _document(name: str, back: Restored, path: Path, found: Verification | None) -> ExportDocument:
+    """What was written."""
+    from wdport.cli.results import ExportDocument
+    from wdport.files.json_document import output_file
+
+    return ExportDocument(
+        model=name,
+        to="torch",
+        output=output_file(path),
+        tensors=len(back.tensors),
+        prefixes=back.prefixes,
+        recomputed=back.recomputed,
+        chosen=back.chosen,
+        left_out=back.left_out,
+        verified=[gate.document() for gate in found.gates] if found else UNSET,
+    )
 
 
 def _text(name: str, back: Restored, path: Path, written: int, found: Verification | None) -> str:

@@ -109,6 +109,7 @@ def command(
     require_jax()
     start_jax()
     from wdport.conversion.load import load_model
+    from wdport.files.json_document import NamedFile
     from wdport.generation import generate
     from wdport.generation.program import generator_of
 
@@ -119,7 +120,7 @@ def command(
     tokens = _with_gaps(prompts, words, masked, gap, bool(settings["length"]))
     numbers: dict[str, Any] = {"end": None if end is None else _number("--end", end, words),
                "forbid": [_number("--forbid", each, words) for each in forbid]}  # fmt: skip
-    read = None if prompts.file is None else {"name": prompts.file.name, "sha256": inputs.sha256("prompts")}
+    read = None if prompts.file is None else NamedFile(prompts.file.name, inputs.sha256("prompts"))
     inputs.end_reading()
     found = generate(made, tokens, mask=masked, words=words, **numbers, **settings)
     told = {"mask": masked, **numbers, **settings, "dtype": dtype}

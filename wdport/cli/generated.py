@@ -11,6 +11,8 @@ from wdport.cli.options import facts, size
 from wdport.files.target import Target, file_target
 
 if TYPE_CHECKING:  # imports jax
+    from wdport.cli.results import GeneratedDocument
+    from wdport.files.json_document import NamedFile, OutputFile
     from wdport.generation import Generated
 
 FORMATS: Final = (".txt", ".json", ".npz")
@@ -21,13 +23,13 @@ NOTHING: Final = -1
 
 @dataclass(frozen=True)
 class Done:
-    """Completed texts, the settings that they were made with, and the file that was written; ``prompts`` is the name
-    and the SHA-256 of their file."""
+    """Completed texts, the settings that they were made with, and the file that was written; ``prompts`` is their
+    file."""
 
     model: str
-    prompts: Mapping[str, object] | None
+    prompts: NamedFile | None
     found: Generated
-    settings: Mapping[str, object]
+    settings: Mapping[str, Any]
     seconds: float
     target: Target | None
 
@@ -42,30 +44,30 @@ class Done:
         show = words.frame if words is not None else lambda tokens: " ".join(map(str, tokens))
         return [show(frame) for frame in self.found.frames(index, mask)]
 
-    def document(self) -> dict[str, object]:
-        """The result as JSON values."""
-        from wdport.files.manifests import file_sha256
+    def document(self) -> GeneratedDocument:
+        """The result as a document."""
+        from wdport.files.json_document import output_file
 
-        file = None if self.target is None else self.target.path
-        told = None if file is None else {"name": file.name, "sha256": file_sha256(file), "bytes": file.stat().st_size}
-        return self.content(told)
+        return self.content(None if self.target is None else output_file(self.target.path))
 
-    def content(self, output: Mapping[str, object] | None) -> dict[str, object]:
+    def content(self, output: OutputFile | None) -> GeneratedDocument:
         """The document, with these facts about the output."""
+        from wdport.cli.results import GeneratedDocument, GeneratedText
+
         found, texts = self.found, self.texts
-        return {
-            "model": self.model,
-            "prompts": self.prompts,
-            "output": output,
-            "texts": [
-                {"tokens": tokens.tolist(), "steps": steps.tolist(), "text": None if texts is None else texts[at]}
+        return GeneratedDocument(
+            model=self.model,
+            prompts=self.prompts,
+            output=output,
+            texts=[
+                GeneratedText(tokens.tolist(), steps.tolist(), None if texts is None else texts[at])
                 for at, (tokens, steps) in enumerate(zip(found.tokens, found.steps, strict=True))
             ],
-            "generated": found.wanted,
-            "network_calls": found.calls,
+            generated=found.wanted,
+            network_calls=found.calls,
             **self.settings,
-            "seconds": round(self.seconds, 3),
-        }
+            seconds=round(self.seconds, 3),
+        )
 
     def lines(self) -> list[str]:
         """One line per text; without a tokenizer its tokens."""

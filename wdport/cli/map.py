@@ -79,8 +79,9 @@ def check(
     With --model, or for a table of a model that wdport ships, the complete plan is made, as convert does. Findings of
     --values and --settings do not make a table unsound.
     """
-    from wdport.cli.map_text import check_count, check_json, check_line, check_text
+    from wdport.cli.map_text import check_count, check_line, check_text
     from wdport.conversion.check import check_table
+    from wdport.conversion.table_documents import check_document
     from wdport.conversion.unlike import told_differently
 
     if reference and not settings:
@@ -90,7 +91,7 @@ def check(
     found = check_table(table, checkpoint, given, dtype if values else "")
     report = told_differently(table, replace(given, model=model, reference=reference), checkpoint) if settings else None
     sound = not found.faults and not (strict and found.warnings)
-    give("check", lambda: check_json(found, sound, report), document,
+    give("check", lambda: check_document(found, sound, report), document,
          lambda: check_text(found, sound, every, report), verdict=lambda: check_line(found, sound))  # fmt: skip
     if not sound:
         fix = "correct the table" + (", or leave out --strict" if not found.faults else "")
@@ -121,8 +122,9 @@ def explain(
 
     For a converted file, the manifest is read; for a checkpoint, the plan is made, as convert does.
     """
-    from wdport.cli.map_text import explain_json, explain_text
+    from wdport.cli.map_text import explain_text
     from wdport.conversion.explain import routes_of
+    from wdport.conversion.table_documents import explanation
 
     if Path(name).exists() and not Path(file).exists():
         fix = f"give the tensor's name first: wdport map explain {printable(file, 60)} {printable(name, 60)}"
@@ -131,7 +133,7 @@ def explain(
     document = require_document(json_file, InputFiles(file=file, mapping=mapping, config=config).with_manifests("file"))
     routes = routes_of(file, _settings(mapping, model, config, pairs, key))
     found = routes.explain(name)
-    give("explanation", lambda: explain_json(name, routes, found), document, lambda: explain_text(name, found),
+    give("explanation", lambda: explanation(name, routes, found), document, lambda: explain_text(name, found),
          asked=True)  # fmt: skip
     return 0
 
@@ -145,12 +147,15 @@ def explain(
 def diff(first: str, second: str, key_a: str | None, key_b: str | None, json_file: str | None) -> int:
     """Compare two tables, two checkpoints or two converted files by name, shape and dtype. Exits 0 with or without
     differences."""
-    from wdport.cli.map_text import diff_json, diff_text
+    from wdport.cli.map_text import diff_text
     from wdport.conversion.differences import compare_files
+    from wdport.conversion.table_documents import difference_document
 
     document = require_document(json_file, InputFiles(first=first, second=second).with_manifests("first", "second"))
     found = compare_files(first, second, (key_a, key_b))
-    give("difference", lambda: diff_json(found), document, lambda: diff_text(found, first, second), asked=True)
+    give(
+        "difference", lambda: difference_document(found), document, lambda: diff_text(found, first, second), asked=True
+    )
     return 0
 
 

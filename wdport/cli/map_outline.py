@@ -43,8 +43,9 @@ def command(
 
     The model is run in float64 on random inputs. CHECKPOINT is for a function that takes a checkpoint path.
     """
-    from wdport.cli.map_outline_text import outline_json, outline_text
+    from wdport.cli.map_outline_text import outline_text
     from wdport.mapping.strict_yaml import read_yaml
+    from wdport.porting.outline.document import outline_document
     from wdport.porting.outline.make import outline, outline_of_table
 
     if reference is None and mapping is None:
@@ -61,7 +62,7 @@ def command(
             found = outline(reference or "", inputs, known, checkpoint)
     give(
         "outline",
-        lambda: outline_json(found),
+        lambda: outline_document(found),
         document,
         lambda: outline_text(found, every, width_of(sys.stdout)),
         asked=True,

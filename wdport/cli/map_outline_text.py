@@ -1,4 +1,4 @@
-"""The output of `wdport map outline`: the outline of a model as text and as JSON."""
+"""The output of `wdport map outline`: the outline of a model as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from wdport.cli.options import LONGEST_FACT, facts
 from wdport.errors import printable
 
 if TYPE_CHECKING:
-    from wdport.porting.outline.keras_calls import KerasCall
     from wdport.porting.outline.result import Outline, Step, Value
 
 WIDEST = (40, 24, 30, 62)
@@ -163,67 +162,3 @@ def _places(numbers: Sequence[int]) -> str:
         return ""
     more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
     return f": {', '.join(shown[:12])}{more}"
-
-
-def outline_json(found: Outline) -> dict[str, object]:
-    return {
-        "model": found.target,
-        "parameters": found.weights,
-        "batch": found.batch,
-        "versions": dict(found.versions),
-        "notes": list(found.notes),
-        "uncalled": dict(found.uncalled),
-        "inputs": [_value_json(value) for value in found.inputs],
-        "outputs": [_value_json(value) for value in found.root.outputs],
-        "steps": [_step_json(step) for step in found.root.steps],
-    }
-
-
-def _step_json(step: Step) -> dict[str, object]:
-    return {
-        "what": step.what,
-        "number": step.number or None,
-        "name": step.name,
-        "path": step.path or None,
-        "type": step.type,
-        "kind": step.kind or None,
-        "settings": {key: _plain(value) for key, value in step.settings.items()},
-        "torch": step.torch,
-        "inputs": [_value_json(value) for value in step.inputs],
-        "outputs": [_value_json(value) for value in step.outputs],
-        "keras": [_call_json(call) for call in step.keras],
-        "keras_text": step.there or None,
-        "defaults": [
-            {"layer": each.layer, "argument": each.argument, "keras": _plain(each.keras), "setting": each.setting,
-             "torch": _plain(each.torch), "needed": _plain(each.needed)}
-            for each in step.defaults
-        ],
-        "notes": list(step.notes),
-        "parameters": {name: list(shape) for name, shape in step.parameters.items()},
-        "steps": [_step_json(each) for each in step.steps],
-    }  # fmt: skip
-
-
-def _value_json(value: Value) -> dict[str, object]:
-    sizes = [int(size) if size.isdecimal() else size for size in value.sizes]
-    return {"from": value.source, "argument": value.name or None, "axes": value.names or None, "sizes": sizes,
-            "kind": value.kind}  # fmt: skip
-
-
-def _call_json(call: KerasCall) -> dict[str, object]:
-    return {"name": call.name, "arguments": {key: _plain(value) for key, value in call.arguments.items()}}
-
-
-def _plain(value: object) -> object:
-    """A JSON value; infinite numbers and other objects as text."""
-    from wdport.porting.outline.keras_calls import KerasCall
-
-    if isinstance(value, KerasCall):
-        return _call_json(value)
-    if isinstance(value, (tuple, list)):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return str(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value) if str(value).lstrip("-").isdecimal() else str(value)
-    return value if value is None or isinstance(value, (bool, float, str)) else str(value)

@@ -88,7 +88,7 @@ def command(
     if watch:
         return _watch(str(model), ["suggest", *_again()])
     start_jax()
-    from wdport.porting.suggest import Models, loads_itself, prove, suggest, to_json
+    from wdport.porting.suggest import Models, loads_itself, prove, suggest, suggestion_document
 
     models = Models(reference or "", model, inputs, _arguments(config), checkpoint)
     if not reference:
@@ -97,7 +97,13 @@ def command(
         guessed = suggest_by_names(models)
         if target is not None:
             write_text(target, guessed.text())
-        give("suggestion", lambda: to_json(guessed), document, lambda: _text(guessed, path), asked=target is None)
+        give(
+            "suggestion",
+            lambda: suggestion_document(guessed),
+            document,
+            lambda: _text(guessed, path),
+            asked=target is None,
+        )
         return 0
     with steps() as say, redirect_stdout(sys.stderr):
         found = suggest(models, say)
@@ -108,7 +114,7 @@ def command(
     if target is not None and found.stop is None:
         write_text(target, found.text())
     asked = target is None or not found.proved
-    give("suggestion", lambda: to_json(found), document, lambda: _text(found, path), asked)
+    give("suggestion", lambda: suggestion_document(found), document, lambda: _text(found, path), asked)
     if found.stop is not None:
         return MisfitError.exit_code
     return 0 if found.proved or no_proof else (found.verdict.exit_code if found.verdict else MisfitError.exit_code)

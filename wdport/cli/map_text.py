@@ -1,56 +1,22 @@
-"""The output of `wdport map`, as text and as JSON."""
+"""The output of `wdport map` as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from wdport.cli.options import LONGEST_FACT, facts
-from wdport.conversion.value_finding import to_json
 from wdport.errors import printable
 from wdport.marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
     from wdport.compare.setting import SettingsReport
     from wdport.conversion.check import Check
-    from wdport.conversion.explain import End, Route, Routes
+    from wdport.conversion.explain import End, Route
     from wdport.mapping.diff import Difference, Properties, Property
 
 MOST = 20
 """Lines printed per kind; all are in the JSON."""
-
-
-def check_json(found: Check, sound: bool, report: SettingsReport | None = None) -> dict[str, object]:
-    coverage = found.coverage
-    return {
-        "table": found.table.path,
-        "family": found.table.family,
-        "variant": found.table.variant,
-        "sound": sound,
-        "faults": list(found.faults),
-        "remarks": [
-            {"level": each.level, "file": each.file or found.table.path, "line": each.line, "what": each.what}
-            for each in found.remarks
-        ],
-        "checkpoint": found.checkpoint or None,
-        "coverage": coverage and {
-            "rows": [
-                {"file": each.file or found.table.path, "line": each.line, "torch": each.torch,
-                 "becomes": each.becomes, "when": each.when, "tensors": list(each.tensors)}
-                for each in coverage.claims
-            ],
-            "unclaimed": list(coverage.unclaimed),
-            "doubled": {name: list(places) for name, places in coverage.doubled.items()},
-            "idle": list(coverage.idle),
-            "incomplete": list(coverage.incomplete),
-        },
-        "plan": dict(found.planned) if found.planned is not None else None,
-        "misfits": list(found.misfits),
-        "notes": list(found.notes),
-        "values": None if found.values is None else to_json(found.values),
-        "settings": report and asdict(report),
-    }  # fmt: skip
 
 
 def check_text(found: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> Marked:
@@ -138,36 +104,6 @@ def _listed(title: str, lines: Iterable[str]) -> list[str]:
     return [title, *(f"  {printable(line, LONGEST_FACT)}" for line in shown)] if every else []
 
 
-def explain_json(name: str, routes: Routes, found: Sequence[Route]) -> dict[str, object]:
-    return {
-        "name": name,
-        "file": routes.file,
-        "prefixes": list(routes.prefixes),
-        "routes": [
-            {
-                "fate": each.fate,
-                "sources": [_end_json(end) for end in each.sources],
-                "targets": [_end_json(end) for end in each.targets],
-                "rule": each.rule and each.rule.name,
-                "axes": each.rule and str(each.rule),
-                "inverse": each.rule and str(each.rule.inverse()),
-                "sizes": dict(each.sizes),
-                "combine": each.combine,
-                "table": each.table or None,
-                "line": each.line or None,
-                "reason": each.reason or None,
-                "notes": list(each.notes),
-            }
-            for each in found
-        ],
-    }
-
-
-def _end_json(end: End) -> dict[str, object]:
-    shape = None if end.shape is None else list(end.shape)
-    return {"name": end.name, "shape": shape, "dtype": end.dtype or None}
-
-
 _FATES = {
     "checked": "compared with the constant {}, and then left out",
     "dropped": "left out: {}",
@@ -201,19 +137,6 @@ def _route(route: Route) -> list[tuple[str, str]]:
 def _end(end: End) -> str:
     shape = "" if end.shape is None else f"  {end.dtype} {end.shape}"
     return f"{end.name}{shape}"
-
-
-def diff_json(found: Difference) -> dict[str, object]:
-    return {
-        "same": found.none,
-        "alike": found.same,
-        "facts": {name: list(pair) for name, pair in found.facts.items()},
-        "prefix": list(found.prefix) if found.prefix else None,
-        "only_a": {name: dict(each) for name, each in found.only_a.items()},
-        "only_b": {name: dict(each) for name, each in found.only_b.items()},
-        "changed": {name: {key: list(pair) for key, pair in each.items()} for name, each in found.changed.items()},
-        "renamed": [{"a": each.old, "b": each.new, "of": list(each.of)} for each in found.renamed],
-    }
 
 
 def diff_text(found: Difference, a: str, b: str) -> str:

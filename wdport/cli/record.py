@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,10 +27,12 @@ from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.manifests import file_sha256
 from wdport.files.target import Target, file_target
 from wdport.files.written import noticing
 from wdport.recorder import Input
+
+if TYPE_CHECKING:
+    from wdport.cli.results import RecordingDocument
 
 
 @click.command(name="record", cls=Verb, arity=lambda given: (1 if "--mapping" in given else 2, 2))
@@ -171,20 +173,23 @@ def _target(read: dict[str, Path], output: str | None, force: bool) -> Target:
     return file_target(target, (".npz",), read, force)
 
 
-def _document(index: dict[str, Any], target: Path, notes: Sequence[str]) -> dict[str, object]:
-    """What was recorded, as JSON."""
-    return {
-        "reference": index["reference"],
-        "checkpoint": index["checkpoint"],
-        "output": {"name": target.name, "sha256": file_sha256(target), "bytes": target.stat().st_size},
-        "recording_format": index["schema"],
-        "tensors": len(index["tensors"]),
-        "modules": list(index["names"]),
-        "repeats": bool(index["repeats"]),
-        "evaluating": bool(index["evaluating"]),
-        "notes": [*notes, *index["notes"]],
-        "environment": index["environment"],
-    }
+def _document(index: dict[str, Any], target: Path, notes: Sequence[str]) -> RecordingDocument:
+    """What was recorded."""
+    from wdport.cli.results import RecordingDocument
+    from wdport.files.json_document import output_file
+
+    return RecordingDocument(
+        reference=index["reference"],
+        checkpoint=index["checkpoint"],
+        output=output_file(target),
+        recording_format=index["schema"],
+        tensors=len(index["tensors"]),
+        modules=list(index["names"]),
+        repeats=bool(index["repeats"]),
+        evaluating=bool(index["evaluating"]),
+        notes=[*notes, *index["notes"]],
+        environment=index["environment"],
+    )
 
 
 def _text(index: dict[str, Any], target: Path, notes: Sequence[str] = ()) -> str:

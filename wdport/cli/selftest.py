@@ -78,7 +78,7 @@ def command(
     with postponed(failed):
         give(
             "selftest",
-            result.to_json,
+            result.document,
             STDOUT if json_file == STDOUT else outputs.get("--json"),
             lambda: render(result, rules),
             verdict=lambda: summary(result),

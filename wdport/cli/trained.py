@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,13 +17,13 @@ from wdport.cli.progress import steps
 from wdport.dtype_policies import POLICIES
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.manifests import file_sha256
 from wdport.files.scratch import scratch_folder
-from wdport.model import PUBLIC, SCHEDULES, Array, Document, KerasModel, Recipe
+from wdport.model import PUBLIC, SCHEDULES, Array, KerasModel, Recipe
 from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SHA256, Option
 from wdport.training.folder import STATES, WRITTEN
 
 if TYPE_CHECKING:
+    from wdport.cli.results import TrainingDocument
     from wdport.files.run_folder import RunFolder
     from wdport.training.loop import TrainingRun
 
@@ -381,33 +381,35 @@ def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callab
     return report
 
 
-def _document(wanted: Wanted, data: str, resumed: str | None, told: TrainingRun, seconds: float) -> Document:
+def _document(wanted: Wanted, data: str, resumed: str | None, told: TrainingRun, seconds: float) -> TrainingDocument:
+    from wdport.cli.results import TrainingDocument
+    from wdport.files.json_document import NamedFile, output_file
+
     names = (*STATES, *WRITTEN)
-    written = [wanted.folder / name for name in names if (wanted.folder / name).is_file()]
-    return {
-        "model": wanted.name,
-        "data": {"name": wanted.data.name, "sha256": data},
-        "steps": told.steps,
-        "resumed_optimizer": resumed,
-        "epochs": [dict(epoch) for epoch in told.epochs],
-        "outputs": [{"name": path.name, "sha256": file_sha256(path), "bytes": path.stat().st_size} for path in written],
-        "seconds": round(seconds, 3),
-    }  # fmt: skip
+    return TrainingDocument(
+        model=wanted.name,
+        data=NamedFile(wanted.data.name, data),
+        steps=told.steps,
+        resumed_optimizer=resumed,
+        epochs=told.epochs,
+        outputs=[output_file(wanted.folder / name) for name in names if (wanted.folder / name).is_file()],
+        seconds=round(seconds, 3),
+    )
 
 
-def _text(document: Mapping[str, Any], folder: Path) -> str:
-    epochs = document["epochs"]
+def _text(document: TrainingDocument, folder: Path) -> str:
+    epochs = document.epochs
     first, last = epochs[0], epochs[-1]
     shown = [("loss", f"{first['loss']:.4g} in the first epoch, {last['loss']:.4g} in the last")]
     parts = [name for name in last if name not in ("epoch", "steps", "loss", "learning_rate", "seconds")]
     if len(parts) > 1:
         shown.append(("by level", ", ".join(f"{name} {last[name]:.4g}" for name in parts)))
-    resumed = document["resumed_optimizer"]
+    resumed = document.resumed_optimizer
     rows = [
-        ("trained", f"{document['steps']} steps in {len(epochs)} epochs"),
+        ("trained", f"{document.steps} steps in {len(epochs)} epochs"),
         ("optimizer", f"resumed from {resumed}" if resumed else "new, AdamW"),
         *shown,
-        ("took", f"{document['seconds']:.1f} s"),
-        *(("wrote", f"{folder / each['name']} ({size(each['bytes'])})") for each in document["outputs"]),
+        ("took", f"{document.seconds:.1f} s"),
+        *(("wrote", f"{folder / each.name} ({size(each.bytes)})") for each in document.outputs),
     ]
-    return f"{printable(document['model'], None)}: trained\n{facts(rows)}"
+    return f"{printable(document.model, None)}: trained\n{facts(rows)}"

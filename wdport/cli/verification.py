@@ -103,7 +103,7 @@ def verified_row(found: Verification | None) -> tuple[str, str]:
 
 def give_verification(found: Verification, document: Destination) -> None:
     """Print the report, or the document."""
-    give("verification", found.to_json, document, lambda: _text(found), verdict=lambda: _line(found))
+    give("verification", found.document, document, lambda: _text(found), verdict=lambda: _line(found))
 
 
 def _line(found: Verification) -> Marked:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isnan
+from typing import Annotated
+
+from msgspec import Meta
 
 from wdport.compare.bounds import BOUNDS, Bound
+from wdport.declared import Count, Number
 
 OUTPUT = "output"
 """The name of the tap for the whole network's output and its parts."""
@@ -40,6 +44,37 @@ NOTICES = ("notice", "waived", "bound")
 
 
 @dataclass(frozen=True)
+class FindingFacts:
+    """An objection of a gate to the port, or a notice."""
+
+    subject: Annotated[str, Meta(description="Layer, variable, constant or run that it is about; empty for the whole.")]
+    part: Annotated[str, Meta(description="The part of it, in words.")]
+    kind: Annotated[str, Meta(description=
+        "`notice`, `waived` and `bound` fail nothing; every other kind fails the gate.")]  # fmt: skip
+    value: Annotated[Number | None, Meta(description="Number that exceeds the bound; null for a fact.")]
+    bound: Annotated[Number | None, Meta(description="The bound; null for a fact.")]
+    leak: Annotated[bool, Meta(description="Whether the error is of the size of float32 rounding.")]
+    text: Annotated[str, Meta(description="The sentence.")]
+
+
+@dataclass(frozen=True)
+class GateFacts:
+    """One gate."""
+
+    name: Annotated[str, Meta(description="Letter of the gate.")]
+    title: Annotated[str, Meta(description="Name of the gate.")]
+    meaning: Annotated[str, Meta(description="What it compares.")]
+    passed: Annotated[bool, Meta(description="Whether there are no objections and everything was compared.")]
+    compared: Annotated[Count, Meta(description="Number of comparisons made.")]
+    expected: Annotated[Count, Meta(description="Number of comparisons required.")]
+    worst: Annotated[Number | None, Meta(description="Largest number; null if nothing was measured.")]
+    bound: Annotated[Number | None, Meta(description="Its bound; null if nothing was measured.")]
+    where: Annotated[str, Meta(description="The quantity with the largest number.")]
+    seconds: Annotated[float | None, Meta(description="Duration in seconds; null if it was not measured.")]
+    findings: Annotated[Sequence[FindingFacts], Meta(description="Its objections, then its notices.")]
+
+
+@dataclass(frozen=True)
 class Finding:
     """An objection of a gate to the port, or a notice.
 
@@ -67,11 +102,11 @@ class Finding:
         """Whether it fails nothing."""
         return self.kind in NOTICES
 
-    def to_json(self) -> dict[str, object]:
+    def document(self) -> FindingFacts:
         """Its fields and its sentence."""
-        fields = {"subject": self.subject, "part": self.part.strip(" ,"), "kind": self.kind, "value": self.value,
-                  "bound": self.bound, "leak": self.leak}  # fmt: skip
-        return {**fields, "text": str(self)}
+        return FindingFacts(
+            self.subject, self.part.strip(" ,"), self.kind, self.value, self.bound, self.leak, str(self)
+        )
 
 
 def fact(text: str, subject: str = "", kind: str = "fact") -> Finding:
@@ -213,12 +248,10 @@ class Gate:
         """The quantity with the largest number; "" if nothing was measured."""
         return "" if self._largest is None else self._largest.name
 
-    def to_json(self) -> dict[str, object]:
-        """Plain values; single measures are stored with their layers, variables, parts and runs."""
-        return {"name": self.name, "title": self.title, "meaning": self.meaning, "passed": self.passed,
-                "compared": self.compared, "expected": self.expected, "worst": self.worst, "bound": self.bound,
-                "where": self.where, "seconds": self.seconds,
-                "findings": [each.to_json() for each in self.findings]}  # fmt: skip
+    def document(self) -> GateFacts:
+        """The outcome for a document; single measures are stored with their layers, variables, parts and runs."""
+        return GateFacts(self.name, self.title, self.meaning, self.passed, self.compared, self.expected, self.worst,
+                         self.bound, self.where, self.seconds, [each.document() for each in self.findings])  # fmt: skip
 
 
 def joined(first: Gate, second: Gate) -> Gate:

@@ -4,41 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.calls import Calls
 from wdport.compare.probe import Answers
+from wdport.declared import Number
 from wdport.model import Array
 
 
 @dataclass
 class TapResult:
-    """One tap, with every other tap's output replaced by the reference's unless stated otherwise.
+    """One layer. Errors are relative; float32 errors are multiples of the reference's own float32 error. Every other
+    layer's output is replaced by the reference's unless stated otherwise."""
 
-    Relative float64 errors: ``isolated`` of its outputs when fed the reference's inputs; ``inputs`` of the inputs that
-    the surrounding code would have fed it; ``cumulative`` of its outputs in the running network. Float32
-    errors as multiples of the reference's own: ``rms_ratio``, ``max_ratio`` of its outputs, ``inputs_ratio``.
-    ``gradient`` is the float64 error of the gradient by its outputs, ``None`` where gradients (C) was not run;
-    ``bfloat16`` the error under a bfloat16 policy as a multiple of the reference's own, ``None`` likewise.
-    ``caller`` is the tap in whose code the port calls the layer, "" for the network. ``conditioned`` is the largest
-    float64 error that is left out of the others, since one rounding of the layer's inputs explains it.
-    """
-
-    reference: str
-    candidate: str
-    part: int | None
-    isolated: float = 0.0
-    inputs: float = 0.0
-    cumulative: float = 0.0
-    rms_ratio: float = 0.0
-    max_ratio: float = 0.0
-    inputs_ratio: float = 0.0
-    bias: float = 0.0
-    share32: tuple[float, float] = (0.0, 0.0)
-    gradient: float | None = None
-    bfloat16: float | None = None
-    caller: str = ""
-    conditioned: float = 0.0
+    reference: Annotated[str, Meta(description="Path of the PyTorch module; its second call is `X#2`.")]
+    candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
+    part: Annotated[int | None, Meta(description=
+        "Index of the part of the output that it belongs to; null if it belongs to none.")]  # fmt: skip
+    isolated: Annotated[
+        Number, Meta(description="Float64 error of its outputs when it is fed the reference's inputs.")
+    ] = 0.0
+    inputs: Annotated[Number, Meta(description="Float64 error of the inputs that the surrounding code feeds it.")] = 0.0
+    cumulative: Annotated[Number, Meta(description="Float64 error of its outputs within the running network.")] = 0.0
+    rms_ratio: Annotated[Number, Meta(description="Root mean square of its float32 error, as a multiple.")] = 0.0
+    max_ratio: Annotated[Number, Meta(description="Largest float32 error, as a multiple.")] = 0.0
+    inputs_ratio: Annotated[Number, Meta(description="Float32 error of its inputs, as a multiple.")] = 0.0
+    bias: Annotated[Number, Meta(description="Mean of its float32 error, as a share of its root mean square.")] = 0.0
+    share32: Annotated[tuple[Number, Number], Meta(description=
+        "Share of float64 values that float32 holds exactly, of the reference and of the "
+        "port.")] = (0.0, 0.0)  # fmt: skip
+    gradient: Annotated[Number | None, Meta(description=
+        "Float64 error of the gradient by its outputs; null if that gate was not run.")] = None  # fmt: skip
+    bfloat16: Annotated[Number | None, Meta(description=
+        "Error under bfloat16, as a multiple; null if that gate was not run.")] = None  # fmt: skip
+    caller: Annotated[str, Meta(description="Layer in whose code it is called; empty for the network.")] = ""
+    conditioned: Annotated[Number, Meta(description=
+        "Largest float64 error that is left out, since one rounding of its inputs explains it.")] = 0.0  # fmt: skip
 
     def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
         """Whether the layer, fed the reference's inputs, is within the bounds of float64 (A) and float32 (B)."""
@@ -51,43 +55,37 @@ class TapResult:
 
 @dataclass(frozen=True)
 class Fault:
-    """A place where the port differs from the reference when everything around it is fed the reference's values.
+    """A place where the port differs from the reference while everything around it is right: one probable bug."""
 
-    ``reference`` and ``candidate`` name the layer whose own computation is wrong. ``feeds`` is the layer
-    inside it that it feeds wrongly, "" if its outputs are wrong. ``logic`` is the relative
-    float64 error, ``ratio`` the float32 error as a multiple of the reference's own.
-    """
-
-    reference: str
-    candidate: str
-    feeds: str
-    logic: float
-    ratio: float
+    reference: Annotated[str, Meta(description="Path of the PyTorch module; empty for the network.")]
+    candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
+    feeds: Annotated[str, Meta(description="Layer inside it that it feeds wrongly; empty if its outputs are wrong.")]
+    logic: Annotated[Number, Meta(description="Relative float64 error.")]
+    ratio: Annotated[Number, Meta(description="Float32 error as a multiple of the reference's.")]
 
 
 @dataclass(frozen=True)
 class PartResult:
-    """One part of the output: float64 error of its values and of their decoding with all other parts zero (``None`` if
-    unknown), its worst channel's float32 ratio, and its share of the decoded reference's energy (``None`` if unknown).
-    ``gradient`` is the float64 error of the gradient by the same part of the input, ``None`` if gradients (C) was not
-    run."""
+    """One part of the output."""
 
-    name: str
-    values: float
-    decoded: float | None
-    ratio: float
-    energy: float | None
-    gradient: float | None = None
+    name: Annotated[str, Meta(description="Its name.")]
+    values: Annotated[Number, Meta(description="Float64 error of its values.")]
+    decoded: Annotated[Number | None, Meta(description=
+        "Float64 error of its decoding with all other parts zero; null if unknown.")]  # fmt: skip
+    ratio: Annotated[Number, Meta(description="Float32 error of its worst channel, as a multiple of the reference's.")]
+    energy: Annotated[Number | None, Meta(description="Share of the decoded reference's energy; null if unknown.")]
+    gradient: Annotated[Number | None, Meta(description=
+        "Float64 error of the gradient by the same part of the input; null if that gate was not "
+        "run.")] = None  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """One channel of one sample, decoded from one part only: the reference in float64 and the port in float32, to be
-    plotted over each other."""
+    """One channel of one sample, decoded from one part only."""
 
-    part: str
-    reference: tuple[float, ...]
-    candidate: tuple[float, ...]
+    part: Annotated[str, Meta(description="The part.")]
+    reference: Annotated[tuple[Number, ...], Meta(description="The reference in float64.")]
+    candidate: Annotated[tuple[Number, ...], Meta(description="The port in float32.")]
 
 
 @dataclass(frozen=True)

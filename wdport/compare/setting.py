@@ -4,50 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isinf
+from typing import Annotated
 
+from msgspec import Meta
+
+from wdport.declared import Count
 from wdport.mapping.kinds.kind import Compared, Level
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One hyper-parameter that differs.
+    """One hyper-parameter that differs."""
 
-    Attributes:
-        name: its name in Keras, or in PyTorch if Keras has none.
-        torch: the reference's value as plain data; also ``None`` if only Keras has the setting.
-        keras: the port's; also ``None`` if only PyTorch has it.
-        level: ``differs`` if it changes what the layer computes, ``training`` if inference does not read it.
-        text: the sentence.
-        reference: path of the module.
-        candidate: path of the layer.
-    """
-
-    name: str
-    torch: object
-    keras: object
-    level: Level
-    text: str
-    reference: str = ""
-    candidate: str = ""
+    name: Annotated[str, Meta(description="Its name in Keras, or in PyTorch if Keras has none.")]
+    torch: Annotated[object, Meta(description="Value of the reference.")]
+    keras: Annotated[object, Meta(description="Value of the port.")]
+    level: Annotated[Level, Meta(description=
+        "`differs`: it changes what the layer computes. `training`: inference does not read it.")]  # fmt: skip
+    text: Annotated[str, Meta(description="The sentence.")]
+    reference: Annotated[str, Meta(description="Path of the PyTorch module.")] = ""
+    candidate: Annotated[str, Meta(description="Path of the Keras layer.")] = ""
 
 
 @dataclass(frozen=True)
 class SettingsReport:
-    """The settings that differ between two models.
+    """Comparison of the hyper-parameters of the two models."""
 
-    Attributes:
-        layers: number of pairs of layers with at least one comparison.
-        compared: number of hyper-parameters that both sides state.
-        found: those that differ, in the order of the taps.
-        note: why nothing was compared; empty if something was.
-        unread: modules with a setting that does not have the kind's meaning for its name.
-    """
-
-    layers: int = 0
-    compared: int = 0
-    found: tuple[Setting, ...] = ()
-    note: str = ""
-    unread: tuple[str, ...] = ()
+    layers: Annotated[Count, Meta(description="Number of pairs of layers with at least one comparison.")] = 0
+    compared: Annotated[Count, Meta(description="Number of hyper-parameters that were compared.")] = 0
+    found: Annotated[tuple[Setting, ...], Meta(description="Those that differ.")] = ()
+    note: Annotated[str, Meta(description="Why nothing was compared; empty if something was.")] = ""
+    unread: Annotated[tuple[str, ...], Meta(description=
+        "Modules with a setting that does not have the kind's meaning for its name.")] = ()  # fmt: skip
 
     def of(self, level: Level) -> list[Setting]:
         """The settings of one level."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from wdport.checkpoint.regular import read_option
 from wdport.conversion.optimiser import DECOUPLED, Optimised, converted_optimiser
@@ -35,7 +36,7 @@ class ConvertedOptimizer:
     """
 
     path: Path
-    kind: str
+    kind: Literal["Adam", "AdamW", "SGD"]
     parameters: int
     groups: int
     steps: int
@@ -101,6 +102,6 @@ def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
 
     decoupled = state.kind == "adam" and all(group.get(DECOUPLED) for group in state.groups)
     schedule = ", ".join(kind_of(each) or "unknown" for each in state.schedules.values())
-    kind = "SGD" if state.kind == "sgd" else "AdamW" if decoupled else "Adam"
+    kind: Literal["Adam", "AdamW", "SGD"] = "SGD" if state.kind == "sgd" else "AdamW" if decoupled else "Adam"
     return ConvertedOptimizer(path, kind, len(state.parameters), len(state.groups), state.step, schedule,
                               state.left_out)  # fmt: skip

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
 from wdport.declared import Count, Sha256
 
-Shape = list[Count]
+Shape = Sequence[Count]
 """Sizes of the axes, in order; empty for a scalar."""
 
 

@@ -1,31 +1,27 @@
-"""A finding on unusual values in a checkpoint, as data, and lists of findings as lines and as JSON."""
+"""A finding on unusual values in a checkpoint, as data, and lists of findings as lines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from wdport.declared import Count
 
 
 @dataclass(frozen=True)
 class ValueFinding:
-    """A finding on unusual values.
+    """Something unusual about the values of tensors; it does not stop a conversion."""
 
-    Attributes:
-        kind: kind of the finding.
-        level: ``warning`` if a fault is likely, ``note`` if it may be intended.
-        names: the tensors.
-        count: number of affected values, channels or tensors.
-        total: number of all of them.
-        text: the sentence.
-    """
-
-    kind: str
-    level: Literal["warning", "note"]
-    names: tuple[str, ...]
-    count: int
-    total: int
-    text: str
+    kind: Annotated[str, Meta(description="Kind of the finding.")]
+    level: Annotated[Literal["warning", "note"], Meta(description=
+        "`warning` if a fault is likely, `note` if it may be intended.")]  # fmt: skip
+    names: Annotated[tuple[str, ...], Meta(description="The tensors.")]
+    count: Annotated[Count, Meta(description="Number of values, channels or tensors that it is about.")]
+    total: Annotated[Count, Meta(description="Total number.")]
+    text: Annotated[str, Meta(description="The sentence.")]
 
 
 def value_finding(
@@ -43,9 +39,3 @@ def by_level(findings: Sequence[ValueFinding], most: int) -> list[tuple[str, str
         rows += [(level, text) for text in told[:most]]
         rows += [(level, f"and {len(told) - most} more, all with --json")] if len(told) > most else []
     return rows
-
-
-def to_json(findings: Sequence[ValueFinding]) -> list[Mapping[str, object]]:
-    """Return findings as JSON values."""
-    return [{"kind": each.kind, "level": each.level, "names": list(each.names), "count": each.count,
-             "total": each.total, "text": each.text} for each in findings]  # fmt: skip

@@ -1,12 +1,19 @@
-"""An evaluation as JSON values and as text."""
+"""An evaluation as a document and as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta
+
+from wdport.conversion.entries import Shape
+from wdport.declared import Count, Positive
 from wdport.evaluation.metrics import METRICS
 from wdport.evaluation.scores import FLOOR, ITSELF, Evaluation
 from wdport.evaluation.sweep import Drawn, Sweep
+from wdport.files.json_document import NamedFile
 
 SHORT: Mapping[str, str] = {
     "context-fid": "C-FID", "correlational": "corr", "discriminative": "disc", "predictive": "pred",
@@ -24,27 +31,84 @@ WIDE = 4
 """Sets beside each other in a table with a row for every metric."""
 
 
-def facts_of(found: Evaluation, swept: Sweep | None = None) -> dict[str, object]:
-    """The evaluation as JSON values."""
+@dataclass(frozen=True)
+class ScoreEntry:
+    """One score of one set of series; smaller is better."""
+
+    mean: Annotated[float, Meta(description="Mean over the repetitions.")]
+    std: Annotated[float, Meta(description=
+        "Standard deviation over the repetitions, with n - 1 degrees of freedom; 0 for one repetition.")]  # fmt: skip
+    values: Annotated[Sequence[float], Meta(description="The score of every repetition.")]
+
+
+@dataclass(frozen=True)
+class ScoredSet:
+    """A set of series and its scores."""
+
+    name: Annotated[str, Meta(description=
+        "Its name: `samples`, `against`, a setting of a sweep, or `real` and `itself` for the floors.")]  # fmt: skip
+    count: Annotated[Count, Meta(description="Series of it that every repetition compares with as many real ones.")]
+    network_calls: Annotated[Count | None, Meta(description=
+        "Calls of the network for every sample; null for a set that was read.")]  # fmt: skip
+    seconds: Annotated[float | None, Meta(description=
+        "Seconds that sampling took, without compiling; null for a set that was read.")]  # fmt: skip
+    scores: Annotated[Mapping[str, ScoreEntry], Meta(description="Scores by the name of the metric.")]
+
+
+@dataclass(frozen=True)
+class UnscoredSetting:
+    """A setting of a sweep whose samples cannot be scored."""
+
+    name: Annotated[str, Meta(description="Its name.")]
+    reason: Annotated[str, Meta(description="Why they cannot.")]
+
+
+@dataclass(frozen=True)
+class EvaluationDocument:
+    """What ``wdport evaluate --json`` prints."""
+
+    samples: Annotated[str, Meta(description="Name of the file of samples, or of the converted model.")]
+    data: Annotated[NamedFile, Meta(description="The real data.")]
+    windows: Annotated[Count, Meta(description="Windows of the real data.")]
+    shape: Annotated[Shape, Meta(description="Steps and features of a series.")]
+    features: Annotated[Sequence[str], Meta(description="Names of the features; empty if the data have none.")]
+    repeats: Annotated[Positive, Meta(description="Repetitions of every score.")]
+    seed: Annotated[Count, Meta(description="Random seed.")]
+    floor: Annotated[str | None, Meta(description=
+        "Name of the set that is the floor; null if the data are too few for one.")]  # fmt: skip
+    cheapest: Annotated[str | None, Meta(description=
+        "The setting of a sweep with the fewest network calls that is as good as the one with the most; null if there "
+        "is one setting, or one repetition.")]  # fmt: skip
+    sets: Annotated[Sequence[ScoredSet], Meta(description="All sets of series, the floor first.")]
+    failed: Annotated[Sequence[UnscoredSetting], Meta(description=
+        "Settings of a sweep whose samples cannot be scored.")]  # fmt: skip
+
+
+def document_of(samples: str, data: NamedFile, found: Evaluation, swept: Sweep | None = None) -> EvaluationDocument:
+    """The evaluation of ``samples``, a name, with the real ``data``."""
     drawn = swept.by_name if swept else {}
-    return {
-        "windows": len(found.real),
-        "shape": list(found.shape),
-        "features": list(found.features),
-        "repeats": found.repeats,
-        "seed": found.seed,
-        "floor": FLOOR if FLOOR in found.sets else None,
-        "cheapest": str(swept.cheapest().setting) if swept and swept.compares else None,
-        "sets": [{
-            "name": name,
-            "count": found.counts[name],
-            "network_calls": drawn[name].calls if name in drawn else None,
-            "seconds": drawn[name].seconds if name in drawn else None,
-            "scores": {metric: {"mean": score.mean, "std": score.std, "values": list(score.values)}
-                       for metric, score in scores.items()},
-        } for name, scores in found.sets.items()],
-        "failed": [{"name": name, "reason": why} for name, why in (swept.failed if swept else {}).items()],
-    }  # fmt: skip
+    return EvaluationDocument(
+        samples=samples,
+        data=data,
+        windows=len(found.real),
+        shape=found.shape,
+        features=found.features,
+        repeats=found.repeats,
+        seed=found.seed,
+        floor=FLOOR if FLOOR in found.sets else None,
+        cheapest=str(swept.cheapest().setting) if swept and swept.compares else None,
+        sets=[
+            ScoredSet(
+                name=name,
+                count=found.counts[name],
+                network_calls=drawn[name].calls if name in drawn else None,
+                seconds=drawn[name].seconds if name in drawn else None,
+                scores={metric: ScoreEntry(each.mean, each.std, each.values) for metric, each in scores.items()},
+            )
+            for name, scores in found.sets.items()
+        ],
+        failed=[UnscoredSetting(name, why) for name, why in (swept.failed if swept else {}).items()],
+    )
 
 
 def text_of(found: Evaluation, swept: Sweep | None = None) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from wdport.compare.findings import GateFacts
 from wdport.declared import Count, Number, Positive, Sha256
 
 
@@ -96,3 +99,24 @@ class ExportFacts(TypedDict):
         Annotated[ComparedFacts, Meta(description="What was compared with the model; absent if nothing was.")]
     ]
     weights: Annotated[list[WeightFacts], Meta(description="The arrays of `weights.bin`, one after another.")]
+
+
+@dataclass(frozen=True)
+class VerificationDocument:
+    """What ``wdport verify`` of an exported file prints with ``--json``, and ``wdport export --verify`` if it fails."""
+
+    passed: Annotated[bool, Meta(description="Whether everything was compared and agrees.")]
+    complete: Annotated[bool, Meta(description="Whether everything that had to be compared was compared.")]
+    exit_code: Annotated[Literal[0, 1, 6], Meta(description="Exit code of the command.")]
+    gates: Annotated[Sequence[GateFacts], Meta(description="The gates.")]
+    model: Annotated[str, Meta(description="Path of the converted file.")]
+    exported: Annotated[str, Meta(description="Path of the exported file.")]
+    digests: Annotated[Mapping[str, Sha256], Meta(description="SHA-256 of both files, by these names.")]
+    inputs: Annotated[Sequence[str], Meta(description="The calls that were compared, in words.")]
+    ratios: Annotated[Mapping[str, Number], Meta(description=
+        "For every program the largest error of its outputs, relative to float64 and as a multiple of the model's "
+        "own.")]  # fmt: skip
+    members: Annotated[Mapping[str, Sha256], Meta(description=
+        "SHA-256 of the weights and programs of a StableHLO file.")]  # fmt: skip
+    environment: Annotated[Mapping[str, str], Meta(description="Versions of the libraries, and the device.")]
+    seconds: Annotated[float, Meta(description="Seconds that it took, with compiling.")]

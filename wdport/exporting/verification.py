@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import keras  # before our modules that need it: importing it imports the ports
@@ -25,6 +25,7 @@ from wdport.diffusion.plans import Plan
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.exporting.api import condition_facts
 from wdport.exporting.artefact import EXPORT_AGAIN, PROGRAM, member_digests, read_facts
+from wdport.exporting.facts import VerificationDocument
 from wdport.exporting.model_side import Side, Trial, denoiser_trials, network_trials, sampler_plan, sampler_trials
 from wdport.exporting.process import Result, run_calls
 from wdport.files.inputs import Snapshot
@@ -63,16 +64,15 @@ class Verification:
         return bool(self.gates) and all(gate.complete for gate in self.gates)
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> Literal[0, 1, 6]:
         """0 if equal, 1 if different, 6 if not everything was compared."""
         return 0 if self else 1 if any(gate.differs for gate in self.gates) else 6
 
-    def to_json(self) -> dict[str, object]:
+    def document(self) -> VerificationDocument:
         """All results, as ``wdport verify --json`` writes them."""
-        outcome = {"passed": bool(self), "complete": self.complete, "exit_code": self.exit_code}
-        gates = [gate.to_json() for gate in self.gates]
-        names = ("model", "exported", "digests", "inputs", "ratios", "members", "environment", "seconds")
-        return {**outcome, "gates": gates, **{name: getattr(self, name) for name in names}}
+        return VerificationDocument(bool(self), self.complete, self.exit_code, [gate.document() for gate in self.gates],
+                                    self.model, self.exported, self.digests, self.inputs, self.ratios, self.members,
+                                    self.environment, self.seconds)  # fmt: skip
 
     def compared(self) -> dict[str, object]:
         """What the facts of the artefact say about it."""

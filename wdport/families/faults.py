@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from wdport.declared import Number
 
 Bounds = Mapping[str, float]
 """Bounds by name."""
@@ -11,33 +16,29 @@ Bounds = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Kill:
-    """Result of one fault.
+    """One known fault and its outcome."""
 
-    ``gate`` is the first that killed it, "" if none did; ``sites`` are the places found faulty, ``site`` the faulty
-    one, ``exact`` whether they agree; ``margin`` is the largest error over its bound, in decades; ``inputs`` the case
-    that showed it. ``causes`` are those of the diagnosis, if it was ``sought``, and ``facts`` are words of a correct
-    diagnosis that does not name the fault. ``equivalent`` says why the fault does not change what the network computes,
-    if that is known: it must then survive. ``ratio`` is the largest isolated float32 error as a multiple of the
-    reference's, ``single`` the gate that kills it in float32 only ("" if none does), ``rejected`` the fixed tolerances
-    that reject its output; ``None`` if that was not measured.
-    """
-
-    example: str
-    mutant: str
-    site: str
-    gate: str
-    expected: str
-    sites: tuple[str, ...]
-    exact: bool
-    margin: float
-    causes: tuple[str, ...] = ()
-    equivalent: str = ""
-    inputs: str = ""
-    sought: bool = False
-    facts: str = ""
-    ratio: float | None = None
-    single: str | None = None
-    rejected: tuple[str, ...] | None = None
+    example: Annotated[str, Meta(description="Model with the fault.")]
+    mutant: Annotated[str, Meta(description="The fault.")]
+    site: Annotated[str, Meta(description="Layer with the fault.")]
+    gate: Annotated[str, Meta(description="Letter of the first gate that found it; empty if none did.")]
+    expected: Annotated[str, Meta(description="Letter of the gate that should find it.")]
+    sites: Annotated[tuple[str, ...], Meta(description="Layers that were reported as faulty.")]
+    exact: Annotated[bool, Meta(description="Whether they are the right ones.")]
+    margin: Annotated[Number, Meta(description="Largest error over its bound, in decades.")]
+    causes: Annotated[tuple[str, ...], Meta(description="The diagnosis.")] = ()
+    equivalent: Annotated[str, Meta(description=
+        "Why the fault does not change the result, if it is an equivalent: it must then survive.")] = ""  # fmt: skip
+    inputs: Annotated[str, Meta(description="Case that revealed it.")] = ""
+    sought: Annotated[bool, Meta(description="Whether its cause was looked for.")] = False
+    facts: Annotated[str, Meta(description="Text of a correct diagnosis, if it does not name the fault.")] = ""
+    ratio: Annotated[Number | None, Meta(description=
+        "Largest isolated float32 error as a multiple of the reference's; null if it was not "
+        "measured.")] = None  # fmt: skip
+    single: Annotated[str | None, Meta(description=
+        "Letter of the gate that finds it in float32 only; null if that was not measured.")] = None  # fmt: skip
+    rejected: Annotated[tuple[str, ...] | None, Meta(description=
+        "Fixed tolerances that reject its output; null if that was not measured.")] = None  # fmt: skip
 
     @property
     def killed(self) -> bool:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from math import isfinite
-from typing import Final, Literal, overload
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
 
 from wdport.compare.bounds import bounds
-from wdport.compare.findings import Gate
+from wdport.compare.findings import Gate, GateFacts
 from wdport.compare.results import Fault as Fault
 from wdport.compare.results import Overlay as Overlay
 from wdport.compare.results import PartResult as PartResult
 from wdport.compare.results import TapResult as TapResult
 from wdport.compare.results import locate as locate
 from wdport.compare.setting import SettingsReport
+from wdport.declared import Number, Sha256
+from wdport.files import json_document
 from wdport.model import PartWords
 
-SCHEMA: Final = 4
 KIND: Final = "verdict"
 TERMS = ("P", "R", "S")
 """Gates of a policy, a baseline and the known faults: requirements beyond the comparison."""
@@ -29,94 +31,106 @@ own, or a recording of the user's own."""
 
 @dataclass
 class VariableResult:
-    """Relative float64 errors of one variable of the port, filled from the tensor ``reference``.
+    """Relative float64 errors of one variable of the port: of its gradient for a random cotangent at the output, and
+    over the steps of the optimiser."""
 
-    ``gradient`` is the error of its gradient for a random cotangent at the output, gradients (C). The others are the
-    largest errors over the steps of optimiser (D): of the gradient, the first and second moment, and the value.
-    """
-
-    reference: str
-    candidate: str
-    gradient: float = 0.0
-    step_gradient: float = 0.0
-    first: float = 0.0
-    second: float = 0.0
-    value: float = 0.0
+    reference: Annotated[str, Meta(description="Name of the tensor.")]
+    candidate: Annotated[str, Meta(description="Path of the variable.")]
+    gradient: Annotated[Number, Meta(description="Error of its gradient.")] = 0.0
+    step_gradient: Annotated[Number, Meta(description=
+        "Largest error of its gradient over the optimiser's steps.")] = 0.0  # fmt: skip
+    first: Annotated[Number, Meta(description="Largest error of the first moment.")] = 0.0
+    second: Annotated[Number, Meta(description="Largest error of the second moment.")] = 0.0
+    value: Annotated[Number, Meta(description="Largest error of its value.")] = 0.0
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Gate trajectories (E): one sampler run on both sides from the same state and noise tape.
+    """One sampler, run on both sides from the same state and noise tape."""
 
-    ``steps`` are the diffusion steps in the order of the run; ``logic`` is the relative float64 error of the state
-    after each; ``single`` is that of the float32 port against float64, and ``ratio`` its root mean square over the run
-    as a multiple of the float32 reference's, ``None`` if that was not run. ``logic`` and ``ratio`` are gated.
-    """
+    sampler: Annotated[str, Meta(description="Name of the sampler.")]
+    steps: Annotated[tuple[int, ...], Meta(description="Diffusion steps in the order of the run.")]
+    logic: Annotated[tuple[Number, ...], Meta(description="Relative float64 error of the state after each step.")]
+    single: Annotated[tuple[Number, ...], Meta(description=
+        "Relative error of the float32 port against float64 after each step.")]  # fmt: skip
+    ratio: Annotated[Number | None, Meta(description=
+        "Root mean square of that as a multiple of the float32 reference's; null if it was not "
+        "run.")] = None  # fmt: skip
 
-    sampler: str
-    steps: tuple[int, ...]
-    logic: tuple[float, ...]
-    single: tuple[float, ...]
-    ratio: float | None = None
+
+@dataclass(frozen=True)
+class VerdictOutcome:
+    """The outcome of a comparison."""
+
+    schema: Annotated[Literal[4], Meta(description="Format of the document.")]
+    kind: Annotated[Literal["verdict"], Meta(description="Kind of the document.")]
+    passed: Annotated[bool, Meta(description="Whether the models are equal: everything was compared and agrees.")]
+    complete: Annotated[bool, Meta(description="Whether everything was compared that had to be.")]
+    exit_code: Annotated[Literal[0, 1, 6], Meta(description="0 equal, 1 different, 6 something was not compared.")]
+
+
+@dataclass(frozen=True)
+class VerdictFacts:
+    """What a comparison is of, how it was run, and all its numbers."""
+
+    checkpoint: Annotated[str, Meta(description="Name of the checkpoint or the recording.")]
+    converted: Annotated[str, Meta(description="Name of the converted file.")]
+    gates: Annotated[tuple[Gate | GateFacts, ...], Meta(description="Every gate, in the order of the report.")]
+    taps: Annotated[tuple[TapResult, ...], Meta(description="Every layer, in the order of the table.")]
+    parts: Annotated[tuple[PartResult, ...], Meta(description="Every part of the output.")]
+    decoded: Annotated[Number | None, Meta(description=
+        "Float64 error of the decoded output; null if it is not decoded.")]  # fmt: skip
+    assumed: Annotated[dict[str, object], Meta(description=
+        "Configuration values that are neither in the files nor given.")]  # fmt: skip
+    inputs: Annotated[tuple[str, ...], Meta(description="Cases that were run, in words.")]
+    environment: Annotated[dict[str, str], Meta(description="Versions of the libraries, and the machine.")]
+    bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")] = field(default_factory=dict)
+    overlays: Annotated[tuple[Overlay, ...], Meta(description="Curves to plot.")] = ()
+    trajectories: Annotated[tuple[Trajectory, ...], Meta(description="Sampling runs.")] = ()
+    variables: Annotated[tuple[VariableResult, ...], Meta(description=
+        "Every variable, if gradients were compared.")] = ()  # fmt: skip
+    settings: Annotated[SettingsReport, Meta(description=
+        "Hyper-parameters that differ.")] = field(default_factory=SettingsReport)  # fmt: skip
+    causes: Annotated[dict[str, tuple[str, ...]], Meta(description=
+        "Probable causes, by layer.")] = field(default_factory=dict)  # fmt: skip
+    reference: Annotated[str, Meta(description=
+        "Your own model, `module:name`, or a recording of it; empty for wdport's or a library's.")] = ""  # fmt: skip
+    words: Annotated[PartWords, Meta(description=
+        "Names of the parts of the output in reports.")] = field(default_factory=PartWords)  # fmt: skip
+    rests_on: Annotated[Mapping[str, tuple[str, ...]], Meta(description=
+        "By configuration value, the letters of the gates whose outcome depends on "
+        "it.")] = field(default_factory=dict)  # fmt: skip
+    digests: Annotated[dict[str, Sha256], Meta(description=
+        "SHA-256 of the compared files, by role.")] = field(default_factory=dict)  # fmt: skip
+    reference_kind: Annotated[ReferenceKind, Meta(description="Whose code the reference is.")] = "wdport"
+    reference_code: Annotated[str, Meta(description="Name of the reference's code.")] = ""
+    rounded_to: Annotated[str, Meta(description=
+        "The 16-bit dtype that weights were rounded to, on both sides; empty if none were.")] = ""  # fmt: skip
+    started: Annotated[str, Meta(description=
+        "Start time in UTC, in ISO 8601; empty if unknown.")] = field(default="", compare=False)  # fmt: skip
+    left_out: Annotated[dict[str, str], Meta(description=
+        "The layers without any measurement, each with the reason.")] = field(default_factory=dict)  # fmt: skip
+    seconds: Annotated[float, Meta(description="Duration in seconds.")] = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictDocument(VerdictFacts, VerdictOutcome):
+    """What ``wdport verify --json`` writes: all results. Infinite numbers are the text ``inf``."""
+
+    gates: Annotated[tuple[GateFacts, ...], Meta(description="Every gate, in the order of the report.")]
+    assuming: Annotated[dict[str, object], Meta(description="Those of them that the outcome depends on.")]
+    faults: Annotated[tuple[Fault, ...], Meta(description=
+        "Every place that is wrong in isolation, in the order of the computation.")]  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
-class Verdict:
+class Verdict(VerdictFacts):
     """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees.
 
     :class:`wdport.parity.shown.Verdict` adds the methods that render it.
     """
 
-    checkpoint: str
-    """Path of the checkpoint or the recording."""
-    converted: str
-    """Path of the converted file."""
     gates: tuple[Gate, ...]
-    """The outcome of every gate, in the order of the report."""
-    taps: tuple[TapResult, ...]
-    """The errors of every layer."""
-    parts: tuple[PartResult, ...]
-    """The errors of every part of the output."""
-    decoded: float | None
-    """Float64 error of the decoded output; ``None`` if it is not decoded."""
-    assumed: dict[str, object]
-    """Configuration values that are neither in the files nor given."""
-    inputs: tuple[str, ...]
-    """The cases that were run, in words."""
-    environment: dict[str, str]
-    """Versions of the libraries, and the machine."""
-    bounds: dict[str, float] = field(default_factory=dict)
-    """The bounds in force, by name."""
-    overlays: tuple[Overlay, ...] = ()
-    """Curves to plot, of the decoded output."""
-    trajectories: tuple[Trajectory, ...] = ()
-    """Errors along the sampling runs."""
-    variables: tuple[VariableResult, ...] = ()
-    """Errors of every variable, if gradients were compared."""
-    settings: SettingsReport = field(default_factory=SettingsReport)
-    """Hyper-parameters that differ between the two models; they fail no gate unless a policy says so."""
-    causes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Probable causes of faults, by the faulty layer's path."""
-    reference: str = ""
-    """The user's own model, as ``module:factory`` or a recording of it; "" for wdport's or a library's."""
-    words: PartWords = field(default_factory=PartWords)
-    """Names of the parts and of the decoded output."""
-    rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By assumed value that does not affect the network, the gates whose outcome depends on it."""
-    digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of the compared files, by role."""
-    reference_kind: ReferenceKind = "wdport"
-    """``wdport``, ``library``, ``own`` or ``recording``: whose code the reference is."""
-    reference_code: str = ""
-    """Name of the reference's code."""
-    rounded_to: str = ""
-    """The 16-bit dtype that weights were rounded to, on both sides; "" if none were."""
-    started: str = field(default="", compare=False)
-    """Date and time in UTC, in ISO 8601; "" if unknown."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Layers without any measurement, each with the reason."""
-    seconds: float = field(default=0.0, compare=False)
-    """Duration of the comparison."""
 
     def __bool__(self) -> bool:
         return self.complete and all(gate.passed for gate in self.gates)
@@ -149,7 +163,7 @@ class Verdict:
         }
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> Literal[0, 1, 6]:
         """0 if equal, 1 if different, 6 if not everything was compared.
 
         A difference takes precedence over a missing comparison, and that over an unmet policy or baseline.
@@ -172,32 +186,24 @@ class Verdict:
         """The bound of this name in force: the policy's, or the default."""
         return self.bounds[name] if name in self.bounds else bounds()[name]
 
-    def to_json(self) -> dict[str, object]:
+    def document(self) -> VerdictDocument:
+        """All results."""
+        facts = {each.name: getattr(self, each.name) for each in fields(VerdictFacts) if each.name != "gates"}
+        return VerdictDocument(
+            schema=4,
+            kind="verdict",
+            passed=bool(self),
+            complete=self.complete,
+            exit_code=self.exit_code,
+            gates=tuple(gate.document() for gate in self.gates),
+            assuming=self.assuming,
+            faults=self.faults,
+            **facts,
+        )
+
+    def to_json(self) -> dict[str, Any]:
         """All results as plain JSON values, as ``wdport verify --json`` writes them.
 
         Infinities are strings, since JSON has none.
         """
-        facts = {"schema": SCHEMA, "kind": KIND, "passed": bool(self), "complete": self.complete,
-                 "exit_code": self.exit_code}  # fmt: skip
-        faults = [asdict(fault) for fault in self.faults]
-        told = {**asdict(replace(self, gates=())), "gates": [gate.to_json() for gate in self.gates]}
-        return {**facts, **plain(told), "assuming": plain(self.assuming), "faults": plain(faults)}
-
-
-@overload
-def plain(value: dict[str, object]) -> dict[str, object]: ...
-
-
-@overload
-def plain(value: object) -> object: ...
-
-
-def plain(value: object) -> object:
-    """JSON values: tuples as lists, infinities and NaN as text."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not isfinite(value):
-        return str(value)
-    return value
+        return json_document.document(KIND, self.document())

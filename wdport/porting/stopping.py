@@ -8,7 +8,7 @@ cause.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
 from wdport.model import Array, KerasLayer
 from wdport.porting.assigning import Event, KerasSide, Outcome
+from wdport.porting.document import Place
 from wdport.porting.functions import module_of
 from wdport.porting.likeness import likeness
 from wdport.porting.mending import mends
@@ -36,14 +37,6 @@ from wdport.porting.units import Unit, possible, torch_kinds
 
 if TYPE_CHECKING:
     import torch
-
-
-@dataclass(frozen=True)
-class Place:
-    """A Keras layer and its counterpart in PyTorch; either may be ""."""
-
-    keras: str
-    torch: str
 
 
 @dataclass(frozen=True)
@@ -490,11 +483,3 @@ def _ends(scene: _Scene, last: Place) -> Stop:
         first = Place(last_made.path if last_made else "", value.text if value else "")
         break
     return Stop(last, first, what, "", tuple(dict.fromkeys(causes)))
-
-
-def to_json(stop: Stop) -> Mapping[str, object]:
-    """As JSON values."""
-    return {
-        "last_alike": vars(stop.last), "first_unlike": vars(stop.first), "what": stop.what, "wanted": stop.wanted,
-        "causes": list(stop.causes),
-    }  # fmt: skip

@@ -6,16 +6,19 @@ The table is a guess until :func:`prove` runs verify on it, with other random we
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from wdport import recorder
 from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomFamily
 from wdport.files.scratch import scratch_folder
 from wdport.model import Document
+from wdport.porting.document import SuggestionDocument
 from wdport.porting.folding import Doubt, Section, fold, fold_doubts, sections
 from wdport.porting.options import Fields, table_of_rows
 from wdport.porting.torch_run import SEED, build_module, draw_inputs, fill, run_torch
@@ -197,22 +200,24 @@ def family_of(models: Models) -> CustomFamily:
     return CustomFamily(replace(table_of_rows(rows), path="--input"), models.model, models.reference, models.inputs)
 
 
-def to_json(found: Suggestion) -> Mapping[str, object]:
-    """As JSON values."""
-    from wdport.porting import stopping
-
-    told: dict[str, object] = {
-        "found": found.stop is None,
-        "proved": found.proved,
-        "layers": found.layers,
-        "passes": found.passes,
-        "seconds": round(found.seconds, 3),
-        "forward_seconds": round(found.forward, 3),
-        "doubts": list(found.doubts),
-        "notes": list(found.notes),
-        "rows": [dict(row) for row in found.rows],
-        "failure": found.failure,
-        "verdict": found.verdict.to_json() if found.verdict is not None else None,
-    }
-    stopped = stopping.to_json(found.stop) if found.stop is not None else {}
-    return {**told, "last_alike": None, "first_unlike": None, "causes": [], **stopped}
+def suggestion_document(found: Suggestion) -> SuggestionDocument:
+    """The table, or the place where the two models differ."""
+    stop = found.stop
+    return SuggestionDocument(
+        found=stop is None,
+        proved=found.proved,
+        layers=found.layers,
+        passes=found.passes,
+        seconds=round(found.seconds, 3),
+        forward_seconds=round(found.forward, 3),
+        doubts=found.doubts,
+        notes=found.notes,
+        rows=found.rows,
+        failure=found.failure,
+        verdict=None if found.verdict is None else found.verdict.document(),
+        last_alike=None if stop is None else stop.last,
+        first_unlike=None if stop is None else stop.first,
+        causes=() if stop is None else stop.causes,
+        what=UNSET if stop is None else stop.what,
+        wanted=UNSET if stop is None else stop.wanted,
+    )

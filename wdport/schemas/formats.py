@@ -6,40 +6,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from wdport.cli.results import (
+    CodedDocument,
+    ConversionDocument,
+    ExportDocument,
+    GeneratedDocument,
+    InspectionDocument,
+    RecordingDocument,
+    SamplesDocument,
+    TrainingDocument,
+)
 from wdport.compare.glossary import GATES
 from wdport.conversion.entries import Manifest
+from wdport.conversion.table_documents import CheckDocument, DifferenceDocument, ExplanationDocument
 from wdport.data.form import StatisticsForm
 from wdport.declared import given
-from wdport.exporting.facts import ExportFacts
+from wdport.evaluation.document import EvaluationDocument
+from wdport.exporting.facts import ExportFacts, VerificationDocument
 from wdport.families.registry import known_bounds, shipped
 from wdport.families.roles import Configured
 from wdport.families.sampling_form import DiffusionForm, FlowForm
+from wdport.files.json_document import SCHEMAS, FaultsDocument
 from wdport.mapping.form import TableForm
 from wdport.parity.policy.form import BaselineForm, PolicyForm
 from wdport.parity.policy.policy import WAIVABLE
 from wdport.parity.recording_form import RecordingForm
-from wdport.schemas.documents import (
-    CheckDocument,
-    CodedDocument,
-    ConversionDocument,
-    DifferenceDocument,
-    EvaluationDocument,
-    ExplanationDocument,
-    ExportDocument,
-    FaultsDocument,
-    GeneratedDocument,
-    InspectionDocument,
-    OutlineDocument,
-    RecordingDocument,
-    SamplesDocument,
-    SelftestDocument,
-    SuggestionDocument,
-    TrainingDocument,
-    VerificationDocument,
-)
+from wdport.parity.selftest.result import SelftestDocument
+from wdport.parity.verdict import VerdictDocument
+from wdport.porting.document import SuggestionDocument
+from wdport.porting.outline.document import OutlineDocument
 from wdport.schemas.schema import Schema, schema_of
 from wdport.schemas.table import CONDITIONS
-from wdport.schemas.verdict import VerdictDocument
 
 DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
     "verdict": ("Verdict of wdport verify", VerdictDocument),
@@ -91,9 +88,23 @@ class Published:
 
     def schema(self, site: str, closed: bool | None = None) -> Schema:
         """The schema, whose ``$id`` is below ``site``; ``closed`` in place of the format's own."""
-        inside = self.made or schema_of(self.declared, self.conditions, self.closed if closed is None else closed)
+        inside: Schema = dict(self.made)
+        if not inside:
+            inside = schema_of(self.declared, self.conditions, self.closed if closed is None else closed)
+        if self.name in SCHEMAS:
+            inside = _headed(self.name, inside)
         head = {"$schema": DIALECT, "$id": f"{site}schemas/{self.name}.schema.json", "title": self.title}
         return {**head, **inside, **({"examples": list(self.examples)} if self.examples else {})}
+
+
+def _headed(kind: str, schema: Schema) -> Schema:
+    """The schema of a result with the two fields that every document of ``--json`` begins with."""
+    head = {
+        "schema": {"description": "Format of the document.", "const": SCHEMAS[kind]},
+        "kind": {"description": "Kind of the document.", "const": kind},
+    }
+    properties, required = {**head, **schema["properties"]}, dict.fromkeys([*head, *schema["required"]])
+    return {**schema, "properties": properties, "required": list(required)}
 
 
 def formats() -> tuple[Published, ...]:

@@ -13,6 +13,8 @@ from typing import Any
 from msgspec import UNSET, inspect
 from msgspec.json import schema_components
 
+from wdport.declared import NOT_FINITE
+
 Schema = dict[str, Any]
 """A schema as JSON values, in JSON Schema 2020-12."""
 
@@ -99,6 +101,12 @@ def _plain(schema: Any) -> Any:
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
+    if schema.get(NOT_FINITE):
+        rest = {key: value for key, value in schema.items() if key not in (NOT_FINITE, "type")}
+        return {**_plain(rest), "anyOf": [{"type": schema["type"]}, {"enum": ["inf", "-inf", "nan"]}]}
+    if "anyOf" in schema:  # a number within a union is a union itself
+        options = [option for each in _plain(schema["anyOf"]) for option in each.get("anyOf", [each])]
+        return {**_plain({key: value for key, value in schema.items() if key != "anyOf"}), "anyOf": options}
     if len(schema.get("enum", ())) == 1:
         return {**_plain({key: value for key, value in schema.items() if key != "enum"}), "const": schema["enum"][0]}
     return {key: _plain(value) for key, value in schema.items() if key not in ("title", "default")}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
 
 from wdport.compare.glossary import label
+from wdport.declared import Count
 from wdport.families.faults import Kill
+from wdport.files import json_document
 from wdport.parity.selftest.rules import RULES
 from wdport.parity.selftest.variant import Variant
-from wdport.parity.verdict import plain
-
-SCHEMA: Final = 1
 
 CAUSES_RIGHT: Final = 0.8
 """Share of the logic faults whose cause must be found; no cause may be wrong."""
@@ -19,22 +21,22 @@ CAUSES_RIGHT: Final = 0.8
 
 @dataclass(frozen=True)
 class GroupResult:
-    """Faults of one kind, and their outcomes."""
+    """Faults of one kind."""
 
-    gate: str
-    name: str
-    kills: tuple[Kill, ...]
+    gate: Annotated[str, Meta(description="Letter of the gate for them; empty if there are several.")]
+    name: Annotated[str, Meta(description="The kind, in words.")]
+    kills: Annotated[tuple[Kill, ...], Meta(description="Their outcomes.")]
 
 
 @dataclass(frozen=True)
 class RuleCount:
-    """One acceptance rule: the faults that it rejects of ``faults``, the correct ports that it rejects of ``ports``."""
+    """A rule for accepting a port, and how well it separates faults from correct ports."""
 
-    name: str
-    killed: int
-    faults: int
-    rejected: int
-    ports: int
+    name: Annotated[str, Meta(description="The rule.")]
+    killed: Annotated[Count, Meta(description="Faults that it rejects.")]
+    faults: Annotated[Count, Meta(description="Faults in all.")]
+    rejected: Annotated[Count, Meta(description="Correct ports that it rejects.")]
+    ports: Annotated[Count, Meta(description="Correct ports in all.")]
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,13 @@ class SelftestResult:
     ``causes`` says whether causes had to be looked for; if so, looking for none fails.
     """
 
-    groups: tuple[GroupResult, ...]
-    variants: tuple[Variant, ...] = ()
-    quick: bool = False
-    causes: bool = True
-    bounds: dict[str, float] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-    seconds: float = field(default=0.0, compare=False)
+    groups: Annotated[tuple[GroupResult, ...], Meta(description="Faults, by kind.")]
+    variants: Annotated[tuple[Variant, ...], Meta(description="Correct ports.")] = ()
+    quick: Annotated[bool, Meta(description="Whether only a few faults were tried.")] = False
+    causes: Annotated[bool, Meta(description="Whether causes had to be looked for.")] = True
+    bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")] = field(default_factory=dict)
+    environment: Annotated[dict[str, str], Meta(description="Versions and the machine.")] = field(default_factory=dict)
+    seconds: Annotated[float, Meta(description="Seconds in all.")] = field(default=0.0, compare=False)
 
     @property
     def kills(self) -> tuple[Kill, ...]:
@@ -86,7 +88,7 @@ class SelftestResult:
         return self.exit_code == 0
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> Literal[0, 1, 6]:
         """0 if it passes, 1 if it fails, 6 if nothing was run (or no correct variant, except in a quick run)."""
         if not self.faults or not (self.quick or self.variants):
             return 6
@@ -119,22 +121,41 @@ class SelftestResult:
         )
         return tuple(made) if faults and ports else ()
 
+    def document(self) -> SelftestDocument:
+        """The result with its counts."""
+        return SelftestDocument(
+            passed=bool(self),
+            exit_code=self.exit_code,
+            faults=len(self.faults),
+            killed=sum(kill.killed for kill in self.faults),
+            right=sum(kill.right for kill in self.faults),
+            causes_sought=len(self.sought),
+            causes_right=sum(kill.diagnosed for kill in self.sought),
+            causes_wrong=len(self.misdiagnosed),
+            variants=len(self.variants),
+            false_alarms=len(self.false_alarms),
+            rules=self.rules,
+            details=self,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; infinities are strings, since JSON has none."""
-        facts = {
-            "schema": SCHEMA,
-            "kind": "selftest",
-            "passed": bool(self),
-            "exit_code": self.exit_code,
-            "faults": len(self.faults),
-            "killed": sum(kill.killed for kill in self.faults),
-            "right": sum(kill.right for kill in self.faults),
-            "causes_sought": len(self.sought),
-            "causes_right": sum(kill.diagnosed for kill in self.sought),
-            "causes_wrong": len(self.misdiagnosed),
-            "variants": len(self.variants),
-            "false_alarms": len(self.false_alarms),
-            "rules": [asdict(rule) for rule in self.rules],
-        }
-        details: dict[str, Any] = plain(asdict(self))
-        return {**facts, "details": details}
+        return json_document.document("selftest", self.document())
+
+
+@dataclass(frozen=True)
+class SelftestDocument:
+    """What ``wdport selftest --json`` prints."""
+
+    passed: Annotated[bool, Meta(description="Whether the self-test passed.")]
+    exit_code: Annotated[Literal[0, 1, 6], Meta(description="0 passed, 1 failed, 6 nothing was run.")]
+    faults: Annotated[Count, Meta(description="Number of faults that change the result.")]
+    killed: Annotated[Count, Meta(description="Number of them that a gate found.")]
+    right: Annotated[Count, Meta(description="Number of them that the right gate found at the right place.")]
+    causes_sought: Annotated[Count, Meta(description="Number of faults whose cause was looked for.")]
+    causes_right: Annotated[Count, Meta(description="Number of correct causes.")]
+    causes_wrong: Annotated[Count, Meta(description="Number of wrong causes.")]
+    variants: Annotated[Count, Meta(description="Correct ports.")]
+    false_alarms: Annotated[Count, Meta(description="Number of them that fail.")]
+    rules: Annotated[Sequence[RuleCount], Meta(description="Rules for accepting a port, compared.")]
+    details: Annotated[SelftestResult, Meta(description="Every fault and every variant.")]

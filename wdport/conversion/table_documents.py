@@ -1,0 +1,218 @@
+"""The documents of ``wdport map``: a table that was checked, a tensor's route that was explained, and a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta
+
+from wdport.compare.setting import SettingsReport
+from wdport.conversion.entries import Shape
+from wdport.conversion.value_finding import ValueFinding
+from wdport.declared import Count, Positive
+
+if TYPE_CHECKING:
+    from wdport.conversion.check import Check
+    from wdport.conversion.explain import End, Route, Routes
+    from wdport.mapping.diff import Difference
+
+
+@dataclass(frozen=True)
+class RemarkFacts:
+    """A remark on one line of a mapping table."""
+
+    level: Annotated[Literal["error", "warning", "note"], Meta(description=
+        "`error`: no checkpoint can fit. `warning`: it may be correct.")]  # fmt: skip
+    file: Annotated[str, Meta(description="The table, or an included one.")]
+    line: Annotated[Count, Meta(description="Line; 0 for the table as a whole.")]
+    what: Annotated[str, Meta(description="The sentence.")]
+
+
+@dataclass(frozen=True)
+class ClaimFacts:
+    """A row and the tensors that it claims."""
+
+    file: Annotated[str, Meta(description="File of the row.")]
+    line: Annotated[Count, Meta(description="Line of the row.")]
+    torch: Annotated[str, Meta(description="Patterns of the names that it matches.")]
+    becomes: Annotated[str, Meta(description="What it does with them, in short.")]
+    when: Annotated[str | None, Meta(description="Feature that it needs.")]
+    tensors: Annotated[Sequence[str], Meta(description="Names that it matched.")]
+
+
+@dataclass(frozen=True)
+class CoverageFacts:
+    """Which row claims which tensor."""
+
+    rows: Annotated[Sequence[ClaimFacts], Meta(description="Every row.")]
+    unclaimed: Annotated[Sequence[str], Meta(description="Tensors that no row claims.")]
+    doubled: Annotated[Mapping[str, Sequence[str]], Meta(description=
+        "Tensors that several rows claim, each with the places of the rows.")]  # fmt: skip
+    idle: Annotated[Sequence[str], Meta(description="Rows that match nothing, by place.")]
+    incomplete: Annotated[Sequence[str], Meta(description="Rows of which only some names exist, in words.")]
+
+
+@dataclass(frozen=True)
+class CheckDocument:
+    """What ``wdport map check --json`` prints."""
+
+    table: Annotated[str, Meta(description="Path of the table.")]
+    family: Annotated[str, Meta(description="Model family.")]
+    variant: Annotated[str, Meta(description="Key layout; empty if the table names none.")]
+    sound: Annotated[bool, Meta(description="Whether the table has no errors: the exit code is then 0, otherwise 4.")]
+    faults: Annotated[Sequence[str], Meta(description="Reasons for refusing a conversion, one sentence each.")]
+    remarks: Annotated[Sequence[RemarkFacts], Meta(description="Remarks on the table itself.")]
+    checkpoint: Annotated[str | None, Meta(description="Path of the checkpoint; null without one.")]
+    coverage: Annotated[CoverageFacts | None, Meta(description=
+        "Which row claims which tensor; null without a checkpoint.")]  # fmt: skip
+    plan: Annotated[Mapping[str, Count] | None, Meta(description=
+        "Numbers of tensors that are used, checked, dropped and tied, and of variables; null if there is no "
+        "plan.")]  # fmt: skip
+    misfits: Annotated[Sequence[str], Meta(description="Errors of the conversion plan, one sentence each.")]
+    notes: Annotated[Sequence[str], Meta(description="What a reader should know, one sentence each.")]
+    values: Annotated[Sequence[ValueFinding] | None, Meta(description=
+        "Findings on unusual values; null without `--values`.")]  # fmt: skip
+    settings: Annotated[SettingsReport | None, Meta(description=
+        "Hyper-parameters that differ; null without `--settings`.")]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EndFacts:
+    """A tensor or a variable."""
+
+    name: Annotated[str, Meta(description="Its name.")]
+    shape: Annotated[Shape | None, Meta(description="Its shape; null if unknown.")]
+    dtype: Annotated[str | None, Meta(description="Its dtype; null if unknown.")]
+
+
+@dataclass(frozen=True)
+class RouteFacts:
+    """The destination of tensors, or the source of variables."""
+
+    fate: Annotated[Literal["moved", "checked", "dropped", "tied", "ignored"], Meta(description=
+        "Whether the tensors fill variables, or how else they are used.")]  # fmt: skip
+    sources: Annotated[Sequence[EndFacts], Meta(description="The tensors, in the order of the rule.")]
+    targets: Annotated[Sequence[EndFacts], Meta(description="The variables.")]
+    rule: Annotated[str | None, Meta(description="Name of the rule; null unless tensors are moved.")]
+    axes: Annotated[str | None, Meta(description="The rule written out.")]
+    inverse: Annotated[str | None, Meta(description="Its inverse.")]
+    sizes: Annotated[Mapping[str, Count], Meta(description=
+        "Size of every axis of the rule; empty if the shapes do not determine them.")]  # fmt: skip
+    combine: Annotated[str, Meta(description="Arithmetic before the rule; empty for none.")]
+    table: Annotated[str | None, Meta(description="File of the row.")]
+    line: Annotated[Positive | None, Meta(description="Line of the row.")]
+    reason: Annotated[str | None, Meta(description="The constant, the reason for dropping, or the other tensor.")]
+    notes: Annotated[Sequence[str], Meta(description="What a reader should know, one sentence each.")]
+
+
+@dataclass(frozen=True)
+class ExplanationDocument:
+    """What ``wdport map explain --json`` prints."""
+
+    name: Annotated[str, Meta(description="The tensor or variable that was asked for.")]
+    file: Annotated[str, Meta(description="Name of the file.")]
+    prefixes: Annotated[Sequence[str], Meta(description="Prefixes that were taken off every name.")]
+    routes: Annotated[Sequence[RouteFacts], Meta(description="Where it goes, or what it is made of.")]
+
+
+@dataclass(frozen=True)
+class RenamedFacts:
+    """A name that was probably renamed."""
+
+    a: Annotated[str, Meta(description="Its name in A.")]
+    b: Annotated[str, Meta(description="Its name in B.")]
+    of: Annotated[tuple[int, int], Meta(description=
+        "Numbers of names with the same properties that are only in A and only in B.")]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DifferenceDocument:
+    """What ``wdport map diff --json`` prints: how B differs from A."""
+
+    same: Annotated[bool, Meta(description="Whether the two do not differ.")]
+    alike: Annotated[Count, Meta(description="Number of names that have the same properties in both.")]
+    facts: Annotated[Mapping[str, tuple[str, str]], Meta(description=
+        "Properties of the whole that differ, in A and in B; \"\" for a missing one.")]  # fmt: skip
+    prefix: Annotated[tuple[str, str] | None, Meta(description=
+        "The common prefix of the names in A, and the prefix that replaces it in B; null if it did not "
+        "change.")]  # fmt: skip
+    only_a: Annotated[Mapping[str, Mapping[str, str | Shape]], Meta(description=
+        "Names that B lacks, with their properties: a tensor's shape and dtype, or what a row of a table "
+        "does.")]  # fmt: skip
+    only_b: Annotated[Mapping[str, Mapping[str, str | Shape]], Meta(description=
+        "Names that A lacks, with their properties.")]  # fmt: skip
+    changed: Annotated[Mapping[str, Mapping[str, tuple[str | Shape, str | Shape]]], Meta(description=
+        "By name in B, the properties that differ, in A and in B; \"\" for a missing one.")]  # fmt: skip
+    renamed: Annotated[Sequence[RenamedFacts], Meta(description="Names that were probably renamed.")]
+
+
+def check_document(found: Check, sound: bool, report: SettingsReport | None = None) -> CheckDocument:
+    """The result of checking a table that is ``sound`` or not, and the settings that differ."""
+    table, coverage = found.table, found.coverage
+    return CheckDocument(
+        table=table.path,
+        family=table.family,
+        variant=table.variant,
+        sound=sound,
+        faults=found.faults,
+        remarks=[RemarkFacts(each.level, each.file or table.path, each.line, each.what) for each in found.remarks],
+        checkpoint=found.checkpoint or None,
+        coverage=None if coverage is None else CoverageFacts(
+            rows=[
+                ClaimFacts(each.file or table.path, each.line, each.torch, each.becomes, each.when, each.tensors)
+                for each in coverage.claims
+            ],
+            unclaimed=coverage.unclaimed,
+            doubled=coverage.doubled,
+            idle=coverage.idle,
+            incomplete=coverage.incomplete,
+        ),
+        plan=found.planned,
+        misfits=found.misfits,
+        notes=found.notes,
+        values=found.values,
+        settings=report,
+    )  # fmt: skip
+
+
+def explanation(name: str, routes: Routes, found: Sequence[Route]) -> ExplanationDocument:
+    """The routes that were ``found`` for a tensor or variable of this name."""
+    return ExplanationDocument(name, routes.file, routes.prefixes, [_route(each) for each in found])
+
+
+def _route(route: Route) -> RouteFacts:
+    rule = route.rule
+    return RouteFacts(
+        fate=route.fate,
+        sources=[_end(each) for each in route.sources],
+        targets=[_end(each) for each in route.targets],
+        rule=None if rule is None else rule.name,
+        axes=None if rule is None else str(rule),
+        inverse=None if rule is None else str(rule.inverse()),
+        sizes=route.sizes,
+        combine=route.combine,
+        table=route.table or None,
+        line=route.line or None,
+        reason=route.reason or None,
+        notes=route.notes,
+    )
+
+
+def _end(end: End) -> EndFacts:
+    return EndFacts(end.name, end.shape, end.dtype or None)
+
+
+def difference_document(found: Difference) -> DifferenceDocument:
+    """How B differs from A."""
+    return DifferenceDocument(
+        same=found.none,
+        alike=found.same,
+        facts={name: (str(a), str(b)) for name, (a, b) in found.facts.items()},
+        prefix=found.prefix or None,
+        only_a=found.only_a,
+        only_b=found.only_b,
+        changed=found.changed,
+        renamed=[RenamedFacts(each.old, each.new, each.of) for each in found.renamed],
+    )

@@ -1,0 +1,44 @@
+"""The result of ``wdport map suggest`` as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType
+
+from wdport.declared import Count
+from wdport.parity.verdict import VerdictDocument
+
+
+@dataclass(frozen=True)
+class Place:
+    """A layer in both models; either name may be empty."""
+
+    keras: Annotated[str, Meta(description="Path of the Keras layer.")]
+    torch: Annotated[str, Meta(description="Path of the PyTorch module.")]
+
+
+@dataclass(frozen=True)
+class SuggestionDocument:
+    """What ``wdport map suggest --json`` prints."""
+
+    found: Annotated[bool, Meta(description="Whether a table was found for the whole model.")]
+    proved: Annotated[bool, Meta(description="Whether the table was proved by `verify`.")]
+    layers: Annotated[Count, Meta(description="Number of layers.")]
+    passes: Annotated[Count, Meta(description="Number of passes through the models.")]
+    seconds: Annotated[float, Meta(description="Seconds in all.")]
+    forward_seconds: Annotated[float, Meta(description="Seconds of them in the models.")]
+    doubts: Annotated[Sequence[str], Meta(description="What is uncertain, one sentence each.")]
+    notes: Annotated[Sequence[str], Meta(description="What a reader should know, one sentence each.")]
+    rows: Annotated[Sequence[Mapping[str, object]], Meta(description=
+        "Rows of the table, as a mapping table has them under `layers`, `tensors` and `tied`.")]  # fmt: skip
+    failure: Annotated[str, Meta(description="Why the table is not proved; empty if it is, or if no proof was tried.")]
+    verdict: Annotated[VerdictDocument | None, Meta(description="The proof; null if there is none.")]
+    last_alike: Annotated[Place | None, Meta(description="The last layer at which the models agree.")]
+    first_unlike: Annotated[Place | None, Meta(description="The first layer that does not agree.")]
+    causes: Annotated[Sequence[str], Meta(description="Probable causes of the difference, the most likely first.")]
+    what: Annotated[str | UnsetType, Meta(description="What is wrong at the first layer that does not agree.")] = UNSET
+    wanted: Annotated[str | UnsetType, Meta(description=
+        "What its input or output should be; empty if unknown.")] = UNSET  # fmt: skip
