@@ -60,7 +60,7 @@ def _part(schema: Mapping[str, Any]) -> str:
 
 def _title(name: str) -> str:
     """Convert ``TensorRow`` to "Tensor row"."""
-    words = re.sub(r"(Form|Facts|Entry|Document)$", "", name) or name
+    words = re.sub(r"(Form|Facts|Entry|Document|Result|Report)$", "", name) or name
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", words).capitalize()
 
 
