@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from wdport.compare.relations import added_relations, permutation, relations
+from wdport.compare.relations import added_relations, permutation, relations, variable_relations
 
 RNG = np.random.default_rng(0)
 X, A, B = (RNG.standard_normal((4, 5, 6)) for _ in range(3))
@@ -79,3 +79,32 @@ def test_any_permutation_is_found() -> None:
     assert found is not None
     assert np.array_equal(found, order)
     assert permutation(X, X, 1) is None
+
+
+KERNEL, SQUARE = RNG.standard_normal((6, 3, 2)), RNG.standard_normal((6, 6))
+VARIABLES: dict[str, tuple[Change, str]] = {
+    "as it was stored": (lambda x: x.reshape(6, 6).T.reshape(x.shape), "is not transposed"),
+    "heads and widths": (
+        lambda x: x.reshape(6, 2, 3).transpose(0, 2, 1).reshape(x.shape),
+        "is in another order along axes 1 to 2",
+    ),
+    "heads": (lambda x: x[:, ::-1], "is reversed along axis 1"),
+    "another's": (lambda x: 2.0 * KERNEL + 1.0, "is the value of b"),
+    "zeros": (np.zeros_like, "is all zeros"),
+    "twice": (lambda x: 2.0 * x, "is 2 times what it should be"),
+    "float16": (lambda x: x.astype(np.float16).astype(float), "is rounded to float16"),
+    "a shuffle": (lambda x: RNG.permuted(x, axis=None), "has the right values in another order"),
+}
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_wrong_variable_is_described(name: str) -> None:
+    change, text = VARIABLES[name]
+    others = {"the value of a": SQUARE, "the value of b": 2.0 * KERNEL + 1.0}
+    assert variable_relations(change(KERNEL), KERNEL, others) == [text]
+
+
+def test_a_square_matrix_may_be_read_as_its_transpose() -> None:
+    assert variable_relations(SQUARE.T, SQUARE, {}) == ["is not transposed"]
+    assert variable_relations(SQUARE, SQUARE, {}) == []
+    assert variable_relations(RNG.standard_normal(SQUARE.shape), SQUARE, {}) == []

@@ -17,7 +17,7 @@ from wdport.parity.selftest.text import render, summary
 from wdport.parity.selftest.variant import Alarm, Variant
 
 KILLED = Kill("small", "epsilon 1e-6", "a/norm", "A", "A", ("a/norm",), True, 5.0, ("epsilon 1e-6",), sought=True,
-              ratio=130.0, single="B", rejected=("cosine > 0.997",))  # fmt: skip
+              facts="epsilon", ratio=130.0, single="B", rejected=("cosine > 0.997",))  # fmt: skip
 SURVIVOR = Kill("small", "key bias dropped", "a/key", "", "A", (), False, -inf, equivalent="softmax", ratio=1.8,
                 single="", rejected=())  # fmt: skip
 CORRECT = Variant("small", "eager", 1e-15, 1.5, (), ())

@@ -43,6 +43,17 @@ def added_relations(wrong: Array, right: Array, given: Known) -> list[str]:
     return []
 
 
+def variable_relations(wrong: Array, right: Array, others: Known) -> list[str]:
+    """The same for a variable of a file; ``others`` are the right values of other variables."""
+    if wrong.shape != right.shape or not np.all(np.isfinite(wrong)) or same(wrong, right):
+        return []
+    others = {name: array for name, array in others.items() if array.shape == right.shape}
+    steps = (_zero, _scaled, _transposed, _rounded, _masked, _clipped, _permuted_along_axis, _permuted_along_last_axes,
+             _shuffled)  # fmt: skip
+    found = chain([_replaced(wrong, right, others)], (step(wrong, right) for step in steps))
+    return list(next((text for text in found if text), []))
+
+
 def same(first: Array, second: Array) -> bool:
     """Whether two arrays are equal to the logic bound."""
     return first.shape == second.shape and relative_l2(first, second) <= LOGIC
@@ -177,11 +188,35 @@ def _shifted(wrong: Array, right: Array) -> list[str]:
 
 
 def _permuted(wrong: Array, right: Array) -> list[str]:
+    return _permuted_along_axis(wrong, right) or _shuffled(wrong, right)
+
+
+def _permuted_along_axis(wrong: Array, right: Array) -> list[str]:
     for axis in range(right.ndim):
         if (order := permutation(wrong, right, axis)) is not None:
             return [f"is {_describe(order)} along axis {axis}"]
+    return []
+
+
+def _shuffled(wrong: Array, right: Array) -> list[str]:
     if wrong.size and same(np.sort(wrong, axis=None), np.sort(right, axis=None)):
         return ["has the right values in another order"]
+    return []
+
+
+def _transposed(wrong: Array, right: Array) -> list[str]:
+    """A kernel was read as its transpose: as a matrix, some of its axes are the rows."""
+    sizes = [int(np.prod(right.shape[:at])) for at in range(1, right.ndim)]
+    turned = (right.reshape(rows, -1).T.reshape(right.shape) for rows in sizes)
+    return ["is not transposed"] if any(same(wrong, each) for each in turned) else []
+
+
+def _permuted_along_last_axes(wrong: Array, right: Array) -> list[str]:
+    """Along several axes taken together, such as heads and their widths."""
+    for at in range(1, right.ndim - 1):
+        flat = (*right.shape[:at], -1)
+        if permutation(wrong.reshape(flat), right.reshape(flat), at) is not None:
+            return [f"is in another order along axes {at} to {right.ndim - 1}"]
     return []
 
 

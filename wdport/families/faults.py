@@ -31,7 +31,7 @@ class Kill:
         "Why the fault does not change the result, if it is an equivalent: it must then survive.")] = ""  # fmt: skip
     inputs: Annotated[str, Meta(description="Case that revealed it.")] = ""
     sought: Annotated[bool, Meta(description="Whether its cause was looked for.")] = False
-    facts: Annotated[str, Meta(description="Text of a correct diagnosis, if it does not name the fault.")] = ""
+    facts: Annotated[str, Meta(description="Text of a correct diagnosis.")] = ""
     ratio: Annotated[Number | None, Meta(description=
         "Largest isolated float32 error as a multiple of the reference's; null if it was not "
         "measured.")] = None  # fmt: skip
@@ -54,8 +54,8 @@ class Kill:
 
     @property
     def diagnosed(self) -> bool:
-        """Whether the probable cause is the fault."""
-        return self.mutant in self.causes or (bool(self.facts) and any(self.facts in cause for cause in self.causes))
+        """Whether a probable cause has the words of a correct one."""
+        return bool(self.facts) and any(self.facts in cause for cause in self.causes)
 
     @property
     def misdiagnosed(self) -> bool:

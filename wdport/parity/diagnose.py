@@ -1,35 +1,28 @@
 """Probable causes: find what explains a faulty layer from its inputs and outputs and the reference's.
 
-The port is rebuilt with the checkpoint's weights. If the rebuilt port computes something else at that place, the fault
-is in the file's weights, and the known bug that reproduces the observed values is named. If it computes the same, the
-fault is in the code, and no bug injected into faulty code explains it. In that case the values are analysed (see
-:mod:`wdport.compare.recognize` and :mod:`wdport.compare.relations`): every statement holds to the logic bound.
+If variables of the file at that place are not those that the checkpoint gives, the fault is in the file's weights, and
+it is stated how they differ. If they are, the fault is in the code, and the values are analysed (see
+:mod:`wdport.compare.recognize` and :mod:`wdport.compare.relations`). Every statement holds to the logic bound.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
-import jax
 import numpy as np
 
 from wdport.compare.activations import other_activation
-from wdport.compare.bounds import LOGIC
-from wdport.compare.calls import Call, Calls, layer_of, leaves
+from wdport.compare.calls import layer_of, leaves
 from wdport.compare.comparison import Comparison
-from wdport.compare.measure import relative_l2
 from wdport.compare.orders import flatten_order
 from wdport.compare.probe import Probe
 from wdport.compare.recognize import attention_difference, difference
-from wdport.compare.relations import added_relations, relations, same
+from wdport.compare.relations import added_relations, relations, same, variable_relations
 from wdport.compare.results import Evidence, Fault
 from wdport.compare.trials import Trial
 from wdport.conversion.prepare import Prepared
-from wdport.errors import IncompleteError
-from wdport.families.mutants import Mutant
-from wdport.keras_runtime import layers_by_path
+from wdport.families.roles import KeptByKeras
+from wdport.keras_runtime import variables_by_path
 from wdport.model import Array
 from wdport.parity.sides import Weights, correct_port
 
@@ -48,7 +41,10 @@ def tapped(path: str, taps: Collection[str]) -> str:
 
 
 MAX_CAUSES = 5
-"""Number of faults to diagnose: each is compared with every known bug of its place."""
+"""Number of faults to diagnose."""
+
+MOST_VARIABLES = 4
+"""Variables of a layer whose wrong values are described."""
 
 
 def probable_causes(
@@ -58,12 +54,14 @@ def probable_causes(
     show."""
     probe = Probe(correct_port(prepared, weights), comparison.alignment.watched, eager=True)
     names = {tap.candidate: tap.reference for tap in comparison.alignment.taps}
-    known = prepared.family.mutants(prepared.config)
+    own = isinstance(prepared.family, KeptByKeras)
+    right = {path: np.asarray(variable.value) for path, variable in variables_by_path(probe.model).items()}
     found = {}
     for fault in faults[:MAX_CAUSES]:
-        words = _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, bool(known))
+        words = _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, own)
         if not words and comparison.evidence is not None:
-            words = causes(probe, known, fault, comparison.evidence, names)
+            words = wrong_variables(fault.candidate, names, weights.variables, right)
+            words = words or told_by_values(fault, comparison.evidence, names)
         found[fault.candidate] = tuple(words)
     return found
 
@@ -76,30 +74,37 @@ def _settings_that_differ(comparison: Comparison, fault: Fault) -> list[str]:
     return [each.text for each in comparison.alignment.settings.at(layer_of(tap.reference))]
 
 
-def _by_trial(comparison: Comparison, probe: Probe, fault: Fault, has_bugs: bool) -> list[str]:
+def _by_trial(comparison: Comparison, probe: Probe, fault: Fault, own: bool) -> list[str]:
     """Changes that make a faulty layer agree: another order of a flattened input, an activation, a setting, an
-    order of gates. If the family ``has_bugs``, activations are among its known bugs."""
+    order of gates. Activations are tried in a user's ``own`` model; in others the values show them."""
     tap = next((tap for tap in comparison.alignment.taps if tap.reference == (fault.feeds or fault.reference)), None)
     if tap is None or (seen := comparison.evidence) is None or tap.candidate not in seen.port:
         return []
-    own, expected = seen.port[tap.candidate], seen.answers.get(tap.candidate)
+    call, expected = seen.port[tap.candidate], seen.answers.get(tap.candidate)
     if fault.feeds or expected is None:
-        return flatten_order(tap, own, seen.answers, comparison.alignment.taps)
+        return flatten_order(tap, call, seen.answers, comparison.alignment.taps)
     trial = Trial(probe, tap, seen.inputs, seen.port, seen.answers)
-    return ([] if has_bugs else other_activation(tap, own, expected)) or trial.told(
+    return (other_activation(tap, call, expected) if own else []) or trial.told(
         comparison.alignment.modules.get(layer_of(tap.reference))
     )
 
 
-def causes(
-    probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evidence, names: Mapping[str, str]
+def wrong_variables(
+    site: str, taps: Collection[str], held: Mapping[str, Array], right: Mapping[str, Array]
 ) -> list[str]:
-    """The probable causes of ``fault``; empty if none is found.
+    """How the variables of a faulty layer differ from those that the checkpoint gives, one sentence each.
 
-    ``probe`` is an eager probe of the rebuilt port, float64, with the checkpoint's weights; ``mutants`` are known
-    bugs of its family; ``names`` are the reference's names by the candidate's paths.
+    ``site`` is the layer's path, ``taps`` are those of all layers that are compared, ``held`` the file's variables by
+    path, and ``right`` those of the rebuilt port.
     """
-    return known_bugs(probe, mutants, fault, evidence) or told_by_values(fault, evidence, names)
+    own = (path for path in right if path in held and tapped(path.rpartition("/")[0], taps) == site)
+    pairs = ((path, held[path], right[path].astype(held[path].dtype)) for path in own)
+    wrong = [(path, array, value) for path, array, value in pairs if not np.array_equal(array, value)]
+    found = []
+    for path, array, value in wrong[:MOST_VARIABLES]:
+        others = {f"the value of {name}": other for name, other in right.items() if name != path}
+        found += [f"{path} {text}" for text in variable_relations(array, value, others)]
+    return found
 
 
 def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -> list[str]:
@@ -152,63 +157,3 @@ def _known(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Ar
                 if array.size == right.size and array.shape[:1] == right.shape[:1]:
                     found.setdefault(f"the {what} of {names.get(path, 'the network')}", array.reshape(right.shape))
     return found
-
-
-def known_bugs(probe: Probe, mutants: Sequence[Mutant], fault: Fault, evidence: Evidence) -> list[str]:
-    """Names of the mutants that explain ``fault``, if the rebuilt port does not have it."""
-    port, layers = evidence.port, layers_by_path(probe.model)
-    concerned = [path for path, call in port.items() if path == fault.candidate or _fed_by(path, call, fault)]
-
-    def reproduced() -> bool:
-        made = _run(probe, fault.candidate, evidence)
-        return made is not None and bool(concerned) and all(_same(made.get(path), port[path]) for path in concerned)
-
-    with jax.enable_x64(True):
-        if reproduced():
-            return []
-    found = []
-    for mutant in mutants:
-        if mutant.equivalent or mutant.gate not in LOGIC_GATES:
-            continue
-        for place in mutant.places(layers):
-            if not _explains(mutant, tapped(place, probe.layers), fault.candidate):
-                continue
-            layer = layers[place] if place else probe.model
-            with jax.enable_x64(True), mutant.change(layer, probe.model), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="You are using a softmax over axis")
-                if reproduced():
-                    found.append(mutant.name)
-                    break
-    return found
-
-
-def _run(probe: Probe, path: str, evidence: Evidence) -> Calls | None:
-    try:
-        if path:
-            return probe.isolate_layer(path, evidence.port[path], evidence.answers)
-        output, calls = probe.isolate(evidence.inputs, evidence.answers)
-        return {**calls, "": Call((), output)}
-    except (IncompleteError, ValueError, TypeError, RuntimeError, KeyError):
-        return None
-
-
-def _explains(mutant: Mutant, place: str, site: str) -> bool:
-    """Whether a mutant at ``place`` can explain a fault at ``site``."""
-    return place == site or (mutant.shares and (not place or site.startswith(f"{place}/")))
-
-
-def _fed_by(path: str, call: Call, fault: Fault) -> bool:
-    """Whether the faulty layer feeds this layer, so that its call shows the fault."""
-    return bool(path) and call.caller == fault.candidate
-
-
-def _same(made: Call | None, seen: Call) -> bool:
-    if made is None:
-        return False
-    ours, theirs = (leaves([*call.inputs, *call.outputs]) for call in (made, seen))
-    return len(ours) == len(theirs) and all(_close(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-def _close(made: Any, seen: Any) -> bool:
-    made, seen = np.asarray(made), np.asarray(seen)
-    return made.shape == seen.shape and relative_l2(made, seen) <= LOGIC

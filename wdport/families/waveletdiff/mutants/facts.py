@@ -1,10 +1,26 @@
-"""Words of a correct diagnosis of known bugs that it cannot name, by the name of the bug."""
+"""Words of a correct diagnosis of known bugs, by the name of the bug."""
 
 from __future__ import annotations
 
 from typing import Final
 
 FACTS: Final = {
+    "query weight not transposed": "query/kernel is not transposed",
+    "key weight not transposed": "key/kernel is not transposed",
+    "value weight not transposed": "value/kernel is not transposed",
+    "output weight not transposed": "out/kernel is not transposed",
+    "query and key swapped": "query/kernel is the value of",
+    "key and value swapped": "key/kernel is the value of",
+    "value heads split as (head width, heads)": "value/kernel is in another order along axes 1 to 2",
+    **{f"{part} bias dropped": f"{part}/bias is all zeros" for part in ("query", "key", "value", "out")},
+    **{f"{part} bias added twice": f"{part}/bias is 2 times" for part in ("query", "key", "value", "out")},
+    "norm1's weights in norm2": "norm2/ada_lin/kernel is the value of",
+    "dense bias dropped": "bias is all zeros",
+    "dense weight not transposed": "kernel is not transposed",
+    "level embeddings permuted": "level_position_embeddings is rolled by 1 along axis 0",
+    "block 1 with block 0's weights": "is the value of level_1/block_0/",
+    "bfloat16 weights": "is rounded to bfloat16",
+    "float16 weights": "is rounded to float16",
     "heads merged without transposing": "heads merged with",
     "scale 1/sqrt(model width)": "logit scale 1/sqrt(width)",
     "attention without scale": "logit scale 1 where",
