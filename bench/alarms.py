@@ -24,20 +24,20 @@ def main() -> int:
     parser.add_argument("--family", default="")
     given = parser.parse_args()
 
-    from wdport.parity.selftest.run import faulty_families
+    from parity_tests.faults.run import fault_sets
     from wdport.parity.selftest.specimen import Specimen
 
     tried = alarms = 0
-    for family in faulty_families(given.family):
-        for name, config in family.examples().items():
+    for faults in fault_sets(given.family):
+        for name, config in faults.examples.items():
             for dtype in given.dtype or ["float32", "bfloat16"]:
                 for seed in range(given.first, given.first + given.sets):
-                    verdict = Specimen(name, family, config, seed, dtype).verify(seed=seed)
+                    verdict = Specimen(name, faults, config, seed, dtype).verify(seed=seed)
                     worst = {gate.name: gate.worst for gate in verdict.gates}
                     failed = ", ".join(gate.label for gate in verdict.gates if not gate.passed)
                     tried, alarms = tried + 1, alarms + bool(failed)
                     errors = f"float64 {worst['A']:.1e}, float32 {worst['B']:.2g}"
-                    print(f"{family.name}, {name}, {dtype}, seed {seed}: {errors} {failed}", flush=True)
+                    print(f"{faults.family.name}, {name}, {dtype}, seed {seed}: {errors} {failed}", flush=True)
     print(f"{alarms} alarms in {tried} correct pairs")
     return 1 if alarms else 0
 

@@ -13,6 +13,7 @@ import torch
 from net import MLP  # type: ignore[import-not-found, unused-ignore]
 from torch.optim import SGD, Adam, AdamW, lr_scheduler
 
+from parity_tests.faults import FAMILIES, fault_set
 from tests.conversion.test_optimiser import TABLE, batches, decay_groups
 from tests.families.masked_lm import make as masked_lm
 from tests.families.toys import residual_net
@@ -21,10 +22,8 @@ from tests.families.unet2d import make as unet2d
 from tests.families.wan_vae import make as wan_vae
 from tests.make import stated
 from wdport.diffusion.scheduler import Scheduler
-from wdport.families.registry import shipped
-from wdport.families.roles import Faulty
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.reference import random_tensors
 from wdport.parity.selftest.specimen import Specimen
 from wdport.wavelets.lengths import group_lengths
 
@@ -56,17 +55,15 @@ class Run:
 def pairs(folder: Path) -> dict[str, list[tuple[str, str]]]:
     """By family, checkpoints with random weights and their conversions, written into ``folder``."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for family in shipped():
-        if not isinstance(family, Faulty):
-            continue
-        configs = dict(family.examples())
-        configs |= {f"more {at}": config for at, config in enumerate(more(family.name, configs))}
+    for name in FAMILIES:
+        faults = fault_set(name)
+        configs = {**faults.examples, **{f"more {at}": each for at, each in enumerate(more(name, faults.examples))}}
         for at, config in enumerate(configs.values()):
-            specimen = Specimen(family.name, family, config)
-            paths = [folder / f"{family.name}-{at}{each.suffix}" for each in (specimen.checkpoint, specimen.converted)]
+            specimen = Specimen(name, faults, config)
+            paths = [folder / f"{name}-{at}{each.suffix}" for each in (specimen.checkpoint, specimen.converted)]
             for path, source in zip(paths, (specimen.checkpoint, specimen.converted), strict=True):
                 path.write_bytes(source.read_bytes())
-            found.setdefault(family.name, []).append((str(paths[0]), str(paths[1])))
+            found.setdefault(name, []).append((str(paths[0]), str(paths[1])))
     return found
 
 
@@ -171,7 +168,7 @@ def prepare(folder: Path) -> list[Run]:
             found.append(Run(name, str(folder / f"{name}.pt"), str(folder / f"{name}.keras"), convert=told))
     (folder / "norm.json").write_text(json.dumps({"mean": STANDARDISED.norm_mean, "std": STANDARDISED.norm_std}))
     for name, config in anew().items():
-        tensors = FAMILY.random_tensors(config, 0)
+        tensors = random_tensors(config, 0)
         torch.save({key: torch.from_numpy(array) for key, array in tensors.items()}, folder / f"{name}.pt")
     for name, network in (("points", MLP()), ("labelled", labelled.Net())):
         torch.save(network.state_dict(), folder / f"{name}.pt")

@@ -13,12 +13,15 @@ import pytest
 import wdport
 from parity_tests.conformance import suite
 from parity_tests.conformance.engine import run as run_pair
+from parity_tests.faults.run import run_example
+from parity_tests.faults.training import TRAINING_FAULTS
+from parity_tests.faults.waveletdiff import FAULTS
 from tests.families.toys import edges
 from tests.make import SETTINGS, make_state, save
 from wdport.cli import map_suggest
 from wdport.compare import engine, measure
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.parity.selftest.run import canary_gate, run_example, run_quick, run_selftest
+from wdport.parity.selftest.run import canary_gate, run_quick, run_selftest
 from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.selftest.training import run_training_faults
 from wdport.porting.suggest import Models, prove, suggest
@@ -46,7 +49,7 @@ CALLERS: dict[str, Callable[[Path], object]] = {
     "verify": lambda path: wdport.verify(path, path.with_suffix(".keras")),
     "verify --full": lambda path: wdport.verify(path, path.with_suffix(".keras"), full=True),
     "self-test": lambda _: run_selftest(quick=True),
-    "self-test of a family": lambda _: run_example(FAMILY, next(iter(FAMILY.examples()))),
+    "self-test of a family": lambda _: run_example(FAULTS, next(iter(FAULTS.examples))),
     "known faults before a policy": lambda _: canary_gate(None),
     "conformance": lambda _: run_pair(suite.PAIRS["group_norm"]),
     "map suggest": lambda _: prove_suggestion(),
@@ -87,8 +90,8 @@ def test_the_self_test_notices_that_nothing_is_measured() -> None:
 @pytest.mark.full
 @pytest.mark.usefixtures("blind")
 def test_the_training_faults_live_if_nothing_is_measured() -> None:
-    specimen = Specimen("smallest", FAMILY, FAMILY.smallest())
-    kills = list(run_training_faults(FAMILY, specimen))
+    specimen = Specimen("smallest", FAULTS, FAULTS.smallest)
+    kills = list(run_training_faults(FAMILY, specimen, TRAINING_FAULTS))
     assert len(kills) > 5
     assert not any(kill.killed for kill in kills)
 

@@ -12,9 +12,9 @@ import keras
 import numpy as np
 import pytest
 
+from parity_tests.faults.samplers import faults_of
+from parity_tests.faults.samplers.flow import FLOW_FAULTS
 from wdport.diffusion.flow import TARGETS, Flow
-from wdport.diffusion.flow_faults import FLOW_FAULTS
-from wdport.diffusion.process_faults import faults_of
 from wdport.families.keras_denoiser import KerasDenoiser
 from wdport.model import Array, Diffused, Named, NotDecoded
 from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
@@ -99,7 +99,7 @@ def test_every_fault_of_a_flow_is_killed(target: str, path: str, model: Slopes) 
     side, known = Reference(reference, flow, (SIZE,)), (Family(flow), None)
     gate, _ = trajectories_gate(side, {"float64": model}, known)
     assert gate.passed
-    kills = list(kill_sampler_faults(side, model, known=known))
+    kills = list(kill_sampler_faults(side, model, faults_of(flow), known))
     assert [name for name, _, _ in kills] == [fault.name for fault in faults_of(flow)]
     assert [(name, margin) for name, margin, killed in kills if not (killed and margin > 6.0)] == []
 

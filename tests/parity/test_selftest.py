@@ -8,21 +8,22 @@ from typing import Any
 import pytest
 from keras import ops
 
+from parity_tests.faults.state import run_state_faults
+from parity_tests.faults.variants import run_rewrites
+from parity_tests.faults.waveletdiff import FAULTS, mutants
+from parity_tests.faults.waveletdiff.rewrites import rewrites
+from parity_tests.faults.waveletdiff.wavelets import WAVELET_FAULTS
 from wdport.families.mutants import Mutant, calling
-from wdport.families.waveletdiff.family import FAMILY
-from wdport.families.waveletdiff.rewrites import rewrites
-from wdport.families.waveletdiff.wavelet_faults import FAULTS, run_wavelet_faults
+from wdport.families.waveletdiff.transform_faults import FILTERS_REVERSED, run_wavelet_faults
 from wdport.parity.selftest.inject import judgement_of, run_mutants
 from wdport.parity.selftest.run import run_quick
 from wdport.parity.selftest.specimen import Specimen
-from wdport.parity.selftest.state import run_state_faults
-from wdport.parity.selftest.variants import run_rewrites
 from wdport.wavelets.transform import WaveletTransform
 
 
 @pytest.fixture(scope="module")
 def specimen() -> Specimen:
-    return Specimen("smallest", FAMILY, FAMILY.smallest())
+    return Specimen("smallest", FAULTS, FAULTS.smallest)
 
 
 @pytest.mark.full
@@ -52,7 +53,7 @@ PLACES = {
 
 def simultaneous(specimen: Specimen) -> list[str]:
     """Three faults in three parts of a specimen at once: the places that verify names."""
-    known = {mutant.name: mutant for mutant in FAMILY.mutants(specimen.config)}
+    known = {mutant.name: mutant for mutant in mutants(specimen.config)}
     verdict = specimen.verify([(known[name], place) for name, place in PLACES.items()])
     return list(judgement_of(verdict).sites)
 
@@ -86,7 +87,7 @@ def test_rewritten_ports_live(specimen: Specimen) -> None:
     assert 1e-16 < max(each.logic or 0.0 for each in found) < 1e-13
 
 
-def test_a_rewrite_that_leaks_is_an_alarm(specimen: Specimen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_that_leaks_is_an_alarm() -> None:
     """A mean in float32 inside a float64 model."""
 
     def leaky(layer: Any, x: Any) -> Any:
@@ -94,16 +95,16 @@ def test_a_rewrite_that_leaks_is_an_alarm(specimen: Specimen, monkeypatch: pytes
         return centred * ops.rsqrt(ops.mean(centred * centred, axis=-1, keepdims=True) + layer.epsilon)
 
     rewrite = Mutant("norm by a narrow mean", ("*/norm1/norm",), calling(leaky), equivalent="it is not")
-    monkeypatch.setattr(FAMILY, "rewrites", lambda config: (rewrite,))
+    specimen = Specimen("smallest", replace(FAULTS, rewrites=lambda _: (rewrite,)), FAULTS.smallest)
     (found,) = run_rewrites(specimen)
     places = [path for path in specimen.layers() if path.endswith("norm1/norm")]
     assert {(each.gate, each.place) for each in found.alarms} == {("A", path) for path in places}
 
 
 def test_wavelet_faults_die_both_ways_or_one() -> None:
-    (group,) = FAMILY.faults({})
+    (group,) = FAULTS.around({})
     kills = list(group.kills)
-    assert {kill.mutant for kill in kills} == {fault.name for fault in FAULTS}
+    assert {kill.mutant for kill in kills} == {fault.name for fault in WAVELET_FAULTS}
     assert [kill for kill in kills if not kill.right or kill.margin < 9] == []
     assert {kill.site for kill in kills} == {"analysis", "synthesis", "analysis and synthesis"}
 
@@ -112,7 +113,7 @@ def test_wavelet_faults_die_both_ways_or_one() -> None:
 def test_a_loosened_wavelet_bound_lets_faults_live(mode: str, bound: str) -> None:
     transform = replace(WaveletTransform(24), mode=mode)
     for held, right in ((None, True), ({bound: 100.0}, False)):
-        kills = run_wavelet_faults([transform], held, ["filters reversed"])
+        kills = run_wavelet_faults([transform], [FILTERS_REVERSED], held)
         assert [kill.right for kill in kills] == [right]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import wdport
+from parity_tests.faults.training import TRAINING_FAULTS
 from tests.make import SETTINGS, make_state, save
 from wdport.compare.taps import Tap
 from wdport.conversion.load import open_converted
@@ -92,6 +93,7 @@ def test_each_bug_of_training_code_fails(pair: tuple[Prepared, Sides], probe: Gr
             lambda: prepared.family.build_reference(prepared.config, tensors, "float64"),
             model,
             objective,
+            TRAINING_FAULTS,
         )
     )
     with jax.enable_x64(True):

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pytest
 
+from parity_tests.faults.samplers.diffusion import SAMPLER_FAULTS
 from tests.make import SMALL, make_state
 from wdport.compare.bounds import TRAJECTORY
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.faults import SAMPLER_FAULTS
 from wdport.diffusion.schedules import noise_schedule
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.arrays import apply_rule
@@ -72,9 +72,8 @@ def test_a_correct_port_passes(pair: Pair) -> None:
 
 
 def test_every_sampler_fault_is_killed(pair: Pair) -> None:
-    fates = {
-        name: (margin, killed) for name, margin, killed in kill_sampler_faults(pair.reference, pair.models["float64"])
-    }
+    kills = kill_sampler_faults(pair.reference, pair.models["float64"], SAMPLER_FAULTS)
+    fates = {name: (margin, killed) for name, margin, killed in kills}
     assert set(fates) == {fault.name for fault in SAMPLER_FAULTS}
     assert {name: fate for name, fate in fates.items() if not (fate[1] and fate[0] > 4.0)} == {}
 

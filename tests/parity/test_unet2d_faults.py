@@ -6,22 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from wdport.diffusion.process_faults import faults_of
+from parity_tests.faults.samplers import faults_of
+from parity_tests.faults.samplers.scheduler import SCHEDULER_FAULTS
+from parity_tests.faults.state import run_state_faults
+from parity_tests.faults.unet2d import FAULTS
 from wdport.diffusion.scheduler import Scheduler
-from wdport.diffusion.scheduler_faults import SCHEDULER_FAULTS
 from wdport.families.unet2d.family import FAMILY
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.samplers import run_sampler_faults
 from wdport.parity.selftest.specimen import Specimen
-from wdport.parity.selftest.state import run_state_faults
 
-EXAMPLES = tuple(FAMILY.examples())
+EXAMPLES = tuple(FAULTS.examples)
 PARTS = 12
 """That have a fault which is quickly found."""
 
 
 def every_fault_dies(name: str, count: int) -> None:
-    specimen = Specimen(name, FAMILY, FAMILY.examples()[name])
+    specimen = Specimen(name, FAULTS, FAULTS.examples[name])
     kills = [*run_mutants(specimen, diagnose=False), *run_state_faults(specimen)]
     assert [kill for kill in kills if not kill.right] == []
     assert len([kill for kill in kills if not kill.equivalent]) == count
@@ -30,8 +31,8 @@ def every_fault_dies(name: str, count: int) -> None:
 
 @pytest.mark.full
 def test_a_fault_of_every_part_dies_where_it_is() -> None:
-    assert FAMILY.smallest() == FAMILY.examples()[EXAMPLES[0]]
-    specimen = Specimen(EXAMPLES[0], FAMILY, FAMILY.smallest())
+    assert FAULTS.smallest == FAULTS.examples[EXAMPLES[0]]
+    specimen = Specimen(EXAMPLES[0], FAULTS, FAULTS.smallest)
     kills = list(run_mutants(specimen, chosen=lambda mutant: mutant.quick, diagnose=False))
     assert [kill for kill in kills if not kill.right] == []
     assert len({kill.mutant.partition(":")[0] for kill in kills}) == PARTS
@@ -46,9 +47,9 @@ def test_every_fault_dies_where_it_is(name: str, count: int) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
 def test_every_fault_of_a_scheduler_dies(prediction: str) -> None:
-    scheduler = replace(FAMILY.smallest().scheduler or Scheduler(), prediction_type=prediction)
-    specimen = Specimen("smallest", FAMILY, replace(FAMILY.smallest(), scheduler=scheduler))
-    kills = list(run_sampler_faults(FAMILY, specimen))
+    scheduler = replace(FAULTS.smallest.scheduler or Scheduler(), prediction_type=prediction)
+    specimen = Specimen("smallest", FAULTS, replace(FAULTS.smallest, scheduler=scheduler))
+    kills = list(run_sampler_faults(FAMILY, specimen, faults_of))
     assert len(kills) == 1 + len(SCHEDULER_FAULTS)
     assert [kill for kill in kills if not kill.right] == []
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from parity_tests.faults.state import run_state_faults
+from parity_tests.faults.wan_vae import FAULTS
 from wdport.families.wan_vae.family import FAMILY
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.specimen import Specimen
-from wdport.parity.selftest.state import run_state_faults
 
-EXAMPLES = tuple(FAMILY.examples())
+EXAMPLES = tuple(FAULTS.examples)
 
 CHOSEN = ("convolution: past one frame too old", "frames doubled: first frame seen",
           "network: mean and log-variance exchanged")  # fmt: skip
@@ -19,7 +20,7 @@ CHOSEN = ("convolution: past one frame too old", "frames doubled: first frame se
 @pytest.mark.full
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_fault_dies_where_it_is(name: str) -> None:
-    specimen = Specimen(name, FAMILY, FAMILY.examples()[name])
+    specimen = Specimen(name, FAULTS, FAULTS.examples[name])
     kills = [*run_mutants(specimen, diagnose=False), *run_state_faults(specimen)]
     assert [kill for kill in kills if not kill.right] == []
     assert len([kill for kill in kills if not kill.equivalent]) >= 45
@@ -28,7 +29,7 @@ def test_every_fault_dies_where_it_is(name: str) -> None:
 
 @pytest.mark.full
 def test_some_faults_die_where_they_are() -> None:
-    specimen = Specimen(EXAMPLES[0], FAMILY, FAMILY.smallest())
+    specimen = Specimen(EXAMPLES[0], FAULTS, FAULTS.smallest)
     kills = list(run_mutants(specimen, chosen=lambda mutant: mutant.name in CHOSEN, diagnose=False))
     assert len(kills) == len(CHOSEN)
     assert [kill for kill in kills if not kill.right] == []
@@ -41,8 +42,8 @@ def test_faults_have_places() -> None:
 
     from wdport.keras_runtime import layers_by_path
 
-    for config in FAMILY.examples().values():
-        mutants = FAMILY.mutants(config)
+    for config in FAULTS.examples.values():
+        mutants = FAULTS.mutants(config)
         layers = layers_by_path(FAMILY.build(config))
         assert len({mutant.name for mutant in mutants}) == len(mutants) >= 45
         for mutant in mutants:

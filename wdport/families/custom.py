@@ -23,7 +23,6 @@ from wdport.recorder import Input, parse_input
 
 if TYPE_CHECKING:
     from wdport.compare.setting import SettingsReport
-    from wdport.families.mutants import Mutant
     from wdport.families.roles import OwnFamily
 
 
@@ -237,9 +236,6 @@ class CustomFamily:
         raise UsageError(self.table.path, "does not name the PyTorch model to compare with", "give --reference")
 
     def gates(self, config: CustomConfig) -> tuple[Gate, ...]:
-        return ()
-
-    def mutants(self, config: CustomConfig) -> tuple[Mutant, ...]:
         return ()
 
     def port_tables(self, model: KerasModel) -> dict[str, Array]:

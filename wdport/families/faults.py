@@ -1,14 +1,17 @@
-"""Results of known faults: of one fault, and groups of them with the gate that tests them."""
+"""Known faults of a family, and their results: of one fault, and groups of them with the gate that tests them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Meta
 
 from wdport.declared import Number
+from wdport.families.mutants import Mutant
+from wdport.families.roles import Family
+from wdport.model import Array, Configuration
 
 Bounds = Mapping[str, float]
 """Bounds by name."""
@@ -70,6 +73,29 @@ class Group:
     gate: str
     name: str
     kills: Iterator[Kill]
+
+
+@dataclass(frozen=True)
+class FaultSet:
+    """Known faults of a family, and the small models that they are put into.
+
+    ``smallest`` is the fastest configuration that has the parts of all quick faults; ``examples`` are small
+    configurations that together have every part of the family, by a short description. ``random_tensors`` makes a
+    checkpoint's tensors from a configuration and a seed, float32, with every weight and bias random. ``mutants`` are
+    those that a configuration can have. ``around`` yields the results of faults outside the network at the family's own
+    gates, under these bounds. ``rewrites`` are correct ports that compute the same in another way: mutants, applied
+    everywhere at once, that must survive. ``causes_known`` says whether the faults have the words of a correct
+    diagnosis, so that reported causes can be judged.
+    """
+
+    family: Family
+    smallest: Configuration
+    random_tensors: Callable[[Configuration, int], dict[str, Array]]
+    mutants: Callable[[Configuration], Sequence[Mutant]]
+    examples: Mapping[str, Configuration] = field(default_factory=dict)
+    around: Callable[[Bounds], Iterator[Group]] = lambda _: iter(())
+    rewrites: Callable[[Configuration], Sequence[Mutant]] = lambda _: ()
+    causes_known: bool = False
 
 
 def fate(example: str, place: str, gate: str, fault: str, margin: float, killed: bool) -> Kill:

@@ -1,7 +1,6 @@
 """Mutants: known bugs of ports, each applied to one place of a correct model within a context.
 
-They measure what `verify` can find, and serve diagnosis: if a mutant of a correct port computes what a faulty layer
-computes, it is the probable cause.
+They measure what `verify` can find. The canary's are in wdport, all others in ``parity_tests/faults`` of a checkout.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class Mutant:
 
     ``sites`` are patterns of Keras layer paths where it can be, "" for the network itself. ``equivalent`` says why it
     changes nothing, if it does not; ``gate`` is the gate expected to kill it: A, 0 if layers no longer run, A' or B if
-    float64 does not show it. ``shares`` allows the fault to be found at every layer below its site. ``quick`` mutants
-    are part of the short self-test. ``facts`` are words of a correct diagnosis that does not name the bug.
+    float64 does not show it. ``shares`` allows the fault to be found at every layer below its site. The ``quick``
+    mutants of a family have one in every part, and are found in seconds. ``facts`` are words of a correct diagnosis.
     """
 
     name: str

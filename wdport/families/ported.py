@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from wdport import fields
 from wdport.compare.bounds import Bound
@@ -18,9 +18,6 @@ from wdport.families.stated import read_fields, resolve_fields
 from wdport.fields import json_setting
 from wdport.mapping.axes import Shape
 from wdport.model import Array, Constant, Document, KerasModel, Resolved, Source
-
-if TYPE_CHECKING:
-    from wdport.families.mutants import Mutant
 
 C = TypeVar("C", bound=fields.Fields)
 
@@ -66,9 +63,6 @@ class PortedFamily(Generic[C]):
     def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
         sizes = self.sizes(source.shapes)
         return resolve_fields(self.configuration, source, sizes, config, flags, f"a {self.name} model")
-
-    def mutants(self, config: C) -> Sequence[Mutant]:
-        return ()
 
     def features(self, config: C) -> frozenset[str]:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Inject training faults: test whether optimiser (D) finds each known bug of training code in a small correct pair."""
+"""Inject training faults: test whether optimiser (D) finds known bugs of training code in a small correct pair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wdport.mapping.plan import Move
 from wdport.model import KerasModel, Objective
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimiser_gate import PortTraining, optimiser_gate
-from wdport.parity.training_faults import TRAINING_FAULTS
+from wdport.parity.training_faults import TrainingFault
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +28,7 @@ def kill_training_faults(
     build_module: Callable[[], torch.nn.Module],
     model: KerasModel,
     objective: Objective,
+    faults: Sequence[TrainingFault],
     bound: float = GRADIENT,
 ) -> Iterator[tuple[str, float, bool]]:
     """Yield name, margin in decades over ``bound``, and whether optimiser (D) failed; first "" for no fault.
@@ -37,7 +38,7 @@ def kill_training_faults(
     probe = GradientProbe(model, ())
     start = [np.asarray(variable.value) for variable in model.trainable_variables]
     sound = PortTraining(objective)
-    for name, port in [("", sound), *((fault.name, fault.change(sound)) for fault in TRAINING_FAULTS)]:
+    for name, port in [("", sound), *((fault.name, fault.change(sound)) for fault in faults)]:
         with jax.enable_x64(True):
             for variable, value in zip(model.trainable_variables, start, strict=True):
                 set_variable(variable, value)

@@ -19,7 +19,6 @@ from wdport.conversion.apply import source_array
 from wdport.conversion.prepare import Prepared
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.process import Process, Run
-from wdport.diffusion.process_faults import faults_of
 from wdport.errors import UsageError
 from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
@@ -58,14 +57,14 @@ def trajectories_gate(
 def kill_sampler_faults(
     reference: Reference,
     model: KerasModel,
-    faults: Sequence[SamplerFault] | None = None,
+    faults: Sequence[SamplerFault],
     known: Known | None = None,
 ) -> Iterator[tuple[str, float, bool]]:
-    """Inject every known sampler bug that such a process can have, or ``faults``, into a correct float64 port, one at a
-    time; yield its name, the largest error over the bound in decades, and whether the gate fails."""
+    """Inject ``faults`` of samplers into a correct float64 port, one at a time; yield its name, the largest error over
+    the bound in decades, and whether the gate fails."""
     inputs, port = Inputs.of(reference), Port(model, known)
     truth = reference_states(reference, inputs)
-    for fault in faults_of(reference.process) if faults is None else faults:
+    for fault in faults:
         gate = _gate(reference, port, _compare(reference.process, truth, {"float64": port.states(inputs, fault)}))
         worst = inf if gate.worst is None else gate.worst
         margin = log10(worst / TRAJECTORY) if 0.0 < worst < inf else (inf if worst else -inf)

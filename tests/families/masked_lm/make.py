@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from parity_tests.faults.masked_lm.examples import random_tensors
 from wdport.families.masked_lm.config import Config
-from wdport.families.masked_lm.examples import random_tensors
 
 Fields = dict[str, Any]
 Tensors = dict[str, np.ndarray]

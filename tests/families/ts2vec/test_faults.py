@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import wdport
+from parity_tests.faults.ts2vec import mutants
 from tests.families.ts2vec.make import SMALL, save
 from wdport.families.ts2vec.family import FAMILY, TS2VecFamily
 from wdport.keras_runtime import layers_by_path
@@ -32,7 +33,7 @@ def test_verify_finds_it_at_its_place(name: str, tmp_path: Path, monkeypatch: py
     config, place, module = FAULTS[name]
     checkpoint = save(tmp_path / "small.pt", config)
     converted = wdport.convert(checkpoint).output
-    (mutant,) = (each for each in FAMILY.mutants(config) if each.name == name)
+    (mutant,) = (each for each in mutants(config) if each.name == name)
     build = TS2VecFamily.build
     with ExitStack() as stack:
 
@@ -53,5 +54,5 @@ def test_verify_finds_it_at_its_place(name: str, tmp_path: Path, monkeypatch: py
 
 def test_every_mutant_has_a_place() -> None:
     layers = layers_by_path(FAMILY.build(SMALL))
-    for mutant in FAMILY.mutants(SMALL):
+    for mutant in mutants(SMALL):
         assert any(fnmatchcase(path, site) for path in layers for site in mutant.sites), mutant.name

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from parity_tests.faults.wan_vae.examples import random_tensors
 from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.examples import random_tensors
 
 Fields = dict[str, Any]
 

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 import torch
 
+from parity_tests.faults.waveletdiff import FAULTS
+from parity_tests.faults.waveletdiff.embeddings import scale_embedding_mutants
+from parity_tests.faults.waveletdiff.network import scale_mutants
 from tests.families.waveletdiff.sources import source
 from wdport.families.mutants import Mutant
-from wdport.families.waveletdiff.family import FAMILY
-from wdport.families.waveletdiff.mutants.embeddings import scale_embedding_mutants
-from wdport.families.waveletdiff.mutants.network import scale_mutants
 from wdport.families.waveletdiff.resolve import resolve
 from wdport.parity.selftest.inject import inject
 from wdport.parity.selftest.specimen import Specimen
 
-SCALED = replace(FAMILY.smallest(), scale_embedding=True)
+SCALED = replace(FAULTS.smallest, scale_embedding=True)
 
 
 @pytest.fixture(scope="module")
 def specimen() -> Specimen:
-    return Specimen("scaled", FAMILY, SCALED)
+    return Specimen("scaled", FAULTS, SCALED)
 
 
 @pytest.mark.parametrize("mutant", [*scale_mutants(), *scale_embedding_mutants()], ids=lambda mutant: mutant.name)
@@ -39,7 +39,7 @@ def test_the_correct_port_passes(specimen: Specimen) -> None:
 
 @pytest.mark.parametrize(("bias", "conditioning"), [(0.0, "none"), (0.1, None)])
 def test_biases_of_zero_were_never_trained(bias: float, conditioning: str | None) -> None:
-    tensors = FAMILY.random_tensors(SCALED, 0)
+    tensors = FAULTS.random_tensors(SCALED, 0)
     for at in (0, 2):
         tensors[f"scale_embedding.mlp.{at}.bias"] = np.full_like(tensors[f"scale_embedding.mlp.{at}.bias"], bias)
     found = resolve(source({name: torch.from_numpy(array) for name, array in tensors.items()}), {}, {"num_heads": 2})

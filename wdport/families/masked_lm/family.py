@@ -15,13 +15,12 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.families.masked_lm.port import MaskedLM
-    from wdport.families.mutants import Mutant
     from wdport.families.roles import (
         Accompanied,
         Completing,
         Configured,
         Documented,
-        Faulty,
+        Family,
         Referenced,
         TokenNetwork,
     )
@@ -33,7 +32,6 @@ class MaskedLMFamily(PortedFamily[Config]):
     name = "masked_lm"
     configuration = Config
     keras_class = "MaskedLM"
-    causes_known = False
     kept = (TOKENIZER,)
     read_settings = staticmethod(read_settings)
     settings_schema = staticmethod(settings_schema)
@@ -87,28 +85,8 @@ class MaskedLMFamily(PortedFamily[Config]):
 
         return Predictor(model)
 
-    def mutants(self, config: Config) -> tuple[Mutant, ...]:
-        import keras  # noqa: F401  as in build
-
-        from wdport.families.masked_lm.mutants import mutants
-
-        return mutants(config)
-
-    def smallest(self) -> Config:
-        return next(iter(self.examples().values()))
-
-    def examples(self) -> dict[str, Config]:
-        from wdport.families.masked_lm.examples import examples
-
-        return examples()
-
-    def random_tensors(self, config: Config, seed: int) -> dict[str, Array]:
-        from wdport.families.masked_lm.examples import random_tensors
-
-        return random_tensors(config, seed)
-
 
 FAMILY = MaskedLMFamily()
 
 if TYPE_CHECKING:  # checked by mypy
-    _ROLES: tuple[Faulty, Documented, Referenced, Configured, Completing, Accompanied] = (FAMILY,) * 6
+    _ROLES: tuple[Family, Documented, Referenced, Configured, Completing, Accompanied] = (FAMILY,) * 6

@@ -31,7 +31,6 @@ from wdport.families.roles.tasks import (
     Tree,
     VideoCoder,
 )
-from wdport.families.roles.tested import Faulty, FaultyAround, Rewritten
 
 __all__ = [
     "Accompanied",
@@ -44,8 +43,6 @@ __all__ = [
     "Documented",
     "Encoding",
     "Family",
-    "Faulty",
-    "FaultyAround",
     "Fresh",
     "Guessing",
     "KeptByKeras",
@@ -53,7 +50,6 @@ __all__ = [
     "OwnFamily",
     "Programmed",
     "Referenced",
-    "Rewritten",
     "Sampled",
     "SeriesEncoder",
     "TokenNetwork",

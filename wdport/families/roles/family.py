@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.compare.setting import SettingsReport
-    from wdport.families.mutants import Mutant
 
 
 class Convertible(Protocol):
@@ -101,10 +100,6 @@ class Family(Convertible, Protocol):
 
     def port_tables(self, model: KerasModel) -> dict[str, Array]:
         """The constant tables that the Keras model uses, under the names of :meth:`constants`."""
-        ...
-
-    def mutants(self, config: Configuration) -> Sequence[Mutant]:
-        """Known bugs of ports of this family: :class:`wdport.families.mutants.Mutant`."""
         ...
 
     def gates(self, config: Configuration) -> Sequence[Gate]:

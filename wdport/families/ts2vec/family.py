@@ -16,7 +16,6 @@ from wdport.recorder import LONGEST, parse_input
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from wdport.families.mutants import Mutant
     from wdport.families.roles import Documented, Encoding, Family
     from wdport.families.ts2vec.contrast import Encoder
 
@@ -52,11 +51,6 @@ class TS2VecFamily(PortedFamily[Config]):
         longest = max(config.kernel_size // 2 * 2**config.depth + STEPS, LONGEST)
         outputs = (Port("representation"), Port("embedding"))
         return Signature((replace(series, alone={"t": longest}),), outputs, free={"t": 1})
-
-    def mutants(self, config: Config) -> tuple[Mutant, ...]:
-        from wdport.families.ts2vec.mutants import mutants
-
-        return mutants(config)
 
     def usual(self, features: int) -> Config:
         return Config(features, **USUAL)

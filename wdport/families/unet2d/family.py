@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from wdport.diffusion.process import Process
     from wdport.families.keras_denoiser import KerasDenoiser
-    from wdport.families.mutants import Mutant
-    from wdport.families.roles import Documented, Faulty, Referenced, Sampled
+    from wdport.families.roles import Documented, Family, Referenced, Sampled
     from wdport.families.unet2d.port import UNet2D
 
 
@@ -33,7 +32,6 @@ class UNet2DFamily(PortedFamily[Config]):
     configuration = Config
     keras_class = "UNet2D"
     tables: tuple[str, ...] = ()
-    causes_known = False
     read_settings = CONFIG.read
     settings_schema = CONFIG.diffusers_schema
     parse_setting = CONFIG.parse_setting
@@ -96,26 +94,6 @@ class UNet2DFamily(PortedFamily[Config]):
     def time_layers(self, model: UNet2D, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
         return iter(())
 
-    def mutants(self, config: Config) -> tuple[Mutant, ...]:
-        import keras  # noqa: F401  as in build
-
-        from wdport.families.unet2d.mutants import mutants
-
-        return mutants(config)
-
-    def smallest(self) -> Config:
-        return next(iter(self.examples().values()))
-
-    def examples(self) -> dict[str, Config]:
-        from wdport.families.unet2d.examples import examples
-
-        return examples()
-
-    def random_tensors(self, config: Config, seed: int) -> dict[str, Array]:
-        from wdport.families.unet2d.examples import random_tensors
-
-        return random_tensors(config, seed)
-
 
 def features(config: Config) -> frozenset[str]:
     """See :meth:`UNet2DFamily.features`."""
@@ -134,4 +112,4 @@ def features(config: Config) -> frozenset[str]:
 FAMILY = UNet2DFamily()
 
 if TYPE_CHECKING:  # checked by mypy
-    _ROLES: tuple[Faulty, Documented, Referenced, Sampled] = (FAMILY, FAMILY, FAMILY, FAMILY)
+    _ROLES: tuple[Family, Documented, Referenced, Sampled] = (FAMILY, FAMILY, FAMILY, FAMILY)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
-from wdport.families.faults import Group
 from wdport.families.ported import PortedFamily
 from wdport.families.wan_vae.battery import BOUNDS, signature
 from wdport.families.wan_vae.config import Config
@@ -18,8 +17,7 @@ from wdport.model import Array, Coded, Function, Stated
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from wdport.families.mutants import Mutant
-    from wdport.families.roles import Autoencoder, Documented, Faulty, FaultyAround, Programmed, Referenced
+    from wdport.families.roles import Autoencoder, Documented, Family, Programmed, Referenced
     from wdport.families.wan_vae.port import WanVAE
 
 
@@ -30,7 +28,6 @@ class WanVaeFamily(PortedFamily[Config]):
     configuration = Config
     keras_class = "WanVAE"
     bounds: Mapping[str, Bound] = BOUNDS
-    causes_known = False
     read_settings = CONFIG.read
     settings_schema = CONFIG.diffusers_schema
     parse_setting = CONFIG.parse_setting
@@ -80,39 +77,12 @@ class WanVaeFamily(PortedFamily[Config]):
 
         return functions(model)
 
-    def mutants(self, config: Config) -> tuple[Mutant, ...]:
-        import keras  # noqa: F401  as in build
-
-        from wdport.families.wan_vae.mutants import mutants
-
-        return mutants(config)
-
     def gates(self, config: Config) -> Sequence[Gate]:
         import keras  # noqa: F401  as in build
 
         from wdport.families.wan_vae.gates import gates
 
         return gates(config)
-
-    def faults(self, held: Mapping[str, float], quick: bool = False) -> Iterator[Group]:
-        import keras  # noqa: F401  as in build
-
-        from wdport.families.wan_vae.chunk_faults import run_chunk_faults
-
-        yield Group("G", "videos in chunks and as bytes", run_chunk_faults(self.examples(), held))
-
-    def smallest(self) -> Config:
-        return next(iter(self.examples().values()))
-
-    def examples(self) -> dict[str, Config]:
-        from wdport.families.wan_vae.examples import examples
-
-        return examples()
-
-    def random_tensors(self, config: Config, seed: int) -> dict[str, Array]:
-        from wdport.families.wan_vae.examples import random_tensors
-
-        return random_tensors(config, seed)
 
 
 def features(config: Config) -> frozenset[str]:
@@ -131,5 +101,4 @@ def features(config: Config) -> frozenset[str]:
 FAMILY = WanVaeFamily()
 
 if TYPE_CHECKING:  # checked by mypy
-    _ROLES: tuple[Faulty, Documented, Referenced, Autoencoder, Programmed] = (FAMILY,) * 5
-    _AROUND: FaultyAround = FAMILY
+    _ROLES: tuple[Family, Documented, Referenced, Autoencoder, Programmed] = (FAMILY,) * 5

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.diffusion.schedules import STEPS, noise_schedule
-from wdport.families.faults import Group
 from wdport.families.ported import PortedFamily
 from wdport.families.waveletdiff.config import RISKS, Config
 from wdport.families.waveletdiff.public_form import is_public, settings_schema
@@ -43,8 +41,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.diffusion.process import Process
-    from wdport.families.mutants import Mutant
-    from wdport.families.roles import Documented, FaultyAround, Fresh, Rewritten, Sampled, Trained
+    from wdport.families.roles import Documented, Family, Fresh, Sampled, Trained
     from wdport.families.waveletdiff.fast import Denoiser, Embedded
     from wdport.families.waveletdiff.port import WaveletDiff
     from wdport.wavelets.transform import WaveletTransform
@@ -61,7 +58,6 @@ class WaveletDiffFamily(PortedFamily[Config]):
     name = "waveletdiff"
     configuration = Config
     keras_class = "WaveletDiff"
-    causes_known = True
     guesses: Mapping[str, str] = MappingProxyType(RISKS)
     read_settings = staticmethod(read_settings)
     settings_schema = staticmethod(settings_schema)
@@ -211,45 +207,6 @@ class WaveletDiffFamily(PortedFamily[Config]):
 
         return objective(config, np.asarray(model.noise_schedule.alpha_bar.value))
 
-    def mutants(self, config: Config) -> tuple[Mutant, ...]:
-        from wdport.families.waveletdiff.mutants import mutants
-
-        return mutants(config)
-
-    def faults(self, held: Mapping[str, float], quick: bool = False) -> Iterator[Group]:
-        from wdport.families.waveletdiff.wavelet_faults import QUICK, run_wavelet_faults
-
-        found = [self.transform(config) for config in self.examples().values()]
-        first, *others = dict.fromkeys(each for each in found if each is not None)
-        modes = [replace(first, mode=mode) for mode in ("periodization", "smooth")]
-        kills = run_wavelet_faults((first, modes[-1]), held, (QUICK,)) if quick else run_wavelet_faults(
-            (first, *others, *modes), held)  # fmt: skip
-        yield Group("F", "the wavelet transform", kills)
-
-    def rewrites(self, config: Config) -> tuple[Mutant, ...]:
-        from wdport.families.waveletdiff.rewrites import rewrites
-
-        return rewrites(config)
-
-    def smallest(self) -> Config:
-        return Config((5, 5, 5), 3, 16, 2, 1, 8)
-
-    def examples(self) -> dict[str, Config]:
-        short: dict[str, Any] = {"features": 3, "embed_dim": 16, "num_heads": 2, "num_layers": 2, "time_embed_dim": 8}
-        first = Config((5, 5, 8, 13), **short, wavelet="db2", boundary_mode="symmetric", seq_len=24)
-        second = replace(first, level_lengths=(14, 14, 21, 35), wavelet="db4", seq_len=64,
-                         prediction_target="coefficient", noise_schedule="cosine")  # fmt: skip
-        return {
-            "24/db2": first,
-            "64/db4, coefficient target": second,
-            "24/db2, QK-norm, scale": replace(first, qk_norm=True, scale_embedding=True),
-        }
-
-    def random_tensors(self, config: Config, seed: int) -> dict[str, Array]:
-        from wdport.families.waveletdiff.reference import random_tensors
-
-        return random_tensors(config, seed)
-
     def port_tables(self, model: WaveletDiff) -> dict[str, Array]:
         found = {"time_frequencies": model.time_embedding.frequencies}
         if model.scale_embedding is not None:
@@ -293,5 +250,4 @@ def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[sli
 FAMILY = WaveletDiffFamily()
 
 if TYPE_CHECKING:  # checked by mypy
-    _ROLES: tuple[FaultyAround, Rewritten] = (FAMILY, FAMILY)
-    _MORE: tuple[Documented, Fresh, Sampled, Trained] = (FAMILY, FAMILY, FAMILY, FAMILY)
+    _ROLES: tuple[Family, Documented, Fresh, Sampled, Trained] = (FAMILY,) * 5

@@ -54,7 +54,7 @@ def run_mutants(
     force). ``diagnose`` looks for the probable cause; ``single`` also measures what float32 alone and fixed tolerances
     would say."""
     layers = specimen.layers()
-    for mutant in (each for each in specimen.family.mutants(specimen.config) if chosen(each)):
+    for mutant in (each for each in specimen.faults.mutants(specimen.config) if chosen(each)):
         places = mutant.places(layers)
         if not places:
             raise InternalError(mutant.name, f"matches no layer of {specimen.name}", "correct its pattern")

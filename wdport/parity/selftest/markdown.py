@@ -16,7 +16,8 @@ VARIANT_HEAD = ("model", "correct variant", "float64 error", "float32 ratio", "a
 def render_markdown(result: SelftestResult) -> str:
     """The whole result as one document."""
     versions = ", ".join(f"{name} {value}" for name, value in result.environment.items())
-    parts = ["# Self-test", "", MARK, "", summary(result), "", versions, ""]
+    note = [result.note, ""] if result.note else []
+    parts = ["# Self-test", "", MARK, "", *note, summary(result), "", versions, ""]
     if result.rules:
         parts += ["## Fixed tolerances beside the gates", "", *_table(RULES_HEAD, rule_rows(result)), ""]
     parts += ["## Faults", ""]

@@ -43,7 +43,8 @@ class RuleCount:
 class SelftestResult:
     """The result of :func:`wdport.parity.selftest.run_selftest`; true if every requirement is met.
 
-    ``causes`` says whether causes had to be looked for; if so, looking for none fails.
+    ``causes`` says whether causes had to be looked for; if so, looking for none fails. ``note`` says why faults were
+    left out that were asked for.
     """
 
     groups: Annotated[tuple[GroupResult, ...], Meta(description="Faults, by kind.")]
@@ -53,6 +54,9 @@ class SelftestResult:
     bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")] = field(default_factory=dict)
     environment: Annotated[dict[str, str], Meta(description="Versions and the machine.")] = field(default_factory=dict)
     seconds: Annotated[float, Meta(description="Seconds in all.")] = field(default=0.0, compare=False)
+    note: Annotated[str, Meta(description=
+        "Why faults were left out that were asked for: outside a source checkout there are only those of a quick "
+        "run.")] = ""  # fmt: skip
 
     @property
     def kills(self) -> tuple[Kill, ...]:

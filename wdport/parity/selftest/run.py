@@ -1,5 +1,5 @@
-"""The self-test: try every known fault and every correct variant; needs no files. Under a policy, a dozen of the faults
-are the gate known faults (S)."""
+"""The self-test: try every known fault and every correct variant, or the canary's faults; needs no files. Under a
+policy, the canary's are the gate known faults (S)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import chain
+from typing import cast
 
 import jax
 
@@ -17,22 +18,22 @@ from wdport.compare.bounds import bounds as default_bounds
 from wdport.compare.findings import Gate, fact
 from wdport.compare.glossary import GATES
 from wdport.compare.memory import release_memory
+from wdport.diffusion.faults import TARGET_MIXED_UP
 from wdport.errors import MachineError, UsageError
-from wdport.families.faults import Bounds, Group, Kill
-from wdport.families.registry import all_families
-from wdport.families.roles import Faulty, FaultyAround, Sampled, Trained
+from wdport.families.faults import Bounds, FaultSet, Group, Kill
+from wdport.families.registry import CANARY
+from wdport.families.roles import Sampled, Trained
 from wdport.parity.policy.policy import Policy, loosened
+from wdport.parity.selftest.checkout import WHERE, all_faults
 from wdport.parity.selftest.inject import NOTHING, inject, run_mutants
 from wdport.parity.selftest.result import GroupResult, SelftestResult
 from wdport.parity.selftest.samplers import run_sampler_faults
 from wdport.parity.selftest.specimen import Specimen
-from wdport.parity.selftest.state import run_state_faults
 from wdport.parity.selftest.training import run_training_faults
 from wdport.parity.selftest.variant import Variant
-from wdport.parity.selftest.variants import run_variants
+from wdport.parity.training_faults import CANARY_FAULTS
 
 Say = Callable[[str], None]
-QUICK_SAMPLER_FAULT = "target mixed up"
 AT_ONCE = 25
 """Faults that are tried before memory is released."""
 
@@ -42,6 +43,8 @@ def run_selftest(
 ) -> SelftestResult:
     """Inject every known fault into a correct port, one at a time, and run correct ports in many ways.
 
+    Outside a source checkout there are only the faults of a quick run; the result's ``note`` says so.
+
     Args:
         quick: a dozen faults only, without diagnosis and without correct variants.
         bounds: the bounds that differ from the default, by name.
@@ -50,27 +53,25 @@ def run_selftest(
 
     Raises:
         MachineError: torch is missing.
-        UsageError: the family has no known faults.
+        UsageError: the family has no known faults, or this is no source checkout.
     """
     require_torch("selftest", "install wdport[torch]")
-    chosen = faulty_families(family)
+    every = None if quick else all_faults()
+    if family and every is None:
+        raise UsageError("--family", "only the canary's faults are installed", WHERE)
     started = time.monotonic()
     say = say or (lambda _: None)
     limits = {**default_bounds(), **(bounds or {})}
     groups: list[GroupResult] = []
     variants: list[Variant] = []
-    if quick:
-        groups.append(_gather(Group("", "quick faults", quick_faults(limits)), say))
+    causes, note = False, ""
+    if every is not None:
+        groups, variants, causes = every.run_faults(family, limits, say)
     else:
-        for each in chosen:
-            for at, name in enumerate(each.examples()):
-                group, correct = run_example(each, name, limits, say, single=at == 0)
-                groups.append(group)
-                variants += correct
-            groups += [_gather(group, say) for group in further_groups(each, limits)]
+        groups.append(gather(Group("", "quick faults", quick_faults(limits)), say))
+        note = "" if quick else f"only the canary's faults, which are installed; to try all, {WHERE}"
     seconds = time.monotonic() - started
-    causes = any(each.causes_known for each in chosen)
-    return SelftestResult(tuple(groups), tuple(variants), quick, causes, limits, _environment(), seconds)
+    return SelftestResult(tuple(groups), tuple(variants), every is None, causes, limits, _environment(), seconds, note)
 
 
 def canary_gate(policy: Policy | None) -> Gate:
@@ -103,73 +104,33 @@ def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
     return tuple(quick_faults({**default_bounds(), **(bounds or {})}))
 
 
-def faulty_families(name: str = "") -> list[Faulty]:
-    """The families with known faults, or the one of this name; raises :class:`UsageError` if it has none."""
-    found = [family for family in all_families() if isinstance(family, Faulty)]
-    chosen = [family for family in found if name in ("", family.name)]
-    if not chosen:
-        known = ", ".join(family.name for family in found)
-        raise UsageError("--family", f"{name!r} has no known faults", f"use one of {known}")
-    return chosen
-
-
 def require_torch(where: str, fix: str) -> None:
     """Raise :class:`MachineError` without torch."""
     if find_spec("torch") is None:
         raise MachineError(where, "known faults need torch, which is not installed", fix)
 
 
+def find_canary() -> FaultSet:
+    """The faults that together go through every gate; needs torch."""
+    return cast(FaultSet, import_module(CANARY).CANARY)
+
+
 def quick_faults(held: Bounds) -> Iterator[Kill]:
-    """Yield the outcomes of the quick faults: those of the first family, which together go through every gate."""
-    family = faulty_families()[0]
-    specimen = Specimen("the smallest port", family, family.smallest())
+    """Yield the outcomes of the canary's faults, which together go through every gate."""
+    canary = find_canary()
+    family, specimen = canary.family, Specimen("the smallest port", canary, canary.smallest)
     yield inject(specimen, NOTHING, "", held)
-    yield from run_mutants(specimen, lambda mutant: mutant.quick, held, diagnose=False)
-    if isinstance(family, FaultyAround):
-        for group in family.faults(held, quick=True):
-            yield from group.kills
+    yield from run_mutants(specimen, held=held, diagnose=False)
+    for group in canary.around(held):
+        yield from group.kills
     if isinstance(family, Sampled):
-        yield from run_sampler_faults(family, specimen, held, QUICK_SAMPLER_FAULT)
+        yield from run_sampler_faults(family, specimen, lambda _: (TARGET_MIXED_UP,), held, sound=False)
     if isinstance(family, Trained) and held["gradient"] > default_bounds()["gradient"]:
-        yield from run_training_faults(family, specimen, held)
+        yield from run_training_faults(family, specimen, CANARY_FAULTS, held)
 
 
-def run_example(
-    family: Faulty, name: str, held: Bounds | None = None, say: Say = lambda _: None, single: bool = False
-) -> tuple[GroupResult, tuple[Variant, ...]]:
-    """Try the faults and the correct variants of one of the family's examples; ``single`` runs them in float32 too."""
-    say(f"{name}: building both models")
-    specimen = Specimen(name, family, family.examples()[name])
-    group = _gather(layer_group(specimen, held or {}, single), say)
-    variants = []
-    for variant in run_variants(specimen, held, single):
-        say(f"{name}, correct: {variant.name}")
-        variants.append(variant)
-    return group, tuple(variants)
-
-
-def layer_group(specimen: Specimen, held: Bounds, single: bool) -> Group:
-    """Faults of a specimen's layers and of its state; causes are looked for if the text of a correct one is known."""
-    family = specimen.family
-    known = run_mutants(specimen, held=held, diagnose=family.causes_known, single=single)
-    return Group("A", f"{family.name}: the network, {specimen.name}", chain(known, run_state_faults(specimen, held)))
-
-
-def further_groups(family: Faulty, held: Bounds) -> Iterator[Group]:
-    """Faults of everything around the network, by the family's roles; if they need a network, it is the smallest."""
-    if isinstance(family, FaultyAround):
-        for group in family.faults(held):
-            yield replace(group, name=f"{family.name}: {group.name}")
-    name, config = "the smallest network", family.smallest()
-    if isinstance(family, Sampled):
-        tried = run_sampler_faults(family, Specimen(name, family, config), held)
-        yield Group("E", f"{family.name}: the samplers", tried)
-    if isinstance(family, Trained):
-        tried = run_training_faults(family, Specimen(name, family, config), held)
-        yield Group("D", f"{family.name}: training", tried)
-
-
-def _gather(group: Group, say: Say) -> GroupResult:
+def gather(group: Group, say: Say) -> GroupResult:
+    """The results of a group, and memory released meanwhile."""
     kills = []
     for at, kill in enumerate(group.kills, 1):
         say(f"{group.name}: {kill.mutant}")

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import log10
 
 import numpy as np
 
 from wdport.compare.bounds import TRAJECTORY, bounds
-from wdport.diffusion.process_faults import faults_of
+from wdport.diffusion.faults import SamplerFault
+from wdport.diffusion.process import Process
 from wdport.families.faults import Bounds, Kill, fate
 from wdport.families.roles import Sampled
 from wdport.model import Array
@@ -22,18 +23,21 @@ PLACE = "the sampler"
 
 
 def run_sampler_faults(
-    family: Sampled, specimen: Specimen, held: Bounds | None = None, only: str = ""
+    family: Sampled,
+    specimen: Specimen,
+    faults: Callable[[Process], Sequence[SamplerFault]],
+    held: Bounds | None = None,
+    sound: bool = True,
 ) -> Iterator[Kill]:
-    """Yield the outcome of no fault, then of every one, or ``only`` of the fault of this name."""
+    """Yield the outcome of no fault, if ``sound`` asks for it, then of every one that ``faults`` has of the family's
+    process."""
     limit = {**bounds(), **(held or {})}["trajectory"]
     name, reference, model = specimen.name, _reference(family, specimen), specimen.model("float64")
-    if not only:
+    if sound:
         gate, _ = trajectories_gate(reference, {"float64": model})
         worst = float("inf") if gate.worst is None else gate.worst
         yield fate(name, PLACE, "E", "", log10(worst / limit) if worst else -np.inf, not gate.passed)
-    for fault, margin, killed in kill_sampler_faults(
-        reference, model, [each for each in faults_of(reference.process) if only in ("", each.name)]
-    ):
+    for fault, margin, killed in kill_sampler_faults(reference, model, faults(reference.process)):
         over = margin - log10(limit / TRAJECTORY)
         yield fate(name, PLACE, "E", fault, over, killed and over > 0.0)
 

@@ -27,8 +27,9 @@ from wdport.compare.taps import align
 from wdport.conversion.apply import converted_arrays
 from wdport.conversion.prepare import Settings, prepare
 from wdport.conversion.river import write_arrays
+from wdport.families.faults import FaultSet
 from wdport.families.mutants import Mutant
-from wdport.families.roles import Faulty
+from wdport.families.roles import Family
 from wdport.files.scratch import scratch_folder
 from wdport.files.target import choose_target
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
@@ -86,15 +87,15 @@ class Recalled(Live):
 class Specimen:
     """A checkpoint with random weights and its conversion, in a temporary folder that goes with this object."""
 
-    def __init__(self, name: str, family: Faulty, config: Any, seed: int = 0, dtype: str = "float32") -> None:
+    def __init__(self, name: str, faults: FaultSet, config: Any, seed: int = 0, dtype: str = "float32") -> None:
         import torch
 
-        self.name, self.family, self.config = name, family, config
+        self.name, self.faults, self.family, self.config = name, faults, faults.family, config
         held = ExitStack()
         folder = held.enter_context(scratch_folder())
         finalize(self, held.close)
         self.checkpoint = folder / "specimen.pt"
-        self.tensors = family.random_tensors(config, seed)
+        self.tensors = faults.random_tensors(config, seed)
         stored = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in self.tensors.items()}
         torch.save(stored, self.checkpoint)
         self.tensors = {name: tensor.float().numpy() for name, tensor in stored.items()}
@@ -201,7 +202,7 @@ class Specimen:
 
 
 @contextmanager
-def injected(family: Faulty, faults: Sequence[Injected]) -> Iterator[None]:
+def injected(family: Family, faults: Sequence[Injected]) -> Iterator[None]:
     """Inside, every model of the family that is built has these faults in its code."""
     build = family.build
     with ExitStack() as stack:

@@ -29,7 +29,12 @@ def render(result: SelftestResult, rules: bool = False) -> Marked:
         parts.append("")
     if rules and result.rules:
         parts += [*_table(RULES_HEAD, rule_rows(result)), ""]
-    return joined([*parts, summary(result)])
+    return joined([*parts, verdict_lines(result)])
+
+
+def verdict_lines(result: SelftestResult) -> Marked:
+    """The summary, and before it a line that says which faults were left out, if any were."""
+    return joined([*filter(None, [result.note]), summary(result)])
 
 
 def summary(result: SelftestResult) -> Marked:

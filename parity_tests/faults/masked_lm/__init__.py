@@ -1,0 +1,31 @@
+"""Known bugs of EuroBertForMaskedLM ports, each in one place."""
+
+from __future__ import annotations
+
+from parity_tests.faults.masked_lm.attention import attention_mutants
+from parity_tests.faults.masked_lm.examples import examples, random_tensors
+from parity_tests.faults.masked_lm.feed_forward import feed_forward_mutants
+from parity_tests.faults.masked_lm.network import network_mutants
+from parity_tests.faults.masked_lm.norms import norm_mutants
+from parity_tests.faults.masked_lm.numerics import numerics_mutants
+from parity_tests.faults.masked_lm.rotary import rotary_mutants
+from wdport.families.faults import FaultSet
+from wdport.families.masked_lm.config import Config
+from wdport.families.masked_lm.family import FAMILY
+from wdport.families.mutants import Mutant
+
+
+def mutants(config: Config) -> tuple[Mutant, ...]:
+    """All mutants that this configuration can have."""
+    return (
+        *norm_mutants(config),
+        *rotary_mutants(config),
+        *attention_mutants(config),
+        *feed_forward_mutants(config),
+        *network_mutants(config),
+        *numerics_mutants(config),
+    )
+
+
+EXAMPLES = examples()
+FAULTS = FaultSet(FAMILY, next(iter(EXAMPLES.values())), random_tensors, mutants, EXAMPLES)

@@ -1,0 +1,130 @@
+"""Known bugs of attention over tokens: heads, shared keys, scale, softmax, the mask of padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from keras import ops
+
+from parity_tests.faults.masked_lm.places import ATTENTION, swapped, transposed, without_bias
+from wdport.families.masked_lm.config import Config
+from wdport.families.mutants import Change, Mutant, array_of, calling, holding
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.nets.rotary import turned
+
+Angles = tuple[KerasTensor, KerasTensor]
+Turn = Callable[[KerasTensor, KerasTensor, KerasTensor, Angles], tuple[KerasTensor, ...]]
+"""Queries, keys, values (B, heads, N, K) and angles (1, 1, N, K) to the three that attention uses."""
+
+Hide = Callable[[KerasTensor, KerasTensor], KerasTensor]
+"""Logits (B, heads, N, N) and the visible tokens (B, N) to the masked logits."""
+
+Spread = Callable[[KerasTensor, int], KerasTensor]
+"""Keys (B, pairs, N, K) for each of so many heads that share them."""
+
+
+def attention_mutants(config: Config) -> list[Mutant]:
+    """The mutants that this configuration's attention can have."""
+    heads, pairs, width = config.num_attention_heads, config.kv_heads, config.width
+    found = [
+        Mutant("attention: no scale", ATTENTION, attending(scale=lambda _: 1.0), quick=True),
+        Mutant("attention: scale by all channels", ATTENTION, attending(scale=lambda s: s.channels**-0.5)),
+        Mutant("attention: divided by the width, not its root", ATTENTION, attending(scale=lambda s: 1 / s.head_dim)),
+        Mutant("attention: softmax over queries", ATTENTION, attending(axis=-2)),
+        Mutant("attention: key and value swapped", ATTENTION, swapped("key", "value"), shares=True),
+        Mutant("mask: not used", ATTENTION, attending(hide=lambda x, _: x), quick=True),
+        Mutant("mask: true for padding", ATTENTION, attending(hide=lambda x, seen: _hidden(x, ~seen)), quick=True),
+        Mutant("mask: added as 0 and 1", ATTENTION, attending(hide=lambda x, seen: x + 1.0 * seen[:, None, None])),
+        Mutant("mask: too weak", ATTENTION, attending(hide=lambda x, seen: x - 10.0 * (~seen)[:, None, None])),
+        Mutant("mask: of queries", ATTENTION, attending(hide=lambda x, seen: jnp.swapaxes(
+            _hidden(jnp.swapaxes(x, 2, 3), seen), 2, 3))),
+        Mutant("mask: of the first sequence for all", ATTENTION, attending(hide=lambda x, seen: _hidden(x, seen[:1]))),
+        Mutant("mask: a causal one too", ATTENTION, attending(hide=_causal), quick=True),
+        Mutant("mask: on the weights, after the softmax", ATTENTION, attending(hide=lambda x, _: x, late=True)),
+        Mutant("mask: a token too long", ATTENTION, attending(hide=lambda x, seen: _hidden(
+            x, seen | jnp.pad(seen, ((0, 0), (1, 0)))[:, :-1]))),
+    ]  # fmt: skip
+    if pairs == heads:
+        found.append(Mutant("attention: query and key swapped", ATTENTION, swapped("query", "key"), shares=True))
+    if 1 < pairs < heads:
+        found.append(Mutant("attention: keys tiled, not repeated", ATTENTION, attending(spread=_tiled), quick=True))
+    if heads > 1:
+        found += [
+            Mutant("attention: heads merged without transposing", ATTENTION, attending(merged=True)),
+            Mutant("attention: heads merged in reverse", ATTENTION, attending(order=-1), quick=True),
+        ]
+    if heads > 1 and width > 1:
+        found.append(Mutant("attention: width before the heads", ATTENTION, attending(split=_width_first)))
+    if pairs > 1:
+        found.append(Mutant("attention: one key head for all", ATTENTION, attending(spread=_first)))
+    if heads * width == config.hidden_size:
+        places = tuple(f"{place}/{part}" for place in ATTENTION for part in ("query", "out"))
+        found.append(Mutant("attention: weight not transposed", places, transposed))
+    if config.attention_bias:
+        places = tuple(f"{place}/{part}" for place in ATTENTION for part in ("query", "value", "out"))
+        found.append(Mutant("attention: bias dropped", places, without_bias))
+    found.append(Mutant("attention: values zero", tuple(f"{place}/value" for place in ATTENTION), _zeroed))
+    return found
+
+
+def attending(
+    turn: Turn = lambda q, k, v, at: (turned(q, *at), turned(k, *at), v),
+    scale: Callable[[KerasLayer], float] = lambda layer: layer.head_dim**-0.5,
+    spread: Spread = lambda x, shared: jnp.repeat(x, shared, axis=1),
+    hide: Hide | None = None,
+    split: Callable[[KerasLayer, KerasTensor], KerasTensor] = lambda layer, x: layer._heads(x),
+    axis: int = -1,
+    late: bool = False,
+    merged: bool = False,
+    order: int = 1,
+) -> Change:
+    """Attention with other parts, written as the library does, with keys repeated."""
+    hide = _hidden if hide is None else hide
+
+    def call(
+        layer: KerasLayer, x: KerasTensor, position_embeddings: Angles, visible: KerasTensor | None = None
+    ) -> KerasTensor:
+        q, k, v = (split(layer, projection(x)) for projection in (layer.query, layer.key, layer.value))
+        cosines, sines = position_embeddings
+        q, k, v = turn(q, k, v, (cosines[:, None], sines[:, None]))
+        shared = layer.num_heads // layer.num_key_value_heads
+        k, v = spread(k, shared), spread(v, shared)
+        seen = jnp.ones(x.shape[:2], bool) if visible is None else ops.cast(visible, "bool")
+        weights = jax.nn.softmax(hide(q * scale(layer) @ jnp.swapaxes(k, 2, 3), seen), axis=axis)
+        if late:
+            weights = weights * seen[:, None, None]
+        read = (weights @ v)[:, ::order]
+        shape = (*x.shape[:2], layer.num_heads * layer.head_dim)
+        return layer.out(jnp.reshape(read if merged else jnp.swapaxes(read, 1, 2), shape))
+
+    return calling(call)
+
+
+def _hidden(logits: KerasTensor, seen: KerasTensor) -> KerasTensor:
+    return jnp.where(seen[:, None, None], logits, np.finfo(logits.dtype).min)
+
+
+def _causal(logits: KerasTensor, seen: KerasTensor) -> KerasTensor:
+    earlier = jnp.tril(jnp.ones(logits.shape[-2:], bool))
+    return jnp.where(earlier, _hidden(logits, seen), np.finfo(logits.dtype).min)
+
+
+def _tiled(x: KerasTensor, shared: int) -> KerasTensor:
+    return jnp.tile(x, (1, shared, 1, 1))
+
+
+def _first(x: KerasTensor, shared: int) -> KerasTensor:
+    return jnp.tile(x[:, :1], (1, shared * x.shape[1], 1, 1))
+
+
+def _width_first(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    """(B, N, K * heads) -> (B, heads, N, K)."""
+    return jnp.moveaxis(jnp.reshape(x, (*x.shape[:2], layer.head_dim, -1)), 3, 1)
+
+
+def _zeroed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return holding((layer.kernel, array_of(layer.kernel) * 0.0))

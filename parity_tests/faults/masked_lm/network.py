@@ -1,0 +1,145 @@
+"""Known bugs of the network as a whole: embedding, layers, residual sums, head, and the precision of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from unittest.mock import patch
+
+import jax.numpy as jnp
+import numpy as np
+
+from parity_tests.faults.masked_lm.places import BLOCK, EMBEDDING, HEAD, NETWORK, without_bias
+from wdport.families.masked_lm.config import Config
+from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding
+from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
+
+Angles = tuple[KerasTensor, KerasTensor]
+Combined = Callable[[KerasLayer, KerasTensor, Callable[[KerasTensor], KerasTensor]], KerasTensor]
+"""A block, its input, and its attention as a function of the normed input, to the block's output."""
+
+
+def network_mutants(config: Config) -> list[Mutant]:
+    """The mutants that this configuration can have."""
+    last = f"block_{config.num_hidden_layers - 1}"
+    found = [
+        Mutant("block: input not added to attention", BLOCK, _block(lambda s, x, read: _rest(s, read(_normed(s, x)))),
+               quick=True),
+        Mutant("block: input not added to the gated network", BLOCK, _block(
+            lambda s, x, read: s.mlp(s.mlp_norm(x + read(_normed(s, x)))))),
+        Mutant("block: normed input added", BLOCK, _block(
+            lambda s, x, read: _rest(s, _normed(s, x) + read(_normed(s, x))))),
+        Mutant("block: norm behind attention", BLOCK, _block(
+            lambda s, x, read: _rest(s, x + s.attention_norm(read(x)))), quick=True),
+        Mutant("block: both parts of one input", BLOCK, _block(
+            lambda s, x, read: x + read(_normed(s, x)) + s.mlp(s.mlp_norm(x)))),
+        Mutant("block: the two norms swapped", BLOCK, _norms_swapped, shares=True),
+        Mutant("network: last norm left out", NETWORK, _without_norm, gate="0", quick=True),
+        Mutant("network: last layer left out", NETWORK, lambda _, model: attributes(model, depth=model.depth - 1),
+               gate="0"),
+        Mutant("network: mask not given to the layers", NETWORK, _hidden_without_mask, shares=True),
+        Mutant("network: bfloat16 weights", NETWORK, _rounded("bfloat16"), shares=True),
+        Mutant("network: float16 weights", NETWORK, _rounded("float16"), shares=True),
+        Mutant("embedding: next token's", EMBEDDING, calling(_next_token)),
+        Mutant("embedding: times the root of its width", EMBEDDING, calling(
+            lambda s, ids: type(s).call(s, ids) * config.hidden_size**0.5), quick=True),
+    ]  # fmt: skip
+    if config.num_hidden_layers > 1:
+        found.append(Mutant("block: weights of the first", (last,), _repeated, shares=True))
+    if config.pad_token_id is not None:
+        found.append(Mutant("embedding: padding zero", EMBEDDING, calling(_padding_zero)))
+    return [*found, *_head_mutants(config)]
+
+
+def _head_mutants(config: Config) -> list[Mutant]:
+    if config.tie_word_embeddings:
+        found = [
+            Mutant("head: not tied", HEAD, _table(lambda table: np.random.default_rng(0).normal(size=table.shape)),
+                   quick=True),
+            Mutant("head: reshaped for transposed", HEAD, _table(lambda table: table.reshape(table.shape[::-1]).T),
+                   quick=True),
+            Mutant("head: next token's row", HEAD, _table(lambda table: np.roll(table, -1, axis=0))),
+        ]  # fmt: skip
+    else:
+        found = [
+            Mutant("head: tied", HEAD, _tied, quick=True),
+            Mutant("head: next token's column", HEAD, _rolled),
+        ]
+    found.append(Mutant("head: divided by the root of the width", HEAD, calling(
+        lambda s, x, **_: type(s).call(s, x) / config.hidden_size**0.5)))  # fmt: skip
+    if config.mlp_bias:
+        found.append(Mutant("head: bias dropped", HEAD, without_bias))
+    return found
+
+
+def _block(combined: Combined) -> Change:
+    def call(
+        layer: KerasLayer, x: KerasTensor, position_embeddings: Angles, visible: KerasTensor | None = None
+    ) -> KerasTensor:
+        return combined(layer, x, lambda normed: layer.attention(normed, position_embeddings, visible))
+
+    return calling(call)
+
+
+def _normed(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return layer.attention_norm(x)
+
+
+def _rest(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return x + layer.mlp(layer.mlp_norm(x))
+
+
+def _norms_swapped(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    first, second = layer.attention_norm.scale, layer.mlp_norm.scale
+    return holding((first, array_of(second)), (second, array_of(first)))
+
+
+def _without_norm(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+    return attributes(model, norm=lambda x: x)
+
+
+def _hidden_without_mask(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+    hidden = model.hidden
+    return patch.object(model, "hidden", lambda input_ids, attention_mask=None: hidden(input_ids))
+
+
+def _repeated(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+    pairs = zip(layer.weights, model.block_0.weights, strict=True)
+    return holding(*((into, array_of(source)) for into, source in pairs))
+
+
+def _rounded(dtype: str) -> Change:
+    kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[dtype]
+
+    def change(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+        arrays = ((variable, array_of(variable)) for variable in model.trainable_variables)
+        return holding(*((variable, array.astype(kind).astype(array.dtype)) for variable, array in arrays))
+
+    return change
+
+
+def _next_token(layer: KerasLayer, ids: KerasTensor) -> KerasTensor:
+    return type(layer).call(layer, (ids + 1) % layer.input_dim)
+
+
+def _padding_zero(layer: KerasLayer, ids: KerasTensor) -> KerasTensor:
+    return jnp.where((ids == layer.padding_idx)[..., None], 0.0, type(layer).call(layer, ids))
+
+
+def _table(function: Callable[[Array], Array]) -> Change:
+    """The head with another table, of which the embedding knows nothing."""
+
+    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+        held = array_of(layer.table())
+        other = jnp.asarray(function(held).astype(held.dtype))
+        return attributes(layer, table=lambda: other)
+
+    return change
+
+
+def _tied(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+    return holding((layer.kernel, array_of(model.embed_tokens.embeddings).T))
+
+
+def _rolled(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return holding((layer.kernel, np.roll(array_of(layer.kernel), -1, axis=1)))

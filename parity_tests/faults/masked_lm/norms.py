@@ -1,0 +1,67 @@
+"""Known bugs of norms by the root mean square: epsilon, mean, scale, the axes."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from keras import ops
+
+from parity_tests.faults.masked_lm.places import NORM
+from wdport.families.masked_lm.config import Config
+from wdport.families.mutants import Mutant, array_of, calling, holding, setting
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+
+OTHER_EPSILON = 1e-3
+ROUNDED = "float32 and float64 are not rounded before the scale; only 16 bits are"
+
+
+def norm_mutants(config: Config) -> list[Mutant]:
+    """The mutants of every norm."""
+    found = [
+        Mutant("norm: mean subtracted", NORM, calling(_centred), quick=True),
+        Mutant("norm: scale dropped", NORM, _without_scale),
+        Mutant("norm: scaled by one more", NORM, calling(lambda s, x: _normal(s, x) * (1 + s.scale)), quick=True),
+        Mutant("norm: scaled before it is divided", NORM, calling(lambda s, x: _normal(s, x * s.scale))),
+        Mutant("norm: scaled before it is rounded", NORM, calling(_scaled_wide), equivalent=ROUNDED),
+        Mutant("norm: epsilon outside the root", NORM, calling(_outside)),
+        Mutant("norm: the sum for the mean", NORM, calling(_summed)),
+        Mutant("norm: over the tokens too", NORM, calling(_over_tokens)),
+    ]
+    if config.rms_norm_eps != OTHER_EPSILON:
+        found.append(Mutant("norm: epsilon 1e-3", NORM, setting(epsilon=OTHER_EPSILON), quick=True))
+    return found
+
+
+def _square(x: KerasTensor) -> KerasTensor:
+    return jnp.mean(jnp.square(x), axis=-1, keepdims=True)
+
+
+def _normal(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return x * lax.rsqrt(_square(x) + layer.epsilon)
+
+
+def _centred(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return _normal(layer, x - jnp.mean(x, axis=-1, keepdims=True)) * layer.scale
+
+
+def _without_scale(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return holding((layer.scale, np.ones_like(array_of(layer.scale))))
+
+
+def _scaled_wide(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return ops.cast(_normal(layer, x) * ops.cast(layer.scale, x.dtype), x.dtype)
+
+
+def _outside(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return x / (jnp.sqrt(_square(x)) + layer.epsilon) * layer.scale
+
+
+def _summed(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return x * lax.rsqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True) + layer.epsilon) * layer.scale
+
+
+def _over_tokens(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return x * lax.rsqrt(jnp.mean(jnp.square(x), axis=(1, 2), keepdims=True) + layer.epsilon) * layer.scale

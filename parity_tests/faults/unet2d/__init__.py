@@ -1,0 +1,37 @@
+"""Known bugs of UNet2DModel ports, each in one place."""
+
+from __future__ import annotations
+
+from parity_tests.faults.unet2d.attention import attention_mutants
+from parity_tests.faults.unet2d.convolutions import convolution_mutants
+from parity_tests.faults.unet2d.embeddings import class_mutants, time_mutants
+from parity_tests.faults.unet2d.examples import examples, random_tensors
+from parity_tests.faults.unet2d.network import network_mutants
+from parity_tests.faults.unet2d.norms import norm_mutants
+from parity_tests.faults.unet2d.numerics import numerics_mutants
+from parity_tests.faults.unet2d.residual import activation_mutants, residual_mutants
+from parity_tests.faults.unet2d.sizes import size_mutants
+from wdport.families.faults import FaultSet
+from wdport.families.mutants import Mutant
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.family import FAMILY
+
+
+def mutants(config: Config) -> tuple[Mutant, ...]:
+    """All mutants that this configuration can have."""
+    return (
+        *norm_mutants(config),
+        *convolution_mutants(),
+        *size_mutants(config),
+        *residual_mutants(config),
+        *activation_mutants(config),
+        *attention_mutants(config),
+        *time_mutants(config),
+        *class_mutants(config),
+        *network_mutants(config),
+        *numerics_mutants(config),
+    )
+
+
+EXAMPLES = examples()
+FAULTS = FaultSet(FAMILY, next(iter(EXAMPLES.values())), random_tensors, mutants, EXAMPLES)

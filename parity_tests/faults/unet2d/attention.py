@@ -1,0 +1,124 @@
+"""Known bugs of pixel attention: heads, scale, softmax, the order of pixels, the added input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from parity_tests.faults.unet2d.places import attention
+from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.unet2d.config import Config
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+
+Pixels = Callable[[KerasTensor], KerasTensor]
+"""(B, H, W, C) to (B, H * W, C)."""
+
+
+def attention_mutants(config: Config) -> list[Mutant]:
+    """The mutants that this configuration's attention layers can have."""
+    every, several = attention(config), attention(config, several=True)
+    if not every:
+        return []
+    found = [
+        Mutant("attention: no scale", every, calling(_by(scale=lambda _: 1.0)), quick=True),
+        Mutant("attention: softmax over queries", every, calling(_by(axis=-2)), quick=True),
+        Mutant("attention: input not added", every, calling(_by(added=0.0)), quick=True),
+        Mutant("attention: pixels column by column", every, calling(_by(flat=_columns))),
+        Mutant("attention: channels first reshaped for transposed", every, calling(_by(flat=_reshaped))),
+        Mutant("attention: result read as channels first", every, calling(_by(mixed=True))),
+        Mutant("attention: query and key swapped", every, _swapped("query", "key"), shares=True),
+        Mutant("attention: key and value swapped", every, _swapped("key", "value"), shares=True),
+    ]
+    found += [Mutant(f"attention: {part} bias dropped", _below(every, part), _without_bias)
+              for part in ("query", "key", "value", "out")]  # fmt: skip
+    if square := attention(config, square=True):
+        found += [Mutant(f"attention: {part} weight not transposed", _below(square, part), _transposed)
+                  for part in ("query", "out")]  # fmt: skip
+    if swappable := attention(config, swappable=True):
+        found.append(Mutant("attention: width of a head taken for the number of heads", swappable, _mixed_up))
+    if several:
+        found.append(Mutant("attention: scale by all channels", several, calling(_by(scale=_all_channels))))
+        found.append(Mutant("attention: one head", several, _one_head))
+        found.append(Mutant("attention: heads merged without transposing", several, calling(_by(merged=True))))
+    if normed := attention(config, normed=True):
+        found.append(Mutant("attention: norm dropped", normed, setting(norm=None), gate="0"))
+        found.append(Mutant("attention: normed input added", normed, calling(_by(added=None))))
+    if "mid/attention" in every and config.mid_block_scale_factor != 1:
+        found.append(Mutant("attention: output not divided", ("mid/attention",), setting(factor=1.0)))
+    return found
+
+
+def _below(places: tuple[str, ...], part: str) -> tuple[str, ...]:
+    return tuple(f"{place}/{part}" for place in places)
+
+
+def _rows(x: KerasTensor) -> KerasTensor:
+    return jnp.reshape(x, (x.shape[0], -1, x.shape[-1]))
+
+
+def _columns(x: KerasTensor) -> KerasTensor:
+    return _rows(jnp.swapaxes(x, 1, 2))
+
+
+def _reshaped(x: KerasTensor) -> KerasTensor:
+    return jnp.swapaxes(jnp.reshape(x, (x.shape[0], x.shape[-1], -1)), 1, 2)
+
+
+def _all_channels(layer: KerasLayer) -> float:
+    return float((layer.num_heads * layer.head_width) ** -0.5)
+
+
+def _by(
+    flat: Pixels = _rows,
+    scale: Callable[[KerasLayer], float] = lambda layer: layer.head_width**-0.5,
+    axis: int = -1,
+    merged: bool = False,
+    mixed: bool = False,
+    added: float | None = 1.0,
+) -> Callable[[KerasLayer, KerasTensor], KerasTensor]:
+    """Attention with other parts; ``added`` is the factor of the input, ``None`` adds the normed input."""
+
+    def call(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+        normed = x if layer.norm is None else layer.norm(x)
+        pixels = flat(normed)
+        q, k, v = (layer._heads(projection(pixels)) for projection in (layer.query, layer.key, layer.value))
+        weights = jax.nn.softmax(jnp.einsum("bqhk,bshk->bhqs", q * scale(layer), k), axis=axis)
+        read = jnp.einsum("bhqs,bshk->bhqk" if merged else "bhqs,bshk->bqhk", weights, v)
+        made = layer.dropout(layer.out(jnp.reshape(read, (*pixels.shape[:2], layer.num_heads * layer.head_width))))
+        if mixed:
+            made = jnp.swapaxes(made, 1, 2)
+        rest = normed if added is None else added * x
+        return (jnp.reshape(made, x.shape) + rest) / layer.factor
+
+    return call
+
+
+def _mixed_up(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return attributes(layer, num_heads=layer.head_width, head_width=layer.num_heads)
+
+
+def _one_head(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return attributes(layer, num_heads=1, head_width=layer.num_heads * layer.head_width)
+
+
+def _swapped(first: str, second: str) -> Change:
+    """Swap the weights of two layers."""
+
+    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+        a, b = getattr(layer, first), getattr(layer, second)
+        pairs = [(a.kernel, b.kernel), (a.bias, b.bias)]
+        return holding(*((into, array_of(source)) for pair in pairs for into, source in (pair, pair[::-1])))
+
+    return change
+
+
+def _transposed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return holding((layer.kernel, array_of(layer.kernel).T))
+
+
+def _without_bias(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return holding((layer.bias, np.zeros_like(array_of(layer.bias))))

@@ -1,0 +1,88 @@
+"""Known bugs of the network as a whole: skip connections, input and output, and the precision of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import jax.numpy as jnp
+
+from parity_tests.faults.unet2d.places import NETWORK
+from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.stages import attends
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+
+Join = Callable[[KerasTensor, KerasTensor], Sequence[KerasTensor]]
+"""The current features and the skip connection, in the order of their channels."""
+
+
+def network_mutants(config: Config) -> list[Mutant]:
+    """The mutants that this configuration can have."""
+    last = (f"up_{len(config.block_out_channels) - 1}",)  # all that it takes back has one shape
+    word = "input not centred" if config.center_input_sample else "input centred"
+    found = [
+        Mutant("skips: kept before made", ("up_?",), calling(_joined(lambda x, kept: (kept, x))), quick=True),
+        Mutant("skips: first kept first", last, calling(_in_order)),
+        Mutant(f"network: {word}", NETWORK, _centred),
+        Mutant("network: last norm and activation swapped", NETWORK, _ends_swapped),
+        Mutant("network: bfloat16 weights", NETWORK, _rounded("bfloat16"), shares=True),
+        Mutant("network: float16 weights", NETWORK, _rounded("float16"), shares=True),
+    ]
+    if config.mid_block_type is not None:
+        found.append(Mutant("middle: both blocks with the first's weights", ("mid",), _repeated, shares=True))
+        found.append(Mutant("middle: left out", NETWORK, _without_middle, gate="0", quick=True))
+    if attends(config):
+        found.append(Mutant("middle: attention first", ("mid",), calling(_attention_first)))
+    return found
+
+
+def _joined(order: Join) -> Callable[..., KerasTensor]:
+    def call(layer: KerasLayer, x: KerasTensor, kept: Sequence[KerasTensor], embedding: KerasTensor) -> KerasTensor:
+        for at in range(len(layer.stage.inputs)):
+            x = jnp.concatenate(order(x, kept[-1 - at]), axis=-1)
+            x = getattr(layer, f"resnet_{at}")(x, embedding)
+            if layer.stage.attention:
+                x = getattr(layer, f"attention_{at}")(x)
+        if layer.upsample is None:
+            return x
+        return layer.upsample(x, embedding) if layer.stage.step == "resnet" else layer.upsample(x)
+
+    return call
+
+
+def _in_order(layer: KerasLayer, x: KerasTensor, kept: Sequence[KerasTensor], embedding: KerasTensor) -> KerasTensor:
+    return type(layer).call(layer, x, kept[::-1], embedding)
+
+
+def _centred(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+    config = model.config
+    return attributes(model, config=replace(config, center_input_sample=not config.center_input_sample))
+
+
+def _ends_swapped(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+    return attributes(model, conv_norm_out=model.conv_act, conv_act=model.conv_norm_out)
+
+
+def _without_middle(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+    return attributes(model, mid=None)
+
+
+def _attention_first(layer: KerasLayer, x: KerasTensor, embedding: KerasTensor) -> KerasTensor:
+    return layer.resnet_1(layer.resnet_0(layer.attention(x), embedding), embedding)
+
+
+def _repeated(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    pairs = zip(layer.resnet_1.weights, layer.resnet_0.weights, strict=True)
+    return holding(*((into, array_of(source)) for into, source in pairs))
+
+
+def _rounded(dtype: str) -> Change:
+    kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[dtype]
+
+    def change(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+        arrays = ((variable, array_of(variable)) for variable in model.trainable_variables)
+        return holding(*((variable, array.astype(kind).astype(array.dtype)) for variable, array in arrays))
+
+    return change

@@ -1,0 +1,87 @@
+"""Known bugs of attention: projections, heads, scale, softmax, biases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from keras import ops
+
+from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.waveletdiff.canary import ATTENTION, OUTPUT_BIAS, OUTPUT_TRANSPOSED, below, scaled_bias, transposed
+from wdport.families.waveletdiff.config import Config
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+
+IN_BLOCKS = ("*/attention",)
+"""Attention with more than one query."""
+
+
+def attention_mutants(config: Config) -> list[Mutant]:
+    """The mutants of both kinds of attention, and of its norms if the configuration has them."""
+    packed = "" if config.qk_norm else "every logit of a query moves alike, and softmax does not see that"
+    found = [Mutant(f"{part} weight not transposed", below(part), transposed) for part in ("query", "key", "value")]
+    found += [
+        OUTPUT_TRANSPOSED,
+        Mutant("query and key swapped", ATTENTION, _swapped("query", "key"), shares=True),
+        Mutant("key and value swapped", ATTENTION, _swapped("key", "value"), shares=True),
+        Mutant("value heads split as (head width, heads)", below("value"), _interleaved_heads),
+        Mutant("heads merged without transposing", IN_BLOCKS, calling(_merged_wrongly)),
+        Mutant("scale 1/sqrt(model width)", ATTENTION, _scaled(lambda layer: layer.width**-0.5)),
+        Mutant("attention without scale", ATTENTION, _scaled(lambda layer: 1.0)),
+        Mutant("softmax over queries", ATTENTION, calling(_softmax_over_queries)),
+        Mutant("key bias dropped", below("key"), scaled_bias(0.0), equivalent=packed),
+        Mutant("key bias added twice", below("key"), scaled_bias(2.0), equivalent=packed),
+    ]
+    for part in ("query", "value", "out"):
+        dropped = Mutant(f"{part} bias dropped", below(part), scaled_bias(0.0))
+        found.append(OUTPUT_BIAS if part == "out" else dropped)
+        found.append(Mutant(f"{part} bias added twice", below(part), scaled_bias(2.0)))
+    if config.qk_norm:
+        norms = ("*/query_norm", "*/key_norm")
+        found.append(Mutant("RMS norm epsilon 1e-5", norms, setting(epsilon=1e-5)))
+        found.append(Mutant("query and key not normalised", ATTENTION, _bare, gate="0"))
+    return found
+
+
+def _bare(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return attributes(layer, query_norm=None, key_norm=None)
+
+
+def _scaled(scale: Callable[[KerasLayer], float]) -> Change:
+    return lambda layer, _: attributes(layer, scale=scale(layer))
+
+
+def _swapped(first: str, second: str) -> Change:
+    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+        a, b = getattr(layer, first), getattr(layer, second)
+        return holding((a.kernel, array_of(b.kernel)), (a.bias, array_of(b.bias)),
+                       (b.kernel, array_of(a.kernel)), (b.bias, array_of(a.bias)))  # fmt: skip
+
+    return change
+
+
+def _interleaved_heads(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    kernel, bias = array_of(layer.kernel), array_of(layer.bias)
+    width, heads, head = kernel.shape
+    turned = kernel.reshape(width, head, heads).transpose(0, 2, 1)
+    return holding((layer.kernel, turned), (layer.bias, bias.reshape(head, heads).T))
+
+
+def weights_of(layer: KerasLayer, query: KerasTensor, key: KerasTensor, axis: int = -1) -> KerasTensor:
+    """The attention weights (B, H, Lq, Lk), with the softmax over ``axis``."""
+    q, k = layer.query(query), layer.key(key)
+    if layer.query_norm is not None:
+        q, k = layer.query_norm(q), layer.key_norm(k)
+    return ops.softmax(ops.einsum("bqhk,bshk->bhqs", q * layer.scale, k), axis=axis)
+
+
+def _softmax_over_queries(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
+    weights = layer.dropout(weights_of(layer, query, key, -2))
+    return layer.out(ops.einsum("bhqs,bshk->bqhk", weights, layer.value(value)))
+
+
+def _merged_wrongly(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
+    weights = layer.dropout(weights_of(layer, query, key))
+    heads = ops.einsum("bhqs,bshk->bhqk", weights, layer.value(value))
+    batch, count, length, width = heads.shape
+    return layer.out(ops.reshape(heads, (batch, length, count, width)))

@@ -1,0 +1,87 @@
+"""Known bugs of the network as a whole: the routing of coefficients, and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import pairwise
+
+import keras
+import numpy as np
+from keras import ops
+
+from wdport.families.mutants import Change, Mutant, array_of, calling, holding
+from wdport.families.waveletdiff.canary import BFLOAT16_WEIGHTS, LEVELS_SWAPPED, NETWORK, TOO_SHALLOW, network, rounded
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.fast import SCALE_GAIN
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+
+CLIP = 30.0
+"""Tokens of the examples stay below it for inputs of unit size, and exceed it for inputs fifty times as large."""
+
+
+def level_mutants(config: Config) -> list[Mutant]:
+    """The mutants of levels: their order, boundaries, depth and time."""
+    slices = config.level_slices
+    equal = slices[0].stop - slices[0].start == slices[1].stop - slices[1].start
+    found = [
+        Mutant("one level reversed in time", NETWORK,
+               network(lambda parts: [parts[0], parts[1][:, ::-1], *parts[2:]])),
+        Mutant("levels start one coefficient early", NETWORK, network(_early)),
+        Mutant("outputs concatenated in reverse", NETWORK, network(outputs=lambda parts: parts[::-1])),
+        TOO_SHALLOW,
+        Mutant("time of the first sample for all", NETWORK,
+               network(time=lambda t: ops.broadcast_to(t[:1], t.shape))),
+    ]  # fmt: skip
+    if equal:
+        found.append(LEVELS_SWAPPED)
+    if config.num_layers > 1:
+        found.append(Mutant("block 1 with block 0's weights", ("level_1",), _repeated_block, shares=True))
+    return found
+
+
+def scale_mutants() -> list[Mutant]:
+    """The mutants of the condition."""
+
+    def scaled(change: Callable[[KerasTensor], KerasTensor]) -> Change:
+        def embedding(model: KerasModel, time: KerasTensor, *scale: KerasTensor) -> KerasTensor:
+            embedded = model.time_embedding(time)
+            return embedded + model.scale_embedding(change(scale[0])) if scale else embedded
+
+        return network(embedding=embedding)
+
+    return [
+        Mutant("logarithm of the scale left out", NETWORK, scaled(lambda s: SCALE_GAIN * s)),
+        Mutant("scale not multiplied by 10", NETWORK, scaled(ops.log1p)),
+        Mutant("logarithm of the scale without one added", NETWORK, scaled(lambda s: ops.log(SCALE_GAIN * s))),
+        Mutant("scale of the first sample for all", NETWORK,
+               scaled(lambda s: ops.log1p(SCALE_GAIN * ops.broadcast_to(s[:1], s.shape)))),
+        Mutant("condition ignored", NETWORK,
+               network(embedding=lambda model, time, *_: model.time_embedding(time)), gate="0"),
+    ]  # fmt: skip
+
+
+def state_mutants() -> list[Mutant]:
+    """The mutants not visible in the network's code: stored precision, dropout, a guard against large values."""
+    clipped = calling(lambda layer, x: ops.clip(x + ops.cast(layer.table, x.dtype), -CLIP, CLIP))
+    return [
+        BFLOAT16_WEIGHTS,
+        Mutant("float16 weights", NETWORK, rounded("float16"), shares=True),
+        Mutant("dropout on", ("*/dropout",), calling(lambda layer, x, **_: x * _mask(x) / 0.9)),
+        Mutant("tokens clipped at 30", ("level_?/position",), clipped),
+    ]
+
+
+def _early(parts: list[KerasTensor]) -> list[KerasTensor]:
+    """Every level but the first begins with the last coefficient of the one before."""
+    return [parts[0], *(ops.concatenate([a[:, -1:], b[:, :-1]], axis=1) for a, b in pairwise(parts))]
+
+
+def _repeated_block(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    pairs = zip(layer.block_1.weights, layer.block_0.weights, strict=True)
+    return holding(*((into, array_of(source)) for into, source in pairs))
+
+
+def _mask(x: KerasTensor) -> KerasTensor:
+    keep = np.random.default_rng(0).random(tuple(x.shape)) < 0.9
+    return ops.cast(keep, keras.backend.standardize_dtype(x.dtype))

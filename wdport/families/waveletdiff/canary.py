@@ -1,0 +1,213 @@
+"""The canary's faults: known bugs of WaveletDiff ports, at least one for every gate, in the smallest port.
+
+`verify` tries them before it judges by a policy, and `wdport selftest --quick` shows them. A source checkout has all
+known bugs, in ``parity_tests/faults``, which are built from the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Final
+from unittest.mock import patch
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from keras import ops
+
+from wdport.families.faults import Bounds, FaultSet, Group
+from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.family import FAMILY
+from wdport.families.waveletdiff.reference import random_tensors
+from wdport.families.waveletdiff.transform_faults import FILTERS_REVERSED, run_wavelet_faults
+from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
+from wdport.wavelets.transform import WaveletTransform
+
+ATTENTION: Final = ("*/attention", "cross_level/attention_?")
+NORM: Final = ("*/norm1/norm", "*/norm2/norm", "cross_level/norm_?/norm")
+ADAPTIVE: Final = ("*/norm1", "*/norm2", "cross_level/norm_?")
+DENSE: Final = ("*/mlp/hidden", "*/mlp/out", "level_?/input_proj", "level_?/output_proj", "cross_level/projection_?")
+GELU: Final = ("level_?/*/mlp/activation", "cross_level/aggregator_?/activation")
+TIME: Final = ("time_embedding",)
+POSITION: Final = ("level_?/position",)
+CROSS_LEVEL: Final = ("cross_level",)
+NETWORK: Final = ("",)
+
+Parts = Callable[[list[KerasTensor]], list[KerasTensor]]
+"""A change of one array for each level."""
+
+Time = Callable[[KerasTensor], KerasTensor]
+"""A change of the time (B,)."""
+
+Embedding = Callable[..., KerasTensor]
+"""A function of the model, the time (B,) and, if given, the scale (B,) to the embedding (B, T)."""
+
+Waves = Callable[[KerasTensor], KerasTensor]
+"""An angle (B, T / 2) to the embedding (B, T)."""
+
+
+def below(part: str) -> tuple[str, ...]:
+    """One part of every attention."""
+    return tuple(f"{place}/{part}" for place in ATTENTION)
+
+
+def transposed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    """The kernel of one part of an attention, not transposed."""
+    kernel = array_of(layer.kernel)
+    width = kernel.shape[0] if kernel.ndim == 2 or layer.name != "out" else kernel.shape[-1]
+    return holding((layer.kernel, kernel.reshape(width, width).T.reshape(kernel.shape)))
+
+
+def scaled_bias(factor: float) -> Change:
+    """The bias times a factor."""
+    return lambda layer, _: holding((layer.bias, array_of(layer.bias) * factor))
+
+
+def _single(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    """The computation of Keras's own LayerNormalization in a float64 model."""
+    narrow = ops.cast(x, "float32")
+    mean, variance = ops.moments(narrow, axes=[-1], keepdims=True)
+    return ops.cast((narrow - mean) * ops.rsqrt(variance + layer.epsilon), x.dtype)
+
+
+def adaptive_halves(layer: KerasLayer, time: KerasTensor) -> tuple[KerasTensor, KerasTensor]:
+    """The two halves of an adaptive norm's scale and shift."""
+    return ops.split(layer.ada_lin(time)[:, None, :], 2, axis=-1)
+
+
+def _halves_swapped(layer: KerasLayer, tokens: KerasTensor, time: KerasTensor) -> KerasTensor:
+    shift, scale = adaptive_halves(layer, time)
+    return scale * layer.norm(tokens) + shift
+
+
+def activation(function: Callable[[KerasTensor], KerasTensor]) -> Change:
+    """Another activation."""
+    return setting(activation=function)
+
+
+def _sines(angle: KerasTensor) -> KerasTensor:
+    return jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+
+
+def embedded(layer: KerasLayer, step: KerasTensor, waves: Waves = _sines) -> KerasTensor:
+    """The embedding of steps (B,), by other waves."""
+    return layer.mlp(waves(step[:, None] * layer.frequencies))
+
+
+def position_table(function: Callable[[Array], Array]) -> Change:
+    """Another table of positions."""
+    return lambda layer, _: attributes(layer, table=function(layer.table))
+
+
+def _own_embedding(model: KerasModel, *given: KerasTensor) -> KerasTensor:
+    return model.embedding_of(*given)
+
+
+def network(
+    inputs: Parts = list, outputs: Parts = list, time: Time = lambda t: t, embedding: Embedding = _own_embedding
+) -> Change:
+    """The network with its levels' inputs, its outputs, its time or its embedding changed."""
+
+    def call(model: KerasModel, given: tuple[KerasTensor, ...], training: bool | None = None) -> KerasTensor:
+        config = model.config
+        embedded = embedding(model, time(given[1]), *given[2:])
+        levels = [getattr(model, f"level_{i}") for i in range(config.groups)]
+        parts = inputs([given[0][:, part] for part in config.level_slices])
+        tokens = [level(part, embedded) for level, part in zip(levels, parts, strict=True)]
+        if model.cross_level is not None:
+            tokens = model.cross_level(tokens, embedded)
+        made = [level.output_proj(h) for level, h in zip(levels, tokens, strict=True)]
+        return ops.concatenate(outputs(made), axis=1)
+
+    return lambda _, model: calling(call)(model, model)
+
+
+def _shallow(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return attributes(layer, depth=layer.depth - 2)
+
+
+def rounded(dtype: str) -> Change:
+    """All weights rounded to 16 bits."""
+    kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[dtype]
+
+    def change(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+        arrays = ((variable, array_of(variable)) for variable in model.trainable_variables)
+        return holding(*((variable, array.astype(kind).astype(array.dtype)) for variable, array in arrays))
+
+    return change
+
+
+def in_float32(change: Change) -> Change:
+    """``change`` in a float32 model, nothing in a float64 one."""
+
+    def chosen(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+        return change(layer, model) if layer.compute_dtype == "float32" else nullcontext()
+
+    return chosen
+
+
+def _tf32(layer: KerasLayer, x: KerasTensor, **_: object) -> KerasTensor:
+    """Operands rounded to ten mantissa bits, as in TF32 matrix units by default."""
+    x, kernel = (jax.lax.reduce_precision(part, 8, 10) for part in (x, jnp.asarray(layer.kernel.value)))
+    return ops.matmul(x, kernel) + layer.bias
+
+
+def _float32_table(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    length, width = layer.table.shape
+    frequency = np.exp(np.arange(0, width, 2, dtype=np.float32) * np.float32(-np.log(10_000.0) / width))
+    angle = np.arange(length, dtype=np.float32)[:, None] * frequency
+    table = np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(length, width)
+    return attributes(layer, table=table)
+
+
+def _pooling(function: Callable[[KerasLayer, int, KerasTensor], KerasTensor]) -> Change:
+    @contextmanager
+    def change(layer: KerasLayer, _: KerasModel) -> Iterator[None]:
+        with patch.object(layer, "_pool", lambda *inputs: function(layer, *inputs)):
+            yield
+
+    return change
+
+
+def _mean_pool(layer: KerasLayer, level: int, tokens: KerasTensor) -> KerasTensor:
+    return layer._part("projection", level)(ops.mean(tokens, axis=1)) + layer.level_position_embeddings[level]
+
+
+OUTPUT_TRANSPOSED: Final = Mutant("output weight not transposed", below("out"), transposed)
+OUTPUT_BIAS: Final = Mutant("out bias dropped", below("out"), scaled_bias(0.0))
+NORM_EPSILON: Final = Mutant("layer norm epsilon 1e-6", NORM, setting(epsilon=1e-6))
+NORM_SINGLE: Final = Mutant("layer norm in float32", NORM, calling(_single))
+HALVES_SWAPPED: Final = Mutant("adaptive halves swapped", ADAPTIVE, calling(_halves_swapped))
+GELU_BY_TANH: Final = Mutant("GELU by tanh", GELU, activation(lambda x: ops.gelu(x, approximate=True)))
+TIME_UNSCALED: Final = Mutant("time not scaled by 1000", TIME, calling(embedded))
+POSITIONS_OFF: Final = Mutant("positions off by one", POSITION, position_table(lambda t: np.roll(t, 1, axis=0)))
+TOO_SHALLOW: Final = Mutant("approximation without its two extra blocks", ("level_0",), _shallow, gate="0")
+LEVELS_SWAPPED: Final = Mutant(
+    "levels 0 and 1 swapped", NETWORK, network(lambda parts: [parts[1], parts[0], *parts[2:]])
+)
+"""Only for levels of equal lengths."""
+BFLOAT16_WEIGHTS: Final = Mutant("bfloat16 weights", NETWORK, rounded("bfloat16"), shares=True)
+TF32: Final = Mutant("matrix products in TF32", DENSE, in_float32(calling(_tf32)), gate="B")
+FLOAT32_ANGLES: Final = Mutant("position angles in float32", POSITION, in_float32(_float32_table), gate="A'")
+MEAN_POOLING: Final = Mutant("mean pooling", CROSS_LEVEL, _pooling(_mean_pool), gate="0")
+
+MUTANTS: Final = (
+    OUTPUT_TRANSPOSED, OUTPUT_BIAS, NORM_EPSILON, NORM_SINGLE, HALVES_SWAPPED, GELU_BY_TANH, TIME_UNSCALED,
+    POSITIONS_OFF, TOO_SHALLOW, LEVELS_SWAPPED, BFLOAT16_WEIGHTS, TF32, FLOAT32_ANGLES, MEAN_POOLING,
+)  # fmt: skip
+
+SMALLEST: Final = Config((5, 5, 5), 3, 16, 2, 1, 8)
+
+
+def _around(held: Bounds) -> Iterator[Group]:
+    """A fault of the transform, under both of its bounds."""
+    transform = WaveletTransform(24, level=3)
+    both = (transform, replace(transform, mode="smooth"))
+    yield Group("F", "the wavelet transform", run_wavelet_faults(both, (FILTERS_REVERSED,), held))
+
+
+CANARY: Final = FaultSet(FAMILY, SMALLEST, random_tensors, lambda _: MUTANTS, around=_around)
+"""The set that goes through every gate."""
