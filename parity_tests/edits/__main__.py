@@ -14,6 +14,7 @@ from queue import Queue
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from parity_tests.edits.binding import edited
 from parity_tests.edits.judge import table
 from parity_tests.edits.runs import pairs, prepare, runs
 from parity_tests.edits.server import ROOT, Server
@@ -29,7 +30,7 @@ def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any], controls
     """Try one edit until a run finds it; the same run without the edit must pass, or the edit is not found by it."""
     path = server.tree / edit["file"]
     source = path.read_text(encoding="utf-8")
-    path.write_text(source.replace(edit["old"], edit["new"]), encoding="utf-8")
+    path.write_text(edited(source, edit["in"], edit["old"], edit["new"]), encoding="utf-8")
     made: dict[str, Any] = {}
     count = 0
     try:
@@ -48,7 +49,7 @@ def attempt(server: Server, edit: dict[str, Any], every: Sequence[Any], controls
 
 
 def listed() -> list[dict[str, Any]]:
-    """All edits; raises ``ValueError`` if the text of one does not stand in its file once."""
+    """All edits; raises ``ValueError`` if the code of one is not in its definition once."""
     rows: list[dict[str, Any]] = []
     for path in sorted(Path(__file__).with_name("list").glob("*.yaml")):
         for row in load_yaml(path.read_bytes(), path).plain():
@@ -56,9 +57,10 @@ def listed() -> list[dict[str, Any]]:
             rows.append({"family": path.stem, **reason, **row})
     for row in rows:
         file = ROOT / row["file"]
-        count = file.read_text(encoding="utf-8").count(row["old"]) if file.is_file() else 0
-        if count != 1:
-            raise ValueError(f"{row['name']}: its text stands in {row['file']} {count} times")
+        try:
+            edited(file.read_text(encoding="utf-8") if file.is_file() else "", row["in"], row["old"], row["new"])
+        except ValueError as error:
+            raise ValueError(f"{row['name']}, {row['file']}: {error}") from None
     return rows
 
 

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from parity_tests.edits import __main__ as edits
+from parity_tests.edits.binding import bare, edited
 from parity_tests.edits.judge import cause, placed, table
 
 ROWS = edits.listed()
 
 
-def test_every_edit_is_of_the_code_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"old": "not there"}, "its code is in Standardize.__init__ 0 times"),
+        ({"in": "Standardize.elsewhere"}, "Standardize.elsewhere is defined 0 times"),
+        ({"file": "wdport/no.py"}, "Standardize.__init__ is defined 0 times"),
+    ],
+)
+def test_every_edit_is_of_the_code_as_it_is(
+    change: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert len({row["name"] for row in ROWS}) == len(ROWS) > 400
-    monkeypatch.setattr(edits, "load_yaml", lambda *_: Plain([{**ROWS[0], "old": "not there"}]))
-    with pytest.raises(ValueError, match="0 times"):
+    (first,) = (row for row in ROWS if row["name"] == "epsilon of the layer norm")
+    monkeypatch.setattr(edits, "load_yaml", lambda *_: Plain([{**first, **change}]))
+    with pytest.raises(ValueError, match=message):
         edits.listed()
 
 
@@ -27,12 +40,49 @@ class Plain(list[dict[str, str]]):
 
 @pytest.mark.parametrize("file", sorted({row["file"] for row in ROWS if row["file"].endswith(".py")}))
 def test_what_an_edit_makes_of_a_file_is_python(file: str) -> None:
+    """The same, whether the file is formatted as it is or in any other way."""
     text = (edits.ROOT / file).read_text(encoding="utf-8")
+    plain = ast.unparse(ast.parse(text))
+
+    def parsed(source: str) -> str:
+        return ast.dump(bare(ast.parse(source)))
+
     for row in ROWS:
         if row["file"] == file:
-            edited = text.replace(row["old"], row["new"])
-            assert edited != text
-            compile(edited, row["name"], "exec")
+            made, other = (
+                ast.dump(ast.parse(edited(each, row["in"], row["old"], row["new"]))) for each in (text, plain)
+            )
+            assert made == other != ast.dump(ast.parse(text))
+
+
+MODULE = """
+A, B = 1, 2
+
+class Thing:
+    size: int = 3
+
+    @property
+    def area(self):
+        'The sides.'  # are equal
+        return (self.size *
+                self.size)
+
+    def area_of(self): return 0
+""".lstrip()
+
+
+def test_an_edit_is_bound_to_a_definition() -> None:
+    squared = edited(MODULE, "Thing.area", "self.size * self.size", "self.size ** 2")
+    assert "    @property\n    def area(self):\n        return self.size ** 2\n\n    def area_of" in squared
+    assert "size: int = 4\n" in edited(MODULE, "Thing.size", "3", "4")
+    assert "A, B = (1, 5)\n" in edited(MODULE, "B", "2", "5")
+    assert "return 1\n" in edited(MODULE, "Thing.area_of", "return 0", "return 1")
+    for name, old, message in (
+        ("Thing.area", "self.size", "is in Thing.area 2 times"),
+        ("C", "1", "C is defined 0 times"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            edited(MODULE, name, old, "")
 
 
 def test_every_edit_has_a_place() -> None:
