@@ -28,7 +28,8 @@ def use_gates(prepared: Prepared, comparison: Comparison, samples: bool, full: b
         with comparison.clock.gate("H"):
             gates.append(_samplers(family, prepared, comparison, full))
     if isinstance(family, Completing):
-        with comparison.clock.gate("I"), highest_precision():
+        precision = highest_precision() if comparison.modules else nullcontext()  # a recording needs no torch
+        with comparison.clock.gate("I"), precision:
             pair = Pair(family, comparison.candidate.models, _tokens(comparison))
             gates.append(generation_gate(pair, full))
     return gates
