@@ -26,11 +26,11 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 
 OPTIONAL = {"torch": "torch", "matplotlib": "figures", "PIL": "video", "av": "video", "pyarrow": "parquet",
             "flatbuffers": "export", "orbax": "orbax", "tensorboardX": "tensorboard",
-            "sklearn": "evaluation"}  # fmt: skip
+            "sklearn": "evaluation", "diffusers": "diffusers", "transformers": "transformers"}  # fmt: skip
 """Third-party modules that wdport imports with an extra alone, and the extra."""
 
-NOT_OURS = {"pytest", "diffusers", "transformers"}
-"""What only the pytest plugin imports, which runs under it, and the libraries whose models wdport reads."""
+NOT_OURS = {"pytest"}
+"""What only the pytest plugin imports, which runs under it."""
 
 FOR_JAX = {"filelock"}
 """What no module of wdport imports, and JAX does when wdport bounds its compile cache."""

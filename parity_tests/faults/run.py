@@ -13,7 +13,7 @@ from parity_tests.faults.training import TRAINING_FAULTS
 from parity_tests.faults.variants import run_variants
 from wdport.errors import UsageError
 from wdport.families.faults import Bounds, FaultSet, Group
-from wdport.families.roles import Sampled, Trained
+from wdport.families.roles import Referenced, Sampled, Trained
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.result import GroupResult
 from wdport.parity.selftest.run import Say, gather
@@ -29,6 +29,9 @@ def run_faults(family: str, held: Bounds, say: Say) -> tuple[list[GroupResult], 
     groups: list[GroupResult] = []
     variants: list[Variant] = []
     chosen = fault_sets(family)
+    for faults in chosen:
+        if isinstance(faults.family, Referenced):
+            faults.family.library_of(faults.smallest)  # raises before hours of work
     for faults in chosen:
         for at, name in enumerate(faults.examples):
             group, correct = run_example(faults, name, held, say, single=at == 0)

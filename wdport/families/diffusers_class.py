@@ -1,8 +1,7 @@
-"""A class of diffusers as the reference of a family: whether it is installed, and how it is built."""
+"""A released class of diffusers as the reference of a family: how it is built, and what it reads otherwise."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +9,11 @@ from typing import Any, cast
 
 from torch import nn
 
+from wdport.errors import MachineError
+from wdport.libraries import release, released_class
 from wdport.model import Stated
+
+LIBRARY = "diffusers"
 
 
 @dataclass(frozen=True)
@@ -21,31 +24,28 @@ class DiffusersClass:
     defaults: Mapping[str, object] = field(repr=False)
     others: tuple[str, ...] = ()
 
-    def installed(self, values: Mapping[str, object]) -> Any:
-        """The class, if it is installed and has every field that ``values`` need, else ``None``."""
-        try:
-            found = getattr(importlib.import_module("diffusers"), self.name)
-        except (ImportError, AttributeError):
-            return None
-        return found if set(self._arguments(values)) <= set(inspect.signature(found.__init__).parameters) else None
+    def require(self, values: Mapping[str, object]) -> Any:
+        """The class; raises :class:`MachineError` if it is not installed, or lacks a field that ``values`` need."""
+        found = released_class(LIBRARY, self.name)
+        if lacking := set(self._arguments(values)) - set(inspect.signature(found.__init__).parameters):
+            what = f"{self.name} of {release(LIBRARY)} has no field {min(lacking)}, and is the reference"
+            raise MachineError(LIBRARY, what, f"pip install 'wdport[{LIBRARY}]'")
+        return found
 
     def release(self, values: Mapping[str, object]) -> str:
-        """The class and its release, for a report; "" if it is not :meth:`installed`."""
-        if self.installed(values) is None:
-            return ""
-        return f"{self.name} of diffusers {importlib.import_module('diffusers').__version__}"
-
-    def described(self, values: Mapping[str, object]) -> str:
-        """Whose code the reference is, for a report."""
-        return self.release(values) or "wdport's own PyTorch code; with diffusers installed it is the library's"
+        """The class and its release, for a report; raises as :meth:`require`."""
+        self.require(values)
+        return f"{self.name} of {LIBRARY} {release(LIBRARY)}"
 
     def build(
-        self, values: Mapping[str, object], stated: Stated | None, changed: Callable[[Any], Any] = lambda made: made
-    ) -> nn.Module | None:
+        self,
+        values: Mapping[str, object],
+        stated: Stated | None = None,
+        changed: Callable[[Any], Any] = lambda found: found,
+    ) -> nn.Module:
         """The model with random weights, of the ``stated`` configuration as the library reads it, else of ``values``;
-        of the ``changed`` class. ``None`` if it is not :meth:`installed`."""
-        if (found := self.installed(values)) is None:
-            return None
+        of the ``changed`` class. Raises as :meth:`require`."""
+        found = self.require(values)
         if stated is None:
             return cast(nn.Module, changed(found)(**self._arguments(values)))
         document = {name: value for name, value in {**stated.document, **stated.values}.items()
@@ -58,7 +58,7 @@ class DiffusersClass:
         """The fields that the library, whose ``module`` it built of a stated configuration, reads otherwise than
         ``values``; ``load`` makes a configuration of fields."""
         theirs = load({name: each for name, each in module.config.items() if name in values}).to_dict()
-        return [f"{name} is {each!r} as diffusers reads config.json, and {values[name]!r} here"
+        return [f"{name} is {each!r} as {LIBRARY} reads config.json, and {values[name]!r} here"
                 for name, each in theirs.items() if name not in self.others and each != values[name]]  # fmt: skip
 
     def _arguments(self, values: Mapping[str, object]) -> dict[str, object]:

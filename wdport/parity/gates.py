@@ -43,7 +43,7 @@ def _unfit(prepared: Prepared, comparison: Comparison) -> list[Finding]:
     """Reasons why the two sides cannot be compared, or are not those of the same configuration."""
     found: list[Finding] = []
     reference, family = comparison.reference, prepared.family
-    if isinstance(family, Referenced) and prepared.stated and family.library_of(prepared.config) and not reference.code:
+    if isinstance(family, Referenced) and prepared.stated and not reference.code:
         module = comparison.modules["float32"]
         found += [fact(text, kind="unequal") for text in family.misread(prepared.config, prepared.stated, module)]
     if not reference.evaluating:
@@ -60,7 +60,7 @@ def _told(prepared: Prepared, comparison: Comparison) -> list[str]:
     """Notes on what is compared, at which sizes, and which gates are absent."""
     family, found = prepared.family, list(comparison.signature.notes)
     if isinstance(family, Referenced) and not comparison.reference.code and comparison.modules:
-        found.append(f"the reference is {family.reference_of(prepared.config)}")
+        found.append(f"the reference is {family.library_of(prepared.config)}")
     if not isinstance(family, KeptByKeras):
         there = {"A'": bool(prepared.constants), "E": isinstance(family, Sampled), "E'": isinstance(family, Sampled),
                  "D": isinstance(family, Trained)}  # fmt: skip

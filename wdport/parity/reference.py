@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def family_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
-    """wdport's implementation of the checkpoint's family with these weights."""
+    """The reference of the checkpoint's family with these weights: a library's released class, or wdport's own code.
+
+    Raises :class:`MachineError` if torch or the library is not installed.
+    """
     family, config, stated = prepared.family, prepared.config, prepared.stated
 
     def build_module(dtype: str) -> torch.nn.Module:

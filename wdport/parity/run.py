@@ -228,8 +228,8 @@ def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
         return "recording", sides.reference.code
     if sides.reference.code:
         return "own", sides.reference.code
-    if isinstance(prepared.family, Referenced) and (library := prepared.family.library_of(prepared.config)):
-        return "library", library
+    if isinstance(prepared.family, Referenced):
+        return "library", prepared.family.library_of(prepared.config)
     if package := package_of_family(prepared.family.name):
         return "library", package
     return "wdport", f"wdport.families.{prepared.family.name}"

@@ -7,8 +7,7 @@ from typing import Any, Final
 import torch
 
 from wdport.families.masked_lm.config import Config
-from wdport.families.masked_lm.reference import HEAD
-from wdport.families.masked_lm.twin import MaskedLMTwin
+from wdport.families.masked_lm.reference import HEAD, library_model
 from wdport.model import Array
 
 _SMALL: Final[dict[str, Any]] = {
@@ -33,11 +32,11 @@ def examples() -> dict[str, Config]:
 
 def random_tensors(config: Config, seed: int) -> dict[str, Array]:
     """A state_dict with every parameter random, biases and norms included, float32; without a tied head, as the library
-    saves it."""
+    saves it. Raises :class:`MachineError` without transformers."""
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = MaskedLMTwin(config)
+        module = library_model(config)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             centre, spread = (0.1, 0.3) if parameter.ndim == 1 else (0.0, parameter.shape[-1] ** -0.5)

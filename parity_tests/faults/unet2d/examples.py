@@ -8,7 +8,7 @@ import torch
 
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.twin import UNet2DTwin
+from wdport.families.unet2d.reference import LIBRARY
 from wdport.model import Array
 
 _SMALL: dict[str, Any] = {
@@ -41,11 +41,11 @@ def examples() -> dict[str, Config]:
 
 def random_tensors(config: Config, seed: int) -> dict[str, Array]:
     """A state_dict with every parameter random, biases and norms included, float32; the frequencies of a Fourier
-    embedding are kept as initialised."""
+    embedding are kept as initialised. Raises :class:`MachineError` without diffusers."""
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = UNet2DTwin(config)
+        module = LIBRARY.build(config.to_dict())
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             centre, spread = (0.1, 0.3) if parameter.ndim == 1 else (0.0, parameter[0].numel() ** -0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.twin import WanVaeTwin
+from wdport.families.wan_vae.reference import LIBRARY
 from wdport.model import Array
 
 
@@ -22,9 +22,9 @@ def examples() -> dict[str, Config]:
 
 def random_tensors(config: Config, seed: int) -> dict[str, Array]:
     """A state_dict with every parameter random, biases and scales included, float32, whose video is not clipped at
-    more than a few pixels."""
+    more than a few pixels. Raises :class:`MachineError` without diffusers."""
     generator = torch.Generator().manual_seed(seed)
-    module = WanVaeTwin(config)
+    module = LIBRARY.build(config.to_dict())
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             single = parameter.ndim == 1 or name.endswith("gamma")

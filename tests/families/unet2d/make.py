@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from torch import nn
 
 from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.twin import UNet2DTwin
+from wdport.families.unet2d.reference import LIBRARY
 
 Fields = dict[str, Any]
 
@@ -103,7 +103,7 @@ def randomise(module: nn.Module, seed: int) -> nn.Module:
 def tensors_of(fields: Fields, seed: int = 0) -> dict[str, np.ndarray]:
     """A random state_dict."""
     torch.manual_seed(seed)
-    module = randomise(UNet2DTwin(Config.from_dict(fields)), seed)
+    module = randomise(LIBRARY.build(Config.from_dict(fields).to_dict()), seed)
     return {name: tensor.detach().numpy().copy() for name, tensor in module.state_dict().items()}
 
 

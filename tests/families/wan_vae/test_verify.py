@@ -47,15 +47,6 @@ def test_verifies_without_a_flag(name: str, tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.full
-def test_our_own_reference_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "diffusers", None)
-    folder = save(tmp_path / "m", NEW)
-    verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "m.keras").output)
-    assert verdict
-    assert "wdport's own" in " ".join(str(finding) for gate in verdict.gates for finding in gate.findings)
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("seed", range(20))
 def test_random_configurations_verify(seed: int, tmp_path: Path) -> None:
     fields = random_fields(seed)

@@ -60,15 +60,10 @@ class MaskedLMFamily(PortedFamily[Config]):
 
         return misread(config, module)
 
-    def reference_of(self, config: Config) -> str:
-        from wdport.families.masked_lm.reference import reference_of
-
-        return reference_of(config)
-
     def library_of(self, config: Config) -> str:
         from wdport.families.masked_lm.reference import library_of
 
-        return library_of(config)
+        return library_of()
 
     def keep(self, model: MaskedLM, files: Mapping[str, bytes]) -> None:
         model.tokenizer_json = files.get(TOKENIZER, b"").decode(errors="replace")

@@ -1,51 +1,35 @@
-"""The PyTorch network that a port is compared with: the library's own class, or ours if it is not installed.
+"""The PyTorch network that a port is compared with: the released class of transformers.
 
-Both have the library's module names. In float64 they are built and called lifted, because the library explicitly
-computes norms, rotary positions and softmax in float32. Of the library's implementations of attention, ``eager`` is
-used: it adds the mask of padding to the logits in code that can be lifted, and stays finite for a sequence of padding
-alone, where ``sdpa`` depends on the kernel that torch chooses. A test compares the two.
+In float64 it is built and called lifted, because it explicitly computes norms, rotary positions and softmax in float32.
+Of the library's implementations of attention, ``eager`` is used: it adds the mask of padding to the logits in code
+that can be lifted, and stays finite for a sequence of padding alone, where ``sdpa`` depends on the kernel that torch
+chooses. A test compares the two.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import nn
 
 from wdport.families.masked_lm.config import FIELDS, Config
 from wdport.families.masked_lm.resolve import ROPE, load, read_settings
-from wdport.families.masked_lm.twin import MaskedLMTwin
+from wdport.libraries import release, released_class
 from wdport.model import Array, Stated
 from wdport.recorder import lifted
 
-CLASS: Final = "EuroBertForMaskedLM"
+LIBRARY, CLASS = "transformers", "EuroBertForMaskedLM"
 ATTENTION: Final = "eager"
 TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
-def library_class() -> Callable[..., nn.Module] | None:
-    """The library's class, if it is installed."""
-    try:
-        found: Callable[..., nn.Module] = getattr(importlib.import_module("transformers"), CLASS)
-    except (ImportError, AttributeError):
-        return None
-    return found
-
-
-def reference_of(config: Config) -> str:
-    """Whose code the reference is, for a report."""
-    return library_of(config) or "wdport's own PyTorch code; with transformers installed it is the library's"
-
-
-def library_of(config: Config) -> str:
-    """The library's class and release, if it is the reference."""
-    if library_class() is None:
-        return ""
-    return f"{CLASS} of transformers {importlib.import_module('transformers').__version__}"
+def library_of() -> str:
+    """The library's class and release; raises :class:`MachineError` without transformers."""
+    released_class(LIBRARY, CLASS)
+    return f"{CLASS} of {LIBRARY} {release(LIBRARY)}"
 
 
 def library_arguments(config: Config, stated: Stated | None = None) -> dict[str, object]:
@@ -64,6 +48,14 @@ def library_arguments(config: Config, stated: Stated | None = None) -> dict[str,
     return {**told, "rope_parameters": rope, "bos_token_id": None, "eos_token_id": None}
 
 
+def library_model(config: Config, stated: Stated | None = None, attention: str = ATTENTION) -> nn.Module:
+    """The library's model with random weights; raises :class:`MachineError` without transformers."""
+    model_class = released_class(LIBRARY, CLASS)
+    settings = model_class.config_class.from_dict(library_arguments(config, stated))
+    settings._attn_implementation = attention
+    return cast(nn.Module, model_class(settings))
+
+
 def build_reference(
     config: Config,
     tensors: Mapping[str, Array],
@@ -72,17 +64,10 @@ def build_reference(
     attention: str = ATTENTION,
 ) -> nn.Module:
     """The network in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. A tied
-    head has the embedding's own parameter. The library reads the configuration itself where it is ``stated``."""
-    library = library_class()
+    head has the embedding's own parameter. The library reads the configuration itself where it is ``stated``. Raises
+    :class:`MachineError` without transformers."""
     with lifted() if dtype == "float64" else nullcontext():
-        if library is None:
-            model: nn.Module = MaskedLMTwin(config)
-        else:
-            made = getattr(importlib.import_module("transformers"), "EuroBertConfig").from_dict(
-                library_arguments(config, stated)
-            )
-            made._attn_implementation = attention
-            model = library(made)
+        model = library_model(config, stated, attention)
     kind = getattr(torch, dtype)
     state = {name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}
     if config.tie_word_embeddings:

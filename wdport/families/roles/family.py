@@ -109,20 +109,19 @@ class Family(Convertible, Protocol):
 
 @runtime_checkable
 class Referenced(Protocol):
-    """The role of a family whose reference is not always wdport's own code."""
+    """The role of a family whose reference is the released class of an optional library.
 
-    def reference_of(self, config: Configuration) -> str:
-        """Whose code the reference is."""
-        ...
+    :meth:`Family.build_reference` and all of these raise :class:`MachineError` if the library is not installed.
+    """
 
     def library_of(self, config: Configuration) -> str:
-        """The library's class and release if that is the reference, "" for wdport's own code."""
+        """The library's class and release."""
         ...
 
     def stated_reference(
         self, config: Configuration, tensors: Mapping[str, Array], dtype: str, stated: Stated
     ) -> Module:
-        """:meth:`build_reference`, where the library, if it is the reference, reads the configuration itself."""
+        """:meth:`build_reference`, where the library reads the configuration itself."""
         ...
 
     def misread(self, config: Configuration, stated: Stated, module: Module) -> list[str]:

@@ -59,11 +59,6 @@ class UNet2DFamily(PortedFamily[Config]):
 
         return [*LIBRARY.misread(config.to_dict(), module, load), *misread_scheduler(config, stated)]
 
-    def reference_of(self, config: Config) -> str:
-        from wdport.families.unet2d.reference import LIBRARY
-
-        return LIBRARY.described(config.to_dict())
-
     def library_of(self, config: Config) -> str:
         from wdport.families.unet2d.reference import LIBRARY
 

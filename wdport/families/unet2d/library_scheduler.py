@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.scheduler_classes import OWN_STEPS
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.resolve import SCHEDULER
+from wdport.libraries import released_class
 from wdport.model import Stated
 
 COUNT = 5
@@ -26,7 +26,7 @@ def misread_scheduler(config: Config, stated: Stated) -> list[str]:
     if not document or ours is None or "scheduler" in stated.values:
         return []
     kind = str(document["_class_name"])
-    theirs: Any = getattr(importlib.import_module("diffusers"), kind).from_config(dict(document))
+    theirs: Any = released_class("diffusers", kind).from_config(dict(document))
     found = {
         "noise schedule": np.allclose(theirs.alphas_cumprod.numpy(), ours.schedule().alpha_bar[1:], ROUNDING, 0.0),
         "prediction_type": theirs.config.prediction_type == ours.prediction_type,

@@ -1,7 +1,6 @@
-"""The PyTorch network that a port is compared with: the library's own class, or ours if it is not installed.
+"""The PyTorch network that a port is compared with: the released class of diffusers.
 
-Both have the library's module names. In float64 they are built and called lifted, because the library explicitly
-computes its time embedding in float32.
+In float64 it is built and called lifted, because it explicitly computes its time embedding in float32.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from torch import nn
 
 from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.twin import UNet2DTwin
 from wdport.model import Array, Stated
 from wdport.recorder import lifted
 
@@ -26,9 +24,9 @@ def build_reference(
     config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated | None = None
 ) -> nn.Module:
     """The network in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. The
-    library reads the configuration itself where it is ``stated``."""
+    library reads the configuration itself where it is ``stated``. Raises :class:`MachineError` without diffusers."""
     with lifted() if dtype == "float64" else nullcontext():
-        model = LIBRARY.build(config.to_dict(), stated) or UNet2DTwin(config)
+        model = LIBRARY.build(config.to_dict(), stated)
     kind = getattr(torch, dtype)
     model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
     return model.requires_grad_(True).eval()

@@ -54,11 +54,6 @@ class WanVaeFamily(PortedFamily[Config]):
 
         return LIBRARY.misread(config.to_dict(), module, load)
 
-    def reference_of(self, config: Config) -> str:
-        from wdport.families.wan_vae.reference import LIBRARY
-
-        return LIBRARY.described(config.to_dict())
-
     def library_of(self, config: Config) -> str:
         from wdport.families.wan_vae.reference import LIBRARY
 

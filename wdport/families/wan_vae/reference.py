@@ -1,6 +1,5 @@
-"""The PyTorch model that a port is compared with: the library's own class, or ours if it is not installed.
-
-Both have the library's module names, and return mean, log-variance and the video decoded of the mean.
+"""The PyTorch model that a port is compared with: the released class of diffusers, with a forward that returns mean,
+log-variance and the video decoded of the mean.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 
 from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.twin import WanVaeTwin
 from wdport.model import Array, Stated
 from wdport.recorder import lifted
 
@@ -56,9 +54,9 @@ def build_reference(
     config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated | None = None
 ) -> nn.Module:
     """The model in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. The
-    library reads the configuration itself where it is ``stated``."""
+    library reads the configuration itself where it is ``stated``. Raises :class:`MachineError` without diffusers."""
     with lifted() if dtype == "float64" else nullcontext():
-        model = LIBRARY.build(config.to_dict(), stated, _watchable) or WanVaeTwin(config)
+        model = LIBRARY.build(config.to_dict(), stated, _watchable)
     kind = getattr(torch, dtype)
     model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
     return model.requires_grad_(True).eval()

@@ -52,7 +52,7 @@ def run_selftest(
         say: called with a short message at every step, for a progress display.
 
     Raises:
-        MachineError: torch is missing.
+        MachineError: torch, or the library of a family's reference, is missing.
         UsageError: the family has no known faults, or this is no source checkout.
     """
     require_torch("selftest", "install wdport[torch]")

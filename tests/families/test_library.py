@@ -1,0 +1,81 @@
+"""Families whose reference is a library's class: without the library, `verify` is refused in one line that names the
+extra, and what needs no reference works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from tests.families.masked_lm import make as masked_lm
+from tests.families.test_recorded import run_without
+from tests.families.unet2d import make as unet2d
+from tests.families.wan_vae import make as wan_vae
+from wdport.cli.main import main
+from wdport.errors import MachineError
+from wdport.families.masked_lm import reference as masked_lm_reference
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.family import FAMILY
+from wdport.libraries import released_class
+
+WORDS = {**masked_lm.SMALL, "vocab_size": 12, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 1}
+
+CASES: dict[str, tuple[ModuleType, dict[str, Any], str, str]] = {
+    "masked_lm": (masked_lm, WORDS, "transformers", "EuroBertForMaskedLM"),
+    "unet2d": (unet2d, unet2d.SMALL, "diffusers", "UNet2DModel"),
+    "wan_vae": (wan_vae, wan_vae.OLD, "diffusers", "AutoencoderKLWan"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_the_library_verify_names_the_extra(name: str, tmp_path: Path) -> None:
+    make, fields, library, kind = CASES[name]
+    folder, file = make.save(tmp_path / "m", fields), tmp_path / "m.keras"
+    refusal = f"error: {library}: is not installed, and its {kind} is the reference; pip install 'wdport[{library}]'\n"
+    converted = run_without(library, "convert", str(folder), "-o", str(file))
+    assert (converted.returncode, converted.stderr) == (0, "")
+    verified = run_without(library, "verify", str(folder), str(file))
+    assert (verified.returncode, verified.stderr) == (5, refusal)
+    tried = run_without(library, "selftest", "--family", name)
+    assert (tried.returncode, tried.stderr.splitlines()[-1:]) == (5, refusal.splitlines())
+
+
+def build(checkpoint: str) -> torch.nn.Module:
+    """The library's model of the folder with these weights, as its user loads it."""
+    module = transformers.EuroBertForMaskedLM.from_pretrained(Path(checkpoint).parent, attn_implementation="eager")
+    assert isinstance(module, torch.nn.Module)
+    return module
+
+
+def test_a_recording_replays_without_torch_and_the_library(tmp_path: Path) -> None:
+    folder, file, recording = masked_lm.save(tmp_path / "m", WORDS), tmp_path / "m.keras", tmp_path / "m.npz"
+    assert main(["convert", str(folder), "-o", str(file)]) == 0
+    inputs = ["--input", "input_ids: b n=24, below 12", "--input", "attention_mask: b n=24, mask"]
+    inputs += ["--leave-out", "model"]  # a module that the table does not name
+    assert main(["record", f"{__name__}:build", str(folder), "-o", str(recording), *inputs]) == 0
+    told = run_without("torch transformers diffusers", "verify", str(file), "--against", str(recording))
+    assert told.returncode == 0, told.stderr
+    assert "PASS" in told.stdout
+
+
+def test_a_library_that_lacks_what_a_model_needs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import diffusers
+
+    with pytest.raises(MachineError, match=r"^diffusers: 0.* has no UNet9DModel, and .*'wdport\[diffusers\]'"):
+        released_class("diffusers", "UNet9DModel")
+
+    class Older(torch.nn.Module):
+        def __init__(self, sample_size: int) -> None: ...
+
+    monkeypatch.setattr(diffusers, "UNet2DModel", Older)
+    with pytest.raises(MachineError, match=r"UNet2DModel of 0.* has no field act_fn, and .*'wdport\[diffusers\]'"):
+        FAMILY.library_of(Config(act_fn="mish"))
+
+
+def test_what_the_reference_is_called() -> None:
+    assert FAMILY.library_of(Config()).startswith("UNet2DModel of diffusers ")
+    assert masked_lm_reference.library_of().startswith("EuroBertForMaskedLM of transformers ")
