@@ -13,6 +13,7 @@ import pytest
 
 from tests.diffusion.test_flow import states
 from wdport.diffusion.process import Run
+from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.scheduler import SCHEDULES, SPACINGS, TARGETS, VARIANCES, Scheduler
 from wdport.errors import UsageError
 from wdport.recorder import lifted
@@ -91,22 +92,23 @@ def test_trajectories_are_the_librarys(kind: str, seed: int) -> None:
     scheduler = Scheduler.from_document({"_class_name": kind, **fields})
     process = scheduler.process()
     plan = process.plan("ddpm" if kind == "DDPMScheduler" else "ddim", count, eta, changed=fields["clip_sample"])
-    limit = fields["clip_sample_range"]
-    change = (lambda x: jnp.clip(x, -limit, limit)) if fields["clip_sample"] else None
-    ours = tape_states(plan, init, tape, change)
+    ours = tape_states(plan, init, tape, fields["clip_sample_range"] if fields["clip_sample"] else None)
     assert ours.shape == truth.shape
     np.testing.assert_allclose(ours, truth, rtol=1e-9, atol=1e-9)
     narrow = library(kind, fields, count, eta, init, tape, narrow=True)
     assert 0.0 < np.abs(narrow - truth).max() < 1e-4 * np.abs(truth).max()  # its float32 tables
 
 
-def tape_states(plan: Any, init: Any, tape: Any, change: Any) -> np.ndarray:
-    from wdport.diffusion.scan import plan_rows, run_plan
-
+def tape_states(plan: Any, init: Any, tape: Any, limit: float | None) -> np.ndarray:
+    """The states of a plan, with the clean state clipped to a limit. One program serves all plans of as many rows."""
     with jax.enable_x64(True):
-        run = jax.jit(lambda x, noise: run_plan(lambda s, t: toy(s, t, jnp), plan_rows(plan, "float64"), x, noise, True,
-                                                change))  # fmt: skip
-        return np.asarray(run(init, tape))
+        return np.asarray(_run(plan_rows(plan, "float64"), init, tape, limit))
+
+
+@jax.jit
+def _run(rows: Any, init: Any, tape: Any, limit: Any) -> Any:
+    change = None if limit is None else lambda x: jnp.clip(x, -limit, limit)
+    return run_plan(lambda state, time: toy(state, time, jnp), rows, init, tape, True, change)
 
 
 @pytest.mark.parametrize("prediction", TARGETS)
@@ -126,6 +128,25 @@ def test_plans_do_what_plain_loops_do(spacing: str, prediction: str) -> None:
             truth = process.loop(run, toy, init, used)
             np.testing.assert_allclose(tape_states(plan, init, tape, None), truth, rtol=1e-11, atol=1e-11)
     assert Run("ddpm", 0.0, scheduler.target) in process.runs
+
+
+@pytest.mark.parametrize("sampler", ["ddpm", "ddim"])
+def test_a_change_of_the_clean_state_leaves_the_noise(sampler: str) -> None:
+    """With a change to one constant, the last state is that constant, and the same steps draw noise."""
+    process = Scheduler(60, clip=None).process()
+    run, init = Run(sampler, 0.5, "noise"), np.random.default_rng(2).standard_normal(SHAPE)
+    drawn: dict[bool, list[int]] = {True: [], False: []}
+
+    def plain(changed: bool) -> np.ndarray:
+        def noise(number: int) -> np.ndarray:
+            drawn[changed].append(number)
+            return np.random.default_rng(number).standard_normal(SHAPE)
+
+        return process.plain(run, toy, init, noise, (lambda clean: np.full_like(clean, 0.3)) if changed else None)
+
+    plain(False)
+    np.testing.assert_allclose(plain(True), 0.3, atol=1e-12)
+    assert drawn[True] == drawn[False] != []
 
 
 @pytest.mark.parametrize("spacing", SPACINGS)

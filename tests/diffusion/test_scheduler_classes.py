@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.diffusion.test_scheduler import SHAPE, library, tape_states, toy
+from tests.diffusion.test_scheduler import SHAPE, library, tape_states
 from wdport.checkpoint.folder import read_beside
-from wdport.diffusion.process import Run
-from wdport.diffusion.reference_scheduler import scheduler_ddim
 from wdport.diffusion.scheduler import SCHEDULES, SPACINGS, TARGETS, VARIANCES, Scheduler
 from wdport.diffusion.scheduler_classes import CLASSES, IMPLEMENTED, OWN_STEPS
 
@@ -94,8 +92,7 @@ def test_every_class_is_the_librarys_or_refused_by_name(name: str, tmp_path: Pat
     fields = as_ddim(document) if kind == "DDIMScheduler" else {k: document[k] for k in signature(kind)}
     truth = library(kind, fields, COUNT, 0.0, init, tape, narrow=False)
     plan = found.process().plan("ddim" if kind == "DDIMScheduler" else "ddpm", COUNT, changed=found.clip is not None)
-    change = None if found.clip is None else lambda x: x.clip(-found.clip, found.clip)
-    np.testing.assert_allclose(tape_states(plan, init, tape, change), truth, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(tape_states(plan, init, tape, found.clip), truth, rtol=1e-9, atol=1e-9)
 
 
 def _require_process(name: str, document: dict[str, Any], found: Scheduler) -> None:
@@ -144,8 +141,8 @@ def test_random_configurations(name: str, tmp_path: Path) -> None:
         read += 1
         if found.beta_schedule == "sigmoid":
             continue  # the library's DDIM does not have it
-        ours = scheduler_ddim(found.to_dict(), toy, Run("ddim", 0.0, found.target),
-                              [int(step) for step in found.steps(COUNT)], init, tape)  # fmt: skip
+        plan = found.process().plan("ddim", COUNT, changed=found.clip is not None)
+        ours = tape_states(plan, init, tape, found.clip)
         truth = library("DDIMScheduler", as_ddim(document), COUNT, 0.0, init, tape, narrow=False)
         np.testing.assert_allclose(ours, truth, rtol=1e-9, atol=1e-9, err_msg=str(document))
     assert read

@@ -44,6 +44,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
+@pytest.mark.parametrize(("process", "code"), [("flow", 0), ("diffusion", 6)])
+def test_without_diffusers_only_its_own_process_is_incomplete(
+    process: str, code: int, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "diffusers", None)
+    table = ["--mapping", f"{process}.yaml"]
+    assert main(["convert", "a.pt", *table]) == 0
+    capsys.readouterr()
+    assert main(["verify", "a.pt", "a.keras", *table]) == code
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("INCOMPLETE" if code else "PASS")
+    assert ("diffusers: is not installed" in said) is (code == 6)
+
+
 @pytest.mark.parametrize("process", ["flow", "diffusion"])
 def test_the_example(process: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = ["--mapping", f"{process}.yaml"]

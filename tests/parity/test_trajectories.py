@@ -14,6 +14,7 @@ from parity_tests.faults.samplers.diffusion import SAMPLER_FAULTS
 from tests.make import SMALL, make_state
 from wdport.compare.bounds import TRAJECTORY
 from wdport.diffusion.diffusion import Diffusion
+from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.schedules import noise_schedule
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.arrays import apply_rule
@@ -69,6 +70,14 @@ def test_a_correct_port_passes(pair: Pair) -> None:
         assert 0.0 < max(each.logic) < 1e-12
         assert 1e-8 < max(each.single) < 1e-3
     assert gate.worst == max(error for each in trajectories for error in each.logic)
+
+
+def test_without_diffusers_its_trajectories_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "diffusers", None)
+    gate, trajectories = trajectories_gate(Reference(lambda x, _: x, Scheduler().process(), (31, 3)), {})
+    assert (gate.outcome, gate.passed, trajectories) == ("INCOMPLETE", False, ())
+    install = "diffusers: is not installed, and its DDPMScheduler is the reference; pip install 'wdport[diffusers]'"
+    assert [str(each) for each in gate.findings] == [f"not compared: {install}"]
 
 
 def test_every_sampler_fault_is_killed(pair: Pair) -> None:

@@ -88,6 +88,18 @@ def test_correct_samplers_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert gate.worst < 1e-13
 
 
+def test_without_diffusers_its_samplers_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor those that take its steps; the one that chooses its own is. The gate says what to install."""
+    monkeypatch.setitem(PROCESSES, "classes", (Scheduler(60, clip=1.5).process(), CLASSES))
+    monkeypatch.setitem(__import__("sys").modules, "diffusers", None)
+    gate = sampled(monkeypatch, "classes")
+    assert (gate.outcome, gate.passed) == ("INCOMPLETE", False)
+    subjects = {each.subject for each in gate.measures}
+    assert subjects == {"sampler sde-dpm-solver++"}
+    install = "diffusers: is not installed, and its DDPMScheduler is the reference; pip install 'wdport[diffusers]'"
+    assert f"not everything is compared: {install}" in list(map(str, gate.findings))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", PROCESSES)
 @pytest.mark.parametrize("target", ["noise", "sample", "velocity"])

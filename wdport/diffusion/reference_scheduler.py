@@ -1,101 +1,109 @@
-"""DDPM and DDIM of diffusers as plain loops in numpy, which return the state after every step.
+"""DDPM and DDIM by diffusers' own scheduler classes, on our noise: the state after every step.
 
-The plans of :mod:`wdport.diffusion.scheduler` are compared with it, so it shares no code with them: it numbers the
-steps as the library does, from T - 1 to 0, and writes each update as in the papers. Computes in the dtype of x_T.
+The plans of :mod:`wdport.diffusion.scheduler` are compared with it. The library's tables, which are float32, are lifted
+to float64; steps are computed in the dtype of x_T. The library gives the mean and the deviation of every step, and the
+noise is ours. Facts: diffusers 0.42.1, which numbers the steps from 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import cos, exp, pi, sqrt
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 
 from wdport.diffusion.process import Run
-from wdport.diffusion.reference_solvers import Change, Network, Noise, clean_and_noise, walk
+from wdport.diffusion.reference_solvers import Change, Network, Noise, walk
 from wdport.diffusion.schedules import Array
+from wdport.libraries import released_class
+from wdport.recorder import lifted
 
-Document = Mapping[str, Any]
-"""The fields of :class:`wdport.diffusion.scheduler.Scheduler`."""
+KINDS: Final = {"ddpm": "DDPMScheduler", "ddim": "DDIMScheduler"}
+"""The classes, by sampler."""
 
+PREDICTIONS: Final = {"noise": "epsilon", "sample": "sample", "velocity": "v_prediction"}
 
-def scheduler_steps(document: Document, count: int) -> list[int]:
-    """The library's timesteps, falling."""
-    last = document["num_train_timesteps"]
-    if document["timestep_spacing"] == "leading":
-        return [i * (last // count) + document["steps_offset"] for i in range(count)][::-1]
-    if document["timestep_spacing"] == "linspace":
-        return [round(float(value)) for value in np.linspace(0, last - 1, count)][::-1]
-    falling = np.arange(last, 0, -last / count)  # halves are rounded as this sum of the library's leaves them
-    return [round(float(value)) - 1 for value in falling[:count]]
+FLOOR: Final = 1.001e-10
+"""DDPM adds noise of a deviation of 1e-10 after a last step that is not step 0; we add none: see docs/sampling.md."""
 
 
-def scheduler_ddpm(
-    document: Document, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array | Noise,
-    change: Change | None = None, repeats: int = 1,
-) -> list[Array]:  # fmt: skip
-    """Ancestral sampling (arXiv 2006.11239, eqs. 6 and 7) over ``steps``, which count from 1 here."""
-    bars = [1.0, *_bars(document)]
+class ReferenceScheduler:
+    """The library's schedulers with the fields ``document``, those of :class:`wdport.diffusion.scheduler.Scheduler`.
 
-    def step(x: Array, t: int, then: int) -> tuple[Array, float]:
-        bar, before = bars[t], bars[then]
-        clean, _ = _seen(document, run, bar, x, network(x, np.full(len(x), t - 1, x.dtype)), change)
-        beta = 1.0 - bar / before
-        mean = np.sqrt(before) * beta / (1.0 - bar) * clean + np.sqrt(1.0 - beta) * (1.0 - before) / (1.0 - bar) * x
-        small = (1.0 - before) / (1.0 - bar) * beta
-        variance = beta if document["variance_type"] == "fixed_large" else small
-        return mean, np.sqrt(variance) if t > 1 else 0.0
+    Its methods raise :class:`MachineError` if diffusers is not installed.
+    """
 
-    return walk(step, steps, np.array(bars), init, tape, repeats)
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
 
+    def steps(self, count: int) -> list[int]:
+        """The library's timesteps, falling; its rounding may add a timestep -1 to trailing ones, which is left out."""
+        self._counting.set_timesteps(count)
+        return [int(step) for step in self._counting.timesteps[:count]]
 
-def scheduler_ddim(
-    document: Document, network: Network, run: Run, steps: Sequence[int], init: Array, tape: Array | Noise,
-    change: Change | None = None, repeats: int = 1,
-) -> list[Array]:  # fmt: skip
-    """DDIM (arXiv 2010.02502, eqs. 12 and 16), which goes down by the stride, wherever the next step is."""
-    bars = [1.0, *_bars(document)]
-    stride = document["num_train_timesteps"] // len(steps)
+    def states(
+        self, sampler: str, network: Network, run: Run, steps: Sequence[int], init: Array, noise: Array | Noise,
+        change: Change | None = None, repeats: int = 1,
+    ) -> list[Array]:  # fmt: skip
+        """The states after each of the library's ``steps``, which count from 1 here; the predicted clean state is
+        clipped if configured, and then changed. Arguments as in :mod:`wdport.diffusion.reference_solvers`."""
+        scheduler, unchanged = (self._scheduler(sampler, run.target, each) for each in (change, None))
+        for each in (scheduler, unchanged):
+            each.set_timesteps(len(steps))
 
-    def step(x: Array, t: int, _: int) -> tuple[Array, float]:
-        bar = bars[t]
-        final = 1.0 if document["set_alpha_to_one"] else bars[1]
-        before = bars[t - stride] if t > stride else final
-        clean, noise = _seen(document, run, bar, x, network(x, np.full(len(x), t - 1, x.dtype)), change)
-        sigma = run.eta * np.sqrt((1.0 - before) / (1.0 - bar) * (1.0 - bar / before))
-        return np.sqrt(before) * clean + np.sqrt(1.0 - before - sigma**2) * noise, sigma
+        def step(x: Array, t: int, _: int) -> tuple[Array, float]:
+            made = network(x, np.full(len(x), t - 1, x.dtype))
+            # From zeros, the mean is zero: what is left of a noise of ones is its deviation.
+            nothing = np.zeros((1, 1))
+            deviation = float(_next(unchanged, run, t - 1, nothing, nothing, 1.0)[0, 0])
+            return _next(scheduler, run, t - 1, x, made, 0.0), deviation if deviation > FLOOR else 0.0
 
-    return walk(step, steps, np.array(bars), init, tape, repeats)
+        return walk(step, steps, np.array([1.0, *scheduler.alphas_cumprod.tolist()]), init, noise, repeats)
 
+    @cached_property
+    def _counting(self) -> Any:
+        return self._scheduler("ddpm", "noise")
 
-def _seen(
-    document: Document, run: Run, bar: float, x: Array, made: Array, change: Change | None
-) -> tuple[Array, Array]:
-    """The predicted clean state, clipped if configured and then changed, and the predicted noise."""
-    clean, noise = clean_and_noise(run.target, sqrt(bar), sqrt(1.0 - bar), x, made)
-    limit = document["clip"]
-    clean = clean if limit is None else np.clip(clean, -limit, limit)
-    return (clean if change is None else change(clean)), noise
-
-
-def _bars(document: Document) -> list[float]:
-    """The running products of 1 - beta."""
-    count, start, end = (document[name] for name in ("num_train_timesteps", "beta_start", "beta_end"))
-    betas, name = document["trained_betas"], document["beta_schedule"]
-    if betas is None:
-        ramp = [i / (count - 1) if count > 1 else 0.0 for i in range(count)]
-        if name == "linear":
-            betas = [start + u * (end - start) for u in ramp]
-        elif name == "scaled_linear":
-            betas = [(start**0.5 + u * (end**0.5 - start**0.5)) ** 2 for u in ramp]
-        elif name == "sigmoid":
-            betas = [start + (end - start) / (1.0 + exp(6.0 - 12.0 * u)) for u in ramp]
+    def _scheduler(self, sampler: str, target: str, change: Change | None = None) -> Any:
+        document = dict(self._document)
+        limit = document.pop("clip")
+        fields = {**document, "prediction_type": PREDICTIONS[target], "clip_sample": limit is not None,
+                  "clip_sample_range": limit or 1.0}  # fmt: skip
+        if sampler == "ddim":
+            if document["beta_schedule"] == "sigmoid":  # which its DDPM alone has
+                fields |= {"beta_schedule": "linear", "trained_betas": self._counting.betas.tolist()}
+            del fields["variance_type"]
         else:
-            square = [cos((i / count + 0.008) / 1.008 * pi / 2) ** 2 for i in range(count + 1)]
-            betas = [min(1 - square[i + 1] / square[i], 0.999) for i in range(count)]
-    bars, product = [], 1.0
-    for beta in betas:
-        product *= 1.0 - beta
-        bars.append(product)
-    return bars
+            del fields["set_alpha_to_one"]
+        with lifted():
+            scheduler = released_class("diffusers", KINDS[sampler])(**fields)
+        if change is not None:  # where the library changes the clean state itself
+            scheduler.register_to_config(thresholding=True)
+            scheduler._threshold_sample = _clipped(change, limit)
+        return scheduler
+
+
+def _clipped(change: Change, limit: float | None) -> Callable[[Any], Any]:
+    """The library's change of its predicted clean state: ours, after the configured clipping."""
+    import torch
+
+    def threshold(clean: Any) -> Any:
+        values = clean.numpy() if limit is None else np.clip(clean.numpy(), -limit, limit)
+        return torch.from_numpy(np.ascontiguousarray(change(values)))
+
+    return threshold
+
+
+def _next(scheduler: Any, run: Run, timestep: int, x: Array, made: Array, noise: float) -> Array:
+    """The library's next state with a noise of one value."""
+    import torch
+
+    state, output = (torch.from_numpy(np.ascontiguousarray(each)) for each in (x, made))
+    filled = torch.full_like(state, noise)
+    with lifted():
+        if type(scheduler).__name__ == KINDS["ddim"]:
+            return np.asarray(scheduler.step(output, timestep, state, eta=run.eta, variance_noise=filled).prev_sample)
+        with patch("diffusers.schedulers.scheduling_ddpm.randn_tensor", lambda *_, **__: filled):
+            return np.asarray(scheduler.step(output, timestep, state).prev_sample)

@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from wdport.diffusion.diffusion import Diffusion
+from wdport.diffusion.diffusion import Diffusion, Loop
 from wdport.diffusion.process import Network, Run
-from wdport.diffusion.reference_scheduler import scheduler_ddim, scheduler_ddpm, scheduler_steps
+from wdport.diffusion.reference_scheduler import KINDS, ReferenceScheduler
 from wdport.diffusion.scheduler_classes import scheduler_fields
 from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille
 from wdport.diffusion.updates import END, NOTHING, Point, Row, View, shares, x, z
@@ -174,18 +174,19 @@ class Scheduler:
             return (lambda x, t: network(x, (t + 1) / last)) if fraction else network
 
         runs = [Run("ddpm", 0.0, self.target), Run("ddim", 0.0, self.target), Run("ddim", 0.5, self.target)]
-        document = self.to_dict()
+        reference = ReferenceScheduler(self.to_dict())
+
+        def loop(sampler: str) -> Loop:
+            return lambda network, *given: reference.states(sampler, told(network), *given)
+
         return Scheduled(
             schedule,
             self.target,
             per_mille(last) if fraction else np.arange(last + 1) - 1.0,
             self.steps,
             own={"ddpm": ddpm, "ddim": ddim},
-            loops={
-                "ddpm": lambda network, *given: scheduler_ddpm(document, told(network), *given),
-                "ddim": lambda network, *given: scheduler_ddim(document, told(network), *given),
-            },
-            listed=lambda count: [step + 1 for step in scheduler_steps(document, count)],
+            loops={sampler: loop(sampler) for sampler in KINDS},
+            listed=lambda count: [step + 1 for step in reference.steps(count)],
             runs=tuple(runs),
             scheduler=self,
             fraction=fraction,

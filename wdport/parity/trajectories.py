@@ -19,7 +19,7 @@ from wdport.conversion.apply import source_array
 from wdport.conversion.prepare import Prepared
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.process import Process, Run
-from wdport.errors import UsageError
+from wdport.errors import MachineError, UsageError
 from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
 from wdport.parity.trajectory_sides import Inputs, Outcome, Port, Reference, reference_states
@@ -44,7 +44,12 @@ def trajectories_gate(
             its error is reported as a multiple of the reference's own.
         known: their family and configuration, which a user's own Keras models do not state.
     """
-    inputs, ports = Inputs.of(reference), {dtype: Port(model, known) for dtype, model in models.items()}
+    try:
+        inputs = Inputs.of(reference)
+    except MachineError as error:  # the reference is a library's scheduler, which is not installed
+        missing = fact(f"not compared: {error}", kind="missing")
+        return GATES["E"].gate(0, reference.process.counts + 1, facts=(missing,)), ()
+    ports = {dtype: Port(model, known) for dtype, model in models.items()}
     with ThreadPoolExecutor(len(ports)) as pool:  # compiling is most of it
         running = {dtype: pool.submit(port.states, inputs) for dtype, port in ports.items()}
         truth = reference_states(reference, inputs)

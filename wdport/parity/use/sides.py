@@ -11,7 +11,7 @@ import numpy as np
 from wdport.compare.bounds import BOUNDS, LEAK, NUMERICS
 from wdport.compare.findings import Finding, Measure, fact, measure, notice
 from wdport.compare.measure import ErrorPair, relative_l2
-from wdport.errors import UsageError
+from wdport.errors import MachineError, UsageError
 from wdport.model import Array
 
 Side = Callable[[], Array]
@@ -51,6 +51,11 @@ class UseMeasures:
                 pair.add(found, reference, truth)
             ratio = max(pair.rms_ratio, pair.max_ratio) if pair.count else inf
             self._measures["numerics"].append(measure(name, "float32", ratio, "numerics"))
+
+    def leave_out(self, error: MachineError) -> None:
+        """Count a comparison that is not made, since the ``error`` is that its plain loop cannot run."""
+        self.expected += 1
+        self.facts.append(fact(f"not everything is compared: {error}", kind="missing"))
 
     @contextmanager
     def _refusals(self, name: str) -> Iterator[None]:
