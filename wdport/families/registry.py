@@ -16,9 +16,6 @@ from wdport.families.roles.family import Family
 from wdport.families.shipped import OWN_PACKAGE, SHIPPED
 from wdport.model import KerasModel
 
-CANARY = "wdport.families.waveletdiff.canary"
-"""The module with the faults that `verify` tries before it judges by a policy; it needs torch."""
-
 
 def find_family(name: str, where: str | Path) -> Family:
     """The family named by a table or a converted file; raises :class:`MisfitError` if unknown."""

@@ -20,3 +20,6 @@ OWN_PACKAGE: Final = "wdport"
 
 PORTS: Final = (*(f"wdport.families.{name}.port" for name in SHIPPED), "wdport.wavelets.layers")
 """Modules that register Keras classes when imported."""
+
+CANARY: Final = "wdport.families.waveletdiff.canary"
+"""The module with the faults that `verify` tries before it judges by a policy; it needs torch."""

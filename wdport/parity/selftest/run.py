@@ -21,8 +21,8 @@ from wdport.compare.memory import release_memory
 from wdport.diffusion.faults import TARGET_MIXED_UP
 from wdport.errors import MachineError, UsageError
 from wdport.families.faults import Bounds, FaultSet, Group, Kill
-from wdport.families.registry import CANARY
 from wdport.families.roles import Sampled, Trained
+from wdport.families.shipped import CANARY
 from wdport.parity.policy.policy import Policy, loosened
 from wdport.parity.selftest.checkout import WHERE, all_faults
 from wdport.parity.selftest.inject import NOTHING, inject, run_mutants
