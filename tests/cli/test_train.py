@@ -158,6 +158,7 @@ def test_what_is_refused_of_a_new_model(
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
+    "recipe of another model": (["--recipe", "public"], "--recipe: this model has no public training script"),
     "a rate": (["--lr", "0"], "--lr: is 0; give a number above 0"),
     "an average": (["--ema", "1"], "--ema: is 1; give a number above 0 and below 1"),
     "no rate": (["--lr", "nan"], "--lr: is nan; give a number above 0"),

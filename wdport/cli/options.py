@@ -12,7 +12,7 @@ from wdport.cli.console import console
 from wdport.cli.requests import one_option
 from wdport.errors import UsageError, printable
 from wdport.files.writable import OutputPath, require_apart, writable
-from wdport.options import DATA, FORCE, KEY, MAPPING, NO_CONFIG, NORM_STATS, OWN_MAPPING, PAD_WIDTHS, SHA256, TRANSFORM
+from wdport.options import DATA, FORCE, KEY, MAPPING, NO_CONFIG, NORM_STATS, PAD_WIDTHS, SHA256, TRANSFORM
 from wdport.options import MODEL as OWN_MODEL
 
 if TYPE_CHECKING:  # imports numpy
@@ -44,7 +44,6 @@ SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "dpm-solver++", "sde-dpm-sol
 """Of all families; each tells which it has."""
 
 mapping_option = one_option("mapping", MAPPING)
-own_mapping_option = one_option("mapping", OWN_MAPPING)
 own_model_option = one_option("function", OWN_MODEL)
 pad_option = one_option("pad_widths", PAD_WIDTHS, int, 1)
 force_option = one_option("force", FORCE, bool)

@@ -24,6 +24,7 @@ from wdport.training.folder import STATES, WRITTEN
 
 if TYPE_CHECKING:
     from wdport.cli.results import TrainingDocument
+    from wdport.families.roles import Family
     from wdport.files.run_folder import RunFolder
     from wdport.training.loop import TrainingRun
 
@@ -184,7 +185,7 @@ def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document:
                                             clip_norm=recipe.clip)  # fmt: skip
             _note_end(begin.resumed, optimizer)
         else:
-            optimizer = optimizer_of(recipe, wanted.warmup)
+            optimizer = optimizer_of(recipe, wanted.warmup, wanted.config or "--recipe")
         _note_recipe(wanted, recipe, begin)
         first = jax.process_index() == 0
 
@@ -233,45 +234,46 @@ def _begun(wanted: Wanted) -> Iterator[_Begin]:
 
         yield _Begin(make, None, told)
         return
-    from wdport.conversion.load import load_model
+    from wdport.conversion.load import load_model, open_converted
     from wdport.conversion.optimiser_file import optimiser_beside
+    from wdport.families.choice import own_model
 
     with scratch_folder() as folder:
         path = Path(wanted.resume)
-        told = Recipe()
         if is_checkpoint(wanted.resume):
-            path, told = _converted(wanted, Path(folder) / "begin.keras"), _recipe(wanted)
-        elif wanted.recipe is not None:
-            told = _recipe(wanted)
+            path = _converted(wanted, Path(folder) / "begin.keras")
+        table = own_model(wanted.mapping, wanted.function, None, ())
+        family = open_converted(path, table).family
+        told = _recipe(wanted, family) if is_checkpoint(wanted.resume) or wanted.recipe is not None else Recipe()
         beside = optimiser_beside(path)
-        own = wanted.mapping if not is_checkpoint(wanted.resume) or _is_own(wanted.mapping) else None
+        own = None if table is None else wanted.mapping
         yield _Begin(lambda dtype: load_model(path, dtype, mapping=own, model=wanted.function),
                      beside if beside.is_file() else None, told,
                      beside.name if path == Path(wanted.resume) else wanted.name)  # fmt: skip
 
 
-def _is_own(mapping: str | None) -> bool:
-    """Whether a table is of the user's own model."""
-    from wdport.families.choice import own_model
-
-    return own_model(mapping, None, None, ()) is not None
-
-
-def _recipe(wanted: Wanted) -> Recipe:
+def _recipe(wanted: Wanted, family: Family) -> Recipe:
     """The recipe of the configuration that is given, or that lies beside the checkpoint."""
     from wdport.checkpoint.checkpoint import open_checkpoint
     from wdport.conversion.prepare import configuration_beside
-    from wdport.training.fresh import recipe_of, trainable_family
+    from wdport.families.roles import Fresh
+    from wdport.training.fresh import family_recipe, recipe_of
 
-    public = wanted.recipe == "public"
+    public = wanted.recipe == PUBLIC
     if wanted.config:
         return recipe_of(wanted.config, public)
-    if is_checkpoint(str(wanted.resume)) and not wanted.mapping and not wanted.no_config:
+    if not isinstance(family, Fresh):
+        if public:
+            raise UsageError("--recipe", "this model has no public training script", "leave it out")
+        return Recipe()
+    configured = None
+    if is_checkpoint(str(wanted.resume)) and not wanted.no_config:
         with open_checkpoint(Path(str(wanted.resume)), key=wanted.key) as checkpoint:
-            configured = configuration_beside(checkpoint, trainable_family())
-        if configured is not None:
-            return recipe_of(configured[0], public)
-    return recipe_of({}, True) if public else Recipe()
+            configured = configuration_beside(checkpoint, family)
+    if configured is None and not public:
+        return Recipe()
+    document, where = configured or ({}, "--recipe")
+    return family_recipe(family, document, where, public)
 
 
 def _condition(wanted: Wanted) -> Array | None:

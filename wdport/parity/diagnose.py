@@ -29,9 +29,6 @@ from wdport.parity.sides import Weights, correct_port
 MOST_PARTS = 6
 """Layers inside a faulty one that are searched for its queries, keys and values."""
 
-LOGIC_GATES = ("0", "A")
-"""The gates whose faults a float64 run can show."""
-
 
 def tapped(path: str, taps: Collection[str]) -> str:
     """The innermost of ``taps`` at or above a layer; "" if there is none."""

@@ -78,11 +78,15 @@ def recipe_of(config: str | PathLike[str] | Mapping[str, object], public: bool =
     """How a training configuration says that the model is trained, or the public script with it; raises as
     :func:`new_model`."""
     document, where = _document(config)
-    family: Any = trainable_family(where, document)
+    return family_recipe(trainable_family(where, document), document, where, public)
+
+
+def family_recipe(family: Any, document: Document, where: str | Path, public: bool) -> Recipe:
+    """The same for a family with the role :class:`~wdport.families.roles.Fresh`."""
     if document or not public:
         family.read_settings(document, where)
-    told: Recipe = family.recipe(document, where, public)
-    return told
+    recipe: Recipe = family.recipe(document, where, public)
+    return recipe
 
 
 def _document(config: str | PathLike[str] | Mapping[str, object]) -> tuple[Document, str | Path]:

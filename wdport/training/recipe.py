@@ -14,12 +14,13 @@ RATE: Final = 1e-4
 """Learning rate where a recipe has none."""
 
 
-def optimizer_of(recipe: Recipe, warmup: int | None = None) -> Callable[[int], Adam]:
+def optimizer_of(recipe: Recipe, warmup: int | None = None, where: str = "recipe") -> Callable[[int], Adam]:
     """Return a function of the number of all steps that makes the optimizer.
 
     Args:
         recipe: its learning rate, weight decay, clipping norm and schedule; "constant" where it has none.
         warmup: steps in which the rate of a "cosine" schedule rises.
+        where: the recipe's name in an error.
 
     Raises:
         UsageError: the schedule is unknown, or the warm-up is not for it; from the function, if the warm-up or the
@@ -28,7 +29,7 @@ def optimizer_of(recipe: Recipe, warmup: int | None = None) -> Callable[[int], A
     schedule = recipe.schedule or "constant"
     if schedule not in SCHEDULES and (schedule != COSINE_WARMUP or recipe.warmup_epochs is None):
         what = f"has the schedule {printable(schedule, 40)}, which needs values measured in training"
-        raise UsageError("recipe", what, f"choose --schedule {', '.join(SCHEDULES)}")
+        raise UsageError(where, what, f"choose --schedule {', '.join(SCHEDULES)}")
     if warmup is not None and schedule != "cosine":
         raise UsageError("--warmup", f"is for the cosine schedule, not {schedule}", "add --schedule cosine")
     rate = recipe.learning_rate or RATE

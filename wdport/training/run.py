@@ -20,6 +20,7 @@ from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimisers.torch_like import TorchOptimizer
 from wdport.training.events import Events
 from wdport.training.folder import run_folder
+from wdport.training.fresh import family_recipe
 from wdport.training.loop import Loop, Report, TrainingRun
 from wdport.training.model import training_model
 from wdport.training.placement import placement_of
@@ -141,8 +142,7 @@ def _recipe(model: KerasModel, recipe: Recipe | str | None) -> Recipe:
     if recipe != PUBLIC or not isinstance(family, Fresh):
         what = f"{recipe!r} is unknown" if recipe != PUBLIC else "this model has no public training script"
         raise UsageError("recipe", what, f"give {PUBLIC!r}, or a Recipe of wdport.training.fresh.recipe_of")
-    public: Recipe = family.recipe({}, "recipe", True)
-    return public
+    return family_recipe(family, {}, "recipe", True)
 
 
 def _require(**numbers: int | None) -> None:
