@@ -124,6 +124,10 @@ OTHER: dict[str, tuple[str, Any, Any, str]] = {
 }
 
 
+class Strided(nn.Conv1d):
+    """A user's class that computes what its base does."""
+
+
 TRANSPOSED = nn.ConvTranspose1d(3, 4, 4, stride=2, padding=1)
 IMAGE, FIRST, CUBE = (2, 5, 4, 3), (2, 3, 5, 4), (2, 3, 3, 3)
 MORE_ALIKE: dict[str, Pair] = {
@@ -209,6 +213,33 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     "the epsilon of a row without a kind": (
         Pair("", nn.LayerNorm(8, elementwise_affine=False), layers.LayerNormalization(scale=False, center=False), SAME),
         "epsilon (eps) 0.001 where the reference has 1e-05",
+    ),
+    "the states of a recurrent row without a kind": (
+        Pair("", nn.GRU(3, 4), layers.GRU(4, reset_after=False)), "reset_after False where the reference has True",
+    ),
+    "the directions of a recurrent row without a kind": (
+        Pair("", nn.LSTM(3, 4, bidirectional=True), layers.Bidirectional(layers.LSTM(4), merge_mode="sum")),
+        "merge_mode sum where the reference has concat",
+    ),
+    "the gates of a cell without a kind": (
+        Pair("", nn.RNNCell(3, 4, nonlinearity="relu"), layers.SimpleRNNCell(4)),
+        "activation (nonlinearity) tanh where the reference has relu",
+    ),
+    "the epsilon of an instance norm without a kind": (
+        Pair("", nn.InstanceNorm1d(4), layers.GroupNormalization(-1, scale=False, center=False)),
+        "epsilon (eps) 0.001 where the reference has 1e-05",
+    ),
+    "the epsilon of an instance norm's running statistics": (
+        Pair("", nn.InstanceNorm1d(4, affine=True, track_running_stats=True), layers.BatchNormalization(momentum=0.9)),
+        "epsilon (eps) 0.001 where the reference has 1e-05",
+    ),
+    "a window of a class derived from PyTorch's": (
+        Pair("", Strided(3, 4, 3, stride=2), layers.Conv1D(4, 3)),
+        "strides (stride) (1,) where the reference has (2,)",
+    ),
+    "the axes of a flattening without a kind": (
+        Pair("", nn.Flatten(), layers.Flatten(data_format="channels_first"), LAST, FIRST, IMAGE),
+        "data_format channels_first where the reference has channels_last",
     ),
     "another function": (
         Pair("", nn.SiLU(), layers.Activation("gelu")), "activation: GELU where the reference has SiLU",

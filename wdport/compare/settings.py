@@ -16,7 +16,7 @@ from wdport.compare.pairs import Pair, computes_as_torch, is_keras, is_torch
 from wdport.compare.setting import Setting, named, plain, setting, text, told
 from wdport.compare.setting_checks import ALIKE, EXPECTED, UNKNOWN, equal, every
 from wdport.compare.windows import Cut, cuts, differing
-from wdport.mapping.kinds import KIND_OF, KINDS, UNKINDED, Compared
+from wdport.mapping.kinds import CATALOGUE, KINDS, Compared, kinds_of_module
 from wdport.model import KerasLayer
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def near_differences(kind: str, module: torch.nn.Module, layer: KerasLayer) -> d
 
 
 def kind_of(module: torch.nn.Module) -> str:
-    """The kind of a module by its class, for rows that state none; "" for classes other than PyTorch's own."""
-    return KIND_OF.get(type(module).__name__, "") if computes_as_torch(module) else ""
+    """The kind of a module by its class, for rows that state none; "" if its ``forward`` is not PyTorch's own."""
+    return next(iter(kinds_of_module(module)), "") if computes_as_torch(module) else ""
 
 
 def has_windows(kind: str) -> bool:
@@ -129,9 +129,10 @@ def _compared(pair: Pair) -> tuple[Compared, ...]:
     if pair.kind in KINDS:
         known = pair.kind == "activation" and applied(pair)
         return () if known else KINDS[pair.kind].compared
-    for each in UNKINDED:
-        if is_torch(pair.module, *each.torch) and is_keras(pair.layer, *each.keras):
-            return each.compared
+    for kind in CATALOGUE:
+        names = [each.name.rpartition(".")[2] for each in kind.torch]
+        if not kind.evident and is_torch(pair.module, *names) and is_keras(pair.layer, *kind.keras):
+            return kind.compared
     return ()
 
 

@@ -22,6 +22,7 @@ from wdport.compare.probe import Arguments, Compute, intercepted, model_argument
 from wdport.errors import MisfitError, WdportError
 from wdport.keras_runtime import exact_float64, first_line, layers_by_path, set_variable, variables_by_path
 from wdport.mapping.axes import Shape
+from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.porting.guide import Guide
 from wdport.porting.likeness import likeness
@@ -40,7 +41,7 @@ from wdport.porting.options import (
 )
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun
-from wdport.porting.units import MOST_CHUNKS, Unit, keras_kinds, possible
+from wdport.porting.units import MOST_CHUNKS, Unit, possible
 
 _OPAQUE = ("RNN", "Bidirectional", "TimeDistributed")
 """Classes of ``keras.layers`` that call the layers below them in a loop, where the calls are not visible."""
@@ -317,7 +318,7 @@ class Assigning:
         if not options:
             if inside or not self.side.own(event.path):
                 return None
-            if keras_kinds(layer):
+            if kinds_of_layer(layer):
                 raise self._stop(self._why(event.given), event)
             return None
         decision = self._decide(event.path, options)
@@ -391,13 +392,13 @@ class Assigning:
             if "linear" in possible(unit, layer) and not any(each.unit is unit for each in found):
                 option = heads_option(unit, keras, below, at)
                 found += [option] if option else []
-            if not unit.kinds and keras_kinds(layer):
+            if not unit.kinds and kinds_of_layer(layer):
                 found += as_stored(unit, keras, below, at)
             if type(unit.module).__name__ == "Conv2d" and (up := self._shuffled(unit, at)):
                 found += shuffled(unit, keras, below, up, at)
             if "linear" in possible(unit, layer):
                 found += divided(unit, keras, below, self._divided(unit, at), at)
-        if not any(not option.unit.part for option in found) and "linear" in (keras_kinds(layer) or ()):
+        if not any(not option.unit.part for option in found) and "linear" in (kinds_of_layer(layer) or ()):
             found += self._merged(keras, below, prints, taken)
         return found
 

@@ -15,13 +15,14 @@ from scipy.optimize import linear_sum_assignment
 
 from wdport.errors import MisfitError
 from wdport.mapping.axes import Shape
+from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import KerasLayer
 from wdport.porting.assigning import KerasSide
 from wdport.porting.folding import Doubt, fold, fold_doubts, sections
 from wdport.porting.likeness import likeness
 from wdport.porting.options import Fields, layer_option, tensor_rules
 from wdport.porting.suggest import Models, Suggestion, family_of
-from wdport.porting.units import Unit, keras_kinds
+from wdport.porting.units import Unit
 
 _UNFIT = 1e6
 
@@ -99,7 +100,7 @@ def _row(unit: Unit, path: str, layer: KerasLayer, side: KerasSide) -> Fields | 
     variables = {name: tuple(each.shape) for name, each in side.own(path).items()}
     if sum(map(prod, variables.values())) > sum(array.size for array in unit.tensors.values()):
         return None
-    for kind in keras_kinds(layer) or ():
+    for kind in kinds_of_layer(layer) or ():
         if option := layer_option(unit, path, kind, variables):
             return option.rows[0]
     return None

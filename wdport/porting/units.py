@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wdport import recorder
+from wdport.mapping.kinds import kinds_of_layer, kinds_of_module
 from wdport.model import Array
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun
@@ -16,60 +17,6 @@ from wdport.recorder import Call, layer_of
 
 if TYPE_CHECKING:
     import torch
-
-_TORCH_KINDS: Mapping[str, tuple[str, ...]] = {
-    "MultiheadAttention": ("attention_packed",),
-    "Linear": ("linear",),
-    "Embedding": ("embedding",),
-    "LayerNorm": ("layer_norm",),
-    "GroupNorm": ("group_norm",),
-    "RMSNorm": ("rms_norm",),
-    "_InstanceNorm": ("group_norm",),
-    "_BatchNorm": ("batch_norm",),
-    "PReLU": ("prelu",),
-    "LSTM": ("lstm", "bidirectional_lstm"),
-    "GRU": ("gru", "bidirectional_gru"),
-    "RNN": ("rnn", "bidirectional_rnn"),
-    "LSTMCell": ("lstm_cell",),
-    "GRUCell": ("gru_cell",),
-    "RNNCell": ("rnn_cell",),
-    **{f"Conv{rank}d": (f"conv{rank}d", f"depthwise_conv{rank}d")[: 2 if rank < 3 else 1] for rank in (1, 2, 3)},
-    **{f"ConvTranspose{rank}d": (f"conv_transpose{rank}d",) for rank in (1, 2, 3)},
-    **{f"MaxPool{rank}d": (f"max_pool{rank}d",) for rank in (1, 2, 3)},
-    **{f"AvgPool{rank}d": (f"avg_pool{rank}d",) for rank in (1, 2, 3)},
-}
-"""Kinds by class of ``torch.nn``, looked up along a module's base classes."""
-
-_CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
-
-_KERAS_KINDS: Mapping[str, tuple[str, ...]] = {
-    "Dense": ("linear", *_CONVOLUTIONS),
-    "EinsumDense": ("linear",),
-    "Conv1D": ("conv1d", "conv2d", "linear"),
-    "Conv2D": ("conv2d", "conv1d", "conv3d", "linear"),
-    "Conv3D": ("conv3d", "linear"),
-    "DepthwiseConv1D": ("depthwise_conv1d", "depthwise_conv2d"),
-    "DepthwiseConv2D": ("depthwise_conv2d", "depthwise_conv1d"),
-    **{f"Conv{rank}DTranspose": (f"conv_transpose{rank}d",) for rank in (1, 2, 3)},
-    "Embedding": ("embedding",),
-    "BatchNormalization": ("batch_norm",),
-    "LayerNormalization": ("layer_norm", "rms_norm"),
-    "GroupNormalization": ("group_norm",),
-    "RMSNormalization": ("rms_norm",),
-    "PReLU": ("prelu",),
-    "LSTM": ("lstm",),
-    "GRU": ("gru",),
-    "SimpleRNN": ("rnn",),
-    "RNN": ("lstm", "gru", "rnn"),
-    "Bidirectional": ("bidirectional_lstm", "bidirectional_gru", "bidirectional_rnn"),
-    "LSTMCell": ("lstm_cell",),
-    "GRUCell": ("gru_cell",),
-    "SimpleRNNCell": ("rnn_cell",),
-    "MultiHeadAttention": ("attention_packed",),
-    **{f"MaxPooling{rank}D": (f"max_pool{rank}d",) for rank in (1, 2, 3)},
-    **{f"AveragePooling{rank}D": (f"avg_pool{rank}d",) for rank in (1, 2, 3)},
-}
-"""Kinds by class of ``keras.layers``; a layer of another class, not derived from these, may have any kind."""
 
 MOST_CHUNKS = 4
 """Numbers of equal parts into which Keras may split a linear layer of PyTorch: query, key and value, or two gates."""
@@ -148,36 +95,19 @@ def units_of(run: TorchRun) -> list[Unit]:
 
 
 def torch_kinds(module: torch.nn.Module) -> tuple[str, ...]:
-    """The possible kinds of a module of ``torch.nn``; empty for a user's own class."""
-    if getattr(module, "return_indices", False):
-        return ()
-    for each in type(module).__mro__:
-        if each.__module__.startswith("torch.nn") and each.__name__ in _TORCH_KINDS:
-            kinds = _TORCH_KINDS[each.__name__]
-            grouped = getattr(module, "groups", 1) > 1
-            kinds = tuple(kind for kind in kinds if grouped or not kind.startswith("depthwise"))
-            if len(kinds) == 2 and kinds[1].startswith("bidirectional"):
-                return kinds[1:] if module.bidirectional else kinds[:1]
-            return kinds
-    return ()
+    """The possible kinds of a module of ``torch.nn``; none for a user's own class, and for a pooling that also returns
+    indices, which no Keras layer does."""
+    return () if getattr(module, "return_indices", False) else kinds_of_module(module)
 
 
 def possible(unit: Unit, layer: object) -> tuple[str, ...]:
     """The kinds that are possible for both a unit and a Keras layer."""
-    known = keras_kinds(layer)
+    known = kinds_of_layer(layer)
     if not unit.kinds or known is None:
         return unit.kinds or known or ()
     kinds = [kind for kind in unit.kinds if kind in known]
     # A linear layer may be a convolution with a window of one, and a convolution with one a linear layer.
     return tuple(kinds)
-
-
-def keras_kinds(layer: object) -> tuple[str, ...] | None:
-    """The possible kinds of a Keras layer; ``None`` for a user's own class."""
-    for each in type(layer).__mro__:
-        if each.__module__.startswith("keras.") and each.__name__ in _KERAS_KINDS:
-            return _KERAS_KINDS[each.__name__]
-    return () if type(layer).__module__.startswith("keras.src.layers") else None
 
 
 def joined(units: Sequence[Unit], at: int) -> Unit:

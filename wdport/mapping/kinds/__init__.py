@@ -1,17 +1,62 @@
-"""Layer kinds: for each, its tensors and their rules, its layouts, and the hyper-parameters to compare."""
+"""The catalogue of layer kinds: each with its classes in both libraries, its tensors and their rules, its layouts, and
+the hyper-parameters to compare.
+
+A kind is declared once, in a module of this folder. Tables, the check of settings, ``map suggest`` and ``map outline``
+read it. Nothing here imports torch or keras: classes are texts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from wdport.mapping.kinds import attention, convolutions, dense, norms, recurrent
-from wdport.mapping.kinds.kind import Compared, Inner, Kind, Level, Part
-from wdport.mapping.kinds.unkinded import KIND_OF, UNKINDED, Alike
+from wdport.mapping.kinds import attention, convolutions, dense, norms, recurrent, resizing
+from wdport.mapping.kinds.kind import Compared, Inner, Kind, Level, Part, TorchClass
 
-__all__ = ["KINDS", "KIND_OF", "UNKINDED", "Alike", "Compared", "Inner", "Kind", "Level", "Part"]
+__all__ = [
+    "CATALOGUE",
+    "KINDS",
+    "Compared",
+    "Inner",
+    "Kind",
+    "Level",
+    "Part",
+    "TorchClass",
+    "kinds_of_layer",
+    "kinds_of_module",
+]
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {kind.name: kind for kind in (*dense.ALL, *convolutions.ALL, *norms.ALL, *attention.ALL, *recurrent.ALL)}
 )
-"""Kind by name."""
+"""Kind by name: those that a table may name."""
+
+CATALOGUE: tuple[Kind, ...] = (*KINDS.values(), *resizing.ALL)
+"""All kinds."""
+
+_TORCH: dict[str, list[tuple[TorchClass, str]]] = {}
+_KERAS: dict[str, list[tuple[int, str]]] = {}
+for _kind in CATALOGUE:
+    for _class in _kind.torch if _kind.evident else ():
+        _TORCH.setdefault(_class.name.rpartition(".")[2], []).append((_class, _kind.name))
+    for _at, _name in enumerate(_kind.keras if _kind.evident else ()):
+        _KERAS.setdefault(_name, []).append((_at, _kind.name))
+
+
+def kinds_of_module(module: object) -> tuple[str, ...]:
+    """Return the possible kinds of a PyTorch module by its class and settings; none for a user's own class."""
+    for each in type(module).__mro__:
+        if each.__module__.startswith("torch.nn") and each.__name__ in _TORCH:
+            return tuple(kind for known, kind in _TORCH[each.__name__] if known.when is None or known.when(module))
+    return ()
+
+
+def kinds_of_layer(layer: object) -> tuple[str, ...] | None:
+    """Return the possible kinds of a Keras layer by its class, the most likely first; ``None`` for a user's own class.
+
+    A layer of Keras without tensors to convert has none.
+    """
+    for each in type(layer).__mro__:
+        if each.__module__.startswith("keras.") and each.__name__ in _KERAS:
+            return tuple(kind for _, kind in sorted(_KERAS[each.__name__], key=lambda found: found[0]))
+    return () if type(layer).__module__.startswith("keras.src.layers") else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wdport.mapping.axes import Rule
 from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.kind import Compared, Inner, Kind, Part
+from wdport.mapping.kinds.kind import Compared, Inner, Kind, Part, torch_classes
 
 _PARTS = ("query", "key", "value")
 _PROJECTION = rules("attention_weight", "linear")
@@ -70,6 +70,8 @@ ALL = (
         },
         # The recorder takes the module apart under these names; softmax does not see a bias of the keys.
         (*(Inner(part, _PATHS[part][:-1], shift=part == "key") for part in _PARTS), Inner("out", _PATHS["out"][:-1])),
+        torch=torch_classes("MultiheadAttention"),
+        keras=("MultiHeadAttention",),
     ),
     Kind(
         "attention",

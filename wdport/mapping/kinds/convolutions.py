@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.kind import Compared, Kind, Part
+from wdport.mapping.kinds.kind import Compared, Kind, Part, torch_classes
 
 _SPATIAL = {1: "l", 2: "h w", 3: "d h w"}
 _NAMES = {"weight": "weight", "bias": "bias"}
@@ -36,12 +36,25 @@ def _axes(rank: int) -> tuple[str, str]:
     return f"b c {_SPATIAL[rank]} -> b {_SPATIAL[rank]} c", f"b c {_SPATIAL[rank]}"
 
 
+# A dense layer is a convolution with a window of one, and a convolution may have axes of size one.
+_KERAS = {
+    "conv1d": ("Conv1D", "Conv2D", "Dense"),
+    "conv2d": ("Conv2D", "Conv1D", "Dense"),
+    "conv3d": ("Conv3D", "Conv2D", "Dense"),
+    "depthwise_conv1d": ("DepthwiseConv1D", "DepthwiseConv2D"),
+    "depthwise_conv2d": ("DepthwiseConv2D", "DepthwiseConv1D"),
+    **{f"conv_transpose{rank}d": (f"Conv{rank}DTranspose",) for rank in _SPATIAL},
+}
+
+
 def _kind(name: str, rank: int, texts: tuple[str, ...], compared: tuple[Compared, ...]) -> Kind:
     weight = Part(("{weight}",), ("kernel",), rules(*texts), normed=True)
     crops = name == "conv_transpose"
+    grouped = (lambda module: module.groups > 1) if name == "depthwise_conv" else None
     return Kind(
         f"{name}{rank}d", (weight, _BIAS), layouts(*_axes(rank)), (*_WINDOW, *compared), _NAMES,
-        padded="" if crops else "module", cropped=crops,
+        padded="" if crops else "module", cropped=crops, keras=_KERAS[f"{name}{rank}d"],
+        torch=torch_classes(f"ConvTranspose{rank}d" if crops else f"Conv{rank}d", when=grouped),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.kind import Compared, Kind, Part
+from wdport.mapping.kinds.kind import Compared, Kind, Part, torch_classes
 
 _SPATIAL = ("l", "h w", "d h w")
 # Four axes are an image; three are a sequence, whose features come last in both unless the shapes say otherwise.
@@ -30,6 +30,8 @@ LINEAR = Kind(
         *(Compared("", name, "unit") for name in ("kernel_size", "strides", "groups")),
     ),
     {"weight": "weight", "bias": "bias"},
+    torch=torch_classes("Linear"),
+    keras=("Dense", "EinsumDense", "Conv1D", "Conv2D", "Conv3D"),
 )
 
 EMBEDDING = Kind(
@@ -45,12 +47,17 @@ EMBEDDING = Kind(
         Compared("scale_grad_by_freq", "", "none", "training"),
     ),
     {"weight": "weight"},
+    torch=torch_classes("Embedding"),
+    keras=("Embedding",),
 )
 
 
-def _pool(name: str, spatial: str, *more: Compared) -> Kind:
+def _pool(which: str, rank: int, *more: Compared) -> Kind:
+    spatial = _SPATIAL[rank - 1]
     return Kind(
-        name,
+        f"{which}_pool{rank}d",
+        torch=torch_classes(f"{which.title()}Pool{rank}d"),
+        keras=(f"{'Max' if which == 'max' else 'Average'}Pooling{rank}D",),
         axes=layouts(f"b c {spatial} -> b {spatial} c", f"b c {spatial}"),
         compared=(
             Compared("kernel_size", "pool_size", "tuple"),
@@ -60,7 +67,7 @@ def _pool(name: str, spatial: str, *more: Compared) -> Kind:
             Compared("", "data_format", "channels"),
             *more,
         ),
-        padded="any" if name.startswith("max") else "zeros",
+        padded="any" if which == "max" else "zeros",
     )
 
 
@@ -72,13 +79,24 @@ _ACTIVATION = (Compared("negative_slope", "negative_slope", "equal"), Compared("
 ALL = (
     LINEAR,
     EMBEDDING,
-    *(_pool(f"max_pool{rank}d", spatial, *_MAX) for rank, spatial in enumerate(_SPATIAL, 1)),
-    *(
-        _pool(f"avg_pool{rank}d", spatial, *(_MEAN[: 1 if rank == 1 else 2]))
-        for rank, spatial in enumerate(_SPATIAL, 1)
+    *(_pool("max", rank, *_MAX) for rank in (1, 2, 3)),
+    *(_pool("avg", rank, *(_MEAN[: 1 if rank == 1 else 2])) for rank in (1, 2, 3)),
+    Kind("activation", axes=_ANY, compared=_ACTIVATION, evident=False),
+    Kind(
+        "dropout",
+        axes=_ANY,
+        compared=(Compared("p", "rate", "equal", "training"),),
+        torch=torch_classes("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"),
+        keras=("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "AlphaDropout"),
+        evident=False,
     ),
-    Kind("activation", axes=_ANY, compared=_ACTIVATION),
-    Kind("dropout", axes=_ANY, compared=(Compared("p", "rate", "equal", "training"),)),
-    Kind("flatten", compared=(Compared("", "data_format", "flat"),), flatten="b ({torch}) -> b ({keras})"),
-    Kind("sequential"),
+    Kind(
+        "flatten",
+        compared=(Compared("", "data_format", "flat"),),
+        flatten="b ({torch}) -> b ({keras})",
+        torch=torch_classes("Flatten"),
+        keras=("Flatten",),
+        evident=False,
+    ),
+    Kind("sequential", torch=torch_classes("Sequential"), keras=("Sequential",), evident=False),
 )

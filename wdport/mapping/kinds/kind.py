@@ -6,9 +6,9 @@ may change; ``{layer}`` is the number of one layer within a PyTorch RNN.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from wdport.mapping.axes import Combine, Rule
 
@@ -117,11 +117,29 @@ class Inner:
 
 
 @dataclass(frozen=True)
+class TorchClass:
+    """A class of PyTorch by its public name, such as ``torch.nn.Conv2d``, or by that of a base class of several.
+
+    ``when`` restricts it to the modules whose settings make them of the kind, such as a bidirectional LSTM.
+    """
+
+    name: str
+    when: Callable[[Any], bool] | None = None
+
+
+def torch_classes(*names: str, when: Callable[[Any], bool] | None = None) -> tuple[TorchClass, ...]:
+    """Return classes of ``torch.nn`` by name."""
+    return tuple(TorchClass(f"torch.nn.{name}", when) for name in names)
+
+
+@dataclass(frozen=True)
 class Kind:
     """A kind of layer, such as ``conv2d``.
 
     Attributes:
         name: its name in a table.
+        torch: the classes of PyTorch whose modules are of this kind.
+        keras: the classes of ``keras.layers`` that may be, the most likely first; none if it is not known by its class.
         parts: its tensors; none for a layer without weights.
         axes: layouts of its activations, PyTorch's to Keras's, the most likely first.
         compared: hyper-parameters of the two layers.
@@ -134,6 +152,7 @@ class Kind:
             empty for a kind that does not pad.
         cropped: whether the port may crop the output in a following layer, since PyTorch's layer crops internally.
         bare: whether it may have no tensors, like a norm without scale and shift.
+        evident: whether a module of these classes is of this kind if the table states none.
     """
 
     name: str
@@ -147,6 +166,9 @@ class Kind:
     padded: str = ""
     cropped: bool = False
     bare: bool = False
+    torch: tuple[TorchClass, ...] = ()
+    keras: tuple[str, ...] = ()
+    evident: bool = True
 
     @property
     def flattens(self) -> bool:

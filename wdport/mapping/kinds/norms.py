@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.kind import Compared, Kind, Part
+from wdport.mapping.kinds.kind import Compared, Kind, Part, TorchClass, torch_classes
 
 _NAMES = {"weight": "weight", "bias": "bias"}
 _EPSILON = tuple(Compared(name, "epsilon", "epsilon") for name in ("eps", "epsilon", "variance_epsilon"))
@@ -15,6 +17,14 @@ _CHANNELS = layouts(
 _FEATURES = "({torch}) -> ({keras})"
 # Some libraries keep a scale per channel with axes of size one behind it, to multiply channels-first activations.
 _SCALE = rules("identity", "c 1 -> c", "c 1 1 -> c", "c 1 1 1 -> c")
+
+
+_INSTANCE = "torch.nn.modules.instancenorm._InstanceNorm"
+
+
+def _running(module: Any) -> bool:
+    """Whether an instance norm uses running statistics in inference, as a batch norm does."""
+    return bool(module.track_running_stats)
 
 
 def _parts(scale: str, shift: str = "") -> tuple[Part, ...]:
@@ -39,6 +49,8 @@ BATCH = Kind(
         Compared("momentum", "momentum", "complement", "training"),
     ),
     _NAMES,
+    torch=(TorchClass("torch.nn.modules.batchnorm._BatchNorm"), TorchClass(_INSTANCE, _running)),
+    keras=("BatchNormalization",),
 )
 
 _PRELU = ("c -> c", "c -> 1 c", "c -> 1 1 c", "c -> 1 1 1 c", "c -> c 1", "c -> c 1 1", "c -> c 1 1 1")
@@ -56,6 +68,8 @@ ALL = (
         ),
         _NAMES,
         bare=True,
+        torch=torch_classes("LayerNorm"),
+        keras=("LayerNormalization",),
     ),
     Kind(
         "group_norm",
@@ -70,6 +84,8 @@ ALL = (
         ),
         _NAMES,
         bare=True,
+        torch=(*torch_classes("GroupNorm"), TorchClass(_INSTANCE, lambda module: not _running(module))),
+        keras=("GroupNormalization",),
     ),
     BATCH,
     Kind(
@@ -79,6 +95,8 @@ ALL = (
         (*_EPSILON, Compared("normalized_shape", "axis", "shape")),
         {"weight": "weight"},
         bare=True,
+        torch=torch_classes("RMSNorm"),
+        keras=("RMSNormalization", "LayerNormalization"),
     ),
     Kind(
         "prelu",
@@ -86,5 +104,7 @@ ALL = (
         _CHANNELS,
         (Compared("num_parameters", "shared_axes", "shared"),),
         {"weight": "weight"},
+        torch=torch_classes("PReLU"),
+        keras=("PReLU",),
     ),
 )

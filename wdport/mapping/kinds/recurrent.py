@@ -8,7 +8,7 @@ calls n h). ``keras.layers.GRU`` needs ``reset_after=True``, its default, which 
 from __future__ import annotations
 
 from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.kind import Compared, Kind, Part
+from wdport.mapping.kinds.kind import Compared, Kind, Part, torch_classes
 
 _GATES = {
     "rnn": ("h", "h"),
@@ -56,12 +56,21 @@ _WHOLE = (Compared("proj_size", "", "none"), Compared("batch_first", "", "time")
 
 
 _LAYER = "_l{layer}"
+_CLASSES = {"rnn": ("RNN", "SimpleRNN"), "lstm": ("LSTM", "LSTM"), "gru": ("GRU", "GRU")}
 
 ALL = tuple(
     kind
-    for name in _GATES
+    for name, (torch, keras) in _CLASSES.items()
     for kind in (
-        Kind(name, _parts(name, _LAYER, ("cell/",)), _AXES, (*_compared(name), *_WHOLE), index="layer"),
+        Kind(
+            name,
+            _parts(name, _LAYER, ("cell/",)),
+            _AXES,
+            (*_compared(name), *_WHOLE),
+            index="layer",
+            torch=torch_classes(torch, when=lambda module: not module.bidirectional),
+            keras=(keras, "RNN"),
+        ),
         Kind(
             f"bidirectional_{name}",
             (
@@ -77,7 +86,16 @@ ALL = tuple(
                 *_WHOLE,
             ),
             index="layer",
+            torch=torch_classes(torch, when=lambda module: module.bidirectional),
+            keras=("Bidirectional",),
         ),
-        Kind(f"{name}_cell", _parts(name, "", ("", "cell/")), layouts("b c"), _compared(name)),
+        Kind(
+            f"{name}_cell",
+            _parts(name, "", ("", "cell/")),
+            layouts("b c"),
+            _compared(name),
+            torch=torch_classes(f"{torch}Cell"),
+            keras=(f"{keras}Cell",),
+        ),
     )
 )

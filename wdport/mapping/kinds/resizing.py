@@ -1,0 +1,58 @@
+"""Layers that move or repeat values: upsampling, padding, cropping, and poolings to a given size.
+
+They have no weights, so a table does not name their kinds; if a row without a kind joins two of them, their settings
+are compared.
+"""
+
+from __future__ import annotations
+
+from wdport.mapping.kinds.kind import Compared, Kind, torch_classes
+
+_FORMAT = Compared("", "data_format", "channels")
+
+
+def _ranks(name: str, suffix: str = "D") -> tuple[str, ...]:
+    return tuple(f"{name}{rank}{suffix}" for rank in (1, 2, 3))
+
+
+def _adaptive(which: str, keras: str) -> Kind:
+    return Kind(
+        f"adaptive_{which}_pool",
+        compared=(Compared("output_size", "output_size", "tuple"), _FORMAT),
+        torch=torch_classes(*_ranks(f"Adaptive{which.title()}Pool", "d")),
+        keras=_ranks(f"Adaptive{keras}Pooling"),
+        evident=False,
+    )
+
+
+ALL = (
+    Kind(
+        "upsample",
+        compared=(
+            Compared("scale_factor", "size", "tuple"),
+            Compared("mode", "interpolation", "equal"),
+            Compared("mode", "", "not", value="bicubic"),  # Keras's kernel has a = -0.5, PyTorch's a = -0.75
+            Compared("align_corners", "", "none"),
+            _FORMAT,
+        ),
+        torch=torch_classes("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
+        keras=_ranks("UpSampling"),
+        evident=False,
+    ),
+    Kind(
+        "pad",
+        compared=(Compared("padding", "padding", "margins"), Compared("value", "", "none"), _FORMAT),
+        torch=torch_classes(*_ranks("ZeroPad", "d"), *_ranks("ConstantPad", "d")),
+        keras=_ranks("ZeroPadding"),
+        evident=False,
+    ),
+    Kind(
+        "crop",
+        compared=(Compared("padding", "cropping", "margins"), _FORMAT),
+        torch=torch_classes(*_ranks("ZeroPad", "d")),
+        keras=_ranks("Cropping"),
+        evident=False,
+    ),
+    _adaptive("avg", "Average"),
+    _adaptive("max", "Max"),
+)
