@@ -58,5 +58,5 @@ def test_both_libraries_have_what_a_kind_names(kind: Kind) -> None:
 
 def test_names_are_unique_and_every_kind_is_known_by_its_class() -> None:
     assert len({kind.name for kind in CATALOGUE}) == len(CATALOGUE)
-    assert {kind.name for kind in CATALOGUE if not kind.torch} == {"attention", "activation"}
+    assert {kind.name for kind in CATALOGUE if not kind.torch} == {"attention"}
     assert set(KINDS) <= {kind.name for kind in CATALOGUE}

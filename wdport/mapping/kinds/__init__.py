@@ -10,11 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from wdport.mapping.kinds import attention, convolutions, dense, norms, recurrent, resizing
-from wdport.mapping.kinds.kind import Compared, Inner, Kind, Level, Part, TorchClass
+from wdport.mapping.kinds import (
+    activations,
+    attention,
+    convolutions,
+    dense,
+    norms,
+    pooling,
+    recurrent,
+    resizing,
+    weightless,
+)
+from wdport.mapping.kinds.kind import Compared, Inner, Kind, Level, Part, TorchClass, TorchFunction
 
 __all__ = [
     "CATALOGUE",
+    "FUNCTIONS",
     "KINDS",
     "Compared",
     "Inner",
@@ -22,17 +33,23 @@ __all__ = [
     "Level",
     "Part",
     "TorchClass",
+    "TorchFunction",
     "kinds_of_layer",
     "kinds_of_module",
 ]
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
-    {kind.name: kind for kind in (*dense.ALL, *convolutions.ALL, *norms.ALL, *attention.ALL, *recurrent.ALL)}
-)
+_TABLED = (dense, pooling, activations, weightless, convolutions, norms, attention, recurrent)
+
+KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for module in _TABLED for kind in module.ALL})
 """Kind by name: those that a table may name."""
 
 CATALOGUE: tuple[Kind, ...] = (*KINDS.values(), *resizing.ALL)
 """All kinds."""
+
+FUNCTIONS: Mapping[str, TorchFunction] = MappingProxyType(
+    {each.name: each for kind in CATALOGUE for each in kind.functions}
+)
+"""Function of ``torch.nn.functional`` by name."""
 
 _TORCH: dict[str, list[tuple[TorchClass, str]]] = {}
 _KERAS: dict[str, list[tuple[int, str]]] = {}

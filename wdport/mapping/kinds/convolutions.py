@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.kind import Compared, Kind, Part, torch_classes
+from wdport.mapping.kinds.kind import Arguments, Compared, Kind, Part, Shape, TorchFunction, torch_classes
 
 _SPATIAL = {1: "l", 2: "h w", 3: "d h w"}
 _NAMES = {"weight": "weight", "bias": "bias"}
@@ -47,14 +47,44 @@ _KERAS = {
 }
 
 
+def _settings(shape: Shape, arguments: Arguments) -> Arguments:
+    channels = shape[1] * arguments.get("groups", 1)
+    return {"in_channels": channels, "out_channels": shape[0], "kernel_size": shape[2:]}
+
+
+def _transposed_settings(shape: Shape, arguments: Arguments) -> Arguments:
+    channels = shape[1] * arguments.get("groups", 1)
+    return {"in_channels": shape[0], "out_channels": channels, "kernel_size": shape[2:]}
+
+
+_WEIGHTS = ("input", "weight", "bias", "stride", "padding")
+_FUNCTIONS = {
+    **{
+        f"conv{rank}d": TorchFunction(
+            f"conv{rank}d", f"Conv{rank}d", (*_WEIGHTS, "dilation", "groups"), _settings
+        )
+        for rank in _SPATIAL
+    },
+    **{
+        f"conv_transpose{rank}d": TorchFunction(
+            f"conv_transpose{rank}d", f"ConvTranspose{rank}d", (*_WEIGHTS, "output_padding", "groups", "dilation"),
+            _transposed_settings,
+        )
+        for rank in _SPATIAL
+    },
+}  # fmt: skip
+
+
 def _kind(name: str, rank: int, texts: tuple[str, ...], compared: tuple[Compared, ...]) -> Kind:
     weight = Part(("{weight}",), ("kernel",), rules(*texts), normed=True)
     crops = name == "conv_transpose"
+    function = _FUNCTIONS.get(f"{name}{rank}d")
     grouped = (lambda module: module.groups > 1) if name == "depthwise_conv" else None
     return Kind(
         f"{name}{rank}d", (weight, _BIAS), layouts(*_axes(rank)), (*_WINDOW, *compared), _NAMES,
         padded="" if crops else "module", cropped=crops, keras=_KERAS[f"{name}{rank}d"],
         torch=torch_classes(f"ConvTranspose{rank}d" if crops else f"Conv{rank}d", when=grouped),
+        functions=(function,) if function else (),
     )  # fmt: skip
 
 

@@ -1,13 +1,9 @@
-"""Dense layers, embeddings, and layers without weights."""
+"""Dense layers and embeddings."""
 
 from __future__ import annotations
 
 from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.kind import Compared, Kind, Part, torch_classes
-
-_SPATIAL = ("l", "h w", "d h w")
-# Four axes are an image; three are a sequence, whose features come last in both unless the shapes say otherwise.
-_ANY = layouts("b c h w -> b h w c", "b c d h w -> b d h w c", "...", "b c l -> b l c")
+from wdport.mapping.kinds.kind import Compared, Kind, Part, TorchFunction, torch_classes
 
 LINEAR = Kind(
     "linear",
@@ -31,6 +27,14 @@ LINEAR = Kind(
     ),
     {"weight": "weight", "bias": "bias"},
     torch=torch_classes("Linear"),
+    functions=(
+        TorchFunction(
+            "linear",
+            "Linear",
+            ("input", "weight", "bias"),
+            lambda shape, arguments: {"out_features": shape[0], "in_features": shape[1]},
+        ),
+    ),
     keras=("Dense", "EinsumDense", "Conv1D", "Conv2D", "Conv3D"),
 )
 
@@ -48,55 +52,15 @@ EMBEDDING = Kind(
     ),
     {"weight": "weight"},
     torch=torch_classes("Embedding"),
+    functions=(
+        TorchFunction(
+            "embedding",
+            "Embedding",
+            ("input", "weight", "padding_idx", "max_norm"),
+            lambda shape, arguments: {"num_embeddings": shape[0], "embedding_dim": shape[1]},
+        ),
+    ),
     keras=("Embedding",),
 )
 
-
-def _pool(which: str, rank: int, *more: Compared) -> Kind:
-    spatial = _SPATIAL[rank - 1]
-    return Kind(
-        f"{which}_pool{rank}d",
-        torch=torch_classes(f"{which.title()}Pool{rank}d"),
-        keras=(f"{'Max' if which == 'max' else 'Average'}Pooling{rank}D",),
-        axes=layouts(f"b c {spatial} -> b {spatial} c", f"b c {spatial}"),
-        compared=(
-            Compared("kernel_size", "pool_size", "tuple"),
-            Compared("stride", "strides", "tuple"),
-            Compared("padding", "padding", "padding"),
-            Compared("ceil_mode", "padding", "ceil"),
-            Compared("", "data_format", "channels"),
-            *more,
-        ),
-        padded="any" if which == "max" else "zeros",
-    )
-
-
-_MAX = (Compared("dilation", "", "ones"), Compared("return_indices", "", "none"))
-_MEAN = (Compared("count_include_pad", "padding", "counted"), Compared("divisor_override", "", "none"))
-
-_ACTIVATION = (Compared("negative_slope", "negative_slope", "equal"), Compared("alpha", "alpha", "equal"))
-
-ALL = (
-    LINEAR,
-    EMBEDDING,
-    *(_pool("max", rank, *_MAX) for rank in (1, 2, 3)),
-    *(_pool("avg", rank, *(_MEAN[: 1 if rank == 1 else 2])) for rank in (1, 2, 3)),
-    Kind("activation", axes=_ANY, compared=_ACTIVATION, evident=False),
-    Kind(
-        "dropout",
-        axes=_ANY,
-        compared=(Compared("p", "rate", "equal", "training"),),
-        torch=torch_classes("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"),
-        keras=("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "AlphaDropout"),
-        evident=False,
-    ),
-    Kind(
-        "flatten",
-        compared=(Compared("", "data_format", "flat"),),
-        flatten="b ({torch}) -> b ({keras})",
-        torch=torch_classes("Flatten"),
-        keras=("Flatten",),
-        evident=False,
-    ),
-    Kind("sequential", torch=torch_classes("Sequential"), keras=("Sequential",), evident=False),
-)
+ALL = (LINEAR, EMBEDDING)

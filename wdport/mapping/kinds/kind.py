@@ -132,6 +132,29 @@ def torch_classes(*names: str, when: Callable[[Any], bool] | None = None) -> tup
     return tuple(TorchClass(f"torch.nn.{name}", when) for name in names)
 
 
+Shape = tuple[int, ...]
+Arguments = Mapping[str, Any]
+"""Arguments of a function by name; for a tensor, true."""
+
+
+@dataclass(frozen=True)
+class TorchFunction:
+    """A function of ``torch.nn.functional`` that computes what the modules of a class compute.
+
+    Attributes:
+        name: its name, such as ``conv2d``.
+        module: the class in ``torch.nn``, such as ``Conv2d``.
+        parameters: its parameters in order, as far as they are used.
+        settings: the hyper-parameters of the class that follow from the shape of the weight (empty without one), or
+            whose default is another; those that are arguments of the function need not be named.
+    """
+
+    name: str
+    module: str
+    parameters: tuple[str, ...] = ("input",)
+    settings: Callable[[Shape, Arguments], Arguments] = lambda shape, arguments: {}
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of layer, such as ``conv2d``.
@@ -139,6 +162,7 @@ class Kind:
     Attributes:
         name: its name in a table.
         torch: the classes of PyTorch whose modules are of this kind.
+        functions: functions of ``torch.nn.functional`` that compute the same.
         keras: the classes of ``keras.layers`` that may be, the most likely first; none if it is not known by its class.
         parts: its tensors; none for a layer without weights.
         axes: layouts of its activations, PyTorch's to Keras's, the most likely first.
@@ -167,6 +191,7 @@ class Kind:
     cropped: bool = False
     bare: bool = False
     torch: tuple[TorchClass, ...] = ()
+    functions: tuple[TorchFunction, ...] = ()
     keras: tuple[str, ...] = ()
     evident: bool = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.kind import Compared, Kind, Part, TorchClass, torch_classes
+from wdport.mapping.kinds.kind import Arguments, Compared, Kind, Part, Shape, TorchClass, TorchFunction, torch_classes
 
 _NAMES = {"weight": "weight", "bias": "bias"}
 _EPSILON = tuple(Compared(name, "epsilon", "epsilon") for name in ("eps", "epsilon", "variance_epsilon"))
@@ -20,6 +20,11 @@ _SCALE = rules("identity", "c 1 -> c", "c 1 1 -> c", "c 1 1 1 -> c")
 
 
 _INSTANCE = "torch.nn.modules.instancenorm._InstanceNorm"
+
+
+def _affine(shape: Shape, arguments: Arguments) -> Arguments:
+    """Hyper-parameters of a norm that follow from the weight; ``eps`` is the function's default."""
+    return {"eps": 1e-5, "affine": arguments.get("weight") is not None}
 
 
 def _running(module: Any) -> bool:
@@ -50,6 +55,14 @@ BATCH = Kind(
     ),
     _NAMES,
     torch=(TorchClass("torch.nn.modules.batchnorm._BatchNorm"), TorchClass(_INSTANCE, _running)),
+    functions=(
+        TorchFunction(
+            "batch_norm",
+            "BatchNorm2d",
+            ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"),
+            lambda shape, told: {**_affine(shape, told), "track_running_stats": not told.get("training", False)},
+        ),
+    ),
     keras=("BatchNormalization",),
 )
 
@@ -69,6 +82,18 @@ ALL = (
         _NAMES,
         bare=True,
         torch=torch_classes("LayerNorm"),
+        functions=(
+            TorchFunction(
+                "layer_norm",
+                "LayerNorm",
+                ("input", "normalized_shape", "weight", "bias", "eps"),
+                lambda shape, told: {
+                    "eps": 1e-5,
+                    "elementwise_affine": told.get("weight") is not None,
+                    "bias": told.get("bias") is not None,
+                },
+            ),
+        ),
         keras=("LayerNormalization",),
     ),
     Kind(
@@ -85,6 +110,18 @@ ALL = (
         _NAMES,
         bare=True,
         torch=(*torch_classes("GroupNorm"), TorchClass(_INSTANCE, lambda module: not _running(module))),
+        functions=(
+            TorchFunction("group_norm", "GroupNorm", ("input", "num_groups", "weight", "bias", "eps"), _affine),
+            TorchFunction(
+                "instance_norm",
+                "InstanceNorm2d",
+                ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats", "momentum", "eps"),
+                lambda shape, told: {
+                    **_affine(shape, told),
+                    "track_running_stats": not told.get("use_input_stats", True),
+                },
+            ),
+        ),
         keras=("GroupNormalization",),
     ),
     BATCH,
@@ -96,6 +133,14 @@ ALL = (
         {"weight": "weight"},
         bare=True,
         torch=torch_classes("RMSNorm"),
+        functions=(
+            TorchFunction(
+                "rms_norm",
+                "RMSNorm",
+                ("input", "normalized_shape", "weight", "eps"),
+                lambda shape, told: {"eps": None, "elementwise_affine": told.get("weight") is not None},
+            ),
+        ),
         keras=("RMSNormalization", "LayerNormalization"),
     ),
     Kind(
@@ -105,6 +150,14 @@ ALL = (
         (Compared("num_parameters", "shared_axes", "shared"),),
         {"weight": "weight"},
         torch=torch_classes("PReLU"),
+        functions=(
+            TorchFunction(
+                "prelu",
+                "PReLU",
+                ("input", "weight"),
+                lambda shape, told: {"num_parameters": shape[0] if shape else 1},
+            ),
+        ),
         keras=("PReLU",),
     ),
 )

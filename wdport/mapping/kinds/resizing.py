@@ -6,7 +6,7 @@ are compared.
 
 from __future__ import annotations
 
-from wdport.mapping.kinds.kind import Compared, Kind, torch_classes
+from wdport.mapping.kinds.kind import Compared, Kind, TorchFunction, torch_classes
 
 _FORMAT = Compared("", "data_format", "channels")
 
@@ -20,6 +20,12 @@ def _adaptive(which: str, keras: str) -> Kind:
         f"adaptive_{which}_pool",
         compared=(Compared("output_size", "output_size", "tuple"), _FORMAT),
         torch=torch_classes(*_ranks(f"Adaptive{which.title()}Pool", "d")),
+        functions=tuple(
+            TorchFunction(
+                f"adaptive_{which}_pool{rank}d", f"Adaptive{which.title()}Pool{rank}d", ("input", "output_size")
+            )
+            for rank in (1, 2, 3)
+        ),
         keras=_ranks(f"Adaptive{keras}Pooling"),
         evident=False,
     )
@@ -36,6 +42,13 @@ ALL = (
             _FORMAT,
         ),
         torch=torch_classes("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
+        functions=(
+            TorchFunction(
+                "interpolate",
+                "Upsample",
+                ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias"),
+            ),
+        ),
         keras=_ranks("UpSampling"),
         evident=False,
     ),
@@ -55,4 +68,16 @@ ALL = (
     ),
     _adaptive("avg", "Average"),
     _adaptive("max", "Max"),
+    # Keras has no layers for these; the counterpart is a rearrangement.
+    Kind(
+        "shuffle",
+        torch=torch_classes("PixelShuffle", "PixelUnshuffle", "ChannelShuffle"),
+        functions=(
+            TorchFunction("pixel_shuffle", "PixelShuffle", ("input", "upscale_factor")),
+            TorchFunction("pixel_unshuffle", "PixelUnshuffle", ("input", "downscale_factor")),
+            TorchFunction("channel_shuffle", "ChannelShuffle", ("input", "groups")),
+        ),
+        evident=False,
+    ),
+    Kind("identity", torch=torch_classes("Identity"), keras=("Identity",), evident=False),
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from wdport.mapping.kinds import FUNCTIONS
 from wdport.porting.outline.events import Event, Seen, seen_in
 
 _ALIASES: Mapping[str, str] = MappingProxyType({
@@ -30,8 +31,9 @@ OPERATORS = frozenset((
 """Functions with an operator in Python."""
 
 PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    **{each.name: each.parameters for each in FUNCTIONS.values()},
     **dict.fromkeys(OPERATORS, ("input", "other")),
-    **dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "glu", "argsort"), ("input", "dim")),
+    **dict.fromkeys(("cumsum", "cumprod", "argsort"), ("input", "dim")),
     **dict.fromkeys(("sum", "mean", "amax", "amin", "prod", "max", "min", "argmax", "argmin", "any", "all",
                      "logsumexp"), ("input", "dim", "keepdim")),
     "var": ("input", "dim", "correction"), "std": ("input", "dim", "correction"),
@@ -47,28 +49,8 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "unflatten": ("input", "dim", "sizes"), "clamp": ("input", "min", "max"), "normalize": ("input", "p", "dim", "eps"),
     "scaled_dot_product_attention": ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale",
                                      "enable_gqa"),
-    "linear": ("input", "weight", "bias"), "embedding": ("input", "weight", "padding_idx", "max_norm"),
-    **{f"conv{n}d": ("input", "weight", "bias", "stride", "padding", "dilation", "groups") for n in (1, 2, 3)},
-    **{f"conv_transpose{n}d": ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
-       for n in (1, 2, 3)},
-    **{f"max_pool{n}d": ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
-       for n in (1, 2, 3)},
-    "avg_pool1d": ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"),
-    **{f"avg_pool{n}d": ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad",
-                         "divisor_override") for n in (2, 3)},
-    **{f"adaptive_{which}_pool{n}d": ("input", "output_size") for n in (1, 2, 3) for which in ("avg", "max")},
-    "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
-    "rms_norm": ("input", "normalized_shape", "weight", "eps"),
-    "group_norm": ("input", "num_groups", "weight", "bias", "eps"),
-    "batch_norm": ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"),
-    "interpolate": ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias"),
-    "pad": ("input", "pad", "mode", "value"), "pixel_shuffle": ("input", "upscale_factor"),
-    "pixel_unshuffle": ("input", "downscale_factor"),
-    "dropout": ("input", "p", "training"), "gelu": ("input", "approximate"),
-    "leaky_relu": ("input", "negative_slope"), "elu": ("input", "alpha"), "celu": ("input", "alpha"),
-    "hardtanh": ("input", "min_val", "max_val"), "softplus": ("input", "beta", "threshold"),
-    "softshrink": ("input", "lambd"), "hardshrink": ("input", "lambd"), "threshold": ("input", "threshold", "value"),
-    "prelu": ("input", "weight"), "masked_fill": ("input", "mask", "value"), "where": ("condition", "input", "other"),
+    "pad": ("input", "pad", "mode", "value"), "masked_fill": ("input", "mask", "value"),
+    "where": ("condition", "input", "other"),
     "repeat_interleave": ("input", "repeats", "dim"),
 })  # fmt: skip
 """Parameters of functions in order, as far as they are used."""
