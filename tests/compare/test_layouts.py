@@ -10,7 +10,7 @@ from wdport.compare.calls import Call, Expected
 from wdport.compare.layouts import AFTER, PADDED, Layout, axes, fed_in_port, in_port, laid_out, leaf_names
 from wdport.compare.taps import align, padded_by
 from wdport.errors import MisfitError
-from wdport.mapping import layers
+from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.table import parse_table
 
 TABLE = """format: 2
@@ -28,10 +28,10 @@ SPECIAL = {
 
 
 def test_every_word_is_a_function() -> None:
-    assert set(layers.AFTER) == set(AFTER)
+    assert set(ROW_NAMES) == set(AFTER)
 
 
-@pytest.mark.parametrize("name", layers.AFTER)
+@pytest.mark.parametrize("name", ROW_NAMES)
 def test_they_are_torchs(name: str) -> None:
     """In float64, and float32 stays float32."""
     values = np.random.default_rng(0).standard_normal((3, 5)) * 4

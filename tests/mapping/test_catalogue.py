@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import keras
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from wdport.mapping.kinds import CATALOGUE, KINDS, Kind, kinds_of_layer, kinds_of_module
+from wdport.mapping.kinds.activations import BY_CLASS
 
 layers: Any = keras.layers
 
@@ -60,3 +62,15 @@ def test_names_are_unique_and_every_kind_is_known_by_its_class() -> None:
     assert len({kind.name for kind in CATALOGUE}) == len(CATALOGUE)
     assert {kind.name for kind in CATALOGUE if not kind.torch} == {"attention"}
     assert set(KINDS) <= {kind.name for kind in CATALOGUE}
+
+
+def test_activations_are_those_of_both_libraries() -> None:
+    for each in BY_CLASS.values():
+        module = getattr(nn, each.torch)
+        known = {name: own.default for name, own in inspect.signature(module).parameters.items()}
+        for name, value in each.parameters.items():
+            assert name in known or "kwargs" in known
+            assert value is None or known.get(name) in (value, None) or name == "dim", (each.torch, name)
+        where, _, name = each.keras.partition(".")
+        assert hasattr(getattr(keras, where), name), each.keras
+        assert all(hasattr(nn.functional, function) or function == "log_sigmoid" for function in each.functions)

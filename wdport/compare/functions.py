@@ -11,6 +11,7 @@ from functools import partial
 from math import inf
 
 from wdport.compare.pairs import computes_as_keras, computes_as_torch, is_keras
+from wdport.mapping.kinds.activations import ACTIVATIONS
 from wdport.model import KerasLayer
 
 Value = float | int | bool
@@ -77,6 +78,9 @@ def _plain(name: str, *parameters: str) -> Callable[..., Function]:
     return lambda module, own: Function(name, {each: getattr(module, each) for each in parameters}, own)
 
 
+_SAME_EVERYWHERE = [each for each in ACTIVATIONS if not each.parameters and each.keras.startswith("activations.")]
+"""Activations without settings, which Keras has under one name."""
+
 _TORCH: Mapping[str, Callable[..., Function]] = {
     "ReLU": lambda _, own: Function("relu", _relu(), own),
     "ReLU6": lambda _, own: Function("relu", _relu(0.0, 6.0), own),
@@ -94,11 +98,8 @@ _TORCH: Mapping[str, Callable[..., Function]] = {
     "LogSoftmax": lambda m, own: Function("log_softmax", {} if m.dim is None else {"axis": m.dim}, own),
     "Softmax2d": lambda _, own: Function("softmax", {"axis": -3}, own),
     "GLU": lambda m, own: Function("glu", {"axis": m.dim}, own),
-    **{name: _plain(common) for name, common in {
-        "SELU": "selu", "SiLU": "silu", "Hardswish": "hard_silu", "Hardsigmoid": "hard_sigmoid", "Mish": "mish",
-        "Sigmoid": "sigmoid", "Tanh": "tanh", "Softsign": "softsign", "LogSigmoid": "log_sigmoid",
-        "Tanhshrink": "tanh_shrink", "Identity": "linear",
-    }.items()},
+    "Identity": _plain("linear"),
+    **{each.torch: _plain(each.keras_name) for each in _SAME_EVERYWHERE},
 }  # fmt: skip
 """By class of ``torch.nn``."""
 
@@ -119,8 +120,8 @@ _KERAS: Mapping[str, Callable[..., Function]] = {
     **{name: partial(lambda common, own, axis=-1: Function(common, {"axis": axis}, own), name)
        for name in ("softmax", "log_softmax", "glu")},
     **{name: partial(lambda common, own: Function(common, {}, own), common) for name, common in {
-        **{each: each for each in ("selu", "silu", "hard_silu", "hard_sigmoid", "mish", "sigmoid", "tanh", "softsign",
-                                   "log_sigmoid", "tanh_shrink", "linear", "exponential", "squareplus")},
+        **{each.keras_name: each.keras_name for each in _SAME_EVERYWHERE},
+        **{each: each for each in ("linear", "exponential", "squareplus")},
         "swish": "silu", "hard_swish": "hard_silu",
     }.items()},
 }  # fmt: skip

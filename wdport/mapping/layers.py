@@ -9,16 +9,11 @@ from wdport.errors import did_you_mean
 from wdport.mapping.axes import Rule
 from wdport.mapping.fields import Fields, Section
 from wdport.mapping.form import LayerRow
+from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.kind import Inner, Kind, Part
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Layer, Row, TapRow
 from wdport.mapping.strict_yaml import Node
-
-AFTER = (
-    "relu", "sigmoid", "tanh", "silu", "gelu", "softmax", "softplus", "elu", "leaky_relu", "relu6", "gelu_tanh",
-    "hard_sigmoid", "hard_silu", "hard_tanh", "selu", "mish", "log_softmax",
-)  # fmt: skip
-"""Activations that a Keras layer may include after the PyTorch module."""
 
 
 def parse_layer(
@@ -123,8 +118,8 @@ def _tap(
 
 def _then(fields: Fields) -> str:
     text = fields.optional_text("then") or ""
-    if text and text not in AFTER:
-        raise fields.fault(f"then is {text!r}", f"use one of {', '.join(AFTER)}")
+    if text and text not in ROW_NAMES:
+        raise fields.fault(f"then is {text!r}", f"use one of {', '.join(ROW_NAMES)}")
     return text
 
 

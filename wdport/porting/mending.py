@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wdport import recorder
+from wdport.mapping.kinds.activations import ACTIVATIONS
 from wdport.model import Array
 from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun, Value
@@ -113,8 +114,7 @@ def _passed(at: int, shape: tuple[int, ...], _: Callable[..., Any], told: Argume
     return given if tuple(given.shape) == shape else given.expand(shape)
 
 
-_ACTIVATIONS = frozenset({"relu", "gelu", "silu", "sigmoid", "tanh", "softplus", "elu", "leaky_relu", "relu6", "mish",
-                          "hardsigmoid", "hardswish", "hardtanh", "selu", "softsign"})  # fmt: skip
+_ACTIVATIONS = frozenset(name for each in ACTIVATIONS if each.common for name in each.functions)
 
 
 def _activations() -> dict[str, Callable[[Any], Any]]:

@@ -14,15 +14,14 @@ import numpy as np
 
 from wdport.compare.bounds import LOGIC
 from wdport.compare.calls import Call
-from wdport.compare.layouts import AFTER as LATER
-from wdport.compare.layouts import Layout, in_port
+from wdport.compare.layouts import AFTER, Layout, in_port
 from wdport.compare.measure import relative_l2
 from wdport.compare.orders import agreeing
 from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
 from wdport.mapping.axes import AxisError, Shape, parse_rule
 from wdport.mapping.kinds import KINDS
-from wdport.mapping.layers import AFTER
+from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rows import Table
 from wdport.mapping.table import table_of
@@ -215,13 +214,13 @@ def agreement(
         return None
     theirs, own = np.asarray(call.outputs[0]), np.asarray(made[0])
     tap = table_of_rows(option.rows).taps[0] if option.kind else None
-    order = tuple(dict.fromkeys([*stated_activation(layer), "", *AFTER]))
+    order = tuple(dict.fromkeys([*stated_activation(layer), "", *ROW_NAMES]))
     for after in order:
         if tap is not None and _laid(layout_of(tap, layer), after, call, given, made):
             return Agreement(after)
     for after in order:
         with np.errstate(over="ignore", invalid="ignore"):
-            array = LATER[after](theirs) if after else theirs
+            array = AFTER[after](theirs) if after else theirs
         if Print(array).same(Print(own)):
             axes = next(axes_between(array, own), "")
             return Agreement(after, axes, bool(axes) and tap is not None)
@@ -231,7 +230,7 @@ def agreement(
 def stated_activation(layer: KerasLayer) -> list[str]:
     """The table's name of the activation that a layer states; empty if it states none, or one without a name there."""
     name = getattr(getattr(layer, "activation", None), "__name__", "")
-    return [name] if name in AFTER else []
+    return [name] if name in ROW_NAMES else []
 
 
 def _laid(layout: Layout, after: str, call: Call, given: Sequence[Array], made: Sequence[Array]) -> bool:

@@ -11,8 +11,8 @@ from wdport.mapping.axes import Combine
 from wdport.mapping.catalog import RULES
 from wdport.mapping.form import Axes, Rows
 from wdport.mapping.kinds import KINDS
+from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.kind import Kind
-from wdport.mapping.layers import AFTER
 from wdport.schemas.schema import Schema
 
 _ARROW: Schema = {"pattern": get_args(Axes)[1].pattern, "examples": get_args(Axes)[1].examples}
@@ -43,7 +43,7 @@ def _kind(kind: Kind) -> Schema:
 _LAYER: Schema = {
     "properties": {
         "kind": {"enum": list(KINDS)},
-        "then": {"enum": list(AFTER)},
+        "then": {"enum": list(ROW_NAMES)},
         "flatten": {"not": {"pattern": r"\[|\.\.\."}},
         "axes": {"not": {"pattern": r"\["}},
     },

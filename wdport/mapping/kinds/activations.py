@@ -19,13 +19,12 @@ class Activation:
     """An activation function.
 
     Attributes:
-        torch: its class in ``torch.nn``.
+        torch: its class in ``torch.nn``; empty for another activation with other settings that a table names too.
         functions: its names in ``torch.nn.functional``.
         parameters: hyper-parameters of the class with their defaults, in the order of the functions' arguments.
         keras: the layer or the function of Keras, such as ``activations.silu``.
         arguments: values of Keras's arguments, by the hyper-parameters.
         row: what a table calls it after a module (``then: relu``); empty if Keras's layers do not include it.
-        variants: further names in a table, for other settings.
         note: a difference to mention.
         along: whether it has an axis.
         common: whether models often exchange it for another by mistake, so that ``map suggest`` tries it.
@@ -37,10 +36,14 @@ class Activation:
     parameters: Mapping[str, object] = field(default_factory=dict)
     arguments: Mapping[str, Callable[[Settings], object]] = field(default_factory=dict)
     row: str = ""
-    variants: tuple[str, ...] = ()
     note: str = ""
     along: bool = False
     common: bool = False
+
+    @property
+    def keras_name(self) -> str:
+        """The name in Keras without its module, such as ``silu``."""
+        return self.keras.rpartition(".")[2]
 
 
 def _value(name: str) -> Callable[[Settings], object]:
@@ -63,7 +66,7 @@ ACTIVATIONS = (
     Activation(
         "GELU", ("gelu",), "activations.gelu", {"approximate": "none"},
         {"approximate": lambda settings: settings["approximate"] == "tanh"},
-        row="gelu", variants=("gelu_tanh",), common=True,
+        row="gelu", common=True,
     ),
     Activation("Softmax", ("softmax",), "layers.Softmax", _DIM, row="softmax", along=True),
     Activation(
@@ -75,6 +78,7 @@ ACTIVATIONS = (
         {"negative_slope": _value("negative_slope")}, row="leaky_relu", common=True,
     ),
     Activation("ReLU6", ("relu6",), "layers.ReLU", {}, {"max_value": lambda _: 6.0}, row="relu6", common=True),
+    Activation("", (), "activations.gelu", {"approximate": "tanh"}, row="gelu_tanh"),
     Activation("Hardsigmoid", ("hardsigmoid",), "activations.hard_sigmoid", row="hard_sigmoid", common=True),
     Activation("Hardswish", ("hardswish",), "activations.hard_silu", row="hard_silu", common=True),
     Activation(
@@ -107,10 +111,10 @@ ACTIVATIONS = (
 )  # fmt: skip
 """All activation functions, those that tables name first."""
 
-BY_CLASS: Mapping[str, Activation] = MappingProxyType({each.torch: each for each in ACTIVATIONS})
+BY_CLASS: Mapping[str, Activation] = MappingProxyType({each.torch: each for each in ACTIVATIONS if each.torch})
 """Activation by its class in ``torch.nn``."""
 
-ROW_NAMES = tuple(name for each in ACTIVATIONS for name in (each.row, *each.variants) if name)
+ROW_NAMES = tuple(each.row for each in ACTIVATIONS if each.row)
 """What a table may state after a module."""
 
 # Four axes are an image; three are a sequence, whose features come last in both unless the shapes say otherwise.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from wdport.mapping.kinds.activations import BY_CLASS
 from wdport.porting.outline.counterparts import activations, dense, recurrent, resizing, windows
 from wdport.porting.outline.counterparts.counterpart import Counterpart, Find, Given
 
@@ -21,8 +22,8 @@ LAYERS: Mapping[str, Find] = MappingProxyType({
     **{f"BatchNorm{n}d": dense.batch_norm for n in _RANKS}, "SyncBatchNorm": dense.batch_norm,
     **{f"InstanceNorm{n}d": dense.group_norm for n in _RANKS},
     "LayerNorm": dense.layer_norm, "GroupNorm": dense.group_norm, "RMSNorm": dense.rms_norm,
-    **dict.fromkeys(activations.NAMES, activations.plain), "PReLU": activations.prelu,
-    **dict.fromkeys(("Softmax", "LogSoftmax", "Softmax2d", "Softmin", "GLU"), activations.along),
+    **{name: activations.along if each.along else activations.plain for name, each in BY_CLASS.items()},
+    "PReLU": activations.prelu,
     **{f"Dropout{n}": dense.dropout for n in ("", "1d", "2d", "3d")},
     "AlphaDropout": dense.dropout, "FeatureAlphaDropout": dense.dropout,
     "Flatten": dense.flatten, "Identity": dense.identity,

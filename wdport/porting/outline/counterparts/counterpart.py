@@ -46,7 +46,3 @@ Find = Callable[[str, Settings, Given], Counterpart]
 def layer(name: str, arguments: Mapping[str, object], **origin: str) -> KerasCall:
     """``keras.layers.NAME``; ``origin`` gives the PyTorch hyper-parameters of arguments."""
     return KerasCall(f"layers.{name}", dict(arguments), origin)
-
-
-def activation(name: str, **arguments: object) -> KerasCall:
-    return KerasCall(f"activations.{name}", arguments)
