@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from wdport.mapping.kinds import FUNCTIONS, TorchFunction
+from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, TorchFunction
 from wdport.porting.functions import module_of
 from wdport.porting.outline.counterparts import LAYERS, Given
 from wdport.porting.outline.events import Event, Seen, Source
@@ -78,3 +78,8 @@ def test_functions_and_their_parameters_are_those_of_the_installed_torch(functio
         return
     if {"args", "kwargs"} != set(known):
         assert [name for name in known if name in function.parameters] == list(function.parameters)
+
+
+def test_every_class_of_the_catalogue_has_a_counterpart() -> None:
+    classes = {each.short for kind in CATALOGUE for each in kind.torch if not each.short.startswith("_")}
+    assert set(LAYERS) == classes - {"Sequential"}

@@ -130,7 +130,7 @@ def _compared(pair: Pair) -> tuple[Compared, ...]:
         known = pair.kind == "activation" and applied(pair)
         return () if known else KINDS[pair.kind].compared
     for kind in CATALOGUE:
-        names = [each.name.rpartition(".")[2] for each in kind.torch]
+        names = [each.short for each in kind.torch]
         if not kind.evident and is_torch(pair.module, *names) and is_keras(pair.layer, *kind.keras):
             return kind.compared
     return ()

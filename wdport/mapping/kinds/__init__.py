@@ -55,7 +55,7 @@ _TORCH: dict[str, list[tuple[TorchClass, str]]] = {}
 _KERAS: dict[str, list[tuple[int, str]]] = {}
 for _kind in CATALOGUE:
     for _class in _kind.torch if _kind.evident else ():
-        _TORCH.setdefault(_class.name.rpartition(".")[2], []).append((_class, _kind.name))
+        _TORCH.setdefault(_class.short, []).append((_class, _kind.name))
     for _at, _name in enumerate(_kind.keras if _kind.evident else ()):
         _KERAS.setdefault(_name, []).append((_at, _kind.name))
 

@@ -126,6 +126,11 @@ class TorchClass:
     name: str
     when: Callable[[Any], bool] | None = None
 
+    @property
+    def short(self) -> str:
+        """The name without its modules, such as ``Conv2d``."""
+        return self.name.rpartition(".")[2]
+
 
 def torch_classes(*names: str, when: Callable[[Any], bool] | None = None) -> tuple[TorchClass, ...]:
     """Return classes of ``torch.nn`` by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from wdport.mapping.catalog import layouts, rules
@@ -19,9 +20,6 @@ _FEATURES = "({torch}) -> ({keras})"
 _SCALE = rules("identity", "c 1 -> c", "c 1 1 -> c", "c 1 1 1 -> c")
 
 
-_INSTANCE = "torch.nn.modules.instancenorm._InstanceNorm"
-
-
 def _affine(shape: Shape, arguments: Arguments) -> Arguments:
     """Hyper-parameters of a norm that follow from the weight; ``eps`` is the function's default."""
     return {"eps": 1e-5, "affine": arguments.get("weight") is not None}
@@ -30,6 +28,11 @@ def _affine(shape: Shape, arguments: Arguments) -> Arguments:
 def _running(module: Any) -> bool:
     """Whether an instance norm uses running statistics in inference, as a batch norm does."""
     return bool(module.track_running_stats)
+
+
+def _instance_norms(when: Callable[[Any], bool]) -> tuple[TorchClass, ...]:
+    base = TorchClass("torch.nn.modules.instancenorm._InstanceNorm", when)
+    return (*torch_classes("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", when=when), base)
 
 
 def _parts(scale: str, shift: str = "") -> tuple[Part, ...]:
@@ -54,7 +57,11 @@ BATCH = Kind(
         Compared("momentum", "momentum", "complement", "training"),
     ),
     _NAMES,
-    torch=(TorchClass("torch.nn.modules.batchnorm._BatchNorm"), TorchClass(_INSTANCE, _running)),
+    torch=(
+        *torch_classes("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
+        TorchClass("torch.nn.modules.batchnorm._BatchNorm"),
+        *_instance_norms(_running),
+    ),
     functions=(
         TorchFunction(
             "batch_norm",
@@ -109,7 +116,7 @@ ALL = (
         ),
         _NAMES,
         bare=True,
-        torch=(*torch_classes("GroupNorm"), TorchClass(_INSTANCE, lambda module: not _running(module))),
+        torch=(*torch_classes("GroupNorm"), *_instance_norms(lambda module: not _running(module))),
         functions=(
             TorchFunction("group_norm", "GroupNorm", ("input", "num_groups", "weight", "bias", "eps"), _affine),
             TorchFunction(

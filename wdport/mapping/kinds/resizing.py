@@ -60,6 +60,11 @@ ALL = (
         evident=False,
     ),
     Kind(
+        "pad_edges",  # Keras has no layer for it, but keras.ops.pad
+        torch=torch_classes(*(n for of in ("Reflection", "Replication", "Circular") for n in _ranks(f"{of}Pad", "d"))),
+        evident=False,
+    ),
+    Kind(
         "crop",
         compared=(Compared("padding", "cropping", "margins"), _FORMAT),
         torch=torch_classes(*_ranks("ZeroPad", "d")),

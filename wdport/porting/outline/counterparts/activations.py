@@ -9,7 +9,12 @@ from wdport.porting.outline.layout import keras_axis
 from wdport.porting.outline.settings import Settings
 
 
-def plain(name: str, told: Settings, given: Given) -> Counterpart:
+def activation(name: str, told: Settings, given: Given) -> Counterpart:
+    """All activations but ``PReLU``."""
+    return (_along if BY_CLASS[name].along else _plain)(name, told, given)
+
+
+def _plain(name: str, told: Settings, given: Given) -> Counterpart:
     """Elementwise activations."""
     own = BY_CLASS[name]
     notes = [own.note]
@@ -28,7 +33,7 @@ def _call(own: Activation, settings: Settings) -> KerasCall:
     return KerasCall(own.keras, arguments, {key: key for key in arguments if layers and key in own.parameters})
 
 
-def along(name: str, told: Settings, given: Given) -> Counterpart:
+def _along(name: str, told: Settings, given: Given) -> Counterpart:
     """Softmax, its logarithm and GLU, which have an axis."""
     own, rank = BY_CLASS[name], len(given.shape)
     dim = told.get("dim", -1)
