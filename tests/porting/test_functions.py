@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, TorchFunction
+from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, Kind, TorchFunction
+from wdport.mapping.kinds.kind import LayerCall
 from wdport.porting.functions import module_of
-from wdport.porting.outline.counterparts import LAYERS, Given
+from wdport.porting.outline.counterparts import LAYERS, Given, finder
 from wdport.porting.outline.events import Event, Seen, Source
 from wdport.porting.outline.functions import bound
 from wdport.porting.outline.there import counterpart
@@ -83,3 +84,12 @@ def test_functions_and_their_parameters_are_those_of_the_installed_torch(functio
 def test_every_class_of_the_catalogue_has_a_counterpart() -> None:
     classes = {each.short for kind in CATALOGUE for each in kind.torch if not each.short.startswith("_")}
     assert set(LAYERS) == classes - {"Sequential"}
+
+
+def test_a_kind_may_declare_its_layer_of_keras() -> None:
+    kind = Kind("noise", call=LayerCall("GaussianDropout", {"rate": "p", "seed": "seed"}))
+    find = finder(kind)
+    assert find is not None
+    (call,) = find("Noise", {"p": 0.3, "seed": None}, Given()).calls
+    assert str(call) == "GaussianDropout(0.3)"
+    assert dict(call.origin) == {"rate": "p", "seed": "seed"}

@@ -161,6 +161,19 @@ class TorchFunction:
 
 
 @dataclass(frozen=True)
+class LayerCall:
+    """The layer of Keras that computes what a module computes, if its arguments follow from the module's one by one.
+
+    Attributes:
+        layer: its class in ``keras.layers``.
+        arguments: by argument of Keras's layer, the hyper-parameter of PyTorch's module.
+    """
+
+    layer: str
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Kind:
     """A kind of layer, such as ``conv2d``.
 
@@ -181,6 +194,7 @@ class Kind:
             empty for a kind that does not pad.
         cropped: whether the port may crop the output in a following layer, since PyTorch's layer crops internally.
         bare: whether it may have no tensors, like a norm without scale and shift.
+        call: the layer of Keras to write; ``None`` if a function of the outline (``counterparts``) finds it.
         evident: whether a module of these classes is of this kind if the table states none.
     """
 
@@ -198,6 +212,7 @@ class Kind:
     torch: tuple[TorchClass, ...] = ()
     functions: tuple[TorchFunction, ...] = ()
     keras: tuple[str, ...] = ()
+    call: LayerCall | None = None
     evident: bool = True
 
     @property

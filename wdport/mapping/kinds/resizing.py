@@ -6,7 +6,7 @@ are compared.
 
 from __future__ import annotations
 
-from wdport.mapping.kinds.kind import Compared, Kind, TorchFunction, torch_classes
+from wdport.mapping.kinds.kind import Compared, Kind, LayerCall, TorchFunction, torch_classes
 
 _FORMAT = Compared("", "data_format", "channels")
 
@@ -84,5 +84,5 @@ ALL = (
         ),
         evident=False,
     ),
-    Kind("identity", torch=torch_classes("Identity"), keras=("Identity",), evident=False),
+    Kind("identity", torch=torch_classes("Identity"), keras=("Identity",), call=LayerCall("Identity"), evident=False),
 )

@@ -123,7 +123,3 @@ def flatten(name: str, told: Settings, given: Given) -> Counterpart:
     if start != 1 or (end % len(given.shape) if given.shape else end) != (last if given.shape else -1):
         return Counterpart("flatten", (), ("a Reshape of the axes from start_dim to end_dim",))
     return Counterpart("flatten", (layer("Flatten", {}),))
-
-
-def identity(name: str, told: Settings, given: Given) -> Counterpart:
-    return Counterpart("", (layer("Identity", {}),))
