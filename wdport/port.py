@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wdport.conversion.apply import converted_arrays
-from wdport.conversion.prepare import PathText, Settings, prepare
+from wdport.conversion.prepare import Settings, prepare
 from wdport.conversion.river import Conversion, convert
 from wdport.errors import MisfitError
 from wdport.families.choice import own_model
@@ -16,6 +16,7 @@ from wdport.families.registry import remember
 from wdport.families.roles import Family
 from wdport.files.scratch import scratch_folder
 from wdport.model import KerasModel
+from wdport.options import PathText
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict

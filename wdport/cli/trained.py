@@ -246,7 +246,7 @@ def _begun(wanted: Wanted) -> Iterator[_Begin]:
         family = open_converted(path, table).family
         told = _recipe(wanted, family) if is_checkpoint(wanted.resume) or wanted.recipe is not None else Recipe()
         beside = optimiser_beside(path)
-        own = None if table is None else wanted.mapping
+        own = None if table is None and is_checkpoint(wanted.resume) else wanted.mapping
         yield _Begin(lambda dtype: load_model(path, dtype, mapping=own, model=wanted.function),
                      beside if beside.is_file() else None, told,
                      beside.name if path == Path(wanted.resume) else wanted.name)  # fmt: skip
@@ -313,13 +313,14 @@ def _note_recipe(wanted: Wanted, recipe: Recipe, begin: _Begin) -> None:
 def _note_difference(wanted: Wanted, recipe: Recipe, config: str) -> None:
     """Say in what a run differs from that of the public training script with the same configuration."""
     from wdport.training.fresh import recipe_of
+    from wdport.training.recipe import RATE
 
     try:
         public = recipe_of(config, True)
     except MisfitError:  # of a schedule that needs measured values
         return
     decay = 0.01 if recipe.weight_decay is None else recipe.weight_decay
-    pairs = [("rate", recipe.learning_rate or 1e-4, public.learning_rate), ("weight decay", decay, public.weight_decay),
+    pairs = [("rate", recipe.learning_rate or RATE, public.learning_rate), ("weight decay", decay, public.weight_decay),
              ("clipping", recipe.clip or "none", public.clip), ("steps", "uniform", "by the Min-SNR law")]  # fmt: skip
     differ = "; ".join(f"{name} {ours} where that has {theirs}" for name, ours, theirs in pairs if ours != theirs)
     if differ:

@@ -18,11 +18,12 @@ from wdport.conversion.optimiser_file import (
     optimiser_written,
     weights_digest,
 )
-from wdport.conversion.prepare import PathText, Prepared
+from wdport.conversion.prepare import Prepared
 from wdport.errors import InputError, UsageError
 from wdport.files.writable import OutputPath
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.model import Array
+from wdport.options import PathText
 
 ADAMS = ("adam", "adamw")
 

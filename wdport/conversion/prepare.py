@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,8 +31,7 @@ from wdport.mapping.shipped import choose_table
 from wdport.mapping.strict_yaml import load_yaml, read_yaml
 from wdport.mapping.table import Table, load_table
 from wdport.model import Array, Constant, Resolved, Signature, Source, Stated
-
-PathText = str | PathLike[str]
+from wdport.options import PathText
 
 _MOVE = "correct it, or move it out of the folder"
 

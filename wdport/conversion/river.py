@@ -18,7 +18,7 @@ from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.asked import ConvertedOptimizer, Wanted
 from wdport.conversion.entries import Manifest
 from wdport.conversion.manifest import make_manifest, manifest_beside, render_manifest
-from wdport.conversion.prepare import PathText, Prepared, Settings, prepare
+from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.conversion.storage import Storage
 from wdport.conversion.streamed import Plans, write_streamed
 from wdport.conversion.value_finding import ValueFinding
@@ -34,6 +34,7 @@ from wdport.files.target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choos
 from wdport.files.whole_folder import whole_folder
 from wdport.files.writable import require_apart
 from wdport.model import STATED, Array
+from wdport.options import PathText
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from wdport.data.series import PathText, Series, read_series
+from wdport.data.series import Series, read_series
 from wdport.data.statistics import Statistics
 from wdport.data.store import array_output, write_npy
 from wdport.data.windows import sliding_windows
 from wdport.errors import UsageError
 from wdport.model import Array
+from wdport.options import PathText
 
 
 class Transform(Protocol):

@@ -21,8 +21,7 @@ from wdport.data.table import Table, pick, require_distinct, require_finite, tab
 from wdport.data.text import read_text
 from wdport.errors import UsageError
 from wdport.model import Array
-
-PathText = str | PathLike[str]
+from wdport.options import PathText
 
 _READERS: Final[dict[str, Callable[[Path, str | None], Table]]] = {
     ".csv": read_text,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any, Final
 
 import numpy as np
@@ -28,8 +27,7 @@ from wdport.data.transforms import (
 )
 from wdport.errors import InputError, UsageError
 from wdport.model import Array
-
-PathText = str | PathLike[str]
+from wdport.options import PathText
 
 _WINDOWED: Final = ("anchors", "atr_pcts", "vol_smas")
 """The statistics of ``ohlc-atr``, as the public training script names them."""

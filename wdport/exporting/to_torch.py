@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from pathlib import Path
 
 from wdport.conversion.back import Restored, restored
@@ -15,8 +14,7 @@ from wdport.families.choice import own_model
 from wdport.files.inputs import InputFiles
 from wdport.files.target import Target, stem_of
 from wdport.mapping.table import load_table
-
-PathText = str | PathLike[str]
+from wdport.options import PathText
 
 
 def to_torch(

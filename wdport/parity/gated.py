@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any
 
 from wdport.compare.findings import Gate
-from wdport.conversion.prepare import PathText
+from wdport.options import PathText
 from wdport.parity.policy import (
     Policy,
     apply_baseline,

@@ -13,12 +13,12 @@ from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.known import require_sha256
 from wdport.conversion.load import open_converted
 from wdport.conversion.optimiser_file import optimiser_beside
-from wdport.conversion.prepare import PathText, Settings, prepare
+from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import UsageError
 from wdport.families.choice import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import InputFiles
-from wdport.options import Unrecorded, options_of
+from wdport.options import PathText, Unrecorded, options_of
 from wdport.parity.fresh.described import described
 from wdport.parity.recording import open_recording
 from wdport.parity.request import CONFIGURES, NEEDS_MODEL, OWN_INPUTS, PairOptions

@@ -19,9 +19,8 @@ import pytest
 
 from wdport.compare.findings import Gate
 from wdport.compare.glossary import GATES, label
-from wdport.conversion.prepare import PathText
 from wdport.errors import WdportError, printable
-from wdport.options import options_of
+from wdport.options import PathText, options_of
 from wdport.parity.expected import expected
 from wdport.parity.gated import Terms, judge, read_terms
 from wdport.parity.pair import Pair

@@ -15,12 +15,13 @@ from wdport.checkpoint import Checkpoint
 from wdport.compare.findings import Finding
 from wdport.compare.measure import same_bits
 from wdport.conversion.load import Converted
-from wdport.conversion.prepare import PathText, Prepared, planned
+from wdport.conversion.prepare import Prepared, planned
 from wdport.errors import IncompleteError, InputError, InternalError, MisfitError
 from wdport.mapping.plan import Move
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.table import load_table
 from wdport.model import Array, Resolved
+from wdport.options import PathText
 from wdport.parity.recording import Recording
 from wdport.parity.sides import Weights, file_variables, unequal, unrounded
 from wdport.recorder import Tensors

@@ -15,7 +15,6 @@ import numpy as np
 
 from wdport.compare.calls import Call, Expected, layer_of, leaves
 from wdport.compare.results import Evidence, Fault
-from wdport.conversion.prepare import PathText
 from wdport.errors import InputError, MachineError
 from wdport.families.choice import own_model
 from wdport.families.registry import find_family
@@ -24,6 +23,7 @@ from wdport.files.atomic import replacing
 from wdport.files.writable import writable
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer
+from wdport.options import PathText
 from wdport.parity.repro_files import DATA, SCRIPT
 
 Nested = Array | list["Nested"]

@@ -27,9 +27,10 @@ from wdport.compare.findings import Finding, Gate
 from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.reference import Reference
 from wdport.conversion.load import Converted
-from wdport.conversion.prepare import PathText, Prepared
+from wdport.conversion.prepare import Prepared
 from wdport.families.registry import package_of_family
 from wdport.families.roles import KeptByKeras, Referenced, Sampled
+from wdport.options import PathText
 from wdport.parity.diagnose import probable_causes
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate

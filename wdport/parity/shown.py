@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from wdport.conversion.prepare import PathText
+from wdport.options import PathText
 from wdport.parity import verdict
 from wdport.parity.gated import judge, read_terms
 from wdport.parity.reports import render_html, render_markdown

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from wdport.compare.engine import Say
 from wdport.conversion.load import open_converted
-from wdport.conversion.prepare import PathText, Settings
+from wdport.conversion.prepare import Settings
 from wdport.data.units import read_units
 from wdport.errors import MisfitError, require_paths
 from wdport.families.choice import own_model
 from wdport.files.inputs import Snapshot
+from wdport.options import PathText
 from wdport.parity.both_files import both_files
 from wdport.parity.fresh.api import fresh_verdict
 from wdport.parity.pair import Pair

@@ -18,9 +18,9 @@ from wdport.compare.bounds import bounds
 from wdport.compare.calls import Case
 from wdport.compare.findings import Gate, fact
 from wdport.compare.glossary import GATES
-from wdport.conversion.prepare import PathText
 from wdport.errors import IncompleteError, WdportError
 from wdport.model import Array
+from wdport.options import PathText
 from wdport.parity.both_files import BothFiles, both_files
 from wdport.parity.fresh.answers import RUNS, Answered, PortAlone, confinement_notice, hidden_paths
 from wdport.parity.fresh.cases import FreshCase, draw_seed, fresh_cases, fresh_tensors

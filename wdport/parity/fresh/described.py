@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from wdport.conversion.load import open_account
-from wdport.conversion.prepare import PathText
 from wdport.errors import MisfitError
 from wdport.families.roles import OwnFamily
 from wdport.mapping.axes import Shape
+from wdport.options import PathText
 
 
 class ManifestFamily:

@@ -11,11 +11,11 @@ from typing import Final
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular import read_option
 from wdport.checkpoint.strict_json import strict_json
-from wdport.conversion.prepare import PathText
 from wdport.errors import InputError
 from wdport.files.atomic import write_text
 from wdport.files.writable import writable
 from wdport.limits import MAX_BASELINE_BYTES
+from wdport.options import PathText
 from wdport.parity.policy.baseline import RULES, SCHEMA, Baseline
 
 _FIX: Final = "make it again with wdport verify --update-baseline"

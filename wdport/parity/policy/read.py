@@ -11,10 +11,10 @@ from pathlib import Path
 
 from wdport.checkpoint.regular import read_option
 from wdport.compare.glossary import GATES, label, letter_of
-from wdport.conversion.prepare import PathText
 from wdport.errors import InputError, did_you_mean
 from wdport.families.registry import known_bounds
 from wdport.limits import MAX_POLICY_BYTES
+from wdport.options import PathText
 from wdport.parity.policy.policy import WAIVABLE, BoundSetting, Policy, Waiver
 
 _MOST_DOTS = 50

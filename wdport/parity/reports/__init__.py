@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from json import dumps
-from os import PathLike
 from pathlib import Path
 
 from wdport.errors import MachineError, well_formed
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.writable import require_apart, writable
+from wdport.options import PathText
 from wdport.parity.reports.html import render_html
 from wdport.parity.reports.junit import render_junit
 from wdport.parity.reports.markdown import append_step_summary, render_markdown
 from wdport.parity.verdict import Verdict
 
 __all__ = ["append_step_summary", "render_html", "render_json", "render_junit", "render_markdown", "write_reports"]
-
-PathText = str | PathLike[str]
 
 
 def render_json(verdict: Verdict) -> str:
