@@ -359,7 +359,6 @@ class _Type:
             return {"type": "array", "items": self.item.schema(), **found}
         if self.base not in _PHRASES:
             return extra
-        bounds = msgspec.json.schema(self.checked)
         bounds = {name: bound for name, bound in msgspec.json.schema(self.checked).items() if name not in extra}
         bounds.pop("description", None)
         return {"type": bounds.pop("type"), **bounds, **extra}
