@@ -149,7 +149,7 @@ def leave_unsafe_cache() -> None:
             import jax
             from jax.experimental.compilation_cache import compilation_cache
 
-            jax.config.update("jax_compilation_cache_dir", None)  # type: ignore[no-untyped-call]
+            jax.config.update("jax_compilation_cache_dir", None)
             compilation_cache.reset_cache()
         raise Unusable(f"{JAX_VARIABLE}={folder} {reason}")
 
@@ -179,7 +179,7 @@ def use_compile_cache() -> Path | None:
         "jax_compilation_cache_dir": str(folder),
     }
     for name, value in settings.items():
-        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+        jax.config.update(name, value)
     return folder
 
 

@@ -132,6 +132,7 @@ class Fields:
     """Base of configurations: frozen dataclasses that check their values; raises ``ValueError`` for invalid ones."""
 
     wording: ClassVar[Wording] = Wording()
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # subclasses are dataclasses
 
     def __post_init__(self) -> None:
         for name, each in fields_of(type(self)).items():
@@ -139,7 +140,7 @@ class Fields:
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON values; :meth:`from_dict` reads them back."""
-        values = asdict(self)  # type: ignore[call-overload]  # subclasses are dataclasses
+        values = asdict(self)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
@@ -163,7 +164,7 @@ def fields_of(config: type[Fields]) -> Mapping[str, Field]:
 @lru_cache
 def _declared(config: type[Fields]) -> Mapping[str, Field]:
     hints = get_type_hints(config, include_extras=True)
-    declared = fields(config)  # type: ignore[arg-type]  # subclasses are dataclasses
+    declared = fields(config)
     return MappingProxyType({each.name: Field(each.name, hints[each.name], each.default) for each in declared})
 
 

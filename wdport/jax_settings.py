@@ -32,7 +32,7 @@ def reset_jax() -> None:
     import jax
 
     for name, value in {**NUMERIC, **DEBUGGING}.items():
-        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+        jax.config.update(name, value)
 
 
 def chosen_numerics() -> dict[str, object] | None:

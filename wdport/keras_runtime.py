@@ -179,7 +179,7 @@ def described() -> Iterator[None]:
     """Create variables inside the context with shapes but no values, for a model that is only inspected."""
 
     def describe(variable: KerasVariable, _: object) -> None:
-        shape = jax.ShapeDtypeStruct(variable._shape, jnp.dtype(variable._dtype))  # type: ignore[no-untyped-call]
+        shape = jax.ShapeDtypeStruct(variable._shape, jnp.dtype(variable._dtype))
         variable._initialize(shape)
 
     with patch.object(keras.Variable, "_initialize_with_initializer", describe):

@@ -1465,7 +1465,8 @@ def find_function(target: str) -> Factory:
         raise Refusal(4, target, f"importing it raises {one_line(error)}", "correct your module") from error
     if not callable(found):
         raise Refusal(2, target, "is not a function", "name a function that returns the model")
-    return found  # type: ignore[no-any-return]
+    factory: Factory = found
+    return factory
 
 
 def _parted(target: str, form: str) -> tuple[str, str]:

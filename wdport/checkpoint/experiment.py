@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular import inside, open_regular, read_small
@@ -129,14 +129,14 @@ def open_archive(path: Path) -> tuple[Unpacked, TrainingConfig | None]:
 class _Bounded(io.RawIOBase):
     """A stream of which at most ``left`` bytes are read, so that no header and no compression asks for more."""
 
-    def __init__(self, inner: IO[bytes]) -> None:
+    def __init__(self, inner: IO[bytes] | gzip.GzipFile) -> None:
         self.inner, self.left, self.total, self.members = inner, _HEADER, 0, 0
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
         data = self.inner.read(min(len(view), CHUNK))
         self.left -= len(data)
         self.total += len(data)
@@ -153,7 +153,7 @@ def _understood(opened: IO[bytes]) -> Iterator[_Bounded]:
     """The bytes of an archive, decompressed; errors of its readers become a :class:`Fault`."""
     compressed = opened.read(2) == _GZIP
     opened.seek(0)
-    stream = _Bounded(gzip.GzipFile(fileobj=opened) if compressed else opened)  # type: ignore[arg-type]
+    stream = _Bounded(gzip.GzipFile(fileobj=opened) if compressed else opened)
     try:
         yield stream
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError):

@@ -39,17 +39,17 @@ def _joining(text: str) -> Callable[[], None]:
     return lambda: _join(place["address"], int(place["processes"]), int(place["process"]))
 
 
-def _join(*where: str | int) -> None:
+def _join(*where: Any) -> None:
     import jax
 
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # type: ignore[no-untyped-call]
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
     known = inspect.signature(jax.distributed.initialize).parameters
     options: dict[str, Any] = {name: PATIENCE for name in ("heartbeat_timeout_seconds", "shutdown_timeout_seconds")
                                if name in known}  # fmt: skip
     if where and where[-1] == 0:  # the first process, which would listen on every interface
         options["coordinator_bind_address"] = where[0]
     try:
-        jax.distributed.initialize(*where, **options)  # type: ignore[arg-type]
+        jax.distributed.initialize(*where, **options)
     except (RuntimeError, ValueError) as error:
         what = f"the processes did not connect ({str(error).splitlines()[0]})"
         raise MachineError("--distributed", what, "check the address, and that every process was started") from error

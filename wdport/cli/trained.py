@@ -168,7 +168,7 @@ def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document:
     import jax
 
     if wanted.dtype == "float64":
-        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+        jax.config.update("jax_enable_x64", True)
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.placement import wait_for_all
     from wdport.training.recipe import optimizer_of

@@ -179,7 +179,7 @@ def _counted_alike(candidate: Array, reference: Array, mask: Array) -> bool:
 def _alike(candidate: Array, reference: Array) -> tuple[Array, Array]:
     """Both arrays with the same number of axes, if one has a separate axis for heads."""
     if candidate.ndim != reference.ndim and min(candidate.ndim, reference.ndim) > 2:
-        return (array.reshape(*array.shape[:2], -1) for array in (candidate, reference))  # type: ignore[return-value]
+        return candidate.reshape(*candidate.shape[:2], -1), reference.reshape(*reference.shape[:2], -1)
     return candidate, reference
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -207,8 +208,8 @@ def _fitted(array: Array, shape: Shape, rules: Sequence[Rule], layout: Layout, s
         return moved(np.asarray(array), len(shape), rules)
 
 
-def _padded(array: Array, apart: Sequence[tuple[int, int]], mode: str) -> Array:
-    return np.pad(array, apart, mode)  # type: ignore[call-overload,no-any-return]
+def _padded(array: Array, apart: Sequence[tuple[int, int]], mode: Any) -> Array:
+    return np.asarray(np.pad(array, apart, mode))
 
 
 def leaf_names(call: Call) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[di
 
 def _traced_by() -> object:
     """An identifier of JAX's current trace."""
-    return get_opaque_trace_state(convention="nnx")  # type: ignore[no-untyped-call]
+    return get_opaque_trace_state(convention="nnx")
 
 
 class Arguments:

@@ -20,7 +20,7 @@ from wdport.files.manifests import CONVERT_AGAIN
 from wdport.files.model_files import read_beside
 from wdport.files.target import KERAS, format_at
 from wdport.mapping.arithmetic import combined_shape
-from wdport.mapping.axes import AxisError, Rule, Shape
+from wdport.mapping.axes import AxisError, Combine, Rule, Shape
 from wdport.mapping.catalog import find_rule
 from wdport.mapping.table import load_table
 
@@ -58,7 +58,7 @@ class Route:
     targets: tuple[End, ...] = ()
     rule: Rule | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
-    combine: str = ""
+    combine: Combine = ""
     table: str = ""
     line: int = 0
     reason: str = ""
@@ -160,7 +160,7 @@ def from_account(path: Path, account: Account) -> Routes:
             if known:
                 moved[key] = replace(known, sources=(*known.sources, end))
             else:
-                moved[key] = Route("moved", (end,), targets, find_rule(str(entry["rule"])), {}, str(entry["combine"]),
+                moved[key] = Route("moved", (end,), targets, find_rule(str(entry["rule"])), {}, entry["combine"],
                                    str(entry["table"]), int(entry["line"]), notes=told)  # fmt: skip
         ends = {end.name: end for route in moved.values() for end in route.sources}
         checks = {str(each["source"]): str(each["constant"]) for each in manifest["checks"]}
@@ -177,7 +177,7 @@ def _sized(route: Route) -> Route:
         return route
     shapes = [end.shape or () for end in route.sources]
     try:
-        moved = [combined_shape(route.combine, shapes)] if route.combine else shapes  # type: ignore[arg-type]
+        moved = [combined_shape(route.combine, shapes)] if route.combine else shapes
         return replace(route, sizes=route.rule.sizes(moved, [end.shape or () for end in route.targets]))
     except AxisError:
         return route

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from math import cos, isfinite, pi, sqrt
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -90,21 +90,21 @@ class Scheduler:
         return cls.from_fields(scheduler_fields(document))
 
     @classmethod
-    def from_fields(cls, values: Mapping[str, object]) -> Scheduler:
+    def from_fields(cls, values: Mapping[str, Any]) -> Scheduler:
         """From the library's fields that are this class's, without clipping unless they say so; raises
         ``ValueError``."""
         clips = values.get("clip_sample", False)
         if type(clips) is not bool:
             raise ValueError("clip_sample is not true or false")
         read = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-        return cls(**{**read, "clip": values.get("clip_sample_range", 1.0) if clips else None})  # type: ignore[arg-type]
+        return cls(**{**read, "clip": values.get("clip_sample_range", 1.0) if clips else None})
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> Scheduler:
+    def from_dict(cls, values: Mapping[str, Any]) -> Scheduler:
         """From :meth:`to_dict`; raises ``ValueError``."""
         if unknown := set(map(str, values)) - {each.name for each in fields(cls)}:
             raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler")
-        return cls(**values)  # type: ignore[arg-type]
+        return cls(**values)
 
     def __str__(self) -> str:
         return f"{self.num_train_timesteps} steps, {self.beta_schedule} betas, {self.prediction_type}"
@@ -201,9 +201,9 @@ class Scheduled(Diffusion):
     scheduler: Scheduler = field(default_factory=Scheduler)
     fraction: bool = False
 
-    def otherwise(self, **fields: object) -> Scheduled:
+    def otherwise(self, **fields: Any) -> Scheduled:
         """The process of the same scheduler with other fields."""
-        return replace(self.scheduler, **fields).process(self.fraction)  # type: ignore[arg-type]
+        return replace(self.scheduler, **fields).process(self.fraction)
 
 
 def _ddpm(now: Point, then: Point, view: View, large: bool) -> Array:

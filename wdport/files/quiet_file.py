@@ -11,7 +11,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from typing import Any, Final
 
 import h5py
 
@@ -54,7 +54,7 @@ class QuietFile(io.RawIOBase):
     def tell(self) -> int:
         return self._position
 
-    def write(self, data: memoryview) -> int:  # type: ignore[override]
+    def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         if self._refusal is None:
             self._attempt(view)
@@ -64,7 +64,7 @@ class QuietFile(io.RawIOBase):
         self._size = max(self._size, self._position)
         return len(view)
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")[: max(0, self._size - self._position)]
         view[:] = bytes(len(view))  # where nothing was written
         try:
@@ -112,7 +112,7 @@ def quiet_hdf5() -> Iterator[None]:
     """
     opened: list[QuietFile] = []
 
-    class File(h5py.File):  # type: ignore[misc, unused-ignore]
+    class File(h5py.File):
         def __init__(self, name: object, mode: str = "r", **options: object) -> None:
             if mode not in _WRITING or not isinstance(name, (str, os.PathLike)):
                 super().__init__(name, mode, **options)

@@ -156,8 +156,8 @@ def csv_title(name: str) -> str:
 
 
 def _parquet(file: IO[bytes], count: int, blocks: Blocks, names: Names) -> None:
-    import pyarrow  # type: ignore[import-not-found, unused-ignore]
-    import pyarrow.parquet  # type: ignore[import-not-found, unused-ignore]
+    import pyarrow
+    import pyarrow.parquet
 
     writer = None
     for titles, columns in _tables(blocks, names):

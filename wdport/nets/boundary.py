@@ -15,7 +15,7 @@ from jax import Array as Tensor
 
 def barrier(values: Any) -> Any:
     """The arrays of ``values``, none of which is used before all of them are computed."""
-    return jax.lax.optimization_barrier(values)  # type: ignore[no-untyped-call]
+    return jax.lax.optimization_barrier(values)
 
 
 @jax.custom_jvp

@@ -125,4 +125,4 @@ def _spec(mesh: Mesh) -> PartitionSpec:
 
 
 def _axes(*names: str | None) -> PartitionSpec:
-    return PartitionSpec(*names)  # type: ignore[no-untyped-call]
+    return PartitionSpec(*names)

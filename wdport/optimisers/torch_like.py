@@ -50,7 +50,7 @@ class SGDGroup:
     maximize: bool = False
 
 
-class _TableRate(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+class _TableRate(keras.optimizers.schedules.LearningRateSchedule):
     """The learning rate of the first group, for progress bars and logs."""
 
     def __init__(self, rates: Array, start: int) -> None:
@@ -63,7 +63,7 @@ class _TableRate(keras.optimizers.schedules.LearningRateSchedule):  # type: igno
         return {"rates": self.rates.tolist(), "start": self.start}
 
 
-class TorchOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
+class TorchOptimizer(keras.optimizers.Optimizer):
     """Base of the optimizers: groups, rates of every step, clipping.
 
     Args:

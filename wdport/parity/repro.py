@@ -82,7 +82,7 @@ def write_repro(
     call = evidence.answers[path]
     own = evidence.port[path]
     inputs = _right(call, own) if path else evidence.inputs
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, Any] = {}
     facts = {
         "family": family.name,
         "config": config.to_dict(),
@@ -109,7 +109,7 @@ def write_repro(
         "arguments": ", ".join([place, *(f"{name}={value!r}" for name, value in own_model_at.items())]),
     }  # fmt: skip
     with replacing(*(writable(target / name, option=None) for name in (DATA, SCRIPT))) as (data, script):
-        np.savez(data, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]
+        np.savez(data, facts=np.array(json.dumps(facts)), **arrays)
         script.write_text(_SCRIPT.format(**names), encoding="utf-8")
     return target / SCRIPT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -116,7 +117,8 @@ def tensor_rows(join: _Join, option: Option) -> Iterator[Fields]:
             "keras": list(move.targets) if len(move.targets) > 1 else move.targets[0],
             "rule": "identity" if rule == "... -> ..." else rule,
         }
-        told = {name: size for name, size in move.sizes.items() if name in option.rows[0].get("sizes", {})}  # type: ignore[operator]
+        sizes: Any = option.rows[0].get("sizes", {})
+        told = {name: size for name, size in move.sizes.items() if name in sizes}
         yield _with(row, combine=move.combine, sizes=told)
 
 

@@ -77,7 +77,7 @@ class Spread:
         return self._sharding(*[None] * axis, AXIS)
 
     def _sharding(self, *axes: str | None) -> NamedSharding:
-        return NamedSharding(self._mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+        return NamedSharding(self._mesh, PartitionSpec(*axes))
 
     def gather(self, values: Array | Tensor) -> Array:
         """Concatenate the values of all processes along axis 0; all processes must call it together."""

@@ -157,7 +157,7 @@ def stored_network(
 
 def spec(shape: Iterable[object], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
     """An array's shape and dtype, to compile or export programs without the array."""
-    return jax.ShapeDtypeStruct(tuple(shape), dtype)  # type: ignore[no-untyped-call]
+    return jax.ShapeDtypeStruct(tuple(shape), dtype)
 
 
 class _Arranged:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -102,11 +102,11 @@ class Parts:
         """The number of samples with a value that is not finite."""
         return sum(self._unsound.values())
 
-    def save(self, start: int, block: Mapping[str, Array]) -> None:
+    def save(self, start: int, block: Mapping[str, Any]) -> None:
         """Keep a block of samples that begins with sample ``start``."""
         rows = len(next(iter(block.values())))
         made = BytesIO()
-        np.savez(made, **block)  # type: ignore[arg-type, unused-ignore]
+        np.savez(made, **block)
         digest = self._digest(made.getbuffer())
         with whole_file(self._run.output(f"{start:09d}-{start + rows:09d}-{digest}.npz")) as opened:
             keep_private(opened)

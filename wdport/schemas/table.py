@@ -4,7 +4,7 @@ together."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
+from typing import Any, get_args
 
 from wdport.declared import given
 from wdport.mapping.axes import Combine
@@ -17,7 +17,7 @@ from wdport.schemas.schema import Schema
 
 _ARROW: Schema = {"pattern": get_args(Axes)[1].pattern, "examples": get_args(Axes)[1].examples}
 _ROWS = tuple(Rows.__annotations__)
-_ABSENT = False
+_ABSENT: Any = False
 """The schema that no value satisfies: a property with it must be absent."""
 
 
@@ -33,7 +33,7 @@ def _one(name: str, *others: str) -> Schema:
 
 def _kind(kind: Kind) -> Schema:
     """The fields that a row of this kind may have."""
-    names: Schema = {"type": "object", "propertyNames": {"enum": list(kind.names)}} if kind.names else _ABSENT  # type: ignore[assignment]
+    names: Schema = {"type": "object", "propertyNames": {"enum": list(kind.names)}} if kind.names else _ABSENT
     return {
         "if": given("kind", {"const": kind.name}),
         "then": {"properties": {"names": names, "formerly": names, **({} if kind.flattens else {"flatten": _ABSENT})}},

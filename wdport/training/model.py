@@ -18,7 +18,7 @@ from wdport.model import KerasModel, LossPart
 
 
 @keras.saving.register_keras_serializable("wdport")
-class DiffusionTraining(keras.Model):  # type: ignore[misc]
+class DiffusionTraining(keras.Model):
     """Trains a network on clean states: every step draws new noise and new times from Keras's seed state.
 
     ``fit`` takes clean states (N, *shape), or (states, condition) for a network with one, such as labels. Its

@@ -24,7 +24,7 @@ Feed = Callable[[Array], Array]
 
 
 def _like(leaf: Tensor) -> Any:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)  # type: ignore[no-untyped-call]
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
 
 
 def _host(leaf: Tensor) -> Array:
@@ -83,7 +83,7 @@ class Divided(Placement):
         self._whole = jax.jit(lambda leaf: leaf, out_shardings=self._over())
 
     def _over(self, *axes: str | None) -> NamedSharding:
-        return NamedSharding(self.mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+        return NamedSharding(self.mesh, PartitionSpec(*axes))
 
     def _of(self, leaf: Any) -> Sharding:
         if self.kept and isinstance(leaf, jax.Array) and leaf.sharding.device_set == set(self.mesh.devices.flat):
@@ -128,7 +128,7 @@ class Divided(Placement):
 
     def settle(self, tree: Any) -> None:
         if self.mesh.devices.flat[0].platform == "cpu":  # its devices share threads, and would wait for each other
-            jax.block_until_ready(tree)  # type: ignore[no-untyped-call]
+            jax.block_until_ready(tree)
 
     def answering(self) -> AbstractContextManager[None]:
         return answering(KEPT) if jax.process_count() > 1 else nullcontext()

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,9 @@ SHARE: Final = 0.25
 
 
 class Source(Protocol):
-    """Clean states by number."""
+    """Clean states by number; a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def held(self) -> Array:
@@ -194,7 +196,7 @@ def source_of(
     """
     found, own = _source(data, about, dtype, stream, transform)
     values = _condition(about.condition, own if condition is None else condition, found.count, dtype)
-    return found if values is None else replace(found, condition=values)  # type: ignore[type-var]
+    return found if values is None else replace(found, condition=values)
 
 
 def _source(

@@ -38,11 +38,14 @@ def write_state(output: OutputPath, arrays: Arrays, facts: Mapping[str, Any]) ->
     """Write the state; raises :class:`MachineError`."""
     rows = np.array([list(row.values()) for row in facts["rows"]], np.float64)
     told = {**facts, "rows": list(facts["rows"][0]) if len(rows) else []}  # an array, since they may be very many
-    flat = {f"{role}/{at}": np.asarray(each) for role, several in arrays.items() for at, each in enumerate(several)}
+    flat: dict[str, Any] = {
+        f"{role}/{at}": np.asarray(each) for role, several in arrays.items() for at, each in enumerate(several)
+    }
     flat[_ROWS] = rows
     text = sealed({"format": FORMAT, "arrays": _described(flat), **told})
+    flat[_FACTS] = np.frombuffer(text.encode(), np.uint8)
     with whole_file(output) as file:
-        np.savez(file, **flat, **{_FACTS: np.frombuffer(text.encode(), np.uint8)})  # type: ignore[arg-type]
+        np.savez(file, **flat)
 
 
 def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | None:

@@ -77,7 +77,7 @@ def _aside(function: Callable[..., Result], *arguments: object, **named: object)
 def _set_dtype(dtype: str) -> None:
     """Set JAX's precision for all threads of this process."""
     for name, value in {"jax_enable_x64": dtype == "float64", "jax_default_matmul_precision": "highest"}.items():
-        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+        jax.config.update(name, value)
 
 
 def serve_port(job: Mapping[str, Any], enforced: list[str], questions: IO[bytes], answers: IO[bytes]) -> None:

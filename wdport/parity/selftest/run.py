@@ -143,7 +143,7 @@ def gather(group: Group, say: Say) -> GroupResult:
 
 def _release() -> None:
     """Free the programs of single operations, of which ports that run eagerly leave hundreds of megabytes."""
-    jax.clear_caches()  # type: ignore[no-untyped-call]
+    jax.clear_caches()
     release_memory()
 
 
