@@ -210,7 +210,7 @@ def _settled(config: pytest.Config, named: Mapping[str, list[Any]]) -> list[Test
     if not sources:
         return []
     from wdport.errors import WdportError
-    from wdport.parity.pytest_items import Tested, told
+    from wdport.parity.pytest_items import Tested, message
 
     given, verdicts = Given(config), _verdicts(config)
     ports = named["converted"] + [file.with_suffix(".keras") for _, file in sources[len(named["converted"]) :]]
@@ -224,7 +224,7 @@ def _settled(config: pytest.Config, named: Mapping[str, list[Any]]) -> list[Test
             found.append(Tested(_pair(given, ports[at], sha256=sha256, **{name: file}), baseline, labels[at]))
             verdicts.terms(found[-1])
     except WdportError as error:
-        raise pytest.UsageError(told(error)) from None
+        raise pytest.UsageError(message(error)) from None
     return found
 
 

@@ -4,14 +4,15 @@ The text is one line, safe to print on a terminal (control characters escaped). 
 :data:`wdport.limits.MAX_MESSAGE_CHARS` characters; a path is never shortened, so that it can be copied. Only this
 module formats the line.
 
-Messages are written with command-line flags, such as ``--norm-stats FILE``; :data:`ARGUMENTS` is keyed by these flags.
-``str(error)`` uses the Python argument instead, ``norm_stats=FILE``; :attr:`WdportError.command_line` keeps the flags.
+Messages name an option by its flag and value, in backticks, such as ``give `--norm-stats FILE```; the place of an error
+is an option if it is nothing but a flag. ``str(error)`` writes the Python argument instead, ``norm_stats=FILE``, from
+:data:`ARGUMENTS`, and :attr:`WdportError.command_line` the option, without backticks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
@@ -32,37 +33,47 @@ ARGUMENTS: Final = {
 }  # fmt: skip
 """The Python argument of each option that has one."""
 
-_OPTION: Final = re.compile(
-    r"(?<![\w-])(?:(?P<pairs>--set [\w.]+=[\w.]+(?: --set [\w.]+=[\w.]+)*)|--set (?P<key>[a-z_.]+)$"
-    r"|(?P<option>-o|--[a-z0-9-]+)(?![\w-])(?: (?P<value>[A-Z][\w.:]*|\d+(?:MiB)?|'[^']*'|b?float\d+))?)"
-)
-"""An option and its value, if any: a word in capitals, a size, a dtype or a quoted string."""
+_OPTION: Final = re.compile(r"`(--?[a-z][^`]*)`")
+"""An option within a message, with its value, if any."""
+
+_FLAG: Final = re.compile(r"-o|--set [\w.]+|--[a-z][a-z-]*")
+"""The place of an error that is an option."""
+
+Wording = Callable[[str, str], str]
+"""What an option with this value, or with "", is called: the command's flag, or an argument."""
 
 
-def in_python(text: str) -> str:
-    """Return a message with its options replaced by Python arguments; an option without one stays a flag."""
-    return _OPTION.sub(_argument, text)
+def flag(option: str, value: str = "") -> str:
+    """An option as it is written on the command line."""
+    return f"{option} {value}".rstrip()
 
 
-def _argument(found: re.Match[str]) -> str:
-    if pairs := found["pairs"]:
-        named = (pair.split("=") for pair in pairs.split() if pair != "--set")
-        return f"values={{{', '.join(f'{name!r}: {value!r}' for name, value in named)}}}"
-    if found["key"]:
-        return f"values[{found['key']!r}]"
-    option, value = found["option"], found["value"] or ""
+def argument(option: str, value: str = "") -> str:
+    """The Python argument for an option, or the option itself if there is none."""
+    if option == "--set" and value:
+        pairs = [pair.split("=") for pair in value.split(" --set ")]
+        named = {pair[0]: pair[1].strip("'") for pair in pairs if len(pair) > 1}
+        return f"values={named}" if named else f"values[{value!r}]"
     if option not in ARGUMENTS:
-        return found[0]
-    argument = ARGUMENTS[option]
+        return flag(option, value)
+    name = ARGUMENTS[option]
     if option == "--input" and value:
         value = f"[{value}]"
     elif option == "--dtype" and value.islower():
         value = repr(value)
     elif value.endswith("MiB"):
         value = str(int(value.removesuffix("MiB")) << 20)
-    elif argument.endswith("True") and value:
-        value = f" {value}"
-    return argument + value
+    return name + value
+
+
+def worded(text: str, wording: Wording = flag) -> str:
+    """Return a message with its options, which stand in backticks, in these words."""
+    return _OPTION.sub(lambda option: _one(option[1], wording), text)
+
+
+def _one(option: str, wording: Wording) -> str:
+    name, _, value = option.partition(" ")
+    return wording(name, value)
 
 
 def printable(text: object, limit: int | None = MAX_NAME_CHARS) -> str:
@@ -110,24 +121,29 @@ class WdportError(Exception):
         self._path = printable(fspath(parts[0]), None) if parts and isinstance(parts[0], PathLike) else ""
         rest = parts[1:] if self._path else parts
         self._part = ": ".join(printable(fspath(part) if isinstance(part, PathLike) else part) for part in rest if part)
+        self._what, self._fix = what, fix
         self.where = ": ".join(part for part in (self._path, self._part) if part)
-        self.what = what
-        self.fix = fix
-        self.details = tuple(printable(line, 4 * MAX_NAME_CHARS) for line in details)
+        self.what, self.fix = worded(what), worded(fix)
+        self.details = tuple(printable(worded(line), 4 * MAX_NAME_CHARS) for line in details)
         super().__init__(self.where, what, fix)
 
     def __str__(self) -> str:
-        return self._line(in_python(self._part), in_python(self.what), in_python(self.fix))
+        return self.line(argument)
 
     @property
     def as_data(self) -> list[object]:
         """Its exit code, the file, the part of the file, what, fix and details, for :func:`error_from`."""
-        return [self.exit_code, self._path, self._part, self.what, self.fix, *self.details]
+        return [self.exit_code, self._path, self._part, self._what, self._fix, *self.details]
 
     @property
     def command_line(self) -> str:
         """The message for the command line, with options as flags."""
-        return self._line(self._part, self.what, self.fix)
+        return self.line(flag)
+
+    def line(self, wording: Wording) -> str:
+        """The message, with options in these words."""
+        part = _one(self._part, wording) if _FLAG.fullmatch(self._part) else self._part
+        return self._line(part, worded(self._what, wording), worded(self._fix, wording))
 
     def _line(self, part: str, what: str, fix: str) -> str:
         room = MAX_MESSAGE_CHARS - len("error: " + ": " + "; ")

@@ -78,7 +78,7 @@ def find_state_dict(tree: object, key: str | None, likely: str | None = None) ->
         if key is None and is_module(tree):
             return _found("module", None, tree, {}, ())
         what = f"has no key {key!r}: it is a whole module" if is_module(tree) else _object(tree)
-        raise Fault(what, "leave out --key" if is_module(tree) else LOAD_TRUSTED)
+        raise Fault(what, "leave out `--key`" if is_module(tree) else LOAD_TRUSTED)
     if not isinstance(tree, dict):
         raise Fault(f"holds {_kind(tree)}, not a state_dict", NO_WEIGHTS)
     if key is None or (key in (EMA, RAW) and key not in tree):
@@ -137,14 +137,14 @@ def _only_candidate(tree: dict[object, object], wanted: str | None) -> str | Non
     if known:
         shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
         averages = len(list(filter(_is_average, known)))
-        fix = f"choose with --key {EMA!r} or {RAW!r}" if averages == 1 == len(known) - averages else _pick(tree)
+        fix = f"choose with `--key {EMA!r}` or {RAW!r}" if averages == 1 == len(known) - averages else _pick(tree)
         what = f"has {len(known)} candidates for the state_dict: {shown}"
         if len(known) == 1:
-            what, fix = f"has no {wanted} weights, only {known[0]}", "leave out --key"
+            what, fix = f"has no {wanted} weights, only {known[0]}", "leave out `--key`"
         raise Fault(what, fix)
     if _is_state(tree):
         if wanted == EMA:
-            raise Fault(f"has no {EMA} weights: it is itself a state_dict", "leave out --key")
+            raise Fault(f"has no {EMA} weights: it is itself a state_dict", "leave out `--key`")
         return None
     raise Fault(f"has no state_dict; {_candidates_text(tree)}", _pick(tree))
 
@@ -209,7 +209,7 @@ def _described(key: object, value: object) -> str:
 
 
 def _pick(tree: dict[object, object]) -> str:
-    return "choose one with --key NAME" if _candidates(tree) else NO_WEIGHTS
+    return "choose one with `--key NAME`" if _candidates(tree) else NO_WEIGHTS
 
 
 def _tensors(table: Mapping[object, object] | Mapping[str, object]) -> dict[str, TensorRef]:

@@ -69,11 +69,11 @@ def source_array(
     if stored.dtype.kind != "f":
         raise MisfitError(where, f"is {stored.dtype.name}, not floating point", "check the table's row for it")
     if not allow_nonfinite and not np.isfinite(stored).all():
-        raise InputError(where, "has NaN or infinite values", "use an undamaged checkpoint, or --allow-nonfinite")
+        raise InputError(where, "has NaN or infinite values", "use an undamaged checkpoint, or `--allow-nonfinite`")
     if see is not None:
         see(name, stored)
     with np.errstate(over="ignore"):
         array = stored.astype(np.float32, copy=False)
     if stored.dtype == np.float64 and not cast and not np.array_equal(array, stored, equal_nan=True):
-        raise MisfitError(where, "has float64 values that float32 cannot hold", "accept the rounding with --cast")
+        raise MisfitError(where, "has float64 values that float32 cannot hold", "accept the rounding with `--cast`")
     return array

@@ -109,7 +109,7 @@ def _by_checkpoint(
 
 def _require_table(account: Account, table: Table, path: Path) -> None:
     if table.sha256 != account.mapping.sha256:
-        fix = "give the table that converted it with --mapping, or the checkpoint with --like"
+        fix = "give the table that converted it with `--mapping`, or the checkpoint with --like"
         raise MisfitError(path, f"was converted with another {account.mapping.name} than {table.path}", fix)
 
 

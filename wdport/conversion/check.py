@@ -80,7 +80,7 @@ def check_table(
     with open_checkpoint(Path(checkpoint), key=settings.key) as opened:
         planned = not unknown and (table.family != CUSTOM or settings.model is not None)
         if values and not planned:
-            own = f"--model {table.keras}, the model of the table" if table.keras else "--model MODULE:FUNCTION"
+            own = f"`--model {table.keras}`, the model of the table" if table.keras else "`--model MODULE:FUNCTION`"
             raise UsageError("--values", "needs the whole plan", f"add {own}")
         return _with_checkpoint(found, opened, settings, planned, values)
 

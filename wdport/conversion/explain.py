@@ -115,7 +115,7 @@ def _require_its_own(file: Path, account: Account, settings: Settings) -> None:
             raise UsageError(option, f"{file.name} is a converted file, whose manifest is used", "leave it out")
     if settings.mapping and load_table(Path(settings.mapping)).sha256 != account.mapping.sha256:
         what = f"{settings.mapping} is not the table that converted it, {account.mapping.name}"
-        raise MisfitError(file, what, "leave --mapping out, or convert the checkpoint again")
+        raise MisfitError(file, what, "leave `--mapping` out, or convert the checkpoint again")
 
 
 def is_converted(path: Path) -> bool:

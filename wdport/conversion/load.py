@@ -129,7 +129,7 @@ def open_converted(path: str | PathLike[str], own: OwnFamily | None = None) -> C
             own.require_saved(converted.config, file, json.loads(beside.config_json), _same_keras(account))
         return converted
     if account is not None and account.family == CUSTOM:
-        fix = "give --mapping with the table that converted it"
+        fix = "give `--mapping` with the table that converted it"
         raise MisfitError(file, f"built by {account.values['keras']}, which is not called unless you name it", fix)
     try:
         if account is not None:

@@ -231,8 +231,8 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
         resolved = replace(resolved, origins=origins)
     if settings.strict and resolved.assumed:
         assumed = ", ".join(f"{name}={value}" for name, value in resolved.assumed.items())
-        fix = "give them with --config FILE or --set NAME=VALUE, or leave out --strict"
-        raise MisfitError(checkpoint.path, f"--strict refuses assumed values ({assumed})", fix)
+        fix = "give them with `--config FILE` or `--set NAME=VALUE`, or leave out `--strict`"
+        raise MisfitError(checkpoint.path, f"`--strict` refuses assumed values ({assumed})", fix)
     return resolved
 
 
@@ -291,7 +291,7 @@ def _document(checkpoint: Checkpoint) -> Mapping[str, object]:
     return read_config(beside) if checkpoint.path.is_file() and beside.is_file() else {}
 
 
-_FIX = "correct the checkpoint or give a table with --mapping FILE"
+_FIX = "correct the checkpoint or give a table with `--mapping FILE`"
 _OWN = "correct the table, or the Keras model"
 
 
@@ -299,7 +299,7 @@ def _dropping(table: Table, names: Sequence[str]) -> str:
     """How a table leaves out tensors that the network does not need: the lines that say so."""
     row = f'  - {{torch: {names[0]}, drop: "why"}}'
     return (
-        f"if it is not needed, give a table with --mapping: `include: [{Path(table.path).stem}]`, `tensors:`, `{row}`"
+        f"if it is not needed, give a table with `--mapping`: `include: [{Path(table.path).stem}]`, `tensors:`, `{row}`"
     )
 
 

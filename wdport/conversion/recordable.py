@@ -49,7 +49,7 @@ def recordable(
     """Read the table and the checkpoint; raises :class:`WdportError`."""
     own = own_model(mapping, None, reference, inputs)
     if own is None:
-        fix = "leave out --mapping and give MODULE:FACTORY"
+        fix = "leave out `--mapping` and give MODULE:FACTORY"
         raise UsageError(Path(mapping), "is not a table for your own model", fix)
     if not own.reference:
         fix = "add `torch: MODULE:FUNCTION`, or give MODULE:FACTORY before the checkpoint"

@@ -151,8 +151,8 @@ def all_steps(shaped: list[Shaped], budget: Budget) -> list[Step]:
             needed[each.tensors[0].name] = small.needed
     if needed:
         name = max(needed, key=needed.__getitem__)
-        fix = f"give --max-memory {-(-needed[name] >> 20)}MiB or more"
-        raise UsageError(name, f"does not fit into --max-memory {_size(budget.total)}", fix)
+        fix = f"give `--max-memory {-(-needed[name] >> 20)}MiB` or more"
+        raise UsageError(name, f"does not fit into `--max-memory {_size(budget.total)}`", fix)
     return steps
 
 

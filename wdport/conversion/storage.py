@@ -40,14 +40,14 @@ class Storage:
         if target.format in KERAS and any(asked.values()):
             option = next(name for name, given in asked.items() if given)
             what = f"works with .safetensors, .npz and folders, not with .{target.format}"
-            raise UsageError(option, what, "end the name that -o gives in .safetensors, or in / for a folder")
+            raise UsageError(option, what, "end the name that `-o` gives in .safetensors, or in / for a folder")
         if target.format == "npz" and self.dtype not in npz_file.DTYPES:
             raise UsageError("--dtype", f"numpy has no {self.dtype}", "write a .safetensors file or a folder")
         if target.format == ORBAX and self.max_memory is not None:
             what = "does not work with an Orbax checkpoint, which is written at once"
             raise UsageError("--max-memory", what, "write a folder of safetensors shards")
         if target.format != FOLDER and self.max_shard_size is not None:
-            raise UsageError("--max-shard-size", "requires a folder", "end the name that -o gives in /")
+            raise UsageError("--max-shard-size", "requires a folder", "end the name that `-o` gives in /")
         return target.format in (FOLDER, ORBAX, "npz") or any(asked.values())
 
     def dtypes(self, prepared: Prepared) -> Mapping[str, str]:

@@ -227,7 +227,7 @@ class Stream:
             elif len(self.prepared.checkpoint.tensors[name].shape) < 2:
                 self.see(name, array.view(ml_dtypes.bfloat16).astype(np.float32))
             if not self.allow_nonfinite and is_nonfinite(array, self._dtype(name)):
-                fix = "use an undamaged checkpoint, or --allow-nonfinite"
+                fix = "use an undamaged checkpoint, or `--allow-nonfinite`"
                 raise InputError((self.prepared.checkpoint.path, name), "has NaN or infinite values", fix)
 
     def _require_kept(self, step: Step, casts: list[Cast]) -> None:
@@ -239,7 +239,7 @@ class Stream:
 
     def _require_single(self, source: str, cast: Cast, name: str) -> None:
         if cast.inexact and not self.cast:
-            what, fix = "has float64 values that float32 cannot hold", "accept the rounding with --cast"
+            what, fix = "has float64 values that float32 cannot hold", "accept the rounding with `--cast`"
             raise MisfitError((self.prepared.checkpoint.path, name), what, fix)
 
     def _require_held(self, cast: Cast, name: str) -> None:
@@ -247,7 +247,7 @@ class Stream:
             values = "value" if cast.lost == 1 else "values"
             what = f"{cast.lost} {values} overflow {cast.target}, the largest {cast.largest:.6g}"
             other = "bfloat16 or float32" if cast.target == "float16" else "float32"
-            raise MisfitError((self.prepared.checkpoint.path, name), what, f"use --dtype {other}")
+            raise MisfitError((self.prepared.checkpoint.path, name), what, f"use `--dtype {other}`")
 
 
 def _passes(step: Step) -> bool:

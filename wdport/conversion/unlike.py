@@ -26,12 +26,12 @@ def told_differently(path: str | Path, settings: Settings, checkpoint: str | Pat
         raise UsageError("--settings", f"{path} is for a model that comes with wdport", "use wdport verify")
     for option, field, known in (("--model", "keras", own.model), ("--reference", "torch", own.reference)):
         if not known:
-            raise UsageError("--settings", f"no model is named for {option}", f"add `{field}: MODULE:FUNCTION`")
+            raise UsageError("--settings", f"no model is named for `{option}`", f"add `{field}: MODULE:FUNCTION`")
     told, _ = what_is_told(own, settings)
     arguments = {key: told[key] for key in own.table.config if key in told}
     if len(arguments) < len(own.table.config):
         if checkpoint is None:
-            fix = "give --config FILE, or a checkpoint with a config.json beside it"
+            fix = "give `--config FILE`, or a checkpoint with a config.json beside it"
             raise UsageError("--settings", "the models need configuration values", fix)
         with open_checkpoint(Path(checkpoint), key=settings.key) as opened:
             arguments = own.arguments(source_of(opened), told)

@@ -87,7 +87,7 @@ def read_units(norm_stats: PathText | None, data: PathText | None, transform: st
     if data:
         return units_of(read_series(data), transform, data)
     if transform is not None:
-        raise UsageError("--transform", "needs data or their statistics", "add --data FILE or --norm-stats FILE")
+        raise UsageError("--transform", "needs data or their statistics", "add `--data FILE` or `--norm-stats FILE`")
     return None
 
 
@@ -127,13 +127,13 @@ def _read(path: PathText, transform: str | None) -> Units:
             raise Fault(f"states the transform {str(stated)[:40]!r}", f"give {NAMES[0]} or {LOG_VOLUME}")
         named = None if stated is None else str(stated)
         if by_window(transform):
-            raise Fault(f"holds no statistics of windows, which {transform} has", "give the data, with --data FILE")
+            raise Fault(f"holds no statistics of windows, which {transform} has", "give the data, with `--data FILE`")
     return Units(_agreed(named, transform), read_statistics(path))
 
 
 def _agreed(stated: str | None, transform: str | None) -> str | None:
     if stated is not None and transform not in (None, stated):
-        raise Fault(f"is of the transform {stated}, not {transform}", "leave out --transform")
+        raise Fault(f"is of the transform {stated}, not {transform}", "leave out `--transform`")
     return stated or transform
 
 

@@ -75,7 +75,7 @@ def _call_of(model: KerasModel, signature: Signature) -> Function:
     inputs = _taken(signature) if signature.inputs else model_inputs(model)
     if not inputs:
         what = f"the inputs of a {type(model).__name__} are not known"
-        raise UsageError("model", what, "state them, such as 'x: b 48 48 3', in its table or as inputs (--input)")
+        raise UsageError("model", what, "state them, such as 'x: b 48 48 3', in its table or as inputs (`--input`)")
     paths = {id(variable): path for path, variable in variables_by_path(model).items()}
     exact = any(str(variable.dtype) == "float64" for variable in model.weights)
     groups = model.trainable_variables, model.non_trainable_variables

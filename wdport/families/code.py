@@ -63,7 +63,9 @@ def save_whole(target: str, model: KerasModel, path: Path) -> None:
         what = f"returns a model that no .keras file can hold ({_one_line(_cause(error))[:100]})"
         if isinstance(error, NotImplementedError):
             what = f"{_unsaved(model)} has arguments and no get_config, which a .keras file needs"
-        raise MisfitError(target, what, "give it a get_config, or write -o NAME.weights.h5 or .safetensors") from error
+        raise MisfitError(
+            target, what, "give it a get_config, or write `-o NAME.weights.h5` or .safetensors"
+        ) from error
 
 
 def _unsaved(model: KerasModel) -> str:
@@ -128,7 +130,7 @@ def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> N
         return
     if not inputs:
         raise MisfitError(
-            target, "returns a model that is not built", "call it once there, or state its inputs with --input"
+            target, "returns a model that is not built", "call it once there, or state its inputs with `--input`"
         )
     try:
         _call_symbolically(model, inputs)

@@ -82,7 +82,7 @@ class CustomFamily:
         """The arguments of the functions, in Keras and in PyTorch; raises :class:`MisfitError`."""
         known = {**(source.document() if self.table.config else {}), **config}
         if missing := [key for key in self.table.config if key not in known]:
-            fix = "give a config.json beside the checkpoint, or --config FILE"
+            fix = "give a config.json beside the checkpoint, or `--config FILE`"
             raise MisfitError(source.path, f"{', '.join(missing)} not given, and {self.table.path} asks for it", fix)
         return {key: known[key] for key in self.table.config}
 
@@ -233,7 +233,7 @@ class CustomFamily:
 
     def build_reference(self, config: CustomConfig, tensors: Mapping[str, Array], dtype: str) -> NoReturn:
         """Nothing here knows the PyTorch model: it is recorded as the user's own function builds it."""
-        raise UsageError(self.table.path, "does not name the PyTorch model to compare with", "give --reference")
+        raise UsageError(self.table.path, "does not name the PyTorch model to compare with", "give `--reference`")
 
     def gates(self, config: CustomConfig) -> tuple[Gate, ...]:
         return ()
@@ -243,7 +243,7 @@ class CustomFamily:
 
     def _require_model(self) -> None:
         if not self.model:
-            fix = "add `keras: MODULE:FUNCTION`, or give --model"
+            fix = "add `keras: MODULE:FUNCTION`, or give `--model`"
             raise UsageError(self.table.path, "does not name the Keras model", fix)
 
     def told(self) -> tuple[Input, ...]:

@@ -19,7 +19,7 @@ from wdport.model import UNITS, Document, Resolved, Source
 
 C = TypeVar("C", bound=Fields)
 
-FIX: Final = "correct config.json, or give the right value with --config FILE or --set NAME=VALUE"
+FIX: Final = "correct config.json, or give the right value with `--config FILE` or `--set NAME=VALUE`"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class LibraryConfig(Generic[C]):
         own = {name: value for name, value in document.items() if not name.startswith("_")}
         kind = document.get("_class_name", self.class_name)
         if kind != self.class_name:
-            fix = f"{self.class_name} is supported; other classes need their own table (--mapping)"
+            fix = f"{self.class_name} is supported; other classes need their own table (`--mapping`)"
             raise MisfitError(where, f"_class_name is {quoted(kind)}", fix)
         self.require_known(own, fields_of(self.configuration), where)
         return own
@@ -66,14 +66,14 @@ class LibraryConfig(Generic[C]):
         """Raise :class:`MisfitError` if none of the documents has a value."""
         if not any(documents):
             what = f"there is no config.json with the {self.part}'s configuration"
-            raise MisfitError(source.path, what, f"give the model's folder, or --config FILE{other}")
+            raise MisfitError(source.path, what, f"give the model's folder, or `--config FILE`{other}")
 
     def resolve(self, source: Source, values: Mapping[str, Document]) -> Resolved:
         """The configuration of values by their origin, the last of which counts; raises :class:`MisfitError` naming
         every contradiction."""
         if any(name in UNITS for name in values["flag"]):
             what = f"{self.model} has no series to normalise"
-            raise MisfitError(source.path, what, "leave out --norm-stats and --data")
+            raise MisfitError(source.path, what, "leave out `--norm-stats` and `--data`")
         merged = {name: value for each in values.values() for name, value in each.items()}
         given = {name: origin for origin, each in values.items() for name in each}
         try:

@@ -47,7 +47,7 @@ def resolve_fields(
         UsageError: statistics are given, which the model has no place for.
     """
     if any(name in flags for name in UNITS):
-        fix = "leave out --norm-stats and --data: normalise the series before encoding"
+        fix = "leave out `--norm-stats` and `--data`: normalise the series before encoding"
         raise UsageError("statistics", f"{model} keeps none", fix)
     if lacking := [name for name, value in sizes.items() if value is None]:
         what = f"{', '.join(lacking)} cannot be determined from its shapes"
@@ -63,6 +63,6 @@ def resolve_fields(
     try:
         resolved = configuration.from_dict(values)
     except ValueError as error:
-        fix = "use a checkpoint of this model" if not stated else "give the right values with --config or --set"
+        fix = "use a checkpoint of this model" if not stated else "give the right values with `--config` or `--set`"
         raise MisfitError(source.path, str(error), fix) from None
     return Resolved(resolved, {name: origins.get(name, "assumed") for name in fields_of(configuration)})

@@ -25,8 +25,8 @@ from wdport.platforms import lock
 
 LOCK: Final = "lock"
 RUN: Final = "run.json"
-ANEW: Final = "remove the folder, or start again with --force"
-FOREIGN: Final = "remove it, or give another name with -o"
+ANEW: Final = "remove the folder, or start again with `--force`"
+FOREIGN: Final = "remove it, or give another name with `-o`"
 
 
 class RunFolder:
@@ -156,7 +156,7 @@ class RunFolder:
             held = open_own(path, FOREIGN, os.O_CREAT | os.O_RDWR)
             if lock(held) is False:
                 os.close(held)
-                fix = "wait for it, or give another name with -o"
+                fix = "wait for it, or give another name with `-o`"
                 raise MachineError(self.folder, "another process is writing to it", fix)
             if os.fstat(held).st_size:
                 os.close(held)

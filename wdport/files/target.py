@@ -133,21 +133,21 @@ def default_output(source: Path) -> Path:
 def _choose_folder(path: Path, inputs: InputFiles, force: bool) -> ModelTarget:
     """Return a folder that does not exist or is empty, or with ``force`` one that contains only an older conversion."""
     if any(path.name.endswith(suffix) for suffix in FORMATS):
-        raise UsageError(path, "has a file's suffix", "give a folder without a suffix, or leave out --max-shard-size")
+        raise UsageError(path, "has a file's suffix", "give a folder without a suffix, or leave out `--max-shard-size`")
     if os.path.lexists(path) and not path.is_dir():
-        raise UsageError(path, "is not a folder", "give another name with -o")
+        raise UsageError(path, "is not a folder", "give another name with `-o`")
     if not path.name or path.resolve() == Path.cwd():
-        raise UsageError(path, "cannot be replaced", "give the name of a folder with -o")
+        raise UsageError(path, "cannot be replaced", "give the name of a folder with `-o`")
     if path.is_dir():
-        require_no_link(path, " with -o")
+        require_no_link(path, " with `-o`")
         if any(is_within(each, path) for each in inputs.values()):
-            raise UsageError(path, "contains an input", "give another folder with -o")
+            raise UsageError(path, "contains an input", "give another folder with `-o`")
         ours = format_at(path) is not None and holds_ours(path)
         if os.listdir(path) and not (force and ours):
             what = "exists already" if ours else "is a folder of other files, which is never replaced"
-            fix = "give another name with -o" + (", or --force to replace it" if ours else "")
+            fix = "give another name with `-o`" + (", or `--force` to replace it" if ours else "")
             raise UsageError(path, what, fix)
-    require_parent(path, " with -o")
+    require_parent(path, " with `-o`")
     output, form = OutputPath(path, inputs), ORBAX if path.suffix == _ORBAX else FOLDER
     if form == ORBAX:
         require_orbax(path)
@@ -169,9 +169,9 @@ def _manifest(output: OutputPath, inputs: Mapping[str, Path], force: bool) -> Ou
     path = manifest_of(output.path)
     require_apart([("-o", path)], inputs)
     if os.path.exists(path) and not os.path.isfile(path):
-        raise UsageError(path, "is not a regular file, and the manifest would go there", "give another name with -o")
-    require_no_link(path, ", or another model with -o")
+        raise UsageError(path, "is not a regular file, and the manifest would go there", "give another name with `-o`")
+    require_no_link(path, ", or another model with `-o`")
     if not force and not is_replaceable(path, "manifest"):
         what = "exists already and is not a manifest of wdport"
-        raise UsageError(path, what, "give another name with -o, or --force to replace it")
+        raise UsageError(path, what, "give another name with `-o`, or `--force` to replace it")
     return OutputPath(path)  # it follows the model, whatever has happened to the inputs since

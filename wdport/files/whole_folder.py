@@ -64,6 +64,6 @@ def _give_name(made: Temporary, ours: Callable[[Path], bool]) -> None:
     if exchange is None or exchange(_AT_FDCWD, new, _AT_FDCWD, old, _RENAME_EXCHANGE) != 0:
         reason = "this system cannot exchange folders" if exchange is None else os.strerror(ctypes.get_errno())
         what = f"could not be replaced in one step ({reason})"
-        raise MachineError(made.finished, what, "remove the older folder first, or give another name with -o")
+        raise MachineError(made.finished, what, "remove the older folder first, or give another name with `-o`")
     WRITTEN.append(made.finished)
     remove_leftovers(made.finished, ours)

@@ -89,7 +89,7 @@ def writable(
         UsageError: another name is needed.
         MachineError: the folder cannot be written to.
     """
-    by = f" with {option}" if option else ""
+    by = f" with `{option}`" if option else ""
     if streams and is_stream(path):
         require_apart([(option or "output", path)], inputs or {})
         return _output(path, inputs)
@@ -102,7 +102,7 @@ def writable(
     require_no_leftover(path.parent, re.compile(re.escape(path.name), re.DOTALL), inputs or {})
     require_no_link(path, by)
     if not force and not is_replaceable(path, kind):
-        replace = "--force" if option else "force=True"
+        replace = "`--force`" if option else "force=True"
         what = "exists already" + (f" and is not {_ARTICLE.get(kind, 'a')} {kind} file of wdport" if kind else "")
         raise UsageError(path, what, f"give another name{by}, or {replace} to replace it")
     _require_name(path, by)
@@ -151,12 +151,13 @@ def require_apart(outputs: Iterable[tuple[str, Path]], inputs: Mapping[str, Path
     """
     known = [(path, f"is an input ({name})") for name, path in inputs.items()]
     for option, path in outputs:
-        by = f" with {option}" if option.startswith("-") else ""
+        named = f"`{option}`" if option.startswith("-") else option
+        by = f" with {named}" if option.startswith("-") else ""
         for other, what in known:
             if is_same_file(path, other):
                 raise UsageError(path, what, f"give another name{by}")
         if not is_stream(path):
-            known.append((path, f"is also an output ({option})"))
+            known.append((path, f"is also an output ({named})"))
 
 
 def require_no_leftover(folder: Path, outputs: re.Pattern[str], inputs: Mapping[str, Path]) -> None:

@@ -12,7 +12,7 @@ from wdport.mapping.include import mappings_folder
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.table import Table, parse_table
 
-OWN_MODEL = "make one for your own model with wdport map suggest (docs/own-model.md), and give it with --mapping FILE"
+OWN_MODEL = "make one for your own model with wdport map suggest (docs/own-model.md), and give it with `--mapping FILE`"
 
 
 @cache
@@ -38,7 +38,7 @@ def choose_table(names: Iterable[str], where: str | Path) -> Table:
         return fitting[0]
     if fitting:
         shown = ", ".join(table.path for table in fitting)
-        raise MisfitError(where, f"tensors of several layouts ({shown})", "name one table with --mapping FILE")
+        raise MisfitError(where, f"tensors of several layouts ({shown})", "name one table with `--mapping FILE`")
     best, hits = "", 0
     for table in shipped_tables():
         index = PatternIndex(pattern for row in table.rows for pattern in row.torch)

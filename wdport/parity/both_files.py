@@ -61,7 +61,7 @@ def both_files(pair: Pair, own: OwnFamily | None) -> Iterator[BothFiles]:
         prepared = replace(prepared, stated=_stated(prepared, converted))
         target = pair.reference or (own.reference if own is not None else None)
         if own is not None and not target:
-            fix = "add `torch: MODULE:FUNCTION` to the table, or give --reference"
+            fix = "add `torch: MODULE:FUNCTION` to the table, or give `--reference`"
             raise UsageError(own.table.path, "does not name the PyTorch model to compare with", fix)
         yield BothFiles(pair, prepared, converted, own, target or "")
 

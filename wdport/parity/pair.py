@@ -45,9 +45,9 @@ class Pair(PairOptions):
             raise UsageError("--against", "the recording replaces CHECKPOINT", "give only CONVERTED")
         for reason in (NEEDS_MODEL, OWN_INPUTS):
             for flag in self._unrecorded(reason, given=True):
-                raise UsageError(flag, reason, "leave it out, or leave out --against")
+                raise UsageError(flag, reason, "leave it out, or leave out `--against`")
         if self._unrecorded(CONFIGURES, given=True):
-            *first, last = self._unrecorded(CONFIGURES)
+            *first, last = [f"`{flag}`" for flag in self._unrecorded(CONFIGURES)]
             raise UsageError("--against", CONFIGURES, f"leave out {', '.join(first)} and {last}")
 
     def _unrecorded(self, reason: Unrecorded, given: bool = False) -> list[str]:
@@ -99,7 +99,7 @@ def is_fresh(fresh: bool, no_fresh: bool, policy: PathText | None, against: Path
     Raises :class:`UsageError` if both options are given.
     """
     if fresh and no_fresh:
-        raise UsageError("--no-fresh", "--fresh is given as well", "give one of them")
+        raise UsageError("--no-fresh", "`--fresh` is given as well", "give one of them")
     return fresh or (policy is not None and against is None and not no_fresh)
 
 

@@ -6,7 +6,6 @@ The plugin, ``pytest_wdport`` beside this package, imports this module if there 
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import pytest
 
 from wdport.compare.findings import Gate
 from wdport.compare.glossary import GATES, label
-from wdport.errors import WdportError, printable
+from wdport.errors import WdportError, flag, printable
 from wdport.options import PathText, options_of
 from wdport.parity.expected import expected
 from wdport.parity.gated import Terms, judge, read_terms
@@ -123,7 +122,7 @@ class _Pair(pytest.Collector):
                 self.tested.pair.look()
                 found = expected(self.tested.pair)
         except WdportError as error:
-            raise self.CollectError("\n".join([told(error), *error.details])) from None
+            raise self.CollectError("\n".join([message(error), *error.details])) from None
         self.layers = found.layers
         for letter, term in GATES.items():
             name = term.name.replace(" ", "-")
@@ -163,7 +162,7 @@ class ParityItem(pytest.Item):
         try:
             verdict = self.config.stash[VERDICTS].of(owner.tested)
         except WdportError as error:
-            _fail(told(error), *error.details)
+            _fail(message(error), *error.details)
         outcome = self._outcome(owner, verdict)
         if outcome.faults:
             _fail(*outcome.faults)
@@ -184,12 +183,12 @@ class ParityItem(pytest.Item):
         return self.path, None, f"{what} of {self.parent.name if self.parent else ''}"
 
 
-def told(error: WdportError) -> str:
+def message(error: WdportError) -> str:
     """An error's message, with the plugin's option names in place of the command's."""
     from pytest_wdport import OPTIONS
 
-    names = "|".join(each.name for each in OPTIONS)
-    return re.sub(rf"(?<![\w-])--({names})\b(?!-)", r"--wdport-\1", error.command_line)
+    names = {f"--{each.name}" for each in OPTIONS}
+    return error.line(lambda name, value: flag(f"--wdport-{name[2:]}" if name in names else name, value))
 
 
 def _fail(*lines: str) -> NoReturn:

@@ -77,7 +77,7 @@ def recorded_weights(prepared: Prepared, recording: Recording, converted: Conver
 def _value(recording: Recording, move: Move, name: str) -> Array:
     if name not in recording.values:
         what = f"does not hold {name}, which line {move.line} of the table calculates with"
-        raise IncompleteError(recording.path, what, f"record it again with --mapping, or recorder.py --keep '{name}'")
+        raise IncompleteError(recording.path, what, f"record it again with `--mapping`, or recorder.py --keep '{name}'")
     if _digest(recording.values[name]) != recording.tensors[name].sha256:
         raise InputError(recording.path, f"holds another {name} than its hash says", "record it again")
     return recording.values[name]

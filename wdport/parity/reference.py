@@ -55,7 +55,7 @@ def user_reference(
             what = f"loads other values for {name} than those given, and the converted file is rounded to 16 bits"
             raise MisfitError(target, what, "return the module without weights, or verify a float32 conversion")
     if not (subject.make_inputs or signature.inputs):
-        fix = "add `inputs:` to the table, give --input 'x: b 3 48 48', or return (module, make_inputs)"
+        fix = "add `inputs:` to the table, give `--input 'x: b 3 48 48'`, or return (module, make_inputs)"
         raise UsageError(target, "the model's inputs are not known", fix)
     drawn = () if subject.make_inputs else longest_inputs(signature, subject.modules["float64"])
     return Live(subject.modules, subject.make_inputs, subject.notes, target, drawn)

@@ -135,7 +135,7 @@ def load(path: PathText, mapping: PathText | None = None, model: str | None = No
         config = family.load_config(facts["config"])
     except (OSError, ValueError, KeyError) as error:
         what = f"is not a layer written by wdport ({error})"
-        raise InputError(path, what, "write it again with --repro DIR") from None
+        raise InputError(path, what, "write it again with `--repro DIR`") from None
     with jax.enable_x64(True):
         built = family.build(config, "float64")
         for name, variable in variables_by_path(built).items():

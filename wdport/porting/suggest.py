@@ -114,7 +114,7 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
     family = family_of(models)
     told = family.told()
     if not told:
-        raise UsageError("--input", "the models' inputs are not known", "state it, such as --input 'x: b 3 48 48'")
+        raise UsageError("--input", "the models' inputs are not known", "state it, such as `--input 'x: b 3 48 48'`")
     with jax.enable_x64(True):
         config = CustomConfig(models.model, models.inputs, models.arguments)
         model = family.build(config, "float64")

@@ -158,7 +158,7 @@ def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -
     except recorder.Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
-        fix = "state inputs that it takes with --input"
+        fix = "state inputs that it takes with `--input`"
         raise MisfitError(target, f"running it raises {recorder.one_line(error)}", fix) from error
     run = TorchRun(module, inputs, outputs, tuple(names), calls, trace.values, bits, notes)
     for value in run.values:

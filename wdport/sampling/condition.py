@@ -53,7 +53,7 @@ def checked_condition(about: Diffused, request: Request, count: int, drawn: Arra
         held = {} if about.windowed is None else about.windowed.statistics
         if values != DATA or drawn is None or wanted.statistic is None or wanted.statistic not in held:
             what = f"the model does not hold {wanted.name} of its training data"
-            fix = "give numbers, or convert with --data FILE --transform NAME"
+            fix = "give numbers, or convert with `--data FILE` `--transform NAME`"
             raise UsageError(name, what if values == DATA else f"{values[:40]!r} is not a number", fix)
         return np.asarray(held[wanted.statistic], np.float64)[drawn]
     try:
@@ -85,8 +85,8 @@ def _without(wanted: Condition, request: Request, count: int) -> Array | None:
     if not (request.unconditional or (wanted.trained is False and wanted.optional)):
         known = "was trained with it" if wanted.trained else "may have been trained with or without it"
         data = " or data" if wanted.statistic is not None else ""
-        option = f"--{wanted.name} NUMBER" if wanted.name == "scale" else "--condition NUMBER"
-        without = ", or --unconditional" if wanted.optional or wanted.null is not None else ""
+        option = "`--scale NUMBER`" if wanted.name == "scale" else "`--condition NUMBER`"
+        without = ", or `--unconditional`" if wanted.optional or wanted.null is not None else ""
         what = f"the model takes a condition, {wanted.name}, and {known}"
         raise UsageError(wanted.name, what, f"give {option}{data}{without}")
     if wanted.null is not None:

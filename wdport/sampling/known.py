@@ -90,7 +90,7 @@ def with_known(network: Network, known: ArrayLike, standard: Array | None = None
         raise UsageError("known", decoding.what, decoding.fix)
     if (windowed := network.about.windowed) is not None and standard is None:
         what = f"every window of {windowed.transform} has its own units, in which the known values are not"
-        raise UsageError("known", what, f"add --transform {windowed.transform}")
+        raise UsageError("known", what, f"add `--transform {windowed.transform}`")
     values = checked_known(known, decoding.shape) if standard is None else standard
     mask = np.isfinite(values)
     scores = np.where(mask, decoding.standard(values), 0.0)

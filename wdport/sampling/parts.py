@@ -28,7 +28,7 @@ from wdport.model import Array
 from wdport.sampling.blocks import Layout, layout_of, read_block, unsound
 
 _NAME = re.compile(r"(\d{9,12})-(\d{9,12})-([0-9a-f]{64})\.npz")
-REMOVE = "remove it, or start again with --force"
+REMOVE = "remove it, or start again with `--force`"
 
 CHUNK = 1 << 20
 """Bytes hashed at a time."""

@@ -49,7 +49,7 @@ class Saves:
         if self._other.exists():
             keeps = "keeps" if self.orbax else "does not keep"
             what = f"has a state in {self._other.name}, and the run {keeps} it with Orbax"
-            raise InputError(self.folder, what, "start the run as before, or again with --force")
+            raise InputError(self.folder, what, "start the run as before, or again with `--force`")
         if not self.orbax:
             read_state(self.folder)
 

@@ -261,7 +261,7 @@ def _transformed(
     assert windowed is not None
     if windowed.transform != OHLC_ATR and transform != windowed.transform:
         what = f"windows of this model are made by {windowed.transform}, whose code is not run because a file names it"
-        raise UsageError("--transform", what, f"give --transform {windowed.transform}")
+        raise UsageError("--transform", what, f"give `--transform {windowed.transform}`")
     windows, statistics = windows_of(windowed.transform, decoding.shape[0], series)
     if windows.shape[1:] != decoding.shape:
         raise UsageError("data", f"gives windows {windows.shape[1:]}, the model has {decoding.shape}", "give its data")

@@ -35,7 +35,7 @@ INERT: Final = (
 )  # fmt: skip
 """Fields that do not change what the network computes."""
 
-_OTHER: Final = "other models need their own table (--mapping)"
+_OTHER: Final = "other models need their own table (`--mapping`)"
 
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:

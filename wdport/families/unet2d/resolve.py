@@ -51,7 +51,7 @@ def _scheduler(source: Source) -> tuple[Scheduler | None, MisfitError | None, tu
     try:
         found = Scheduler.from_document(document)
     except ValueError as error:
-        fix = "give --set scheduler='{...}' (docs/unet2d.md), or leave sampling out: --set scheduler=null"
+        fix = "give `--set scheduler='{...}'` (docs/unet2d.md), or leave sampling out: `--set scheduler=null`"
         return None, MisfitError((source.path, SCHEDULER), str(error), fix), ()
     kind = str(document["_class_name"])
     note = f"of {SCHEDULER}, a {kind}, the diffusion is read; its steps are not among the samplers"

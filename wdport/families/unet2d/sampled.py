@@ -27,11 +27,11 @@ def unsampled(config: Config) -> str:
     if config.classes not in ("", "table"):
         return f"its class embedding is a {config.classes}, and only tables of classes are sampled"
     if config.sample_size is None:
-        return "its sample_size is null; convert it with --set sample_size=N"
+        return "its sample_size is null; convert it with `--set sample_size=N`"
     if any(size % config.stride for size in _size(config)):
         return f"its sample_size is not a multiple of {config.stride}, and the network does not run there"
     if config.scheduler is None:
-        return "its scheduler is null; convert it with --set scheduler='{...}'"
+        return "its scheduler is null; convert it with `--set scheduler='{...}'`"
     return ""
 
 

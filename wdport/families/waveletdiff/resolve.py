@@ -92,7 +92,7 @@ def _refuse_contradictions(source: Source, saved: Saved, config: Document, settl
         if name in config and name not in settled and config[name] != value
     ]
     if faults:
-        fix = "correct the configuration, or settle it with --set NAME=VALUE"
+        fix = "correct the configuration, or settle it with `--set NAME=VALUE`"
         raise MisfitError(source.path, "; ".join(faults), fix, faults)
 
 
@@ -104,7 +104,7 @@ def _settle(source: Source, told: Values, given: Values) -> Resolved:
             faults.append(f"{name} is {value} in the {origin} but {told[name][0]} in the file")
     values = {**told, **{name: pair for name, pair in given.items() if name not in told or name == "noise_schedule"}}
     if "noise_schedule" not in values and "beta_all" in source.shapes:
-        faults.append("its noise schedule is not one of the known ones (--set noise_schedule=custom keeps it)")
+        faults.append("its noise schedule is not one of the known ones (`--set noise_schedule=custom` keeps it)")
     if faults:
         raise MisfitError(source.path, "; ".join(faults), "correct the configuration or leave the value out", faults)
     for name, value in ASSUMED.items():
@@ -126,14 +126,14 @@ def _units(values: dict[str, tuple[Any, str]], source: Source) -> None:
     statistics, length = values.get("window_statistics"), values["seq_len"][0]
     if statistics is not None and callable(statistics[0]):
         if length is None:
-            raise MisfitError(source.path, "the length of a window is not known", "give it with --set seq_len=N")
+            raise MisfitError(source.path, "the length of a window is not known", "give it with `--set seq_len=N`")
         values["window_statistics"] = (statistics[0](length), statistics[1])
         if values["transform"][0] == OHLC_ATR and values["scale_embedding"][0]:
             values.setdefault("conditioning", ("scale", statistics[1]))
     stated = values.get("transform", (None, ""))[0]
     if stated is None and values.get("norm_mean", (None, ""))[1] == "flag" and _trained(values):
         what = "its scale embedding was trained, as with windows of prices, and these are z-scores of the columns"
-        raise MisfitError(source.path, what, f"add --transform {OHLC_ATR}, or --transform zscore if that is meant")
+        raise MisfitError(source.path, what, f"add `--transform {OHLC_ATR}`, or `--transform zscore` if that is meant")
 
 
 def _trained(values: Values) -> bool:
@@ -144,8 +144,8 @@ def _trained(values: Values) -> bool:
 def _fix_of(values: Values, what: str) -> str:
     """What to do about a value that the configuration refuses."""
     if what.startswith("norm_") and values.get("norm_mean", (None, ""))[1] == "flag":
-        return "give the data that the model was trained on, or its statistics (--data FILE, --norm-stats FILE)"
-    return "give the right value with --config FILE or --set NAME=VALUE"
+        return "give the data that the model was trained on, or its statistics (`--data FILE`, `--norm-stats FILE`)"
+    return "give the right value with `--config FILE` or `--set NAME=VALUE`"
 
 
 def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:

@@ -50,7 +50,7 @@ def _require_understood(document: Document, where: str | Path) -> None:
         )
 
 
-_GIVE = "give the training configuration, with its `model:` section, or --set NAME=VALUE"
+_GIVE = "give the training configuration, with its `model:` section, or `--set NAME=VALUE`"
 
 
 def _instead(document: object) -> str:

@@ -53,5 +53,5 @@ def described(path: PathText, own: OwnFamily | None) -> OwnFamily | None:
     account, _ = open_account(Path(path))
     if account is None:
         what = "has no manifest, since Keras saved it, so a fresh comparison cannot tell its variables"
-        raise MisfitError(Path(path), what, "convert the checkpoint again, or leave out --fresh (--no-fresh)")
+        raise MisfitError(Path(path), what, "convert the checkpoint again, or leave out `--fresh` (--no-fresh)")
     return cast(OwnFamily, ManifestFamily(own, account.variables))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from json import dumps
 from pathlib import Path
 
-from wdport.errors import MachineError, well_formed
+from wdport.errors import MachineError
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.writable import require_apart, writable
@@ -20,16 +20,7 @@ __all__ = ["append_step_summary", "render_html", "render_json", "render_junit", 
 
 def render_json(verdict: Verdict) -> str:
     """All results as JSON."""
-    return dumps(_well_formed(verdict.to_json()), indent=1, allow_nan=False) + "\n"
-
-
-def _well_formed(value: object) -> object:
-    """A JSON value whose texts have no unpaired surrogate."""
-    if isinstance(value, dict):
-        return {well_formed(str(key)): _well_formed(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_well_formed(each) for each in value]
-    return well_formed(value) if isinstance(value, str) else value
+    return dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n"
 
 
 def write_reports(

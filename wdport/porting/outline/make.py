@@ -32,12 +32,12 @@ def outline_of_table(
     """The outline of the model that a table names; ``arguments`` hold the values that its ``config`` requires."""
     own = own_model(mapping, None, reference, inputs)
     if own is None or not own.reference:
-        fix = "add `torch: MODULE:FUNCTION`, or give --reference"
+        fix = "add `torch: MODULE:FUNCTION`, or give `--reference`"
         raise UsageError(Path(mapping), "does not name a PyTorch model of your own", fix)
     known = arguments or {}
     if missing := [key for key in own.table.config if key not in known]:
         what = f"{', '.join(missing)} not given, but required by the table"
-        raise MisfitError(Path(mapping), what, "give --config FILE")
+        raise MisfitError(Path(mapping), what, "give `--config FILE`")
     return _outline(own.reference, own.told(), {key: known[key] for key in own.table.config}, checkpoint)
 
 

@@ -47,7 +47,7 @@ def trace(
             module(*tensors)
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         what = f"running it raises {recorder.one_line(error)}"
-        raise MisfitError(type(module).__name__, what, "state inputs that it takes, with --input") from error
+        raise MisfitError(type(module).__name__, what, "state inputs that it takes, with `--input`") from error
     return Trace(tracer.events[0], tracer.events, tuple(tracer.reads))
 
 
