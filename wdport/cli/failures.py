@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -39,7 +40,7 @@ _MEMORY: Final = re.compile(
 
 def failure_of(error: Exception) -> WdportError:
     """The error to report for ``error``; an :class:`InternalError` for a bug in wdport."""
-    frames = list(_frames(error))
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     if isinstance(error, OSError) and (fault := _printing(error, frames) or lost_output()):
         return fault
     if isinstance(error, MemoryError) or _MEMORY.search(str(error)) or getattr(error, "errno", None) == errno.ENOMEM:
@@ -121,13 +122,6 @@ def _system(error: OSError) -> WdportError:
     if isinstance(error.filename, (str, bytes, os.PathLike)):
         return from_os(error, Path(os.fsdecode(error.filename)))
     return MachineError(folder, f"the system refuses ({error.strerror})", "check its disk, limits and permissions")
-
-
-def _frames(error: BaseException) -> Iterator[FrameType]:
-    trace = error.__traceback__
-    while trace is not None:
-        yield trace.tb_frame
-        trace = trace.tb_next
 
 
 def _imported(frame: FrameType) -> str | None:

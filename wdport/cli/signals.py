@@ -10,8 +10,8 @@ import signal
 import sys
 import threading
 from importlib.machinery import ExtensionFileLoader
-from types import FrameType, TracebackType
-from typing import Final, Protocol
+from types import FrameType
+from typing import Final
 
 SOON: Final = 0.05
 """Seconds."""
@@ -20,16 +20,6 @@ MOST: Final = 100
 """Times that a signal is sent again while extension modules are loaded."""
 
 _ARRIVED: Final[list[int]] = []
-
-
-class Unraisable(Protocol):
-    """The argument of Python's unraisable hook, whose own class does not exist at run time."""
-
-    exc_type: type[BaseException]
-    exc_value: BaseException | None
-    exc_traceback: TracebackType | None
-    err_msg: str | None
-    object: object
 
 
 class Terminated(KeyboardInterrupt):
@@ -79,7 +69,7 @@ def _loads_extension(frame: FrameType | None) -> bool:
     return False
 
 
-def _dropped(dropped: Unraisable) -> None:
+def _dropped(dropped: sys.UnraisableHookArgs) -> None:
     if isinstance(dropped.exc_value, KeyboardInterrupt):
         _send_again(signal_of(dropped.exc_value) or signal.SIGINT)
     else:

@@ -13,9 +13,11 @@ def open_streams() -> None:
 
     Standard output is opened so that writing fails, because the loss of the output must be reported.
     """
-    while (opened := os.open(os.devnull, os.O_WRONLY if _lowest() == 2 else os.O_RDONLY)) <= 2:
-        pass
-    os.close(opened)
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # gets the lowest free descriptor, which is this one
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
@@ -42,10 +44,3 @@ def _discard(stream: TextIO) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
-
-
-def _lowest() -> int:
-    """The descriptor that the next file will have."""
-    probe = os.open(os.devnull, os.O_RDONLY)
-    os.close(probe)
-    return probe
