@@ -240,7 +240,7 @@ def _verdicts(config: pytest.Config) -> Verdicts:
 
 def _pair(given: Given, converted: Any, **changed: Any) -> Pair:
     """A pair of these files, with the options for all pairs except those ``changed``."""
-    from wdport.cli.options import parse_values
+    from wdport.cli.requests import parse_values
     from wdport.options import options_of
     from wdport.parity.pair import Pair, is_fresh
 

@@ -10,9 +10,10 @@ imports neither click nor numpy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import lru_cache
+from inspect import get_annotations
 from os import PathLike
 from types import MappingProxyType, NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -21,8 +22,8 @@ from wdport.limits import MAX_PAD_WIDTHS
 
 T = TypeVar("T")
 PathText = str | PathLike[str]
-Kind = Literal["checkpoint", "converted", "model", "table", "series", "known", "folder"]
-"""A kind of file; suffixes stand for themselves."""
+Kind = Literal["checkpoint", "converted", "model", "table", "any", "series", "known", "folder", "document"]
+"""A kind of file; a model is a converted one or a checkpoint, and suffixes stand for themselves."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class Option:
     """What an option is, besides its type and its default.
 
     ``names`` are those on the command line if they are not the field's; ``files`` is the kind of its file, or the
-    suffixes. ``bounds`` and ``choices`` are the values that it takes; ``default`` is a word for None, in an option that
-    the command reads itself. An option is listed ``after`` another one if not after the previous field. It ``repeats``
-    if its type is a tuple, or by saying so. ``once`` refuses a second value, where two ``names`` would overrule each
-    other.
+    suffixes. ``bounds`` and ``choices`` are the values that it takes; a shell completes it to ``completions``,
+    several ``by_comma``. ``default`` is a word for None, beside which it takes whole numbers from 1. An option is
+    listed ``after`` another one if not after the previous field. It may be given several times if its type is a tuple
+    or a dictionary. ``once`` refuses a second value, where two ``names`` would overrule each other.
     """
 
     help: str
@@ -45,8 +46,17 @@ class Option:
     default: str = ""
     after: str = ""
     once: bool = False
-    repeats: bool = False
+    completions: Callable[[], Iterable[str]] | None = None
+    by_comma: bool = False
+    hidden: bool = False
     show_default: bool = True
+
+
+@dataclass(frozen=True)
+class Operand(Option):
+    """An argument of the command: required if its field has no default, repeated if its type is a tuple."""
+
+    help: str = ""
 
 
 class Argument:
@@ -94,7 +104,7 @@ class Declared:
     @property
     def repeats(self) -> bool:
         """Whether it may be given several times."""
-        return self.base is tuple or self.option.repeats
+        return self.base in (tuple, dict)
 
     def marker(self, kind: type[T]) -> T | None:
         """Its marker of this kind, if it has one."""
@@ -102,14 +112,15 @@ class Declared:
 
 
 def options_of(request: type) -> Mapping[str, Declared]:
-    """The options of a request by the names of their fields, in their order."""
+    """The options of a request by the names of their fields, in their order, those of a base class last."""
     return _options_of(request)
 
 
 @lru_cache
 def _options_of(request: type) -> Mapping[str, Declared]:
     hints = get_type_hints(request, include_extras=True)
-    found = [each for field in fields(request) if (each := _declared(field, hints[field.name]))]
+    listed = sorted(fields(request), key=lambda field: field.name not in get_annotations(request))
+    found = [each for field in listed if (each := _declared(field, hints[field.name]))]
     return MappingProxyType({each.name: each for each in found})
 
 
@@ -130,6 +141,8 @@ MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one
 OWN_MAPPING: Final = Option("The table of your own model, with the settings for sampling.", "FILE", files="table")
 MODEL: Final = Option("Function of your own Keras model, if the table does not name it.", "MODULE:FUNCTION",
                       names=("--model",))  # fmt: skip
+SET: Final = Option("One configuration value; repeatable.", "KEY=VALUE", names=("--set",))
+INPUTS: Final = Option("One input, such as 'x: b 3 48 48'.", "'NAME: AXES'", names=("--input",))
 NORM_STATS: Final = Option(
     "Statistics of the training data: mean, std and names of features (JSON, NPZ).", "FILE", files=(".json", ".npz")
 )
@@ -144,10 +157,14 @@ KEY: Final = Option(
 NO_CONFIG: Final = Option("Do not read config.yaml beside the checkpoint.")
 SHA256: Final = Option("Required SHA-256 of the first file, which is the checkpoint if given.", "HEX")
 FORCE: Final = Option("Replace files that wdport did not write.")
+FORCE_OUTPUT: Final = Option("Replace an existing output, but never a symbolic link.")
 DEVICES: Final = Option("Divide every batch among all devices, or the first N.  [default: 1]", "all|N")
 PAD_WIDTHS: Final = Option(
     "Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.", "M",
     bounds=(1, MAX_PAD_WIDTHS), show_default=False,
 )  # fmt: skip
-JSON: Final = Option("", names=("--json",))
-"""Options of several verbs; ``wdport.cli.documents`` has the sentence of the last one."""
+JSON: Final = Option(
+    "Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).", "[FILE]",
+    names=("--json",), files="document",
+)  # fmt: skip
+"""Options of several verbs."""

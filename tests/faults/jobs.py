@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from wdport.cli.documents import give, require_document
-from wdport.cli.generated import Done, output_target, write_texts
+from wdport.cli.generate import FORMATS, Done, write_texts
 from wdport.cli.group import group
 from wdport.cli.main import main
 from wdport.errors import error_of
@@ -26,7 +26,7 @@ from wdport.files.atomic import write_text
 from wdport.files.figure import draw_samples, figure_target
 from wdport.files.samples import write_samples
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.target import Target
+from wdport.files.target import Target, file_target
 from wdport.files.video import video_target, write_video
 from wdport.files.writable import writable
 from wdport.files.written import noticing
@@ -150,7 +150,7 @@ def _generated(suffix: str) -> Job:
     def write(folder: Path, edition: str) -> None:
         tokens = [np.int32(np.abs(each).ravel() * 1000.0) for each in _values(edition)]
         found = Generated(tokens, [each % 7 for each in tokens], np.ones(EACH), 3)
-        target = output_target(folder / name, {}, True)
+        target = file_target(folder / name, FORMATS, {}, True)
         write_texts(target, Done("model.keras", None, found, {}, 0.0, target))
 
     return _written(f"generate {suffix}", (name,), write)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import click
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from wdport.cli.options import facts, size
-from wdport.cli.verb import OneOf, Whole
 from wdport.errors import InputError, UsageError
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, Option
 
 if TYPE_CHECKING:  # imports numpy
     from wdport.cli.results import CodedDocument
@@ -19,15 +17,22 @@ if TYPE_CHECKING:  # imports numpy
     from wdport.model import Array, Coded
 
 DTYPES = ("float32", "bfloat16")
-VIDEOS = (".npy",)
 LATENTS = (".npz", ".npy")
 
-chunk_option = click.option("--chunk", type=Whole(1, 1 << 16), default=1, show_default=True, metavar="N",
-                            help="Latent frames at a time: affects memory, and results by rounding only.")  # fmt: skip
-dtype_option = click.option("--dtype", type=OneOf(DTYPES), default="float32", show_default=True,
-                            help="Dtype of the weights.")  # fmt: skip
-compute_option = click.option("--compute-dtype", type=OneOf(DTYPES), help="Dtype of activations.  [default: --dtype]")
-force_option = click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
+
+@dataclass(frozen=True, kw_only=True)
+class CodingRequest:
+    """The options of both verbs."""
+
+    chunk: Annotated[
+        int,
+        Option("Latent frames at a time: affects memory, and results by rounding only.", "N", bounds=(1, 1 << 16)),
+    ] = 1
+    dtype: Annotated[str, Option("Dtype of the weights.", choices=DTYPES)] = "float32"
+    compute_dtype: Annotated[str | None, Option("Dtype of activations.  [default: --dtype]", choices=DTYPES)] = None
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    force: Annotated[bool, FORCE_OUTPUT] = False
 
 
 @dataclass(frozen=True)

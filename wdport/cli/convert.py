@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import click
+from typing import TYPE_CHECKING, Annotated
 
 from wdport.checkpoint.known import require_sha256
-from wdport.cli.completion import File
 from wdport.cli.console import console
-from wdport.cli.documents import give, json_option, require_document
-from wdport.cli.options import (
-    CHECKPOINT,
-    LONGEST_FACT,
-    MODEL,
-    TABLE,
-    facts,
-    key_option,
-    mapping_option,
-    no_config_option,
-    parse_values,
-    sha256_option,
-    size,
-    units_options,
-)
+from wdport.cli.documents import give, require_document
+from wdport.cli.options import LONGEST_FACT, facts, size
 from wdport.cli.progress import progress_bar
-from wdport.cli.verb import OneOf, Verb
+from wdport.cli.requests import arguments, verb
 from wdport.errors import InputError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256, manifest_of
 from wdport.files.target import KERAS, default_output, format_at
+from wdport.options import (
+    DATA,
+    FORCE_OUTPUT,
+    JSON,
+    KEY,
+    MAPPING,
+    MODEL,
+    NO_CONFIG,
+    NORM_STATS,
+    SHA256,
+    TRANSFORM,
+    Operand,
+    Option,
+)
 
 if TYPE_CHECKING:
     from wdport.cli.results import ConversionDocument
@@ -43,142 +42,95 @@ MOST_VALUES = 10
 """Unusual values printed per level; all are in the JSON."""
 
 
-@click.command(name="convert", cls=Verb)
-@click.argument("checkpoint", type=CHECKPOINT)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=MODEL,
-    help="NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras beside the input]",
-)
-@click.option(
-    "--dtype",
-    type=OneOf(["float32", "bfloat16", "float16"]),
-    metavar="DTYPE",
-    default="float32",
-    show_default=True,
-    help="Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.",
-)
-@click.option(
-    "--max-memory", metavar="SIZE", help="Memory limit for tensors, such as 512MiB (.safetensors, .npz, folder)."
-)
-@click.option(
-    "--max-shard-size", metavar="SIZE", help="Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]"
-)
-@click.option(
-    "--config",
-    metavar="FILE",
-    type=TABLE,
-    help="Training configuration (YAML), for settings that shapes do not determine.",
-)
-@click.option(
-    "--set",
-    "pairs",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="One configuration value, such as num_heads=8; repeatable.",
-)
-@units_options
-@mapping_option
-@click.option(
-    "--model", metavar="MODULE:FUNCTION", help="Function of your own Keras model, if the table does not name it."
-)
-@key_option
-@no_config_option
-@sha256_option
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="Fail instead of assuming settings that neither the file nor the configuration gives.",
-)
-@click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
-@click.option("--cast", is_flag=True, help="Accept float64 weights that float32 cannot hold exactly.")
-@click.option("--allow-nonfinite", is_flag=True, help="Accept NaN and infinity among the weights.")
-@click.option(
-    "--with-optimizer",
-    is_flag=True,
-    help="Also convert the optimizer's state (Adam, AdamW, SGD), to NAME.optimizer.safetensors beside the output.",
-)
-@click.option("--optimizer", type=OneOf(["adam", "adamw"]), metavar="NAME",
-              help="adam or adamw, if the checkpoint does not tell.")  # fmt: skip
-@click.option("--optimizer-key", metavar="NAME", help="Key of the optimizer's state, if the checkpoint has several.")
-@click.option(
-    "--parameter-names",
-    metavar="FILE",
-    type=File([".json"]),
-    help="Names of the optimizer's parameters in its order (JSON list), if shapes do not determine them.",
-)
-@json_option
-def command(
-    checkpoint: str,
-    output: str | None,
-    config: str | None,
-    pairs: tuple[str, ...],
-    norm_stats: str | None,
-    data: str | None,
-    transform: str | None,
-    mapping: str | None,
-    model: str | None,
-    key: str | None,
-    no_config: bool,
-    sha256: str | None,
-    strict: bool,
-    force: bool,
-    cast: bool,
-    allow_nonfinite: bool,
-    json_file: str | None,
-    dtype: str,
-    max_memory: str | None,
-    max_shard_size: str | None,
-    with_optimizer: bool,
-    optimizer: str | None,
-    optimizer_key: str | None,
-    parameter_names: str | None,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ConvertRequest:
+    """The command's argument and options."""
+
+    checkpoint: Annotated[str, Operand(files="checkpoint")]
+    output: Annotated[
+        str | None,
+        Option("NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras beside the "
+               "input]", "FILE", names=("-o", "--output"), files="converted"),
+    ] = None  # fmt: skip
+    dtype: Annotated[
+        str,
+        Option("Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.", "DTYPE",
+               choices=("float32", "bfloat16", "float16")),
+    ] = "float32"  # fmt: skip
+    max_memory: Annotated[
+        str | None, Option("Memory limit for tensors, such as 512MiB (.safetensors, .npz, folder).", "SIZE")
+    ] = None
+    max_shard_size: Annotated[
+        str | None, Option("Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]", "SIZE")
+    ] = None
+    config: Annotated[
+        str | None,
+        Option("Training configuration (YAML), for settings that shapes do not determine.", "FILE", files="table"),
+    ] = None
+    values: Annotated[
+        dict[str, str],
+        Option("One configuration value, such as num_heads=8; repeatable.", "KEY=VALUE", names=("--set",)),
+    ]
+    norm_stats: Annotated[str | None, NORM_STATS] = None
+    data: Annotated[str | None, DATA] = None
+    transform: Annotated[str | None, TRANSFORM] = None
+    mapping: Annotated[str | None, MAPPING] = None
+    model: Annotated[str | None, MODEL] = None
+    key: Annotated[str | None, KEY] = None
+    no_config: Annotated[bool, NO_CONFIG] = False
+    sha256: Annotated[str | None, SHA256] = None
+    strict: Annotated[
+        bool, Option("Fail instead of assuming settings that neither the file nor the configuration gives.")
+    ] = False
+    force: Annotated[bool, FORCE_OUTPUT] = False
+    cast: Annotated[bool, Option("Accept float64 weights that float32 cannot hold exactly.")] = False
+    allow_nonfinite: Annotated[bool, Option("Accept NaN and infinity among the weights.")] = False
+    with_optimizer: Annotated[
+        bool,
+        Option("Also convert the optimizer's state (Adam, AdamW, SGD), to NAME.optimizer.safetensors beside the "
+               "output."),
+    ] = False  # fmt: skip
+    optimizer: Annotated[
+        str | None,
+        Option("adam or adamw, if the checkpoint does not tell.", "NAME", choices=("adam", "adamw")),
+    ] = None
+    optimizer_key: Annotated[
+        str | None, Option("Key of the optimizer's state, if the checkpoint has several.", "NAME")
+    ] = None
+    parameter_names: Annotated[
+        str | None,
+        Option("Names of the optimizer's parameters in its order (JSON list), if shapes do not determine them.",
+               "FILE", files=(".json",)),
+    ] = None  # fmt: skip
+    json_file: Annotated[str | None, JSON] = None
+
+
+@verb("convert", ConvertRequest)
+def command(request: ConvertRequest) -> int:
     """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .safetensors, a folder, or .tar.gz) into a Keras model file.
 
     Writes the model, re-reads and compares it (a folder is hashed while it is written), and adds a manifest
     FILE.wdport.json beside it.
     """
-    values = parse_values(pairs)
+    checkpoint, output = request.checkpoint, request.output
     if format_at(Path(checkpoint)) in KERAS:
         what = "is a Keras model, not a PyTorch checkpoint"
         raise InputError(Path(checkpoint), what, "give the checkpoint; wdport inspect shows what is in this file")
-    require_sha256(checkpoint, sha256)
-    read = InputFiles(checkpoint=checkpoint, config=config, mapping=mapping, norm_stats=norm_stats, data=data,
-                   parameter_names=parameter_names).with_experiment("checkpoint")  # fmt: skip
+    require_sha256(checkpoint, request.sha256)
+    read = InputFiles(
+        checkpoint=checkpoint, config=request.config, mapping=request.mapping, norm_stats=request.norm_stats,
+        data=request.data, parameter_names=request.parameter_names,
+    ).with_experiment("checkpoint")  # fmt: skip
     path = Path(output) if output else default_output(Path(checkpoint))
-    document = require_document(json_file, read, {"-o": path, "the manifest": manifest_of(path)}, force)
+    outputs = {"-o": path, "the manifest": manifest_of(path)}
+    document = require_document(request.json_file, read, outputs, request.force)
     from wdport.conversion.river import convert
     from wdport.conversion.storage import parse_size
 
+    sizes = {"max_memory": parse_size("--max-memory", request.max_memory),
+             "max_shard_size": parse_size("--max-shard-size", request.max_shard_size)}  # fmt: skip
     with progress_bar("converting") as progress:
-        conversion = convert(
-            checkpoint,
-            output,
-            config=config,
-            mapping=mapping,
-            values=values,
-            norm_stats=norm_stats,
-            data=data,
-            transform=transform,
-            key=key,
-            no_config=no_config,
-            model=model,
-            strict=strict,
-            force=force,
-            cast=cast,
-            allow_nonfinite=allow_nonfinite,
-            progress=progress,
-            dtype=dtype,
-            max_memory=parse_size("--max-memory", max_memory),
-            max_shard_size=parse_size("--max-shard-size", max_shard_size),
-            with_optimizer=with_optimizer,
-            optimizer=optimizer,
-            optimizer_key=optimizer_key,
-            parameter_names=parameter_names,
-        )
+        conversion = convert(**arguments(convert, request, progress=progress, **sizes))
     give(
         "conversion",
         lambda: _document(conversion),

@@ -19,14 +19,15 @@ STDOUT: Final[Literal["-"]] = "-"
 _STANDARD_OUTPUT: Final = (STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
-def _told(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def mark_machine(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The value of --json, "-" for every name of standard output, which is then the document's alone."""
     if value in _STANDARD_OUTPUT:
         console.machine = True
         return STDOUT
     return value
 
 
-class _Document(File):
+class Document(File):
     """A file, or ``-`` for standard output; completed to JSON, and to any name while the word may be an argument."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -37,12 +38,6 @@ class _Document(File):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return str(value)
-
-
-json_option = click.option(
-    "--json", "json_file", metavar="[FILE]", type=_Document(), callback=_told,
-    help="Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).",
-)  # fmt: skip
 
 
 def file_of(json_file: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The options of `wdport sample`, and its report as text and as a document."""
+"""The request of `wdport sample`, and its report as text and as a document."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256
 from wdport.files.target import Target
-from wdport.model import NotDecoded
-from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256, Option
+from wdport.model import Array, NotDecoded
+from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256, Operand, Option
 
 if TYPE_CHECKING:  # they import jax, and the first two are not needed for errors
     from wdport.cli.results import SamplesDocument
@@ -28,11 +28,15 @@ if TYPE_CHECKING:  # they import jax, and the first two are not needed for error
     from wdport.sampling.ran import Ran
 
 
+LONGEST_LABEL = 9
+"""Digits."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class SampleRequest:
     """The command's argument and options; ``chunk`` and ``batch`` are None if wdport chooses them."""
 
-    model: str
+    model: Annotated[str, Operand(files="converted")]
     count: Annotated[
         int | None,
         Option("Number of samples.  [default: 1, or the length of --init]", names=("-n", "--count"),
@@ -167,19 +171,19 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Told:
-    """A finished run and its options; ``known`` are the values of --known."""
+class SampleResult:
+    """A finished run and its request; ``known`` are the values of --known."""
 
-    wanted: Wanted
+    request: SampleRequest
     files: Files
     job: Job
     ran: Ran
     known: NDArray[np.float64] | None
 
 
-def samples_text(told: Told) -> str:
+def samples_text(result: SampleResult) -> str:
     """A short text summary."""
-    wanted, job, ran, known = told.wanted, told.job, told.ran, told.known
+    request, job, ran, known = result.request, result.job, result.ran, result.known
     sampler, about = job.sampler, job.sampler.programs.network.about
     plan, decoding, state = sampler.plan, about.decoding, about.state.name
     eta = f", eta {plan.eta:g}" if plan.eta else ""
@@ -187,38 +191,38 @@ def samples_text(told: Told) -> str:
         decoded = f"none: {decoding.reason}"
     else:
         decoded = f"{ran.shapes[about.decoded.name]}, {job.units}"
-    given = "" if known is None else f"{np.isfinite(known).sum()} of {known.size} values, from {wanted.known}"
+    given = "" if known is None else f"{np.isfinite(known).sum()} of {known.size} values, from {request.known}"
     rows = [
         ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}, seed {sampler.seed}"),
-        ("cheaper", _cheaper(told)),
+        ("cheaper", _cheaper(result)),
         (about.decoded.name, decoded),
         (state, ran.shapes[state]),
         ("known", given),
-        *((name, f"{text}, in turn" if "," in text else text) for name, text in _condition(told).items()),
-        ("computes in", "" if wanted.dtype == "float32" else wanted.dtype),
+        *((name, f"{text}, in turn" if "," in text else text) for name, text in _condition(result).items()),
+        ("computes in", "" if request.dtype == "float32" else request.dtype),
         ("devices", _devices(sampler.spread)),
-        ("batches", f"of {sampler.batch(min(ran.batch, job.count))}; {_rate(told)}"),
-        ("wrote", f"{told.files.target.path} ({size(ran.size)})"),
-        ("drew", ", ".join(map(str, _figures(told.files)))),
+        ("batches", f"of {sampler.batch(min(ran.batch, job.count))}; {_rate(result)}"),
+        ("wrote", f"{result.files.target.path} ({size(ran.size)})"),
+        ("drew", ", ".join(map(str, _figures(result.files)))),
     ]
     count = f"{job.count} sample{'' if job.count == 1 else 's'}"
-    return f"{printable(told.files.model.path.name, None)}: {count}\n{facts(rows)}"
+    return f"{printable(result.files.model.path.name, None)}: {count}\n{facts(rows)}"
 
 
-def samples_document(told: Told) -> SamplesDocument:
+def samples_document(result: SampleResult) -> SamplesDocument:
     """The same as a document; seconds are those of this run, ``rate`` the samples per second without compiling."""
     from wdport.cli.results import KnownValues, SamplesDocument, SamplesFile
 
-    wanted, job, ran, known = told.wanted, told.job, told.ran, told.known
+    request, job, ran, known = result.request, result.job, result.ran, result.known
     sampler, about = job.sampler, job.sampler.programs.network.about
     plan, decoding = sampler.plan, about.decoding
     decoded = not isinstance(decoding, NotDecoded)
-    spread, path = sampler.spread, told.files.target.path
+    spread, path = sampler.spread, result.files.target.path
     return SamplesDocument(
-        model=told.files.model.path.name,
+        model=result.files.model.path.name,
         output=SamplesFile(path.name, file_sha256(path), ran.size, ran.shapes),
         features=about.features,
-        figures=[path.name for path in _figures(told.files)],
+        figures=[path.name for path in _figures(result.files)],
         count=job.count,
         already=ran.already,
         not_finite=ran.unsound,
@@ -226,12 +230,12 @@ def samples_document(told: Told) -> SamplesDocument:
         network_calls=len(plan.steps),
         eta=plan.eta,
         seed=sampler.seed,
-        dtype=wanted.dtype,
+        dtype=request.dtype,
         units=job.units or None,
         not_decoded=None if decoded else getattr(decoding, "reason", ""),
         known=None if known is None else KnownValues(int(np.isfinite(known).sum()), known.size),
-        labels=wanted.labels,
-        condition=_condition(told) or None,
+        labels=request.labels,
+        condition=_condition(result) or None,
         batch=sampler.batch(min(ran.batch, job.count)),
         devices=1 if spread is None else spread.count,
         processes=1 if spread is None else spread.processes,
@@ -241,27 +245,27 @@ def samples_document(told: Told) -> SamplesDocument:
     )
 
 
-def _condition(told: Told) -> dict[str, str]:
+def _condition(result: SampleResult) -> dict[str, str]:
     """The condition as given, by the name of the network's input."""
-    wanted = told.job.sampler.programs.network.about.condition
-    if wanted is None:
+    taken = result.job.sampler.programs.network.about.condition
+    if taken is None:
         return {}
-    given = "none" if told.job.condition is None and told.wanted.unconditional else ""
-    text = next(iter(told.wanted.conditions.values()), given)
-    return {wanted.name: text} if text else {}
+    given = "none" if result.job.condition is None and result.request.unconditional else ""
+    text = next(iter(result.request.conditions.values()), given)
+    return {taken.name: text} if text else {}
 
 
-def _cheaper(told: Told) -> str:
+def _cheaper(result: SampleResult) -> str:
     """The sampler of few steps, where the default one was drawn with."""
-    process = told.job.sampler.programs.network.process()
-    if told.wanted.sampler is not None or told.wanted.steps is not None or process.few is None:
+    process = result.job.sampler.programs.network.process()
+    if result.request.sampler is not None or result.request.steps is not None or process.few is None:
         return ""
     sampler, steps = process.few
     try:
         calls = len(process.plan(sampler, steps).steps)
     except UsageError:  # a process of few steps, or a sampler that its schedule does not allow
         return ""
-    if calls >= len(told.job.sampler.plan.steps):
+    if calls >= len(result.job.sampler.plan.steps):
         return ""
     return f"--sampler {sampler} --steps {steps}: {calls} calls; wdport evaluate --sweep compares the samples"
 
@@ -270,9 +274,9 @@ def _figures(files: Files) -> list[Path]:
     return [each.path for each in (files.figure, files.moving) if each]
 
 
-def _rate(told: Told) -> str:
+def _rate(result: SampleResult) -> str:
     """The number of samples drawn, and how fast; the time of compiling, done once per run, is shown separately."""
-    ran, drawn = told.ran, told.job.count - told.ran.already
+    ran, drawn = result.ran, result.job.count - result.ran.already
     there = f"; {ran.already} were there already" if ran.already else ""
     if ran.rate is None:
         return f"{drawn} drawn in {ran.seconds:.1f} s, most of it compiling{there}"
@@ -284,3 +288,27 @@ def _devices(spread: Spread | None) -> str:
     if spread is None or spread.count == 1:
         return ""
     return f"{spread.count}" + (f", of {spread.processes} processes" if spread.processes > 1 else "")
+
+
+def condition_of(name: str, text: str) -> list[int] | list[float] | Array | str:
+    """The values of --label, --scale or --condition."""
+    if name == "labels":
+        return _labels(text)
+    from wdport.sampling import read_init
+
+    if text == "data":
+        return text
+    if text.endswith(".npy"):
+        return read_init(text)
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        what = f"invalid value {printable(text, 40)!r}"
+        raise UsageError(f"--{name}", what, "give a number, several: 0.6,2.5, a .npy file, or data") from None
+
+
+def _labels(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdecimal() and len(part) <= LONGEST_LABEL for part in parts):
+        raise UsageError("--label", f"invalid label {printable(text, 40)!r}", "give a whole number, or several: 0,1,2")
+    return [int(part) for part in parts]

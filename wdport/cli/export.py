@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 from msgspec import UNSET
 
-from wdport.cli.completion import File, Suggested
-from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.documents import give, require_document
 from wdport.cli.export_torch import export_torch
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import (
-    CHECKPOINT,
-    MODEL,
-    SAMPLERS,
-    TABLE,
-    facts,
-    key_option,
-    not_sampled,
-    open_own,
-    own_model_option,
-    pad_option,
-    sha256_option,
-    size,
-    stored_variables,
-)
-from wdport.cli.verb import OneOf, Verb, Whole
+from wdport.cli.options import SAMPLERS, facts, model_inputs, not_sampled, open_own, size, stored_variables
+from wdport.cli.requests import arguments, verb
 from wdport.cli.verification import passes, unverified, verified_artefact, verified_row
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import InputFiles
+from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, PAD_WIDTHS, SHA256, Operand, Option
 
 if TYPE_CHECKING:  # it brings in jax
     from wdport.cli.results import ExportDocument
@@ -43,128 +26,125 @@ if TYPE_CHECKING:  # it brings in jax
     from wdport.files.target import Target
 
 
-PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+def _platforms() -> tuple[str, ...]:
+    return "cpu", "cuda", "rocm", "tpu"
 
 
-class Options(TypedDict):
-    """Arguments of :func:`wdport.exporting.api.export`."""
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """The command's argument and options."""
 
-    batch: int | None
-    sampler: str | None
-    steps: int | None
-    eta: float
-    precision: str
-    pad_widths: int
+    model: Annotated[str, Operand(files="converted")]
+    to: Annotated[
+        str, Option("A program, or the checkpoint's own tensors for PyTorch.", choices=("stablehlo", "torch"))
+    ] = "stablehlo"
+    what: Annotated[
+        str | None,
+        Option("The denoiser of a diffusion model, its complete sampler, or the network of any model with its own "
+               "inputs and outputs.  [default: denoiser if the model draws samples, else network]",
+               choices=("denoiser", "sampler", "network")),
+    ] = None  # fmt: skip
+    platforms: Annotated[
+        str,
+        Option("Comma-separated: cpu, cuda, rocm, tpu; they need not be available here.", "NAMES",
+               completions=_platforms, by_comma=True),
+    ] = "cpu"  # fmt: skip
+    batch: Annotated[int | None, Option("Fixed batch size.  [default: any]", bounds=(1, 1 << 24))] = None
+    sizes: Annotated[
+        tuple[str, ...],
+        Option("Fix another size of a network that may differ between calls, such as n=512.", "NAME=N",
+               names=("--size",)),
+    ] = ()  # fmt: skip
+    sampler: Annotated[
+        str | None,
+        Option("As in wdport sample; for --what sampler.  [default: ddpm, for a flow heun]", "NAME", choices=SAMPLERS),
+    ] = None
+    steps: Annotated[int | None, Option("As in wdport sample.  [default: all; 20 of sde-dpm-solver++]")] = None
+    eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
+    dtype: Annotated[
+        str, Option("Keras dtype policy of the model.", choices=("float32", "mixed_bfloat16"))
+    ] = "float32"  # fmt: skip
+    precision: Annotated[
+        str,
+        Option("Precision of float32 products; default lets a TPU or GPU use fewer bits.",
+               choices=("highest", "default")),
+    ] = "highest"  # fmt: skip
+    pad_widths: Annotated[int, PAD_WIDTHS] = 1
+    mapping: Annotated[
+        str | None,
+        Option("The table of your own model; a denoiser or sampler needs its settings for sampling.", "FILE",
+               files="table"),
+    ] = None  # fmt: skip
+    function: Annotated[str | None, MODEL] = None
+    inputs: Annotated[
+        tuple[str, ...],
+        Option("One input of your own model, such as 'x: b 3 48 48', if its table states none.", "'NAME: AXES'",
+               names=("--input",)),
+    ] = ()  # fmt: skip
+    like: Annotated[
+        str | None,
+        Option("With --to torch, the checkpoint: supplies tensors that the model does not hold.", "FILE",
+               files="checkpoint"),
+    ] = None  # fmt: skip
+    optimizer: Annotated[
+        str | None,
+        Option("With --to torch, the file from convert --with-optimizer: writes a training checkpoint (.pt).", "FILE",
+               files=(".safetensors",)),
+    ] = None  # fmt: skip
+    key: Annotated[str | None, KEY] = None
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    output: Annotated[
+        str | None,
+        Option("NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  [default: MODEL.stablehlo or "
+               "MODEL.torch.safetensors beside it]", "FILE", names=("-o", "--output"),
+               files=(".stablehlo", ".safetensors", ".pt")),
+    ] = None  # fmt: skip
+    verify: Annotated[
+        bool,
+        Option("Compare the programs with MODEL, in a process without wdport, or the tensors with the checkpoint; "
+               "write nothing if they differ."),
+    ] = False  # fmt: skip
+    force: Annotated[bool, FORCE_OUTPUT] = False
 
 
-@click.command(name="export", cls=Verb)
-@click.argument("model", type=MODEL)
-@click.option("--to", type=OneOf(["stablehlo", "torch"]), default="stablehlo", show_default=True,
-              help="A program, or the checkpoint's own tensors for PyTorch.")  # fmt: skip
-@click.option("--what", type=OneOf(["denoiser", "sampler", "network"]),
-              help="The denoiser of a diffusion model, its complete sampler, or the network of any model with its own "
-              "inputs and outputs.  [default: denoiser if the model draws samples, else network]")  # fmt: skip
-@click.option("--platforms", type=Suggested(lambda: PLATFORMS, several=True), default="cpu", metavar="NAMES",
-              show_default=True,
-              help="Comma-separated: cpu, cuda, rocm, tpu; they need not be available here.")  # fmt: skip
-@click.option("--batch", type=Whole(1, 1 << 24), help="Fixed batch size.  [default: any]")
-@click.option("--size", "sizes", metavar="NAME=N", multiple=True,
-              help="Fix another size of a network that may differ between calls, such as n=512.")  # fmt: skip
-@click.option(
-    "--sampler",
-    type=OneOf(SAMPLERS),
-    metavar="NAME",
-    help="As in wdport sample; for --what sampler.  [default: ddpm, for a flow heun]",
-)
-@click.option("--steps", type=int, help="As in wdport sample.  [default: all; 20 of sde-dpm-solver++]")
-@click.option("--eta", type=float, default=0.0, show_default=True, help="Noise level of ddim.")
-@click.option("--dtype", type=OneOf(["float32", "mixed_bfloat16"]), default="float32", show_default=True,
-              help="Keras dtype policy of the model.")  # fmt: skip
-@click.option("--precision", type=OneOf(["highest", "default"]), default="highest", show_default=True,
-              help="Precision of float32 products; default lets a TPU or GPU use fewer bits.")  # fmt: skip
-@pad_option
-@click.option("--mapping", metavar="FILE", type=TABLE,
-              help="The table of your own model; a denoiser or sampler needs its settings for sampling.")  # fmt: skip
-@own_model_option
-@click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True,
-              help="One input of your own model, such as 'x: b 3 48 48', if its table states none.")  # fmt: skip
-@click.option(
-    "--like",
-    metavar="FILE",
-    type=CHECKPOINT,
-    help="With --to torch, the checkpoint: supplies tensors that the model does not hold.",
-)
-@click.option(
-    "--optimizer",
-    metavar="FILE",
-    type=File([".safetensors"]),
-    help="With --to torch, the file from convert --with-optimizer: writes a training checkpoint (.pt).",
-)
-@key_option
-@sha256_option
-@json_option
-@click.option("-o", "--output", metavar="FILE", type=File([".stablehlo", ".safetensors", ".pt"]),
-              help="NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  "
-              "[default: MODEL.stablehlo or MODEL.torch.safetensors beside it]")  # fmt: skip
-@click.option("--verify", is_flag=True, help="Compare the programs with MODEL, in a process without wdport, or the "
-              "tensors with the checkpoint; write nothing if they differ.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
-def command(
-    model: str,
-    output: str | None,
-    to: str,
-    like: str | None,
-    optimizer: str | None,
-    key: str | None,
-    what: str | None,
-    platforms: str,
-    sizes: tuple[str, ...],
-    inputs: tuple[str, ...],
-    dtype: str,
-    mapping: str | None,
-    function: str | None,
-    sha256: str | None,
-    json_file: str | None,
-    verify: bool,
-    force: bool,
-    **options: Unpack[Options],
-) -> int:
+@verb("export", ExportRequest)
+def command(request: ExportRequest) -> int:
     """Export a converted MODEL as StableHLO with its weights, to run with only jax, or as PyTorch tensors.
 
     Copy wdport/exporting/loader.py to where StableHLO runs; it needs jax and, to read the file, flatbuffers.
     """
     # Files are checked before jax is imported, so that errors are instant.
-    from wdport.checkpoint.known import require_sha256
     from wdport.exporting.artefact import export_target, write_compared
     from wdport.files.target import stem_of
 
-    read = InputFiles(model=model, mapping=mapping, like=like, optimizer=optimizer).with_manifests("model")
-    read.check(partial(require_sha256, model, sha256))
-    if to == "torch":
-        return export_torch(read, output, mapping, function, optimizer, key, verify, force, json_file)
-    for option, value in (("--like", like), ("--optimizer", optimizer), ("--key", key)):
+    model, output, what = request.model, request.output, request.what
+    read = model_inputs(model, request.sha256, mapping=request.mapping, like=request.like, optimizer=request.optimizer)
+    if request.to == "torch":
+        return export_torch(**arguments(export_torch, request, inputs=read))
+    for option, value in (("--like", request.like), ("--optimizer", request.optimizer), ("--key", request.key)):
         if value:
             raise UsageError(option, "requires --to torch", "leave it out, or add --to torch")
-    converted = open_own(model, mapping, function, inputs)
+    converted = open_own(model, request.mapping, request.function, request.inputs)
     why = not_sampled(converted)
     what = what or ("network" if why else "denoiser")
     if what != "network" and why:
         raise UsageError(converted.path, why[0], f"{why[1]}; --what network exports this one")
-    _require_fitting(what, sizes, inputs, options)
+    _require_fitting(what, request)
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
-    target = export_target(path, read, force)
-    document = require_document(json_file, read, {"-o": target.path}, force)
+    target = export_target(path, read, request.force)
+    document = require_document(request.json_file, read, {"-o": target.path}, request.force)
 
     require_jax()
     from wdport.exporting.api import Order, checked_platforms
 
     start_jax()
-    names = checked_platforms(name.strip() for name in platforms.split(",") if name.strip())
-    order = Order(what, names, sizes=_sizes(sizes), **options)
+    names = checked_platforms(name.strip() for name in request.platforms.split(",") if name.strip())
+    order = Order(**arguments(Order, request, what=what, platforms=names, sizes=_sizes(request.sizes)))
     export = _network if what == "network" else _denoiser
-    with unverified(target, verify) as first:
-        made, found = export(converted, dtype, first, order), None
-        if verify:
+    with unverified(target, request.verify) as first:
+        made, found = export(converted, request.dtype, first, order), None
+        if request.verify:
             found = verified_artefact(converted, first.path)
             if not passes(found, target, lambda: write_compared(target, first.path, found.compared()), document):
                 return found.exit_code
@@ -174,16 +154,16 @@ def command(
     return 0
 
 
-def _require_fitting(what: str, sizes: tuple[str, ...], inputs: tuple[str, ...], options: Options) -> None:
+def _require_fitting(what: str, request: ExportRequest) -> None:
     """Raise :class:`UsageError` for options of another kind of export."""
-    if what != "sampler" and (options["sampler"] or options["steps"] is not None or options["eta"]):
+    if what != "sampler" and (request.sampler or request.steps is not None or request.eta):
         raise UsageError(
             "--sampler", "requires --what sampler", "leave out --sampler, --steps and --eta, or add --what sampler"
         )
-    if what == "network" and options["pad_widths"] != 1:
+    if what == "network" and request.pad_widths != 1:
         raise UsageError("--pad-widths", "is for a denoiser or sampler", "leave it out")
-    if what != "network" and (sizes or inputs):
-        raise UsageError("--size" if sizes else "--input", "requires --what network", "leave it out, or add it")
+    if what != "network" and (request.sizes or request.inputs):
+        raise UsageError("--size" if request.sizes else "--input", "requires --what network", "leave it out, or add it")
 
 
 def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:

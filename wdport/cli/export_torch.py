@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-from click.core import ParameterSource
 from msgspec import UNSET
 
 from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
+from wdport.cli.verb import given_options
 from wdport.cli.verification import passes, unverified, verified_row
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
@@ -31,7 +30,9 @@ def export_torch(
     key: str | None, verify: bool, force: bool, json_file: str | None,
 ) -> int:  # fmt: skip
     """Write the file and print a summary."""
-    _require_none_of_programs()
+    given = given_options()
+    for option in (given[name] for name in OTHERS if name in given):
+        raise UsageError(option, "requires --to stablehlo; --to torch writes tensors", "leave it out")
     from wdport.conversion.back import restored
     from wdport.conversion.load import open_converted
     from wdport.exporting.to_torch import torch_output, write_restored
@@ -96,11 +97,3 @@ def _left_out(names: Mapping[str, str]) -> str:
         return ""
     shown = ", ".join(list(names)[:3]) + (", ..." if len(names) > 3 else "")
     return f"{len(names)} that the conversion dropped ({shown}); --like gives them"
-
-
-def _require_none_of_programs() -> None:
-    context = click.get_current_context()
-    for name in OTHERS:
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            option = f"--{name.removesuffix('s') if name in ('sizes', 'inputs') else name.replace('_', '-')}"
-            raise UsageError(option, "requires --to stablehlo; --to torch writes tensors", "leave it out")

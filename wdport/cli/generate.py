@@ -3,109 +3,136 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import click
-
-from wdport.cli.completion import File
-from wdport.cli.documents import give, json_option, require_document
-from wdport.cli.generated import FORMATS, Done, output_target, write_texts
+from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import MODEL, sha256_option
+from wdport.cli.options import facts, model_inputs, size
 from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
-from wdport.cli.verb import OneOf, Verb, Whole
+from wdport.cli.requests import verb
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import InputFiles
+from wdport.files.target import Target, file_target
 from wdport.files.writable import require_apart
 from wdport.limits import MAX_STEPS
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
 
 if TYPE_CHECKING:  # imports jax
+    from wdport.cli.results import GeneratedDocument
     from wdport.conversion.load import Converted
+    from wdport.files.json_document import NamedFile, OutputFile
+    from wdport.generation import Generated
     from wdport.generation.words import Words
 
-DTYPES = ("float32", "bfloat16", "mixed_bfloat16")
-MOST = MAX_STEPS
+FORMATS: Final = (".txt", ".json", ".npz")
+
+NOTHING: Final = -1
+"""After the end of a shorter text, in an array."""
 
 
-@click.command(name="generate", cls=Verb)
-@click.argument("model", type=MODEL)
-@click.option("--text", "texts", metavar="TEXT", multiple=True, help="A text, with [MASK] for every token that is "
-              "wanted; repeatable.")  # fmt: skip
-@click.option("--text-file", metavar="FILE", type=File(TEXTS), help="One text on every line.")
-@click.option("--prompt-ids", metavar="FILE", type=File(TOKENS), help="Tokens instead: a list of lists (.json), or an "
-              "array (.npy).")  # fmt: skip
-@click.option("--gap", type=Whole(1, 1 << 16), default=1, show_default=True, metavar="N", help="Tokens for each "
-              "[MASK] of a prompt.")  # fmt: skip
-@click.option("--length", type=Whole(0, 1 << 20), default=0, metavar="N", help="Tokens to write behind every prompt.  "
-              "[default: 0, only fill]")  # fmt: skip
-@click.option("--block-length", type=Whole(1, 1 << 20), metavar="N", help="Wanted tokens that are refined together.  "
-              "[default: 32 with --length, otherwise all]")  # fmt: skip
-@click.option("--steps", type=Whole(1, MOST), help="Steps in which a block is filled at the latest.  "
-              "[default: one per token]")  # fmt: skip
-@click.option("--threshold", type=float, default=0.95, show_default=True, metavar="P", help="Keep tokens with a "
-              "probability above this earlier; 1 for never.")  # fmt: skip
-@click.option("--edit", type=float, metavar="P", help="Replace generated tokens by others with a probability above "
-              "this, for at most 17 steps after a block is full.  [default: never]")  # fmt: skip
-@click.option("--temperature", type=float, default=0.0, show_default=True, metavar="T", help="0 takes the most "
-              "probable token; above, tokens are drawn.")  # fmt: skip
-@click.option("--top-k", type=Whole(1, MOST), metavar="K", help="Draw from the K most probable tokens.")
-@click.option("--top-p", type=float, metavar="P", help="Draw from the most probable tokens that together have this "
-              "probability.")  # fmt: skip
-@click.option("--end", metavar="TOKEN", help="Token that ends a text: its number, or its name.")
-@click.option("--forbid", metavar="TOKEN", multiple=True, help="Token that is never generated: number or name; "
-              "repeatable.")  # fmt: skip
-@click.option("--mask", type=Whole(0, MOST), metavar="N", help="Number of the mask token.  [default: the model's]")
-@click.option("--tokenizer", metavar="FILE", type=File([".json"]), help="tokenizer.json, or its folder.  "
-              "[default: the one in the model's file]")  # fmt: skip
-@click.option("--seed", type=Whole(0, (1 << 32) - 1), default=0, show_default=True, help="Random seed.")
-@click.option("--batch", type=Whole(1, 1 << 20), metavar="N", help="Prompts per call of the network.  [default: by "
-              "the size of the vocabulary]")  # fmt: skip
-@click.option("-o", "--output", metavar="FILE", type=File(FORMATS), help="NAME.txt (a text on every line), .json or "
-              ".npz (tokens and steps).  [default: print the texts]")  # fmt: skip
-@click.option("--animate", metavar="FILE", type=File([".gif", ".txt"]), help="The first texts after every step, as a "
-              ".gif or as pages of a .txt.")  # fmt: skip
-@click.option("--dtype", type=OneOf(DTYPES), default="float32", show_default=True, help="Keras dtype policy.")
-@sha256_option
-@json_option
-@click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
-def command(
-    model: str,
-    texts: tuple[str, ...],
-    text_file: str | None,
-    prompt_ids: str | None,
-    gap: int,
-    end: str | None,
-    forbid: tuple[str, ...],
-    mask: int | None,
-    tokenizer: str | None,
-    output: str | None,
-    animate: str | None,
-    dtype: str,
-    sha256: str | None,
-    json_file: str | None,
-    force: bool,
-    **settings: Any,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class GenerateRequest:
+    """The command's argument and options."""
+
+    model: Annotated[str, Operand(files="converted")]
+    texts: Annotated[
+        tuple[str, ...],
+        Option("A text, with [MASK] for every token that is wanted; repeatable.", "TEXT", names=("--text",)),
+    ] = ()
+    text_file: Annotated[str | None, Option("One text on every line.", "FILE", files=TEXTS)] = None
+    prompt_ids: Annotated[
+        str | None,
+        Option("Tokens instead: a list of lists (.json), or an array (.npy).", "FILE", files=TOKENS),
+    ] = None
+    gap: Annotated[int, Option("Tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
+    length: Annotated[
+        int,
+        Option("Tokens to write behind every prompt.  [default: 0, only fill]", "N", bounds=(0, 1 << 20),
+               show_default=False),
+    ] = 0  # fmt: skip
+    block_length: Annotated[
+        int | None,
+        Option("Wanted tokens that are refined together.  [default: 32 with --length, otherwise all]", "N",
+               bounds=(1, 1 << 20)),
+    ] = None  # fmt: skip
+    steps: Annotated[
+        int | None,
+        Option("Steps in which a block is filled at the latest.  [default: one per token]", bounds=(1, MAX_STEPS)),
+    ] = None
+    threshold: Annotated[
+        float, Option("Keep tokens with a probability above this earlier; 1 for never.", "P")
+    ] = 0.95  # fmt: skip
+    edit: Annotated[
+        float | None,
+        Option("Replace generated tokens by others with a probability above this, for at most 17 steps after a block "
+               "is full.  [default: never]", "P"),
+    ] = None  # fmt: skip
+    temperature: Annotated[
+        float, Option("0 takes the most probable token; above, tokens are drawn.", "T")
+    ] = 0.0  # fmt: skip
+    top_k: Annotated[
+        int | None, Option("Draw from the K most probable tokens.", "K", bounds=(1, MAX_STEPS))
+    ] = None  # fmt: skip
+    top_p: Annotated[
+        float | None, Option("Draw from the most probable tokens that together have this probability.", "P")
+    ] = None
+    end: Annotated[str | None, Option("Token that ends a text: its number, or its name.", "TOKEN")] = None
+    forbid: Annotated[
+        tuple[str, ...], Option("Token that is never generated: number or name; repeatable.", "TOKEN")
+    ] = ()
+    mask: Annotated[
+        int | None, Option("Number of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        Option("tokenizer.json, or its folder.  [default: the one in the model's file]", "FILE", files=(".json",)),
+    ] = None
+    seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 32) - 1))] = 0
+    batch: Annotated[
+        int | None,
+        Option("Prompts per call of the network.  [default: by the size of the vocabulary]", "N", bounds=(1, 1 << 20)),
+    ] = None
+    output: Annotated[
+        str | None,
+        Option("NAME.txt (a text on every line), .json or .npz (tokens and steps).  [default: print the texts]",
+               "FILE", names=("-o", "--output"), files=FORMATS),
+    ] = None  # fmt: skip
+    animate: Annotated[
+        str | None,
+        Option("The first texts after every step, as a .gif or as pages of a .txt.", "FILE", files=(".gif", ".txt")),
+    ] = None
+    dtype: Annotated[
+        str, Option("Keras dtype policy.", choices=("float32", "bfloat16", "mixed_bfloat16"))
+    ] = "float32"  # fmt: skip
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    force: Annotated[bool, FORCE_OUTPUT] = False
+
+
+SETTINGS: Final = ("length", "block_length", "steps", "threshold", "edit", "temperature", "top_k", "top_p", "seed")
+"""Options that :func:`wdport.generate` takes as they are, and that the document states."""
+
+
+@verb("generate", GenerateRequest)
+def command(request: GenerateRequest) -> int:
     """Complete texts with a converted MODEL, a masked language model: fill their gaps, and write on.
 
     In every step the network predicts all wanted tokens of a block, and the most probable are kept.
     """
-    from wdport.checkpoint.known import require_sha256
     from wdport.files.text_frames import TEXTS as SHOWN
     from wdport.files.text_frames import frames_target, write_frames
 
-    inputs = InputFiles(model=model, prompts=text_file or prompt_ids, tokenizer=tokenizer).with_manifests("model")
-    prompts = read_prompts(texts, text_file, prompt_ids)
-    inputs.check(partial(require_sha256, model, sha256))
-    converted = _opened(model)
-    target = output_target(Path(output), inputs, force) if output else None
-    moving = frames_target(Path(animate), force, inputs) if animate else None
+    force, tokenizer, file = request.force, request.tokenizer, request.text_file or request.prompt_ids
+    inputs = model_inputs(request.model, request.sha256, prompts=file, tokenizer=tokenizer)
+    prompts = read_prompts(request.texts, request.text_file, request.prompt_ids)
+    converted = _opened(request.model)
+    target = file_target(Path(request.output), FORMATS, inputs, force) if request.output else None
+    moving = frames_target(Path(request.animate), force, inputs) if request.animate else None
     named = {option: each.path for option, each in (("-o", target), ("--animate", moving)) if each}
     require_apart(named.items(), {})
-    document = require_document(json_file, inputs, named, force)
+    document = require_document(request.json_file, inputs, named, force)
     require_jax()
     start_jax()
     from wdport.conversion.load import load_model
@@ -114,24 +141,119 @@ def command(
     from wdport.generation.program import generator_of
 
     started = time.monotonic()
-    made = load_model(converted.path, dtype)
-    masked = generator_of(made).mask(mask)
+    made = load_model(converted.path, request.dtype)
+    masked = generator_of(made).mask(request.mask)
+    end, forbid = request.end, request.forbid
     words = _words(made, masked, tokenizer, prompts, (end, *forbid), target)
-    tokens = _with_gaps(prompts, words, masked, gap, bool(settings["length"]))
-    numbers: dict[str, Any] = {"end": None if end is None else _number("--end", end, words),
-               "forbid": [_number("--forbid", each, words) for each in forbid]}  # fmt: skip
+    tokens = _with_gaps(prompts, words, masked, request.gap, bool(request.length))
+    settings: dict[str, Any] = {
+        **{name: getattr(request, name) for name in SETTINGS},
+        "mask": masked,
+        "end": None if end is None else _number("--end", end, words),
+        "forbid": [_number("--forbid", each, words) for each in forbid],
+    }
     read = None if prompts.file is None else NamedFile(prompts.file.name, inputs.sha256("prompts"))
     inputs.end_reading()
-    found = generate(made, tokens, mask=masked, words=words, **numbers, **settings)
-    told = {"mask": masked, **numbers, **settings, "dtype": dtype}
-    told.pop("batch")
-    done = Done(converted.path.name, read, found, told, time.monotonic() - started, target)
+    found = generate(made, tokens, words=words, batch=request.batch, **settings)
+    settings["dtype"] = request.dtype
+    done = Done(converted.path.name, read, found, settings, time.monotonic() - started, target)
     if target is not None:
         write_texts(target, done)
     if moving is not None:
         write_frames(moving, [done.frames(at, masked) for at in range(min(len(found), SHOWN))])
     give("generated", done.document, document, done.text, asked=target is None)
     return 0
+
+
+@dataclass(frozen=True)
+class Done:
+    """Completed texts, the settings that they were made with, and the file that was written; ``prompts`` is their
+    file."""
+
+    model: str
+    prompts: NamedFile | None
+    found: Generated
+    settings: Mapping[str, Any]
+    seconds: float
+    target: Target | None
+
+    @property
+    def texts(self) -> list[str] | None:
+        """The texts; None without a tokenizer."""
+        return None if self.found.words is None else self.found.texts
+
+    def frames(self, index: int, mask: int) -> list[str]:
+        """One text after every step, in words or as numbers."""
+        words = self.found.words
+        show = words.frame if words is not None else lambda tokens: " ".join(map(str, tokens))
+        return [show(frame) for frame in self.found.frames(index, mask)]
+
+    def document(self) -> GeneratedDocument:
+        """The result as a document."""
+        from wdport.files.json_document import output_file
+
+        return self.content(None if self.target is None else output_file(self.target.path))
+
+    def content(self, output: OutputFile | None) -> GeneratedDocument:
+        """The document, with these facts about the output."""
+        from wdport.cli.results import GeneratedDocument, GeneratedText
+
+        found, texts = self.found, self.texts
+        return GeneratedDocument(
+            model=self.model,
+            prompts=self.prompts,
+            output=output,
+            texts=[
+                GeneratedText(tokens.tolist(), steps.tolist(), None if texts is None else texts[at])
+                for at, (tokens, steps) in enumerate(zip(found.tokens, found.steps, strict=True))
+            ],
+            generated=found.wanted,
+            network_calls=found.calls,
+            **self.settings,
+            seconds=round(self.seconds, 3),
+        )
+
+    def lines(self) -> list[str]:
+        """One line per text; without a tokenizer its tokens."""
+        texts = self.texts
+        if texts is None:
+            return [" ".join(map(str, tokens)) for tokens in self.found.tokens]
+        return [" ".join(text.split("\n")) for text in texts]
+
+    def text(self) -> str:
+        """The texts, or a short summary if they are in a file."""
+        if self.target is None:
+            return "\n".join(self.lines())
+        count = len(self.found)
+        rows = [
+            ("generated", f"{self.found.wanted} tokens by {self.found.calls} network calls"),
+            ("took", f"{self.seconds:.1f} s"),
+            ("wrote", f"{self.target.path} ({size(self.target.path.stat().st_size)})"),
+        ]
+        return f"{self.model}: {count} text{'' if count == 1 else 's'}\n{facts(rows)}"
+
+
+def write_texts(target: Target, done: Done) -> None:
+    """Write the texts: a line each, the document, or arrays (n, N) padded with -1."""
+    from wdport.files.atomic import write_text
+    from wdport.files.sealed_archive import sealed_archive
+
+    if target.format == "txt":
+        write_text(target.output, "\n".join(done.lines()) + "\n")
+    elif target.format == "json":
+        write_text(target.output, rendered("generated", done.content(None)) + "\n")
+    else:
+        import numpy as np
+
+        lengths = np.array([len(each) for each in done.found.tokens], np.int32)
+        arrays = {"tokens": done.found.tokens, "steps": done.found.steps}
+        shape = (len(lengths), int(lengths.max()))
+        padded: dict[str, Any] = {name: np.full(shape, NOTHING, np.int32) for name in arrays}
+        for name, values in arrays.items():
+            for row, each in enumerate(values):
+                padded[name][row, : len(each)] = each
+        with sealed_archive(target.output) as file:
+            np.savez(file, **padded, lengths=lengths)
 
 
 def _opened(model: str) -> Converted:

@@ -1,8 +1,11 @@
-"""The group of all verbs, and the only place where an error becomes a line and an exit code."""
+"""The group of all verbs, the only place where an error becomes a line and an exit code, and the summary of -v."""
 
 from __future__ import annotations
 
 import os
+import platform
+import sys
+import time
 from contextlib import suppress
 from typing import ClassVar, Final, TypeVar
 
@@ -10,7 +13,6 @@ import click
 from click.shell_completion import shell_complete
 
 from wdport.cli import completion
-from wdport.cli.account import tell_run
 from wdport.cli.console import console
 from wdport.cli.documents import give_faults
 from wdport.cli.failures import failure_of, lost_output
@@ -23,6 +25,9 @@ from wdport.files.written import WRITTEN
 from wdport.version import VERSION
 
 _E = TypeVar("_E", bound=Exception)
+
+LIBRARIES = ("numpy", "jax", "keras", "torch", "h5py", "safetensors", "click")
+"""Packages whose versions are shown if they were imported."""
 
 READER_GONE: Final = 141
 """The exit code if the reader of the output has gone: that of a process ended by SIGPIPE."""
@@ -97,7 +102,7 @@ def execute(words: list[str]) -> int:
             raise
         return _fail(failure_of(error))
     finally:
-        tell_run()
+        _tell_run()
 
 
 def _run(words: list[str]) -> int:
@@ -128,3 +133,61 @@ def _fail(error: WdportError) -> int:
         give_faults(error)
     console.error(error.command_line)  # unchanged: an error shortens itself, except for its path
     return error.exit_code
+
+
+def _tell_run() -> None:
+    """Print the summary on standard error under -v."""
+    if not console.verbose:
+        return
+    with suppress(OSError):
+        for line in _lines():
+            console.detail(line)
+
+
+def _lines() -> list[str]:
+    seconds = time.monotonic() - console.started
+    machine = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    lines = [
+        f"  wdport    {VERSION}, {os.path.dirname(os.path.dirname(__file__))}",
+        f"  python    {machine}",
+        f"  versions  {', '.join(_versions())}",
+        f"  folder    {_folder()}",
+    ]
+    if "jax" in sys.modules:
+        lines.append(f"  programs  {_cache()}")
+    return [*lines, f"  total     {seconds:.2f} s{_memory()}"]
+
+
+def _versions() -> list[str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = []
+    for name in LIBRARIES:
+        if name in sys.modules:
+            with suppress(PackageNotFoundError):
+                found.append(f"{name} {version(name)}")
+    return found
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "removed"
+
+
+def _cache() -> str:
+    import jax
+
+    folder = getattr(jax.config, "jax_compilation_cache_dir")
+    return f"compiled programs are kept in {folder}" if folder else "compiled programs are not kept"
+
+
+def _memory() -> str:
+    """The peak memory use; "" if the system does not report it."""
+    try:
+        from resource import RUSAGE_SELF, getrusage
+    except ImportError:  # Windows
+        return ""
+    most = getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return f", peak memory {most / 1e9:.2f} GB"

@@ -2,88 +2,69 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict, cast
-
-import click
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from wdport.checkpoint.known import require_sha256
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, File
-from wdport.cli.documents import give, json_option, require_document
-from wdport.cli.options import facts, key_option, sha256_option, size
-from wdport.cli.verb import Verb
+from wdport.cli.documents import give, require_document
+from wdport.cli.options import facts, size
+from wdport.cli.requests import verb
 from wdport.errors import InputError, WdportError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.target import KERAS, format_at
+from wdport.options import JSON, KEY, SHA256, Operand, Option
 
 if TYPE_CHECKING:
+    from msgspec import UnsetType
+
     from wdport.checkpoint import Checkpoint
+    from wdport.cli.results import InspectionDocument, StoredTensor
     from wdport.conversion.account import Account
     from wdport.conversion.entries import ConfigEntry
+    from wdport.files.json_document import NamedFile
 
 MANIFEST_END: Final = ".wdport.json"
 MOST_LINES: Final = 10
 MOST_NAMES: Final = 4
 
 
-class Stored(TypedDict):
-    """One tensor or variable."""
+@dataclass(frozen=True, kw_only=True)
+class InspectRequest:
+    """The command's argument and options."""
 
-    dtype: str
-    shape: list[int]
-
-
-class Found(TypedDict):
-    """The contents of a file, as printed; a checkpoint and a user's own model have additional entries."""
-
-    file: str
-    what: str
-    bytes: int
-    model: str
-    config: dict[str, ConfigEntry]
-    tensors: dict[str, Stored]
-    built_by: NotRequired[str]
-    source: NotRequired[dict[str, str]]
-    mapping: NotRequired[dict[str, str]]
-    manifest: NotRequired[str]
-    files: NotRequired[dict[str, str]]
-    config_json: NotRequired[Mapping[str, object] | None]
-    key: NotRequired[str | None]
-    prefixes: NotRequired[list[str]]
-    other_keys: NotRequired[list[str]]
-    ignored: NotRequired[dict[str, str]]
-    not_read: NotRequired[list[str]]
-    shared: NotRequired[list[list[str]]]
-    notes: NotRequired[list[str]]
+    file: Annotated[str, Operand(files="model")]
+    key: Annotated[str | None, KEY] = None
+    sha256: Annotated[str | None, SHA256] = None
+    every: Annotated[bool, Option("List every tensor.", names=("--tensors",))] = False
+    json_file: Annotated[str | None, JSON] = None
 
 
-@click.command(name="inspect", cls=Verb)
-@click.argument("file", type=File([*CHECKPOINTS, *CONVERTED]))
-@key_option
-@sha256_option
-@click.option("--tensors", "every", is_flag=True, help="List every tensor.")
-@json_option
-def command(file: str, key: str | None, sha256: str | None, every: bool, json_file: str | None) -> int:
+@verb("inspect", InspectRequest)
+def command(request: InspectRequest) -> int:
     """Show what is in FILE, a checkpoint, an experiment's folder or archive, or a converted model: layout,
     configuration, tensors."""
+    file = request.file
     if file.endswith(MANIFEST_END):
         what = "is the manifest of a converted model"
         raise InputError(Path(file), what, f"give the model itself: {Path(file).name.removesuffix(MANIFEST_END)}")
     inputs = InputFiles(file=file).with_manifests("file").with_experiment("file")
-    inputs.check(partial(require_sha256, file, sha256))
-    document = require_document(json_file, inputs)
-    found = _converted(Path(file)) or _checkpoint(Path(file), key)
+    inputs.check(partial(require_sha256, file, request.sha256))
+    document = require_document(request.json_file, inputs)
+    found = _converted(Path(file)) or _checkpoint(Path(file), request.key)
     inputs.end_reading()
-    give("inspection", lambda: cast(Mapping[str, object], found), document, lambda: _text(found, every), asked=True)
+    give("inspection", lambda: found, document, lambda: _text(found, request.every), asked=True)
     return 0
 
 
-def _converted(path: Path) -> Found | None:
+def _converted(path: Path) -> InspectionDocument | None:
     """The account of a converted model; ``None`` if ``path`` is not one."""
     from wdport.conversion.load import UNTOLD, open_account
+    from wdport.files.json_document import NamedFile
     from wdport.files.model_files import read_beside
     from wdport.mapping.table import CUSTOM
 
@@ -93,25 +74,26 @@ def _converted(path: Path) -> Found | None:
     if form not in KERAS and read_beside(path).manifest is None:
         return None  # a checkpoint in this format
     account, _ = open_account(path)
-    if account is None or account.family != CUSTOM:
-        found = _shipped(path)
-    else:
+    if account is None:
+        return replace(_shipped(path), manifest=f"none: saved by Keras, {UNTOLD}")
+    if account.family == CUSTOM:
         _check_own(path, account)
         built_by = str(account.values["keras"])
         found = _found(path, f"your own, built by {built_by}", account.config, account.variables, account.dtypes)
-        found["built_by"] = built_by
-    if account is None:
-        found["manifest"] = f"none: saved by Keras, {UNTOLD}"
+        found = replace(found, built_by=built_by)
     else:
-        found["source"] = {"name": account.source.name, "sha256": account.source.sha256}
-        found["mapping"] = {"name": account.mapping.name, "sha256": account.mapping.sha256}
-        found["manifest"] = _manifest(path, account)
-        notes: Any = account.manifest.get("notes")
-        found["notes"] = [str(note) for note in notes or ()]
-    return found
+        found = _shipped(path)
+    notes: Any = account.manifest.get("notes")
+    return replace(
+        found,
+        source=NamedFile(account.source.name, account.source.sha256),
+        mapping=NamedFile(account.mapping.name, account.mapping.sha256),
+        manifest=_manifest(path, account),
+        notes=[str(note) for note in notes or ()],
+    )
 
 
-def _shipped(path: Path) -> Found:
+def _shipped(path: Path) -> InspectionDocument:
     """A model of a family of wdport's; its variables are read for their hashes."""
     from wdport.conversion.load import open_converted, sound_variables
 
@@ -148,17 +130,18 @@ def _found(
     config: Mapping[str, ConfigEntry],
     variables: Mapping[str, Sequence[int]],
     dtypes: Mapping[str, str],
-) -> Found:
+) -> InspectionDocument:
+    from wdport.cli.results import InspectionDocument, StoredTensor
     from wdport.files.model_files import size_at
 
-    return {
-        "file": path.name,
-        "what": f"converted model ({format_at(path)})",
-        "bytes": size_at(path),
-        "model": model,
-        "config": dict(config),
-        "tensors": {name: {"dtype": dtypes.get(name, "float32"), "shape": list(s)} for name, s in variables.items()},
-    }
+    return InspectionDocument(
+        file=path.name,
+        what=f"converted model ({format_at(path)})",
+        bytes=size_at(path),
+        model=model,
+        config=config,
+        tensors={name: StoredTensor(dtypes.get(name, "float32"), list(shape)) for name, shape in variables.items()},
+    )
 
 
 def _manifest(path: Path, account: Account) -> str:
@@ -172,32 +155,31 @@ def _manifest(path: Path, account: Account) -> str:
     return torn(path, account, sha256_at(path)) or f"{manifest_of(path).name} agrees"
 
 
-def _checkpoint(path: Path, key: str | None) -> Found:
+def _checkpoint(path: Path, key: str | None) -> InspectionDocument:
     """The contents of a checkpoint, and its model if a shipped table matches."""
     from wdport.checkpoint import open_checkpoint
+    from wdport.cli.results import InspectionDocument, StoredTensor
 
     with open_checkpoint(path, key=key) as checkpoint:
-        found: Found = {
-            "file": path.name,
-            "what": f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
-            "bytes": sum(file.stat().st_size for file in checkpoint.files.values()),
-            "files": {name: str(file) for name, file in checkpoint.files.items()},
-            "config_json": checkpoint.config,
-            "model": "",
-            "key": checkpoint.key,
-            "prefixes": list(checkpoint.prefixes),
-            "other_keys": list(checkpoint.other_keys),
-            "ignored": dict(checkpoint.ignored),
-            "not_read": list(checkpoint.not_read),
-            "shared": [list(names) for names in checkpoint.shared],
-            "config": {},
-            "tensors": {
-                name: {"dtype": info.dtype, "shape": list(info.shape)} for name, info in checkpoint.tensors.items()
-            },
-        }
+        found = InspectionDocument(
+            file=path.name,
+            what=f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
+            bytes=sum(file.stat().st_size for file in checkpoint.files.values()),
+            files={name: str(file) for name, file in checkpoint.files.items()},
+            config_json=checkpoint.config,
+            model="",
+            key=checkpoint.key,
+            prefixes=checkpoint.prefixes,
+            other_keys=checkpoint.other_keys,
+            ignored=checkpoint.ignored,
+            not_read=checkpoint.not_read,
+            shared=checkpoint.shared,
+            config={},
+            tensors={name: StoredTensor(info.dtype, info.shape) for name, info in checkpoint.tensors.items()},
+        )
         # last: it may take a prefix from the names
-        found["model"], found["config"], found["notes"] = _recognise(checkpoint, key)
-        return found
+        model, config, notes = _recognise(checkpoint, key)
+        return replace(found, model=model, config=config, notes=notes)
 
 
 def _recognise(checkpoint: Checkpoint, key: str | None) -> tuple[str, dict[str, ConfigEntry], list[str]]:
@@ -216,32 +198,30 @@ def _recognise(checkpoint: Checkpoint, key: str | None) -> tuple[str, dict[str, 
         *prepared.notes, *prepared.resolved.notes]  # fmt: skip
 
 
-def _text(found: Found, every: bool) -> str:
-    tensors = found["tensors"]
-    dtypes: dict[str, int] = {}
-    for info in tensors.values():
-        dtypes[info["dtype"]] = dtypes.get(info["dtype"], 0) + 1
-    values = sum(prod(info["shape"]) for info in tensors.values())
+def _text(found: InspectionDocument, every: bool) -> str:
+    tensors = found.tensors
+    dtypes = Counter(info.dtype for info in tensors.values())
+    values = sum(prod(info.shape) for info in tensors.values())
     rows = [
-        ("kind", f"{found['what']}, {size(found['bytes'])}"),
-        ("model", found["model"]),
-        ("made from", _quoted(found.get("source"))),
-        ("table", _quoted(found.get("mapping"))),
-        ("manifest", found.get("manifest")),
-        ("state_dict", found.get("key")),
-        ("config.json", _config_json(found.get("config_json"))),
-        ("prefixes", " ".join(found.get("prefixes", []))),
-        ("beside it", ", ".join(found.get("other_keys", []))),
-        ("ignored", ", ".join(f"{name} ({why})" for name, why in found.get("ignored", {}).items())),
-        *_rows("not read", found.get("not_read", [])),
-        *_rows("one storage", [_names(names) for names in found.get("shared", [])]),
-        *_rows("note", found.get("notes", [])),
+        ("kind", f"{found.what}, {size(found.bytes)}"),
+        ("model", found.model),
+        ("made from", _quoted(found.source)),
+        ("table", _quoted(found.mapping)),
+        ("manifest", found.manifest or ""),
+        ("state_dict", found.key or ""),
+        ("config.json", _config_json(found.config_json)),
+        ("prefixes", " ".join(found.prefixes or ())),
+        ("beside it", ", ".join(found.other_keys or ())),
+        ("ignored", ", ".join(f"{name} ({why})" for name, why in (found.ignored or {}).items())),
+        *_rows("not read", found.not_read or ()),
+        *_rows("one storage", [_names(names) for names in found.shared or ()]),
+        *_rows("note", found.notes or ()),
         ("tensors", f"{len(tensors)}, {values:,} values; {', '.join(f'{n} {name}' for name, n in dtypes.items())}"),
     ]
-    parts = [printable(found["file"], None), facts(rows)]
-    if found["config"]:
+    parts = [printable(found.file, None), facts(rows)]
+    if found.config:
         settings = [(name, f"{printable(row['value'], LONGEST)}  ({row['origin']})")
-                    for name, row in found["config"].items() if row["value"] not in ({}, [])]  # fmt: skip
+                    for name, row in found.config.items() if row["value"] not in ({}, [])]  # fmt: skip
         parts += ["config", facts(settings)]
     parts += ["tensors" if every else "groups", facts(_every(tensors) if every else _groups(tensors))]
     return "\n".join(parts)
@@ -251,12 +231,12 @@ LONGEST = 200
 """Characters of a value."""
 
 
-def _quoted(file: Mapping[str, str] | None) -> str:
-    return f"{file['name']}, SHA-256 {file['sha256'][:16]}" if file else ""
+def _quoted(file: NamedFile | UnsetType) -> str:
+    return f"{file.name}, SHA-256 {file.sha256[:16]}" if file else ""
 
 
-def _config_json(config: Mapping[str, object] | None) -> str:
-    if config is None:
+def _config_json(config: Mapping[str, object] | UnsetType | None) -> str:
+    if not isinstance(config, Mapping):
         return ""
     kind = next((f"; {name} {config[name]}" for name in ("model_type", "_class_name") if name in config), "")
     return f"{len(config)} entries{kind}"
@@ -274,17 +254,17 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _every(tensors: Mapping[str, Stored]) -> list[tuple[str, str]]:
-    return [(name, f"{info['dtype']} {tuple(info['shape'])}") for name, info in tensors.items()]
+def _every(tensors: Mapping[str, StoredTensor]) -> list[tuple[str, str]]:
+    return [(name, f"{info.dtype} {tuple(info.shape)}") for name, info in tensors.items()]
 
 
-def _groups(tensors: Mapping[str, Stored]) -> list[tuple[str, str]]:
+def _groups(tensors: Mapping[str, StoredTensor]) -> list[tuple[str, str]]:
     """Tensor counts by the first part of the name, with its number if one follows."""
     groups: dict[str, list[int]] = {}
     for name, info in tensors.items():
         parts = name.replace("/", ".").split(".")
         end = 2 if len(parts) > 2 and parts[1].isdigit() else 1
-        groups.setdefault(".".join(parts[:end]), []).append(prod(info["shape"]))
+        groups.setdefault(".".join(parts[:end]), []).append(prod(info.shape))
     return [
         (name, f"{len(counts)} tensor{'' if len(counts) == 1 else 's'}, {sum(counts):,} values")
         for name, counts in groups.items()

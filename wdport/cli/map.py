@@ -3,29 +3,33 @@ files."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, TABLES, File
-from wdport.cli.documents import give, json_option, require_document
-from wdport.cli.options import CHECKPOINT, TABLE, key_option, mapping_option, parse_values
-from wdport.cli.verb import OneOf, Verbs
+from wdport.cli.documents import give, require_document
+from wdport.cli.options import LONGEST_FACT, facts
+from wdport.cli.requests import verb
+from wdport.cli.verb import Verbs
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
+from wdport.marks import Marked, joined, outcome_line
+from wdport.options import JSON, KEY, MAPPING, SET, Operand, Option
 
 if TYPE_CHECKING:
-    from wdport.conversion.prepare import Settings
+    from wdport.compare.setting import SettingsReport
+    from wdport.conversion.check import Check
+    from wdport.conversion.explain import End, Route
+    from wdport.mapping.diff import Difference, Properties, Property
 
-ANY = File([*CHECKPOINTS, *CONVERTED, *TABLES])
+MOST = 20
+"""Lines printed per kind; all are in the JSON."""
 
-_config = click.option("--config", metavar="FILE", type=TABLE, help="Configuration (YAML), as for convert.")
-_set = click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One configuration value; repeatable.")
-_model = click.option(
-    "--model", metavar="MODULE:FUNCTION", help="Function of your own Keras model; it is built to list its variables."
-)
+MODEL = Option("Function of your own Keras model; it is built to list its variables.", "MODULE:FUNCTION")
+CONFIG = Option("Configuration (YAML), as for convert.", "FILE", files="table")
 
 
 class _Verbs(Verbs):
@@ -39,129 +43,278 @@ def command() -> None:
     """Outline a PyTorch model; find, check, explain and compare mapping tables. Nothing is converted."""
 
 
-@command.command(name="check", short_help="Look for faults in a table, and for tensors that it does not map.")
-@click.argument("table", type=TABLE)
-@click.argument("checkpoint", required=False, type=CHECKPOINT)
-@_model
-@_config
-@_set
-@key_option
-@click.option("--strict", is_flag=True, help="Treat warnings as faults.")
-@click.option("--rows", "every", is_flag=True, help="List every row and the number of tensors that it matches.")
-@click.option("--values", is_flag=True, help="Also read the weights, and report unusual values.")
-@click.option(
-    "--dtype",
-    type=OneOf(["float32", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-    help="With --values: the dtype of the port.",
-)
-@click.option("--settings", is_flag=True, help="Build your two models and compare their hyper-parameters.")
-@click.option("--reference", metavar="MODULE:FUNCTION", help="With --settings: your own PyTorch model.")
-@json_option
-def check(
-    table: str,
-    checkpoint: str | None,
-    model: str | None,
-    config: str | None,
-    pairs: tuple[str, ...],
-    key: str | None,
-    strict: bool,
-    every: bool,
-    values: bool,
-    dtype: str,
-    settings: bool,
-    reference: str | None,
-    json_file: str | None,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class CheckRequest:
+    """The arguments and options of `wdport map check`."""
+
+    table: Annotated[str, Operand(files="table")]
+    checkpoint: Annotated[str | None, Operand(files="checkpoint")] = None
+    model: Annotated[str | None, MODEL] = None
+    config: Annotated[str | None, CONFIG] = None
+    values: Annotated[dict[str, str], SET]
+    key: Annotated[str | None, KEY] = None
+    strict: Annotated[bool, Option("Treat warnings as faults.")] = False
+    every: Annotated[
+        bool, Option("List every row and the number of tensors that it matches.", names=("--rows",))
+    ] = False  # fmt: skip
+    read: Annotated[bool, Option("Also read the weights, and report unusual values.", names=("--values",))] = False
+    dtype: Annotated[
+        str, Option("With --values: the dtype of the port.", choices=("float32", "bfloat16", "float16"))
+    ] = "float32"  # fmt: skip
+    settings: Annotated[bool, Option("Build your two models and compare their hyper-parameters.")] = False
+    reference: Annotated[
+        str | None, Option("With --settings: your own PyTorch model.", "MODULE:FUNCTION")
+    ] = None  # fmt: skip
+    json_file: Annotated[str | None, JSON] = None
+
+
+@verb("check", CheckRequest, short_help="Look for faults in a table, and for tensors that it does not map.")
+def check(request: CheckRequest) -> int:
     """Look for faults in TABLE; with CHECKPOINT also for tensors that it does not map.
 
     With --model, or for a table of a model that wdport ships, the complete plan is made, as convert does. Findings of
     --values and --settings do not make a table unsound.
     """
-    from wdport.cli.map_text import check_count, check_line, check_text
     from wdport.conversion.check import check_table
+    from wdport.conversion.prepare import Settings
     from wdport.conversion.table_documents import check_document
     from wdport.conversion.unlike import told_differently
 
-    if reference and not settings:
+    table, checkpoint = request.table, request.checkpoint
+    if request.reference and not request.settings:
         raise UsageError("--reference", "requires --settings", "add --settings, or leave it out")
-    document = require_document(json_file, InputFiles(table=table, checkpoint=checkpoint, config=config))
-    given = _settings(None, model if checkpoint or not settings else None, config, pairs, key)
-    found = check_table(table, checkpoint, given, dtype if values else "")
-    report = told_differently(table, replace(given, model=model, reference=reference), checkpoint) if settings else None
-    sound = not found.faults and not (strict and found.warnings)
+    inputs = InputFiles(table=table, checkpoint=checkpoint, config=request.config)
+    document = require_document(request.json_file, inputs)
+    model = request.model if checkpoint or not request.settings else None
+    given = Settings(request.config, request.values, key=request.key, model=model)
+    found = check_table(table, checkpoint, given, request.dtype if request.read else "")
+    report = None
+    if request.settings:
+        report = told_differently(table, replace(given, model=request.model, reference=request.reference), checkpoint)
+    sound = not found.faults and not (request.strict and found.warnings)
     give("check", lambda: check_document(found, sound, report), document,
-         lambda: check_text(found, sound, every, report), verdict=lambda: check_line(found, sound))  # fmt: skip
+         lambda: _check_text(found, sound, request.every, report),
+         verdict=lambda: _check_line(found, sound))  # fmt: skip
     if not sound:
         fix = "correct the table" + (", or leave out --strict" if not found.faults else "")
-        raise MisfitError(Path(table), f"is not sound: {check_count(found)}", fix)
+        raise MisfitError(Path(table), f"is not sound: {_check_count(found)}", fix)
     return 0
 
 
-@command.command(name="explain", short_help="Show where a variable or tensor comes from and goes to.")
-@click.argument("name")
-@click.argument("file", metavar="CHECKPOINT|CONVERTED", type=ANY)
-@mapping_option
-@_model
-@_config
-@_set
-@key_option
-@json_option
-def explain(
-    name: str,
-    file: str,
-    mapping: str | None,
-    model: str | None,
-    config: str | None,
-    pairs: tuple[str, ...],
-    key: str | None,
-    json_file: str | None,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class ExplainRequest:
+    """The arguments and options of `wdport map explain`."""
+
+    name: Annotated[str, Operand()]
+    file: Annotated[str, Operand(metavar="CHECKPOINT|CONVERTED", files="any")]
+    mapping: Annotated[str | None, MAPPING] = None
+    model: Annotated[str | None, MODEL] = None
+    config: Annotated[str | None, CONFIG] = None
+    values: Annotated[dict[str, str], SET]
+    key: Annotated[str | None, KEY] = None
+    json_file: Annotated[str | None, JSON] = None
+
+
+@verb("explain", ExplainRequest, short_help="Show where a variable or tensor comes from and goes to.")
+def explain(request: ExplainRequest) -> int:
     """Show where the variable or tensor NAME comes from and goes to, and the rule and line of the table.
 
     For a converted file, the manifest is read; for a checkpoint, the plan is made, as convert does.
     """
-    from wdport.cli.map_text import explain_text
     from wdport.conversion.explain import routes_of
+    from wdport.conversion.prepare import Settings
     from wdport.conversion.table_documents import explanation
 
+    name, file = request.name, request.file
     if Path(name).exists() and not Path(file).exists():
         fix = f"give the tensor's name first: wdport map explain {printable(file, 60)} {printable(name, 60)}"
         raise UsageError("wdport map explain", f"swapped? {printable(name, 60)} is a file", fix)
-
-    document = require_document(json_file, InputFiles(file=file, mapping=mapping, config=config).with_manifests("file"))
-    routes = routes_of(file, _settings(mapping, model, config, pairs, key))
+    inputs = InputFiles(file=file, mapping=request.mapping, config=request.config).with_manifests("file")
+    document = require_document(request.json_file, inputs)
+    settings = Settings(request.config, request.values, request.mapping, request.key, model=request.model)
+    routes = routes_of(file, settings)
     found = routes.explain(name)
-    give("explanation", lambda: explanation(name, routes, found), document, lambda: explain_text(name, found),
+    give("explanation", lambda: explanation(name, routes, found), document, lambda: _explain_text(name, found),
          asked=True)  # fmt: skip
     return 0
 
 
-@command.command(name="diff", short_help="Compare two tables, checkpoints or converted files.")
-@click.argument("first", metavar="A", type=ANY)
-@click.argument("second", metavar="B", type=ANY)
-@click.option("--key-a", metavar="NAME", help="Key of the state_dict in A if it holds several.")
-@click.option("--key-b", metavar="NAME", help="The same in B.")
-@json_option
-def diff(first: str, second: str, key_a: str | None, key_b: str | None, json_file: str | None) -> int:
+@dataclass(frozen=True, kw_only=True)
+class DiffRequest:
+    """The arguments and options of `wdport map diff`."""
+
+    first: Annotated[str, Operand(metavar="A", files="any")]
+    second: Annotated[str, Operand(metavar="B", files="any")]
+    key_a: Annotated[str | None, Option("Key of the state_dict in A if it holds several.", "NAME")] = None
+    key_b: Annotated[str | None, Option("The same in B.", "NAME")] = None
+    json_file: Annotated[str | None, JSON] = None
+
+
+@verb("diff", DiffRequest, short_help="Compare two tables, checkpoints or converted files.")
+def diff(request: DiffRequest) -> int:
     """Compare two tables, two checkpoints or two converted files by name, shape and dtype. Exits 0 with or without
     differences."""
-    from wdport.cli.map_text import diff_text
     from wdport.conversion.differences import compare_files
     from wdport.conversion.table_documents import difference_document
 
-    document = require_document(json_file, InputFiles(first=first, second=second).with_manifests("first", "second"))
-    found = compare_files(first, second, (key_a, key_b))
-    give(
-        "difference", lambda: difference_document(found), document, lambda: diff_text(found, first, second), asked=True
-    )
+    first, second = request.first, request.second
+    inputs = InputFiles(first=first, second=second).with_manifests("first", "second")
+    document = require_document(request.json_file, inputs)
+    found = compare_files(first, second, (request.key_a, request.key_b))
+    give("difference", lambda: difference_document(found), document, lambda: _diff_text(found, first, second),
+         asked=True)  # fmt: skip
     return 0
 
 
-def _settings(
-    mapping: str | None, model: str | None, config: str | None, pairs: tuple[str, ...], key: str | None
-) -> Settings:
-    from wdport.conversion.prepare import Settings
+for _each in (check, explain, diff):
+    command.add_command(_each)
 
-    return Settings(config, parse_values(pairs), mapping, key, model=model)
+
+def _check_text(found: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> Marked:
+    table, coverage, plan = found.table, found.coverage, found.planned
+    variant = f", {table.variant} layout" if table.variant else ""
+    layers = len({row.layer.number for row in table.rows if row.layer})
+    single = sum(row.layer is None for row in table.rows)
+    rows = [
+        ("family", f"{table.family}{variant}"),
+        ("rows", f"{layers} layers with tensors, {single} rows for tensors; {len(table.taps)} outputs compared"),
+        ("includes", ", ".join(table.includes)),
+        ("checkpoint", found.checkpoint),
+        ("claimed", _claimed(found)),
+        ("plan", plan and f"{plan['used']} tensors fill {plan['variables']} variables; {plan['checked']} checked, "
+                          f"{plan['dropped']} dropped, {plan['tied']} tied"),
+        *(("note", note) for note in found.notes),
+    ]  # fmt: skip
+    lines = [_check_line(found, sound), facts(rows)]
+    if every and coverage:
+        told = [
+            (f"{each.file or 'line'} {each.line}", f"{len(each.tensors):>5}  {each.torch} -> {each.becomes}")
+            for each in coverage.claims
+        ]
+        lines += ["rows", facts(told)]
+    lines += _listed("faults", found.faults)
+    lines += _listed("warnings", [each.sentence for each in found.warnings])
+    lines += _listed("notes", [each.sentence for each in found.remarks if each.level == "note"])
+    lines += _odd(found)
+    lines += _told(report) if report is not None else []
+    return joined(lines)
+
+
+def _odd(found: Check) -> list[str]:
+    """Unusual values, if checked."""
+    if found.values is None:
+        return []
+    lines = _listed("values", [f"{each.level}: {each.text}" for each in found.values])
+    return lines or ["values", "  nothing is odd"]
+
+
+def _told(report: SettingsReport) -> list[str]:
+    """Hyper-parameters that differ between the two models."""
+    count = f"settings: {report.compared} compared at {_count(report.layers, 'layer')}"
+    lines = _listed(count, [f"{each.candidate}: {each.text}" for each in report.of("differs")])
+    lines = lines or [f"{count}; none differ"]
+    return lines + _listed(
+        "read only in training", [f"{each.candidate}: {each.text}" for each in report.of("training")]
+    )
+
+
+def _claimed(found: Check) -> str:
+    coverage = found.coverage
+    if coverage is None:
+        return ""
+    claimed = {name for each in coverage.claims for name in each.tensors}
+    silent = sum(not each.tensors for each in coverage.claims)
+    return (
+        f"{len(claimed)} of {len(claimed) + len(coverage.unclaimed)} tensors; {len(coverage.doubled)} claimed twice; "
+        f"{silent} of {len(coverage.claims)} rows for tensors match nothing, {len(coverage.idle)} of which must"
+    )
+
+
+def _check_line(found: Check, sound: bool) -> Marked:
+    """The verdict in one line."""
+    path = printable(found.table.path, None)
+    if not sound:
+        return outcome_line(1, f"{path} is not sound: {_check_count(found)}")
+    return outcome_line(0, f"{path} is sound" + ("" if found.checkpoint else ", as far as the table alone shows"))
+
+
+def _check_count(found: Check) -> str:
+    """How many faults and warnings there are."""
+    return f"{_count(len(found.faults), 'fault')}, {_count(len(found.warnings), 'warning')}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _listed(title: str, lines: Iterable[str]) -> list[str]:
+    """A title and indented lines; nothing without lines."""
+    every = list(lines)
+    more = len(every) - MOST
+    shown = [*every[:MOST], f"and {more} more, all with --json"] if more > 0 else every
+    return [title, *(f"  {printable(line, LONGEST_FACT)}" for line in shown)] if every else []
+
+
+_FATES = {
+    "checked": "compared with the constant {}, and then left out",
+    "dropped": "left out: {}",
+    "tied": "the same as {}, bit for bit, and then left out",
+    "ignored": "not the network's: {}",
+}
+
+
+def _explain_text(name: str, found: Sequence[Route]) -> str:
+    return "\n".join([printable(name, LONGEST_FACT), *(facts(_route(each)) for each in found)])
+
+
+def _route(route: Route) -> list[tuple[str, str]]:
+    rows = [("from", _end(end)) for end in route.sources]
+    if route.rule is None:
+        return [*rows, ("is", _FATES[route.fate].format(route.reason))]
+    arithmetic = f"{route.combine} of them, then " if route.combine else ""
+    named = f" ({route.rule.name})" if route.rule.name != str(route.rule) else ""
+    back = f"{route.rule.inverse()}, then apart again by choice ({route.combine})" if route.combine else None
+    return [
+        *rows,
+        *(("to", _end(end)) for end in route.targets),
+        ("rule", f"{arithmetic}{route.rule}{named}"),
+        ("back", back or str(route.rule.inverse())),
+        ("sizes", ", ".join(f"{axis} {size}" for axis, size in route.sizes.items())),
+        ("table", f"{route.table}, line {route.line}"),
+        *(("note", note) for note in route.notes),
+    ]
+
+
+def _end(end: End) -> str:
+    shape = "" if end.shape is None else f"  {end.dtype} {end.shape}"
+    return f"{end.name}{shape}"
+
+
+def _diff_text(found: Difference, a: str, b: str) -> str:
+    lines = [f"A {printable(a, None)}", f"B {printable(b, None)}"]
+    whole = {**found.facts, **({"prefix of all names": found.prefix} if found.prefix else {})}
+    lines += [f"  {printable(f'{name}: {_pair(*pair)}', LONGEST_FACT)}" for name, pair in whole.items()]
+    for key in dict.fromkeys(key for each in found.changed.values() for key in each):
+        title = {"shape": "reshaped", "dtype": "another dtype"}.get(key, f"another {key!r}")
+        told = [f"{name}: {_pair(*each[key])}" for name, each in found.changed.items() if key in each]
+        lines += _listed(f"{title} ({len(told)})", told)
+    renamed = [f"{each.old} -> {each.new}{_rivals(*each.of)}" for each in found.renamed]
+    lines += _listed(f"probably renamed ({len(renamed)})", renamed)
+    for side, only in (("A", found.only_a), ("B", found.only_b)):
+        lines += _listed(f"only in {side} ({len(only)})", (f"{name}: {_said(each)}" for name, each in only.items()))
+    return "\n".join([*lines, "no difference" if found.none else f"{found.same} the same in both"])
+
+
+def _said(properties: Properties) -> str:
+    """A tensor's dtype and shape, or how a row maps its tensor."""
+    if "shape" in properties:
+        return f"{properties['dtype']} {properties['shape']}"
+    return "; ".join(str(properties[key]) for key in ("becomes", "kind", "rule") if properties.get(key))
+
+
+def _rivals(a: int, b: int) -> str:
+    return "" if (a, b) == (1, 1) else f"  (by its name; {a} alike in A, {b} in B)"
+
+
+def _pair(a: Property, b: Property) -> str:
+    return f"{'nothing' if a == '' else a} -> {'nothing' if b == '' else b}"

@@ -3,68 +3,217 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
-
-import click
+from typing import TYPE_CHECKING, Annotated
 
 from wdport.cli.console import width_of
-from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
-from wdport.cli.options import CHECKPOINT, TABLE
-from wdport.cli.verb import Verb
-from wdport.errors import UsageError
+from wdport.cli.options import LONGEST_FACT, facts
+from wdport.cli.requests import verb
+from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
+from wdport.options import INPUTS, JSON, Operand, Option
+
+if TYPE_CHECKING:
+    from wdport.porting.outline.result import Outline, Step, Value
+
+WIDEST = (40, 24, 30, 62)
+"""Widths in characters of all columns but the last; a longer text shifts the next column."""
+
+HEADER = ("", "step", "kind", "axes", "PyTorch", "Keras")
 
 
-@click.command(name="outline", cls=Verb, short_help="List the layers of a PyTorch model, and their Keras layers.")
-@click.argument("checkpoint", required=False, type=CHECKPOINT)
-@click.option("--reference", metavar="MODULE:FUNCTION", help="Function that builds your PyTorch model.")
-@click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
-@click.option("--mapping", metavar="FILE", type=TABLE, help="A table that names the function and the inputs.")
-@click.option(
-    "--config",
-    metavar="FILE",
-    type=TABLE,
-    help="Arguments of the function (YAML or JSON), if a table says so.",
-)
-@click.option("--rows", "every", is_flag=True, help="List every block, including those with the same structure.")
-@json_option
-def command(
-    checkpoint: str | None,
-    reference: str | None,
-    inputs: tuple[str, ...],
-    mapping: str | None,
-    config: str | None,
-    every: bool,
-    json_file: str | None,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class OutlineRequest:
+    """The command's argument and options."""
+
+    checkpoint: Annotated[str | None, Operand(files="checkpoint")] = None
+    reference: Annotated[str | None, Option("Function that builds your PyTorch model.", "MODULE:FUNCTION")] = None
+    inputs: Annotated[tuple[str, ...], INPUTS] = ()
+    mapping: Annotated[
+        str | None, Option("A table that names the function and the inputs.", "FILE", files="table")
+    ] = None  # fmt: skip
+    config: Annotated[
+        str | None, Option("Arguments of the function (YAML or JSON), if a table says so.", "FILE", files="table")
+    ] = None
+    every: Annotated[
+        bool, Option("List every block, including those with the same structure.", names=("--rows",))
+    ] = False  # fmt: skip
+    json_file: Annotated[str | None, JSON] = None
+
+
+@verb("outline", OutlineRequest, short_help="List the layers of a PyTorch model, and their Keras layers.")
+def command(request: OutlineRequest) -> int:
     """List every layer and function of your PyTorch model in call order, with the Keras layers that compute the same.
 
     The model is run in float64 on random inputs. CHECKPOINT is for a function that takes a checkpoint path.
     """
-    from wdport.cli.map_outline_text import outline_text
     from wdport.mapping.strict_yaml import read_yaml
     from wdport.porting.outline.document import outline_document
     from wdport.porting.outline.make import outline, outline_of_table
 
+    checkpoint, reference, mapping, config = request.checkpoint, request.reference, request.mapping, request.config
     if reference is None and mapping is None:
-        raise UsageError(
-            "wdport map outline", "no model is named", "give --reference MODULE:FUNCTION, or --mapping FILE"
-        )
+        fix = "give --reference MODULE:FUNCTION, or --mapping FILE"
+        raise UsageError("wdport map outline", "no model is named", fix)
     require_torch("wdport map outline")
-    document = require_document(json_file, InputFiles(checkpoint=checkpoint, mapping=mapping, config=config))
+    inputs = InputFiles(checkpoint=checkpoint, mapping=mapping, config=config)
+    document = require_document(request.json_file, inputs)
     known = read_yaml(Path(config), "give a file of NAME: VALUE").plain() if config else {}
     with redirect_stdout(sys.stderr):  # the model may print
         if mapping is not None:
-            found = outline_of_table(mapping, reference, inputs, known, checkpoint)
+            found = outline_of_table(mapping, reference, request.inputs, known, checkpoint)
         else:
-            found = outline(reference or "", inputs, known, checkpoint)
-    give(
-        "outline",
-        lambda: outline_document(found),
-        document,
-        lambda: outline_text(found, every, width_of(sys.stdout)),
-        asked=True,
-    )
+            found = outline(reference or "", request.inputs, known, checkpoint)
+    give("outline", lambda: outline_document(found), document,
+         lambda: outline_text(found, request.every, width_of(sys.stdout)), asked=True)  # fmt: skip
     return 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: number, name, kind, axes, PyTorch side, Keras side; a heading has no number."""
+
+    cells: tuple[str, ...]
+    depth: int = 0
+
+
+def outline_text(found: Outline, every: bool, columns: int | None = None) -> str:
+    """With ``every``, repeated blocks are not merged. A table wider than ``columns``, if given, has a line for each
+    side of a step."""
+    page = _Page(found, every)
+    rows = list(page.rows())
+    layers = len({step.path.partition("#")[0] for step in found.layers})
+    head = [
+        ("model", f"{found.root.type}: {found.weights:,} parameters in {layers} layers; {page.last} steps"),
+        *(("input", f"{value.source}: {value}{_kind(value)}") for value in found.inputs),
+        ("output", "; ".join(map(str, found.root.outputs))),
+        ("run", f"float64, batch {found.batch}; torch {found.versions['torch']}, keras {found.versions['keras']}"),
+        *(("note", note) for note in found.notes),
+        *(("not called", f"{name}: {torch}") for name, torch in found.uncalled.items()),
+    ]  # fmt: skip
+    lines = [printable(found.target, None), facts(head), "", *_table([Row(HEADER), *rows], columns)]
+    lines += _told("where Keras's default differs", page.defaults)
+    lines += _told("to watch", page.notes)
+    return "\n".join(lines)
+
+
+def _kind(value: Value) -> str:
+    return "" if value.kind == "float" else f", {value.kind}"
+
+
+class _Page:
+    """The rows of an outline, and the notes below them with the rows they refer to."""
+
+    def __init__(self, found: Outline, every: bool) -> None:
+        self._root, self._every = found.root, every
+        self.defaults: dict[str, list[int]] = {}
+        self.notes: dict[str, list[int]] = {}
+        self.last = max((step.number for step in found.root.every()), default=0)
+        self._before = ""
+
+    def rows(self) -> Iterator[Row]:
+        self._say(self._root)
+        yield from self._inside(self._root, 0)
+
+    def _inside(self, around: Step, depth: int) -> Iterator[Row]:
+        from wdport.porting.outline.fold import Folded, fold
+
+        alone = (Folded((step,), 1, (step.name,)) for step in around.steps)
+        for each in alone if self._every else fold(around.steps):
+            repeated, many = each.times > 1, len(each.steps) > 1
+            if repeated and many:
+                yield Row(("", f"{each.times} times, {each.range or 'the same layers'}:"), depth)
+            named = dict(zip((step.name for step in each.steps), each.names, strict=True))
+            for step in each.steps:
+                times = ", ".join(filter(None, (f"{each.times} times", each.range))) if repeated and not many else ""
+                if times and each.chained and step.what == "module":
+                    times += ", each of the one before"
+                yield from self._step(step, named, depth + (repeated and many), times)
+
+    def _step(self, step: Step, named: Mapping[str, str], depth: int, times: str) -> Iterator[Row]:
+        """The rows of a step; ``named`` maps repeated steps to their names here."""
+        self._say(step)
+
+        def source(value: Value) -> str:
+            name, bracket, rest = value.source.partition("[")
+            return f"{named.get(name, name)}{bracket}{rest}"
+
+        name = named[step.name] + (f", {times}" if times and step.what != "module" else "")
+        if step.what == "module":
+            given = ", ".join(f"{value.name}={source(value)}" for value in step.inputs)
+            call = f"{step.type.rpartition('.')[2]}({given})"
+            yield Row(("", name, "", "", f"{call}, {times}" if times else call), depth)
+            self._before = ""
+            yield from self._inside(step, depth + 1)
+            self._before = step.name
+            return
+        axes, torch = "; ".join(dict.fromkeys(map(str, step.outputs))), step.torch
+        if step.what == "layer":
+            ours = "; ".join(dict.fromkeys(map(str, step.inputs)))
+            axes = axes if ours == axes else f"{ours} -> {axes}"
+            if step.inputs and {value.source for value in step.inputs} != {self._before}:
+                torch += f" of {', '.join(dict.fromkeys(map(source, step.inputs)))}"
+        self._before = step.name if step.what == "layer" else f"[{step.number}]"
+        yield Row((str(step.number), name, step.kind, axes, torch, step.there), depth)
+
+    def _say(self, step: Step) -> None:
+        """Keep the notes on a step, or on the class of a module, for the end."""
+        at = step.number or min((each.number for each in step.every() if each.number), default=0)
+        for texts, told in ((step.notes, self.notes), (map(str, step.defaults), self.defaults)):
+            for text in texts:
+                of = "" if step.number else f"{step.type.rpartition('.')[2]}: "
+                told.setdefault(f"{of}{text}", []).append(at)
+
+
+def _table(rows: Sequence[Row], columns: int | None) -> list[str]:
+    lines = list(_wide(rows))
+    return lines if columns is None or max(map(len, lines)) <= columns else list(_narrow(rows[1:]))
+
+
+def _narrow(rows: Sequence[Row]) -> Iterator[str]:
+    """A step's number, name, kind and axes; below it the PyTorch side, then the Keras side."""
+    number = max((len(row.cells[0]) for row in rows), default=0)
+    for row in rows:
+        cells, indent = (*row.cells, *("",) * 6)[:6], " " * (number + 2 + 2 * row.depth)
+        if not cells[0]:  # a heading
+            yield printable(f"{indent}{'  '.join(filter(None, cells[1:]))}", LONGEST_FACT)
+            continue
+        yield printable(f"{cells[0]:>{number}}  {'  ' * row.depth}{'  '.join(filter(None, cells[1:4]))}", LONGEST_FACT)
+        for side, text in (("PyTorch", cells[4]), ("Keras", cells[5])):
+            if text:
+                yield printable(f"{indent}  {side:<7}  {text}", LONGEST_FACT)
+
+
+def _wide(rows: Sequence[Row]) -> Iterator[str]:
+    cells = [(*row.cells[:1], "  " * row.depth + row.cells[1], *row.cells[2:]) for row in rows]
+    number = max(len(row[0]) for row in cells) if cells else 1
+    widths = [
+        min(max((len(row[at]) for row in cells if len(row) > 5), default=0), most) for at, most in enumerate(WIDEST, 1)
+    ]
+    for row in cells:
+        if len(row) <= 5:  # a heading: no columns
+            text = f"{'':>{number}}  {row[1]}"
+            yield printable(text + (f"  {row[4]}" if len(row) > 4 else ""), LONGEST_FACT)
+            continue
+        columns = "  ".join(f"{cell:<{width}}" for cell, width in zip(row[1:5], widths, strict=True))
+        yield printable(f"{row[0]:>{number}}  {columns}  {row[5]}".rstrip(), LONGEST_FACT)
+
+
+def _told(title: str, said: Mapping[str, Sequence[int]]) -> list[str]:
+    if not said:
+        return []
+    return ["", title, *(printable(f"  {text}{_places(places)}", LONGEST_FACT) for text, places in said.items())]
+
+
+def _places(numbers: Sequence[int]) -> str:
+    """``: 3, 5 and 7``, the steps of a note."""
+    shown = [str(number) for number in dict.fromkeys(numbers) if number]
+    if not shown:
+        return ""
+    more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
+    return f": {', '.join(shown[:12])}{more}"

@@ -7,27 +7,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import click
+from typing import TYPE_CHECKING, Annotated
 
 from wdport.cli.console import console
-from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax
-from wdport.cli.options import CHECKPOINT, TABLE, force_option
 from wdport.cli.progress import steps
+from wdport.cli.requests import verb
 from wdport.cli.signals import signal_of
-from wdport.cli.verb import Verb
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.scratch import scratch_folder
-from wdport.files.writable import OutputPath, writable
+from wdport.files.writable import writable
 from wdport.marks import Marked, joined, marked
+from wdport.options import FORCE, INPUTS, JSON, Option
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -44,29 +42,31 @@ ENDS = (0, 130, 143)
 """Exit codes that end --watch: done, interrupted, terminated."""
 
 
-@click.command(name="suggest", cls=Verb, short_help="Find the mapping table of a PyTorch and a Keras model.")
-@click.option("--reference", metavar="MODULE:FUNCTION", help="The PyTorch model.")
-@click.option("--model", metavar="MODULE:FUNCTION", help="The Keras model.")
-@click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
-@click.option("--config", metavar="FILE", type=TABLE, help="Arguments of both functions (YAML).")
-@click.option("--checkpoint", metavar="FILE", type=CHECKPOINT, help="Weights to prove the table with as well.")
-@click.option("-o", "--output", metavar="FILE", type=TABLE, help="Where to write the table.  [default: print it]")
-@click.option("--no-proof", is_flag=True, help="Skip verify; the table is then not proved.")
-@json_option
-@click.option("--watch", is_flag=True, help="Try again whenever a file in the folder of the Keras model is saved.")
-@force_option
-def command(
-    reference: str | None,
-    model: str | None,
-    inputs: tuple[str, ...],
-    config: str | None,
-    checkpoint: str | None,
-    output: str | None,
-    no_proof: bool,
-    json_file: str | None,
-    watch: bool,
-    force: bool,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class SuggestRequest:
+    """The command's options."""
+
+    reference: Annotated[str | None, Option("The PyTorch model.", "MODULE:FUNCTION")] = None
+    model: Annotated[str | None, Option("The Keras model.", "MODULE:FUNCTION")] = None
+    inputs: Annotated[tuple[str, ...], INPUTS] = ()
+    config: Annotated[str | None, Option("Arguments of both functions (YAML).", "FILE", files="table")] = None
+    checkpoint: Annotated[
+        str | None, Option("Weights to prove the table with as well.", "FILE", files="checkpoint")
+    ] = None  # fmt: skip
+    output: Annotated[
+        str | None,
+        Option("Where to write the table.  [default: print it]", "FILE", names=("-o", "--output"), files="table"),
+    ] = None
+    no_proof: Annotated[bool, Option("Skip verify; the table is then not proved.")] = False
+    json_file: Annotated[str | None, JSON] = None
+    watch: Annotated[
+        bool, Option("Try again whenever a file in the folder of the Keras model is saved.")
+    ] = False  # fmt: skip
+    force: Annotated[bool, FORCE] = False
+
+
+@verb("suggest", SuggestRequest, short_help="Find the mapping table of a PyTorch and a Keras model.")
+def command(request: SuggestRequest) -> int:
     """Find the mapping table of a PyTorch and a Keras model by running both.
 
     Both models get the same random weights, layer by layer, in the order in which the Keras model calls its layers. A
@@ -75,6 +75,7 @@ def command(
 
     Without --reference, the table is guessed from the names and shapes in the checkpoint, and not proved.
     """
+    reference, model, checkpoint, config = request.reference, request.model, request.checkpoint, request.config
     if not model:
         raise UsageError("--model", "is missing", "name the function of the Keras model, as MODULE:FUNCTION")
     if not reference and not checkpoint:
@@ -82,32 +83,27 @@ def command(
     if reference:
         require_torch("wdport map suggest")
     read = InputFiles(checkpoint=checkpoint, config=config)
-    target = _target(output, read, force)
-    document = require_document(json_file, read, {"-o": target.path} if target else {}, force)
+    target = writable(Path(request.output), read, request.force) if request.output else None
     path = target.path if target else None
-    if watch:
-        return _watch(str(model), ["suggest", *_again()])
+    document = require_document(request.json_file, read, {"-o": path} if path else {}, request.force)
+    if request.watch:
+        return _watch(model, ["suggest", *_again()])
     start_jax()
     from wdport.porting.suggest import Models, loads_itself, prove, suggest, suggestion_document
 
-    models = Models(reference or "", model, inputs, _arguments(config), checkpoint)
+    models = Models(reference or "", model, request.inputs, _arguments(config), checkpoint)
     if not reference:
         from wdport.porting.by_names import suggest_by_names
 
         guessed = suggest_by_names(models)
         if target is not None:
             write_text(target, guessed.text())
-        give(
-            "suggestion",
-            lambda: suggestion_document(guessed),
-            document,
-            lambda: _text(guessed, path),
-            asked=target is None,
-        )
+        give("suggestion", lambda: suggestion_document(guessed), document, lambda: _text(guessed, path),
+             asked=target is None)  # fmt: skip
         return 0
     with steps() as say, redirect_stdout(sys.stderr):
         found = suggest(models, say)
-        if not no_proof:
+        if not request.no_proof:
             prove(found, _verify)
             if checkpoint and found.proved and not loads_itself(models):
                 prove(found, _verify, checkpoint)
@@ -117,7 +113,9 @@ def command(
     give("suggestion", lambda: suggestion_document(found), document, lambda: _text(found, path), asked)
     if found.stop is not None:
         return MisfitError.exit_code
-    return 0 if found.proved or no_proof else (found.verdict.exit_code if found.verdict else MisfitError.exit_code)
+    if found.proved or request.no_proof:
+        return 0
+    return found.verdict.exit_code if found.verdict else MisfitError.exit_code
 
 
 def _again() -> list[str]:
@@ -172,10 +170,6 @@ def _verify(table: Path, weights: Path, config: Path | None) -> Verdict:
         converted = Path(folder, "converted.keras")
         convert(weights, converted, mapping=table, config=config)
         return verify(weights, converted, mapping=table)
-
-
-def _target(output: str | None, inputs: Mapping[str, Path], force: bool) -> OutputPath | None:
-    return None if output is None else writable(Path(output), inputs, force)
 
 
 def _arguments(config: str | None) -> dict[str, object]:

@@ -1,19 +1,18 @@
-"""Options and helpers that several verbs share."""
+"""What several verbs share: reports, opening a converted file, and lines of a summary."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, TABLES, File
 from wdport.cli.console import console
-from wdport.cli.requests import one_option
 from wdport.errors import UsageError, printable
+from wdport.files.inputs import InputFiles
 from wdport.files.writable import OutputPath, require_apart, writable
-from wdport.options import DATA, FORCE, KEY, MAPPING, NO_CONFIG, NORM_STATS, PAD_WIDTHS, SHA256, TRANSFORM
-from wdport.options import MODEL as OWN_MODEL
+from wdport.options import PathText
 
 if TYPE_CHECKING:  # imports numpy
     from wdport.conversion.load import Converted
@@ -22,41 +21,8 @@ if TYPE_CHECKING:  # imports numpy
 LONGEST_FACT = 2000
 """Characters; the middle of longer texts is left out."""
 
-
-def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
-    """``KEY=VALUE`` texts as a dictionary; raises :class:`UsageError`."""
-    values: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key or not value:
-            raise UsageError("--set", f"{pair!r} is not KEY=VALUE", "write for example --set num_heads=8")
-        if key in values:
-            raise UsageError("--set", f"{printable(key, 40)} is given twice", "give it once")
-        values[key] = value
-    return values
-
-
-TABLE: Final = File(TABLES)
-MODEL: Final = File(CONVERTED)
-CHECKPOINT: Final = File(CHECKPOINTS)
-
 SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "dpm-solver++", "sde-dpm-solver++", "heun", "euler", "rk4")
 """Of all families; each tells which it has."""
-
-mapping_option = one_option("mapping", MAPPING)
-own_model_option = one_option("function", OWN_MODEL)
-pad_option = one_option("pad_widths", PAD_WIDTHS, int, 1)
-force_option = one_option("force", FORCE, bool)
-key_option = one_option("key", KEY)
-no_config_option = one_option("no_config", NO_CONFIG, bool, False)
-sha256_option = one_option("sha256", SHA256)
-
-
-def units_options(command: Callable[..., int]) -> Callable[..., int]:
-    """--norm-stats, --data and --transform: the units of a model's windows."""
-    for name, option in (("transform", TRANSFORM), ("data", DATA), ("norm_stats", NORM_STATS)):
-        command = one_option(name, option)(command)
-    return command
 
 
 @dataclass(frozen=True)
@@ -66,6 +32,15 @@ class Report:
     option: str
     kind: str
     path: Path
+
+
+def model_inputs(model: str, sha256: str | None, **files: PathText | None) -> InputFiles:
+    """The input files of a verb: a converted model, of which --sha256 is the hash, its manifest, and others."""
+    from wdport.checkpoint.known import require_sha256
+
+    inputs = InputFiles(model=model, **files).with_manifests("model")
+    inputs.check(partial(require_sha256, model, sha256))
+    return inputs
 
 
 def reports(*named: tuple[str, str, str | None]) -> list[Report]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.experiment import is_archive
@@ -19,82 +18,74 @@ from wdport.checkpoint.layout import EMA, RAW
 from wdport.checkpoint.located import located
 from wdport.checkpoint.regular import open_regular
 from wdport.checkpoint.sniff import HEAD
-from wdport.cli.completion import File
-from wdport.cli.documents import give, json_option, require_document
+from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
-from wdport.cli.options import CHECKPOINT, TABLE, facts, key_option, sha256_option, size
+from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
-from wdport.cli.verb import Verb
+from wdport.cli.requests import verb
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.target import Target, file_target
 from wdport.files.written import noticing
+from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
 from wdport.recorder import Input
 
 if TYPE_CHECKING:
     from wdport.cli.results import RecordingDocument
 
 
-@click.command(name="record", cls=Verb, arity=lambda given: (1 if "--mapping" in given else 2, 2))
-@click.argument("subject", nargs=-1, type=CHECKPOINT, metavar="[MODULE:FACTORY] CHECKPOINT")
-@click.option(
-    "--mapping",
-    metavar="FILE",
-    type=TABLE,
-    help="The table of your own model, with the function and the inputs.",
-)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=File([".npz"]),
-    help="NAME.npz.  [default: NAME.run.npz beside the checkpoint]",
-)
-@click.option(
-    "--leave-out", metavar="PATTERN", multiple=True, help="Modules not to record, such as 'ema.*'; repeatable."
-)
-@click.option("--input", "inputs", metavar="'NAME: AXES'", multiple=True, help="One input, such as 'x: b 3 48 48'.")
-@key_option
-@sha256_option
-@json_option
-@click.option("--force", is_flag=True, help="Replace an existing output, but never a symbolic link.")
-def command(
-    subject: tuple[str, ...],
-    mapping: str | None,
-    output: str | None,
-    leave_out: tuple[str, ...],
-    inputs: tuple[str, ...],
-    key: str | None,
-    sha256: str | None,
-    json_file: str | None,
-    force: bool,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class RecordRequest:
+    """The command's arguments, the function of the model and the checkpoint, and its options."""
+
+    subject: Annotated[tuple[str, ...], Operand(metavar="[MODULE:FACTORY] CHECKPOINT", files="checkpoint")]
+    mapping: Annotated[
+        str | None, Option("The table of your own model, with the function and the inputs.", "FILE", files="table")
+    ] = None
+    output: Annotated[
+        str | None,
+        Option("NAME.npz.  [default: NAME.run.npz beside the checkpoint]", "FILE", names=("-o", "--output"),
+               files=(".npz",)),
+    ] = None  # fmt: skip
+    leave_out: Annotated[
+        tuple[str, ...], Option("Modules not to record, such as 'ema.*'; repeatable.", "PATTERN")
+    ] = ()  # fmt: skip
+    inputs: Annotated[tuple[str, ...], INPUTS] = ()
+    key: Annotated[str | None, KEY] = None
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    force: Annotated[bool, FORCE_OUTPUT] = False
+
+
+@verb("record", RecordRequest, arity=lambda given: (1 if "--mapping" in given else 2, 2))
+def command(request: RecordRequest) -> int:
     """Run your own PyTorch model, MODULE:FACTORY with the weights of CHECKPOINT, and record its outputs.
 
     `wdport verify CONVERTED --against FILE` compares with the recording, without torch.
     """
     from wdport.recorder import Refusal, record_file
 
-    reference, checkpoint = _subject(subject, mapping)
+    mapping, key = request.mapping, request.key
+    reference, checkpoint = _subject(request.subject, mapping)
     require_torch("wdport record")
     read = InputFiles(checkpoint=checkpoint, mapping=mapping)
-    target = _target(read, output, force)
-    document = require_document(json_file, read, {"-o": target.path}, force)
-    require_sha256(checkpoint, sha256)
+    target = _target(read, request.output, request.force)
+    document = require_document(request.json_file, read, {"-o": target.path}, request.force)
+    require_sha256(checkpoint, request.sha256)
     checkpoint = _file(checkpoint, packed=mapping is not None)
     if key in (EMA, RAW):  # the recorder knows keys alone
         with open_checkpoint(checkpoint, key=key) as opened:
             key = opened.key
     try:
-        known = _known(reference, checkpoint, mapping, key, inputs)
+        known = _known(reference, checkpoint, mapping, key, request.inputs)
         notes = known.pop("notes", ())
         with (
             noticing(target.path),
             redirect_stdout(sys.stderr),
             steps() as say,
         ):  # the model may print; standard output is for the result
-            index = record_file(checkpoint=checkpoint, output=str(target.path), key=key, leave_out=leave_out,
-                                say=say or (lambda _: None), **known)  # fmt: skip
+            index = record_file(checkpoint=checkpoint, output=str(target.path), key=key,
+                                leave_out=request.leave_out, say=say or (lambda _: None), **known)  # fmt: skip
     except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     give("recording", lambda: _document(index, target.path, notes), document, lambda: _text(index, target.path, notes))

@@ -1,82 +1,123 @@
-"""Options of click from the declared options of a request, and the request from their values."""
+"""Verbs of click whose parameters are the declared options of a request, which is made of the values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import signature
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, File, Folder
-from wdport.cli.documents import json_option
-from wdport.cli.verb import OneOf, Whole
-from wdport.errors import UsageError
-from wdport.options import JSON, Argument, Declared, Option, options_of
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, File, Folder, Suggested
+from wdport.cli.documents import Document, mark_machine
+from wdport.cli.verb import CountOr, OneOf, Verb, Whole
+from wdport.errors import UsageError, printable
+from wdport.options import Argument, Declared, Operand, options_of
 
 T = TypeVar("T")
-Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
 _SUFFIXES: Final = {"checkpoint": CHECKPOINTS, "converted": CONVERTED, "model": (*CONVERTED, *CHECKPOINTS),
-                    "table": TABLES, "series": SERIES, "known": KNOWN}  # fmt: skip
+                    "table": TABLES, "any": (*CHECKPOINTS, *CONVERTED, *TABLES), "series": SERIES,
+                    "known": KNOWN}  # fmt: skip
 
 
-def request_options(*requests: type) -> Decorator:
-    """A decorator that adds the options of these requests to a command, in their order."""
-    listed: list[Declared] = []
-    for each in (each for request in requests for each in options_of(request).values() if not each.marker(Argument)):
-        names = [other.name for other in listed]
-        listed.insert(names.index(each.option.after) + 1 if each.option.after else len(listed), each)
-    options = [json_option if each.option is JSON else click_option(each) for each in listed]
+def verb(name: str, request: type[T], **settings: Any) -> Callable[[Callable[[T], int]], Verb]:
+    """A decorator that makes a verb of a function of a request; ``settings`` are those of the verb."""
 
-    def decorate(command: Callable[..., int]) -> Callable[..., int]:
-        for option in reversed(options):
-            command = option(command)
+    def decorate(function: Callable[[T], int]) -> Verb:
+        @click.command(name=name, cls=Verb, params=parameters(request), **settings)
+        @wraps(function)
+        def command(**values: Any) -> int:
+            return function(request_of(request, values))
+
         return command
 
     return decorate
 
 
-def one_option(name: str, option: Option, base: type = str, default: object = None) -> Decorator:
-    """The decorator of a single option whose field has this name, type and default."""
-    return click_option(Declared(name, option, base, default, False, ()))
+def parameters(*requests: type) -> list[click.Parameter]:
+    """The arguments and options of these requests, in their order."""
+    listed: list[Declared] = []
+    for each in (each for request in requests for each in options_of(request).values() if not each.marker(Argument)):
+        names = [other.name for other in listed]
+        listed.insert(names.index(each.option.after) + 1 if each.option.after else len(listed), each)
+    return [_argument(each) if isinstance(each.option, Operand) else _option(each) for each in listed]
 
 
-def click_option(declared: Declared) -> Decorator:
-    """The decorator of a declared option."""
+def request_of(request: type[T], values: Mapping[str, Any], /, **more: Any) -> T:
+    """A request with those of the values that are its options; ``more`` is in place of some, or are other fields."""
+    declared = options_of(request)
+    return request(**{name: _read(declared[name], values[name]) for name in declared if name in values} | more)
+
+
+def arguments(function: Callable[..., object], request: object, /, **more: Any) -> dict[str, Any]:
+    """The options of a request that are parameters of a function, for its call; ``more`` is in place of some."""
+    names = [name for name in signature(function).parameters if name in options_of(type(request))]
+    return {name: getattr(request, name) for name in names} | more
+
+
+def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
+    """``KEY=VALUE`` texts as a dictionary; raises :class:`UsageError`."""
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key or not value:
+            raise UsageError("--set", f"{pair!r} is not KEY=VALUE", "write for example --set num_heads=8")
+        if key in values:
+            raise UsageError("--set", f"{printable(key, 40)} is given twice", "give it once")
+        values[key] = value
+    return values
+
+
+def _read(declared: Declared, value: Any) -> Any:
+    """A value of click as the type of the field."""
+    if declared.base is Path:
+        return None if value is None else Path(value)
+    return parse_values(value) if declared.base is dict else value
+
+
+def _argument(declared: Declared) -> click.Argument:
+    return click.Argument([declared.name], type=_type(declared), required=declared.required and not declared.repeats,
+                          nargs=-1 if declared.repeats else 1, metavar=declared.option.metavar)  # fmt: skip
+
+
+def _option(declared: Declared) -> click.Option:
     option, default = declared.option, declared.option.default or declared.default
-    settings: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "type": _type(declared)}
+    settings: dict[str, Any] = {"metavar": option.metavar, "type": _type(declared)}
     if declared.base is bool:
         switch = any("/" in flag for flag in declared.flags)
-        settings = {"help": option.help} | ({"default": default} if switch else {"is_flag": True})
+        settings = {"default": default} if switch else {"is_flag": True}
     elif option.once:
         settings |= {"multiple": True, "callback": _only}
     elif declared.repeats:
         settings["multiple"] = True
     elif declared.required:
         settings["required"] = True
+    elif option.files == "document":
+        settings["callback"] = mark_machine
     elif default is not None:
         settings |= {"default": default, "show_default": option.show_default}
-    return click.option(*declared.flags, declared.name, **settings)
-
-
-def request_of(request: type[T], values: Mapping[str, Any], /, **more: Any) -> T:
-    """A request with those of the values that are its options; ``more`` is in place of some, or are other fields."""
-    return request(**{name: values[name] for name in options_of(request) if name in values} | more)
+    return click.Option([*declared.flags, declared.name], help=option.help, hidden=option.hidden, **settings)
 
 
 def _type(declared: Declared) -> Any:
     option = declared.option
     if option.default:
-        return None
+        return CountOr(option.default)
     if option.choices:
         return OneOf(option.choices)
     if option.bounds:
         return Whole(*option.bounds)
-    if option.files == "folder":
-        return Folder()
+    if option.completions:
+        return Suggested(option.completions, option.by_comma)
     if option.files:
+        kinds = {"folder": Folder, "document": Document}
+        if option.files in kinds:
+            return kinds[option.files]()
         return File(_SUFFIXES[option.files] if isinstance(option.files, str) else option.files)
-    return declared.base if declared.base in (int, float) else None
+    return {int: click.INT, float: click.FLOAT}.get(declared.base)
 
 
 def _only(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:

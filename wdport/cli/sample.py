@@ -2,64 +2,70 @@
 
 from __future__ import annotations
 
-from functools import partial
+import gc
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import click
+import numpy as np
+from numpy.typing import NDArray
 
-from wdport.cli.beside import beside_samples
+from wdport.cli.console import console
 from wdport.cli.devices import parse_devices
-from wdport.cli.documents import require_document
-from wdport.cli.draw import draw
-from wdport.cli.drawn import Files, Wanted
+from wdport.cli.documents import give, require_document
+from wdport.cli.drawn import Files, SampleRequest, SampleResult, condition_of, samples_document, samples_text
 from wdport.cli.failures import leave
-from wdport.cli.machine import require_jax
-from wdport.cli.options import MODEL, open_sampled
-from wdport.cli.requests import request_of, request_options
-from wdport.cli.verb import Verb
-from wdport.errors import MachineError, UsageError, printable
+from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.options import model_inputs, open_sampled, stored_variables
+from wdport.cli.progress import samples_bar
+from wdport.cli.requests import verb
+from wdport.conversion.load import Converted
+from wdport.errors import InputError, InternalError, MachineError, UsageError, printable
 from wdport.files.inputs import InputFiles
+from wdport.files.samples import Blocks, first_samples
+from wdport.files.target import Target
 from wdport.files.writable import require_apart
+from wdport.jax_settings import chosen_numerics
+from wdport.model import Array, Decoding, Diffused, NotDecoded
+from wdport.version import VERSION
+
+if TYPE_CHECKING:  # the first is not needed without a data file, and the others bring in jax
+    from wdport.files.series_figure import Beside
+    from wdport.sampling import Job, Request
 
 
-@click.command(name="sample", cls=Verb)
-@click.argument("model", type=MODEL)
-@request_options(Wanted)
-def command(model: str, **options: Any) -> int:
+@verb("sample", SampleRequest)
+def command(request: SampleRequest) -> int:
     """Draw samples from a converted MODEL into a file.
 
     An interrupted run resumes where it stopped: run the same command again.
     """
-    chunk, batch = _number("--chunk", options["chunk"]), _number("--batch", options["batch"])
-    wanted = request_of(Wanted, options, model=model, chunk=chunk, batch=batch)
-    devices, join = parse_devices(wanted.devices, wanted.distributed)
-    if wanted.shard_weights and devices is None:
+    devices, join = parse_devices(request.devices, request.distributed)
+    if request.shard_weights and devices is None:
         raise UsageError("--shard-weights", "needs several devices", "add --devices all")
     # Files are checked before jax is imported, so that errors are instant.
-    from wdport.checkpoint.known import require_sha256
     from wdport.files.figure import ANIMATED, figure_target
     from wdport.files.samples import samples_target
 
-    inputs = InputFiles(
-        model=wanted.model, mapping=wanted.mapping, known=wanted.known, init=wanted.init, data=wanted.data,
-        condition=wanted.condition_file,
+    inputs = model_inputs(
+        request.model, request.sha256, mapping=request.mapping, known=request.known, init=request.init,
+        data=request.data, condition=request.condition_file,
     )  # fmt: skip
-    inputs.with_manifests("model").check(partial(require_sha256, wanted.model, wanted.sha256))
-    converted = open_sampled(wanted.model, wanted.mapping, wanted.function)
-    beside = beside_samples(converted, wanted.data, wanted.plot)
-    target = samples_target(_output(wanted), inputs, wanted.force)
-    figure = figure_target(Path(wanted.plot), wanted.force, inputs) if wanted.plot else None
+    converted = open_sampled(request.model, request.mapping, request.function)
+    beside = beside_samples(converted, request.data, request.plot)
+    target = samples_target(_output(request), inputs, request.force)
+    figure = figure_target(Path(request.plot), request.force, inputs) if request.plot else None
     moving = None
-    if wanted.animate:
-        moving = figure_target(Path(wanted.animate), wanted.force, inputs, "--animate", ANIMATED)
+    if request.animate:
+        moving = figure_target(Path(request.animate), request.force, inputs, "--animate", ANIMATED)
     named = [("-o", target), ("--plot", figure), ("--animate", moving)]
     outputs = {option: each.path for option, each in named if each}
     require_apart(outputs.items(), {})
-    document = require_document(wanted.json_file, inputs, outputs, wanted.force)
+    document = require_document(request.json_file, inputs, outputs, request.force)
     require_jax()
     try:
-        draw(wanted, devices, join, Files(inputs, converted, target, figure, moving, document, beside))
+        _draw(request, devices, join, Files(inputs, converted, target, figure, moving, document, beside))
     except MachineError as error:
         if type(error).__name__ == "LostProcess":  # its module imports jax
             leave(error)
@@ -67,22 +73,182 @@ def command(model: str, **options: Any) -> int:
     return 0
 
 
-_DIGITS = 18
-"""Sample counts fit into 64 bits."""
-
-
-def _number(option: str, text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS or int(text) < 1:
-        raise UsageError(option, f"invalid value {printable(text, 40)!r}", "give a whole number of at least 1, or auto")
-    return int(text)
-
-
-def _output(wanted: Wanted) -> Path:
-    if wanted.output:
-        return Path(wanted.output)
+def _output(request: SampleRequest) -> Path:
+    if request.output:
+        return Path(request.output)
     from wdport.files.target import stem_of
 
-    path = Path(wanted.model)
+    path = Path(request.model)
     return path.with_name(f"{stem_of(path)}.samples.npz")
+
+
+_READ = ("model", "known", "init", "mapping", "condition")
+
+Hashes = dict[str, str | None]
+"""Hashes of the files that samples depend on."""
+
+
+def _draw(request: SampleRequest, devices: int | str | None, join: Callable[[], None], files: Files) -> None:
+    """Draw the missing samples, write the files, and report; ``join`` waits for the other processes."""
+    with ThreadPoolExecutor(2) as background:  # while jax is imported
+        variables = background.submit(stored_variables, files.model)
+        hashes = background.submit(_hashes, files.inputs)
+        join()
+        _write(request, devices, files, variables, hashes)
+
+
+def _write(
+    request: SampleRequest,
+    devices: int | str | None,
+    files: Files,
+    variables: Future[dict[str, Array]],
+    hashes: Future[Hashes],
+) -> None:
+    from wdport.sampling.output import Output, draw_to_file
+
+    gc.freeze()  # tracing creates many objects, and the collector would traverse those of jax repeatedly
+    start_jax()  # afterwards: frozen devices are not shut down in order when the process ends
+    plan = _request(request, devices, about_of(files.model).features)
+    job = _job(request, files.model, variables.result(), plan)
+    about = job.sampler.programs.network.about
+    output = Output(files.target, _facts(request, job, plan, hashes.result()), request.batch, request.chunk,
+                    request.save_every, request.force)  # fmt: skip
+    files.inputs.end_reading()
+    taken = about.condition
+    if request.unconditional and taken is not None and taken.trained and taken.null is None:
+        console.note(f"the model was trained with {taken.name} for every sample; samples without it are not what it "
+                     "learned")  # fmt: skip
+    known = None if plan.known is None else np.asarray(plan.known)
+    ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files, blocks, known, about))
+    if ran is not None:
+        _animate(files.moving, job)
+        result = SampleResult(request, files, job, ran, known)
+        give("samples", lambda: samples_document(result), files.document, lambda: samples_text(result))
+        if ran.unsound:
+            console.warn(f"{ran.unsound} of {job.count} samples have values that are not finite")
+
+
+def _request(request: SampleRequest, devices: int | str | None, features: Sequence[str]) -> Request:
+    """The options as arguments of :func:`wdport.sample`, with files read, whose columns are these features."""
+    from wdport.sampling import Request, one_condition, read_init, read_known
+
+    return Request(
+        count=request.count, sampler=request.sampler, steps=request.steps, eta=request.eta, seed=request.seed,
+        init=read_init(request.init) if request.init else None,
+        known=read_known(request.known, features) if request.known else None,
+        resample=request.resample, devices=devices, shard_weights=request.shard_weights, batch=request.batch,
+        **one_condition(**{name: condition_of(name, text) for name, text in request.conditions.items()}),
+        unconditional=request.unconditional, anchor=request.anchor, transform=request.transform,
+        guidance=request.guidance,
+        called={"init": request.init or "", "labels": "--label", "condition": _option(request)},
+    )  # fmt: skip
+
+
+def _option(request: SampleRequest) -> str:
+    name = next(iter(request.conditions), "condition")
+    return "--label" if name == "labels" else f"--{name}"
+
+
+def _job(request: SampleRequest, converted: Converted, variables: dict[str, Array], plan: Request) -> Job:
+    """Plan the request from the file itself, since importing Keras takes a second."""
+    from wdport.sampling import Programs, plan_job, stored_network
+
+    network = stored_network(converted.family, converted.config, variables, request.dtype, request.pad_widths)
+    states = np.shape(plan.init)[:1] if plan.init is not None else ()
+    if request.count and states and states[0] != request.count:
+        raise UsageError(request.init or "", f"has {states[0]} states for {request.count} samples", "leave out -n")
+    return plan_job(Programs(network), plan)
+
+
+def _hashes(inputs: InputFiles) -> Hashes:
+    return {name: inputs.sha256(name) if name in inputs else None for name in _READ}
+
+
+def _facts(request: SampleRequest, job: Job, plan: Request, hashes: Hashes) -> dict[str, object]:
+    """Everything but the batch size that determines the samples, as JSON values."""
+    network = {"dtype": request.dtype, "pad_widths": request.pad_widths}
+    settings = {
+        **plan.settings,
+        "sampler": job.sampler.plan.sampler,
+        **{name: request.conditions.get(name) for name in ("labels", "scale", "condition")},
+    }
+    return {"wdport": VERSION, "n": job.count, **settings, **network, "jax": chosen_numerics(), **hashes}
+
+
+def _plot(files: Files, blocks: Blocks, known: NDArray[np.float64] | None, about: Diffused) -> None:
+    if files.figure is None:
+        return
+    from wdport.files.figure import draw_samples, drawn_at_most
+
+    shape, axis = drawn_shape(about)
+    values = first_samples(blocks, drawn_at_most(shape, files.beside is not None))
+    draw_samples(files.figure, values, known, axis, about.features, files.beside)
+
+
+def _animate(figure: Target | None, job: Job) -> None:
+    if figure is None:
+        return
+    from wdport.files.figure import animate_samples, drawn_at_most
+    from wdport.sampling.frames import frames_of
+
+    about = job.sampler.programs.network.about
+    shape, axis = drawn_shape(about)
+    animate_samples(figure, frames_of(job, drawn_at_most(shape)), axis, about.features)
+
+
+def drawn_shape(about: Diffused) -> tuple[tuple[int, ...], str]:
+    """The shape of a drawn sample, and the name of its axis."""
+    decoding = about.decoding
+    if isinstance(decoding, NotDecoded):
+        return about.shape, about.state.axis
+    return decoding.shape, about.decoded.axis
+
+
+def beside_samples(converted: Converted, data: str | None, plot: str | None) -> Beside | None:
+    """Consecutive windows of ``data``, each as long as a sample; None without data.
+
+    A table of points has one window per row. Columns are found by the model's feature names if both have names.
+    Raises :class:`UsageError` if samples of the model cannot be compared with data, and :class:`InputError` for data
+    that does not match the model.
+    """
+    if data is None:
+        return None
+    if plot is None:
+        raise UsageError("--data", "has no effect without a figure", "add --plot FILE")
+    from wdport.data import read_series
+    from wdport.files.figure import is_point
+    from wdport.files.series_figure import Beside
+
+    about = about_of(converted)
+    shape, _ = drawn_shape(about)
+    _require_comparable(about, shape)
+    point = is_point(shape)
+    features = shape[-1] if point or len(shape) > 1 else 1
+    values = read_series(data).fitted(about.features, features, data).values
+    length = 1 if point else shape[0]
+    if len(values) < length:
+        what = f"has {len(values)} rows, and a sample has {length}"
+        raise InputError(data, what, "give data at least as long as a sample")
+    count = len(values) // length
+    return Beside(printable(Path(data).name), values[: count * length].reshape(count, *shape))
+
+
+def about_of(converted: Converted) -> Diffused:
+    from wdport.families.roles import Sampled
+
+    if not isinstance(converted.family, Sampled):  # open_sampled has refused it
+        raise InternalError(converted.path, "is not a diffusion model", "report this")
+    return converted.family.diffused(converted.config)
+
+
+def _require_comparable(about: Diffused, shape: tuple[int, ...]) -> None:
+    """Raise :class:`UsageError` if samples are not series in the units of the data."""
+    decoding, fix = about.decoding, "leave --data out"
+    if isinstance(decoding, NotDecoded) and not decoding.data:
+        raise UsageError("--data", decoding.what, decoding.fix)
+    if len(shape) > 2:
+        raise UsageError("--data", f"samples have shape {shape}, and data files hold series", fix)
+    standard = isinstance(decoding, Decoding) and set(decoding.mean) == {0.0} and set(decoding.std) == {1.0}
+    if standard and about.windowed is None:
+        what = "the model's series are in z-score units, not in units of the data"
+        raise UsageError("--data", what, "convert with --data or --norm-stats, or leave it out")

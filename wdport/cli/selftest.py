@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import click
+from dataclasses import dataclass
+from typing import Annotated
 
-from wdport.cli.completion import File, Suggested
-from wdport.cli.documents import STDOUT, file_of, give, json_option
+from wdport.cli.documents import STDOUT, file_of, give
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
-from wdport.cli.options import force_option, reports, require_reports
+from wdport.cli.options import reports, require_reports
 from wdport.cli.progress import steps
-from wdport.cli.verb import Verb
+from wdport.cli.requests import verb
 from wdport.errors import UsageError, WdportError
+from wdport.options import FORCE, JSON, Option
 
 
 def _families() -> list[str]:
@@ -21,31 +22,27 @@ def _families() -> list[str]:
     return [] if every is None else list(every.FAMILIES)
 
 
-@click.command(name="selftest", cls=Verb)
-@click.option("--quick", is_flag=True, help="Run a few faults, in seconds; no diagnosis, no correct variants.")
-@click.option("--edits", is_flag=True, hidden=True)
-@click.option(
-    "--family",
-    metavar="NAME",
-    type=Suggested(_families),
-    default="",
-    help="Run only this family's faults, such as unet2d.",
-)
-@click.option("--rules", is_flag=True, help="Show what fixed tolerances would have found in the same runs.")
-@json_option
-@click.option(
-    "--markdown", "markdown_file", metavar="FILE", type=File([".md"]), help="Also write the result as Markdown to FILE."
-)
-@force_option
-def command(
-    quick: bool,
-    edits: bool,
-    family: str,
-    rules: bool,
-    json_file: str | None,
-    markdown_file: str | None,
-    force: bool,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class SelftestRequest:
+    """The command's options."""
+
+    quick: Annotated[bool, Option("Run a few faults, in seconds; no diagnosis, no correct variants.")] = False
+    edits: Annotated[bool, Option("", hidden=True)] = False
+    family: Annotated[
+        str,
+        Option("Run only this family's faults, such as unet2d.", "NAME", completions=_families, show_default=False),
+    ] = ""
+    rules: Annotated[bool, Option("Show what fixed tolerances would have found in the same runs.")] = False
+    json_file: Annotated[str | None, JSON] = None
+    markdown_file: Annotated[
+        str | None,
+        Option("Also write the result as Markdown to FILE.", "FILE", names=("--markdown",), files=(".md",)),
+    ] = None
+    force: Annotated[bool, FORCE] = False
+
+
+@verb("selftest", SelftestRequest)
+def command(request: SelftestRequest) -> int:
     """Measure what verify can find: known faults put into correct small models, one at a time.
 
     No file is needed; the full run takes an hour or more, --family a part of it. It needs a source checkout: elsewhere
@@ -53,21 +50,22 @@ def command(
     the expected gate at the faulty place, most of them with their cause, and no correct variant fails; 1 if not; 6 if
     nothing was run.
     """
-    if edits:
+    json_file, markdown_file = request.json_file, request.markdown_file
+    if request.edits:
         raise UsageError(
             "--edits", "needs a source checkout of wdport", "run there: python -m parity_tests.edits -o FILE"
         )
-    if quick and family:
+    if request.quick and request.family:
         raise UsageError("--family", "--quick has faults of only one family", "leave one of them out")
     wanted = reports(("--json", "json", file_of(json_file)), ("--markdown", "markdown", markdown_file))
-    outputs = require_reports(wanted, {}, force)
+    outputs = require_reports(wanted, {}, request.force)
     require_torch("wdport selftest")
     require_jax(torch=True)
     with steps() as say:
         from wdport.parity.selftest.run import run_selftest
 
         start_jax()
-        result = run_selftest(quick, say=say, family=family)
+        result = run_selftest(request.quick, say=say, family=request.family)
     from wdport.files.atomic import write_text
     from wdport.parity.selftest.markdown import render_markdown
     from wdport.parity.selftest.text import render, verdict_lines
@@ -81,7 +79,7 @@ def command(
             "selftest",
             result.document,
             STDOUT if json_file == STDOUT else outputs.get("--json"),
-            lambda: render(result, rules),
+            lambda: render(result, request.rules),
             verdict=lambda: verdict_lines(result),
         )
     raise_first(failed)

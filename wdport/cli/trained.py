@@ -19,7 +19,7 @@ from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.scratch import scratch_folder
 from wdport.model import PUBLIC, SCHEDULES, Array, KerasModel, Recipe
-from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SHA256, Option
+from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
 from wdport.training.folder import STATES, WRITTEN
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class TrainRequest:
     """The command's arguments and options; None where the default depends on others."""
 
-    data: Path
+    data: Annotated[Path, Operand(files="series")]
     resume: Annotated[
         str | None,
         Option("Converted model to train, with its optimizer (convert --with-optimizer) if that is beside it; or a "
@@ -50,9 +50,7 @@ class Wanted:
         Option("Training configuration (YAML): of CHECKPOINT, or, without --resume, of a new model.", "FILE",
                files="table"),
     ] = None  # fmt: skip
-    values: Annotated[
-        dict[str, str], Option("One configuration value; repeatable.", "KEY=VALUE", names=("--set",), repeats=True)
-    ]
+    values: Annotated[dict[str, str], SET]
     folder: Annotated[
         Path,
         Option("Folder of the run; an unfinished run in it resumes.", "FOLDER", names=("-o", "--output"),
@@ -162,12 +160,12 @@ class _Begin:
     resumed: str = ""
 
 
-def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document: Destination) -> None:
+def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, document: Destination) -> None:
     """Train, and write the files; of several processes the first one does."""
     start_jax()
     import jax
 
-    if wanted.dtype == "float64":
+    if request.dtype == "float64":
         jax.config.update("jax_enable_x64", True)
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.placement import wait_for_all
@@ -176,21 +174,21 @@ def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document:
     from wdport.training.saved import save_trained
 
     began = time.monotonic()
-    with _begun(wanted) as begin:
-        recipe = _chosen(wanted, begin.recipe)
-        made = begin.make(None if wanted.dtype == "float32" else wanted.dtype)
-        changed = {} if wanted.weight_decay is None else {"weight_decay": wanted.weight_decay}
+    with _begun(request) as begin:
+        recipe = _chosen(request, begin.recipe)
+        made = begin.make(None if request.dtype == "float32" else request.dtype)
+        changed = {} if request.weight_decay is None else {"weight_decay": request.weight_decay}
         if begin.beside is not None:
-            optimizer: Any = load_optimizer(begin.beside, made, learning_rate=wanted.lr, settings=changed,
+            optimizer: Any = load_optimizer(begin.beside, made, learning_rate=request.lr, settings=changed,
                                             clip_norm=recipe.clip)  # fmt: skip
             _note_end(begin.resumed, optimizer)
         else:
-            optimizer = optimizer_of(recipe, wanted.warmup, wanted.config or "--recipe")
-        _note_recipe(wanted, recipe, begin)
+            optimizer = optimizer_of(recipe, request.warmup, request.config or "--recipe")
+        _note_recipe(request, recipe, begin)
         first = jax.process_index() == 0
 
         def finish(held: RunFolder, told: TrainingRun) -> None:
-            plain = made if wanted.dtype == "float32" else _plain(begin, made)
+            plain = made if request.dtype == "float32" else _plain(begin, made)
             save_trained(plain, held.output("model.keras"))
             if begin.beside is not None:
                 save_optimizer(optimizer, made, held.output("model.optimizer.safetensors").path, like=begin.beside,
@@ -202,35 +200,35 @@ def run(wanted: Wanted, inputs: InputFiles, devices: int | str | None, document:
         inputs.end_reading()
         with steps() as show:
             told = train(
-                made, str(wanted.data), wanted.folder, optimizer=optimizer, recipe=recipe, seed=wanted.seed,
-                ema=wanted.ema, min_snr=wanted.min_snr, condition=_condition(wanted), transform=wanted.transform,
-                save_every=wanted.save_every, devices=devices, shard_weights=wanted.shard_weights,
-                stream=wanted.stream, orbax=wanted.orbax, tensorboard=wanted.tensorboard, force=wanted.force,
+                made, str(request.data), request.folder, optimizer=optimizer, recipe=recipe, seed=request.seed,
+                ema=request.ema, min_snr=request.min_snr, condition=_condition(request), transform=request.transform,
+                save_every=request.save_every, devices=devices, shard_weights=request.shard_weights,
+                stream=request.stream, orbax=request.orbax, tensorboard=request.tensorboard, force=request.force,
                 report=_reporting(show) if first else None, finish=finish,
             )  # fmt: skip
         wait_for_all()
     if first:
-        content = _document(wanted, digest, begin.resumed if begin.beside else None, told, time.monotonic() - began)
-        give("training", lambda: content, document, lambda: _text(content, wanted.folder))
+        content = _document(request, digest, begin.resumed if begin.beside else None, told, time.monotonic() - began)
+        give("training", lambda: content, document, lambda: _text(content, request.folder))
 
 
 @contextmanager
-def _begun(wanted: Wanted) -> Iterator[_Begin]:
+def _begun(request: TrainRequest) -> Iterator[_Begin]:
     """What the run begins with; a checkpoint is converted to a temporary folder."""
-    if wanted.resume is None:
+    if request.resume is None:
         from wdport.data.series import read_series
         from wdport.training.fresh import assumed_of, new_model, recipe_of
 
-        config: Any = wanted.config
-        told = recipe_of(config, wanted.recipe == "public")
-        series = read_series(wanted.data)
-        if assumed := assumed_of(config, series, wanted.values, wanted.transform):
+        config: Any = request.config
+        told = recipe_of(config, request.recipe == "public")
+        series = read_series(request.data)
+        if assumed := assumed_of(config, series, request.values, request.transform):
             listed = ", ".join(f"{name}={value}" for name, value in assumed.items())
-            console.note(f"{wanted.name} does not state these sizes, which are assumed: {listed}")
+            console.note(f"{request.name} does not state these sizes, which are assumed: {listed}")
 
         def make(dtype: str | None) -> KerasModel:
-            return new_model(config, series, values=wanted.values, seed=wanted.seed, dtype=dtype,
-                             transform=wanted.transform)  # fmt: skip
+            return new_model(config, series, values=request.values, seed=request.seed, dtype=dtype,
+                             transform=request.transform)  # fmt: skip
 
         yield _Begin(make, None, told)
         return
@@ -239,36 +237,36 @@ def _begun(wanted: Wanted) -> Iterator[_Begin]:
     from wdport.families.choice import own_model
 
     with scratch_folder() as folder:
-        path = Path(wanted.resume)
-        if is_checkpoint(wanted.resume):
-            path = _converted(wanted, Path(folder) / "begin.keras")
-        table = own_model(wanted.mapping, wanted.function, None, ())
+        path = Path(request.resume)
+        if is_checkpoint(request.resume):
+            path = _converted(request, Path(folder) / "begin.keras")
+        table = own_model(request.mapping, request.function, None, ())
         family = open_converted(path, table).family
-        told = _recipe(wanted, family) if is_checkpoint(wanted.resume) or wanted.recipe is not None else Recipe()
+        told = _recipe(request, family) if is_checkpoint(request.resume) or request.recipe is not None else Recipe()
         beside = optimiser_beside(path)
-        own = None if table is None and is_checkpoint(wanted.resume) else wanted.mapping
-        yield _Begin(lambda dtype: load_model(path, dtype, mapping=own, model=wanted.function),
+        own = None if table is None and is_checkpoint(request.resume) else request.mapping
+        yield _Begin(lambda dtype: load_model(path, dtype, mapping=own, model=request.function),
                      beside if beside.is_file() else None, told,
-                     beside.name if path == Path(wanted.resume) else wanted.name)  # fmt: skip
+                     beside.name if path == Path(request.resume) else request.name)  # fmt: skip
 
 
-def _recipe(wanted: Wanted, family: Family) -> Recipe:
+def _recipe(request: TrainRequest, family: Family) -> Recipe:
     """The recipe of the configuration that is given, or that lies beside the checkpoint."""
     from wdport.checkpoint.checkpoint import open_checkpoint
     from wdport.conversion.prepare import configuration_beside
     from wdport.families.roles import Fresh
     from wdport.training.fresh import family_recipe, recipe_of
 
-    public = wanted.recipe == PUBLIC
-    if wanted.config:
-        return recipe_of(wanted.config, public)
+    public = request.recipe == PUBLIC
+    if request.config:
+        return recipe_of(request.config, public)
     if not isinstance(family, Fresh):
         if public:
             raise UsageError("--recipe", "this model has no public training script", "leave it out")
         return Recipe()
     configured = None
-    if is_checkpoint(str(wanted.resume)) and not wanted.no_config:
-        with open_checkpoint(Path(str(wanted.resume)), key=wanted.key) as checkpoint:
+    if is_checkpoint(str(request.resume)) and not request.no_config:
+        with open_checkpoint(Path(str(request.resume)), key=request.key) as checkpoint:
             configured = configuration_beside(checkpoint, family)
     if configured is None and not public:
         return Recipe()
@@ -276,41 +274,41 @@ def _recipe(wanted: Wanted, family: Family) -> Recipe:
     return family_recipe(family, document, where, public)
 
 
-def _condition(wanted: Wanted) -> Array | None:
-    if wanted.condition is None:
+def _condition(request: TrainRequest) -> Array | None:
+    if request.condition is None:
         return None
     from wdport.sampling.api import read_init
 
-    return read_init(wanted.condition)
+    return read_init(request.condition)
 
 
-def _chosen(wanted: Wanted, recipe: Recipe) -> Recipe:
+def _chosen(request: TrainRequest, recipe: Recipe) -> Recipe:
     """A recipe with the values of options in place of its own."""
     options: dict[str, Any] = {
-        "learning_rate": wanted.lr,
-        "schedule": wanted.schedule,
-        "weight_decay": wanted.weight_decay,
-        "clip": wanted.clip,
-        "epochs": wanted.epochs,
-        "batch_size": wanted.batch_size,
-        "energy": wanted.energy,
+        "learning_rate": request.lr,
+        "schedule": request.schedule,
+        "weight_decay": request.weight_decay,
+        "clip": request.clip,
+        "epochs": request.epochs,
+        "batch_size": request.batch_size,
+        "energy": request.energy,
     }
     return replace(recipe, **{name: value for name, value in options.items() if value is not None})
 
 
-def _note_recipe(wanted: Wanted, recipe: Recipe, begin: _Begin) -> None:
+def _note_recipe(request: TrainRequest, recipe: Recipe, begin: _Begin) -> None:
     """Say how the public script trains, or in what a configuration's run differs from it."""
     steps = "steps by the Min-SNR law" if recipe.law else "uniform steps"
-    if wanted.recipe is not None:
+    if request.recipe is not None:
         rate = f"{recipe.schedule} to {recipe.learning_rate:g}" if begin.beside is None else "the optimizer's own rates"
         told = f"{steps}, {rate}, weight decay {recipe.weight_decay:g}, gradients clipped at {recipe.clip:g}"
         console.note(f"the public recipe: {told}")
         return
-    if begin.beside is None and wanted.config is not None:
-        _note_difference(wanted, recipe, wanted.config)
+    if begin.beside is None and request.config is not None:
+        _note_difference(request, recipe, request.config)
 
 
-def _note_difference(wanted: Wanted, recipe: Recipe, config: str) -> None:
+def _note_difference(request: TrainRequest, recipe: Recipe, config: str) -> None:
     """Say in what a run differs from that of the public training script with the same configuration."""
     from wdport.training.fresh import recipe_of
     from wdport.training.recipe import RATE
@@ -327,23 +325,23 @@ def _note_difference(wanted: Wanted, recipe: Recipe, config: str) -> None:
         console.note(f"differs from the public training script: {differ} (--recipe public)")
 
 
-def _converted(wanted: Wanted, path: Path) -> Path:
+def _converted(request: TrainRequest, path: Path) -> Path:
     """Convert the checkpoint, with its optimizer if it has one."""
     from wdport.checkpoint.checkpoint import open_checkpoint
     from wdport.checkpoint.optimiser import has_optimiser
     from wdport.conversion.river import convert
 
-    assert wanted.resume is not None
-    with open_checkpoint(Path(wanted.resume), key=wanted.key) as checkpoint:
+    assert request.resume is not None
+    with open_checkpoint(Path(request.resume), key=request.key) as checkpoint:
         kept = has_optimiser(checkpoint.tree)
-    if kept and wanted.schedule is not None:
-        what = f"is for a new optimizer, and that of {Path(wanted.resume).name} is used"
+    if kept and request.schedule is not None:
+        what = f"is for a new optimizer, and that of {Path(request.resume).name} is used"
         raise UsageError("--schedule", what, "leave it out")
-    series = None if wanted.mapping or wanted.data.suffix == ".npy" else wanted.data
-    transform = wanted.transform if series is not None else None
-    return convert(wanted.resume, path, config=wanted.config, values=wanted.values or None, mapping=wanted.mapping,
-                   model=wanted.function, data=series, transform=transform, key=wanted.key,
-                   no_config=wanted.no_config, with_optimizer=kept).output  # fmt: skip
+    series = None if request.mapping or request.data.suffix == ".npy" else request.data
+    transform = request.transform if series is not None else None
+    return convert(request.resume, path, config=request.config, values=request.values or None, mapping=request.mapping,
+                   model=request.function, data=series, transform=transform, key=request.key,
+                   no_config=request.no_config, with_optimizer=kept).output  # fmt: skip
 
 
 def _plain(begin: _Begin, made: KerasModel) -> KerasModel:
@@ -384,18 +382,20 @@ def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callab
     return report
 
 
-def _document(wanted: Wanted, data: str, resumed: str | None, told: TrainingRun, seconds: float) -> TrainingDocument:
+def _document(
+    request: TrainRequest, data: str, resumed: str | None, told: TrainingRun, seconds: float
+) -> TrainingDocument:
     from wdport.cli.results import TrainingDocument
     from wdport.files.json_document import NamedFile, output_file
 
     names = (*STATES, *WRITTEN)
     return TrainingDocument(
-        model=wanted.name,
-        data=NamedFile(wanted.data.name, data),
+        model=request.name,
+        data=NamedFile(request.data.name, data),
         steps=told.steps,
         resumed_optimizer=resumed,
         epochs=told.epochs,
-        outputs=[output_file(wanted.folder / name) for name in names if (wanted.folder / name).is_file()],
+        outputs=[output_file(request.folder / name) for name in names if (request.folder / name).is_file()],
         seconds=round(seconds, 3),
     )
 

@@ -19,25 +19,25 @@ LONGEST_WORD = 60
 
 def usage_error(error: click.ClickException) -> UsageError:
     """The error of a command line, to be raised or shown instead of ``error``."""
-    context = getattr(error, "ctx", None)
+    context: click.Context | None = getattr(error, "ctx", None)
     path = context.command_path if context else "wdport"
+    params = context.command.get_params(context) if context else []
+    options = {name: each for each in params if isinstance(each, click.Option) for name in each.opts}
     see = f"see {path} --help"
-    if isinstance(error, click.NoSuchOption) and context and isinstance(context.command, click.Group):
-        see = f"options follow the verb: {path} VERB ... {printable(error.option_name, LONGEST_WORD)}"
     if isinstance(error, click.NoSuchOption):
-        return _no_such_option(path, error.option_name, _options(context), see)
+        word = printable(error.option_name, LONGEST_WORD)
+        if context and isinstance(context.command, click.Group):
+            see = f"options follow the verb: {path} VERB ... {word}"
+        known = [name for name in options if name.startswith("--")]
+        return UsageError(path, f"no option {word}", did_you_mean(error.option_name, known, see))
     if isinstance(error, click.MissingParameter) and error.param is not None:
-        if isinstance(error.param, click.Option):
-            name = max(error.param.opts, key=len)
-        else:
-            name = error.param.make_metavar(context) if _newer() else error.param.make_metavar()  # type: ignore[call-arg, arg-type]
-        return UsageError(path, f"{name} is missing", see)
+        return UsageError(path, f"{name_of(error.param)} is missing", see)
     if isinstance(error, click.BadParameter) and error.param is not None:
         return UsageError(name_of(error.param), _bare(error.message), see)
     if isinstance(error, click.BadOptionUsage):
-        option = error.option_name
-        takes = "needs a value" if _takes_value(context, option) else "takes no value"
-        return UsageError(f"{path} {option}", takes, see)
+        option = options.get(error.option_name)
+        takes = "takes no value" if option is None or option.is_flag else "needs a value"
+        return UsageError(f"{path} {error.option_name}", takes, see)
     return UsageError(path, _bare(error.format_message()), see)
 
 
@@ -76,35 +76,14 @@ def dashed_file(path: str, word: str, known: Iterable[str]) -> UsageError | None
     return UsageError(path, f"no option {shown}", f"write ./{shown} for the file of this name")
 
 
-def _no_such_option(path: str, word: str, known: Iterable[str], see: str) -> UsageError:
-    return UsageError(path, f"no option {printable(word, LONGEST_WORD)}", did_you_mean(word, known, see))
-
-
-def _options(context: click.Context | None) -> list[str]:
-    params = context.command.get_params(context) if context else []
-    return [name for each in params if isinstance(each, click.Option) for name in each.opts if name.startswith("--")]
-
-
-def _takes_value(context: click.Context | None, name: str) -> bool:
-    params = context.command.get_params(context) if context else []
-    return any(isinstance(each, click.Option) and name in each.opts and not each.is_flag for each in params)
-
-
-def name_of(param: click.Parameter) -> str:
-    """The longest name of an option; the metavar of an argument, as in the help."""
+def name_of(param: click.Parameter | None) -> str:
+    """The longest name of an option; the metavar of an argument, as in the help; "" without a parameter."""
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
-    return param.human_readable_name
+    return param.human_readable_name if param else ""
 
 
 def _bare(message: str) -> str:
     """Click's sentence as part of an error line."""
     text = message.strip().rstrip(".")
     return text[:1].lower() + text[1:]
-
-
-def _newer() -> bool:
-    """Whether ``make_metavar`` takes the context, as from click 8.2 on."""
-    from inspect import signature
-
-    return "ctx" in signature(click.Parameter.make_metavar).parameters

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from wdport.cli.console import console
 from wdport.cli.machine import noted_cache
@@ -76,10 +75,17 @@ class Verb(click.Command):
         try:
             return super().invoke(ctx)
         except UsageError as error:  # raised with the Python name of the argument
-            options = {each.name: max(each.opts, key=len) for each in self.params if isinstance(each, click.Option)}
+            options = {each.name: name_of(each) for each in self.params if isinstance(each, click.Option)}
             if error.where not in options:
                 raise
             raise UsageError(options[error.where], error.what, error.fix, error.details) from error
+
+
+def given_options() -> dict[str, str]:
+    """The options on the command line of the verb that is running: their longest names, by those of their fields."""
+    context = click.get_current_context()
+    return {str(each.name): name_of(each) for each in context.command.params
+            if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE}  # fmt: skip
 
 
 class Verbs(click.Group):
@@ -112,10 +118,10 @@ class Verbs(click.Group):
 
 
 if TYPE_CHECKING:  # no type parameter at run time before click 8.3
-    _Name = click.ParamType[str]
-    _Number = click.ParamType[int]
+    _Choice = click.Choice[str]
+    _Number = click.ParamType[int | None]
 else:
-    _Name = _Number = click.ParamType
+    _Choice, _Number = click.Choice, click.ParamType
 
 
 SHORT: Final = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
@@ -126,43 +132,44 @@ NEAR: Final = 0.88
 """Similarity of a mistyped name of few: one letter too many, not another number."""
 
 
-class OneOf(_Name):
-    """One of several names; an error for any other suggests the nearest."""
-
-    name = "name"
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = tuple(names)
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        return f"[{'|'.join(self.names)}]"
+class OneOf(_Choice):
+    """One of several names; the error for any other, unlike click's, suggests the nearest."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
-        if text not in self.names:
-            option = max(param.opts, key=len) if param else ""
-            one = f"use one of {', '.join(self.names)}"
-            meant = SHORT.get(text.casefold(), text)
-            fix = f"did you mean {meant}?" if meant in self.names else did_you_mean(text, self.names, one, NEAR)
-            raise UsageError(option, f"unknown name {printable(text, 40)!r}", fix)
-        return text
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
+        if text in self.choices:
+            return text
+        one = f"use one of {', '.join(self.choices)}"
+        meant = SHORT.get(text.casefold(), text)
+        fix = f"did you mean {meant}?" if meant in self.choices else did_you_mean(text, self.choices, one, NEAR)
+        raise UsageError(name_of(param), f"unknown name {printable(text, 40)!r}", fix)
 
 
 class Whole(_Number):
-    """A whole number from ``least`` to ``most``."""
+    """A whole number from ``least`` to ``most``; click's own type has them in the help, and takes 1_0 for 10."""
 
     name = "integer"
 
     def __init__(self, least: int, most: int) -> None:
         self.least, self.most = least, most
+        self.values = f"a whole number from {least} to {most}"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        text, option = str(value), max(param.opts, key=len) if param else ""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        text = str(value)
         digits = text[1:] if text[:1] in "+-" else text
         if digits.isascii() and digits.isdecimal() and len(digits) <= 30 and self.least <= int(text) <= self.most:
             return int(text)
-        what = f"invalid value {printable(text, 40)!r}"
-        raise UsageError(option, what, f"give a whole number from {self.least} to {self.most}")
+        raise UsageError(name_of(param), f"invalid value {printable(text, 40)!r}", f"give {self.values}")
+
+
+class CountOr(Whole):
+    """A whole number from 1 that fits into 64 bits, or a ``word``, which is None."""
+
+    name = "text"
+
+    def __init__(self, word: str) -> None:
+        super().__init__(1, 10**18 - 1)
+        self.word, self.values = word, f"a whole number of at least 1, or {word}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        return None if value == self.word else super().convert(value, param, ctx)

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import click
-from click.core import ParameterSource
 
 from wdport.cli.console import console
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import facts, open_own
+from wdport.cli.options import facts, model_inputs, open_own
 from wdport.cli.progress import steps
+from wdport.cli.verb import given_options
 from wdport.errors import UsageError, printable
-from wdport.files.inputs import InputFiles
 from wdport.files.writable import writable
 from wdport.marks import Marked, joined, outcome_line
 
@@ -36,15 +32,10 @@ def verify_exported(
     json_file: str | None, force: bool,
 ) -> int:  # fmt: skip
     """Verify the artefact ``files[1]`` against the converted file ``files[0]`` and print the report."""
-    from wdport.checkpoint.known import require_sha256
-
-    context = click.get_current_context()
-    for each in context.command.params:
-        given = context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
-        if given and each.name not in ("files", *EXPORTED):
-            raise UsageError(max(each.opts, key=len), "does not apply to an exported program", "leave it out")
-    read = InputFiles(model=files[0], exported=files[1], mapping=mapping).with_manifests("model")
-    read.check(partial(require_sha256, files[0], sha256))
+    for name, option in given_options().items():
+        if name not in ("files", *EXPORTED):
+            raise UsageError(option, "does not apply to an exported program", "leave it out")
+    read = model_inputs(files[0], sha256, exported=files[1], mapping=mapping)
     document = require_document(json_file, read, force=force)
     require_jax()
     start_jax()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
@@ -17,29 +18,36 @@ if TYPE_CHECKING:
     from wdport.compare.findings import Gate
     from wdport.parity.policy import Policy
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, File
+from wdport.cli.completion import CHECKPOINTS, CONVERTED
 from wdport.cli.console import console, width_of
 from wdport.cli.documents import STDOUT, file_of
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
-from wdport.cli.options import Report, parse_values, reports, require_reports
+from wdport.cli.options import Report, reports, require_reports
 from wdport.cli.progress import steps
-from wdport.cli.requests import request_of, request_options
+from wdport.cli.requests import parameters, parse_values, request_of
 from wdport.cli.verb import Verb
 from wdport.cli.verification import EXPORTED, verify_exported
 from wdport.errors import UsageError, WdportError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.target import KERAS, format_at
 from wdport.files.writable import require_apart
+from wdport.options import Operand
 from wdport.parity.repro_files import KINDS
 from wdport.parity.request import PairOptions, RunOptions
 
 
-@click.command(name="verify", cls=Verb, arity=lambda given: (1, 1) if "--against" in given else (2, 2))
-@click.argument(
-    "files", nargs=-1, type=File([*CHECKPOINTS, *CONVERTED, ".stablehlo"]), metavar="[CHECKPOINT] CONVERTED"
-)
-@request_options(PairOptions, RunOptions)
+@dataclass(frozen=True)
+class Arguments:
+    """The command's arguments."""
+
+    files: Annotated[
+        tuple[str, ...], Operand(metavar="[CHECKPOINT] CONVERTED", files=(*CHECKPOINTS, *CONVERTED, ".stablehlo"))
+    ]
+
+
+@click.command(name="verify", cls=Verb, arity=lambda given: (1, 1) if "--against" in given else (2, 2),
+               params=parameters(Arguments, PairOptions, RunOptions))  # fmt: skip
 def command(files: tuple[str, ...], **options: Any) -> int:
     """Compare CONVERTED with the CHECKPOINT that it came from: run both, layer by layer.
 
