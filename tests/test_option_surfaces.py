@@ -11,7 +11,7 @@ import pytest
 
 import pytest_wdport
 import wdport
-from tests.option_surfaces import DECLARED, written
+from tests.option_surfaces import DECLARED, ROOT, written
 from wdport.cli.verify import command
 from wdport.errors import UsageError
 from wdport.options import Argument, CommandOnly, Unrecorded, options_of
@@ -70,3 +70,9 @@ def test_a_recording_excludes_it(name: str) -> None:
     Pair("a.keras", "a.ckpt", **given).require_consistent()
     with pytest.raises(UsageError, match=str(each.marker(Unrecorded))):
         Pair("a.keras", against="run.npz", **given).require_consistent()
+
+
+def test_verbs_declare_their_options_in_requests() -> None:
+    """Not by decorators of click, in which an option stands a second time as a parameter."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "wdport" / "cli").glob("*.py")}
+    assert [name for name, text in texts.items() if "@click.option" in text or "@click.argument" in text] == []

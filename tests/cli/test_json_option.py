@@ -11,7 +11,6 @@ import pytest
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.group import VERBS, group
 from wdport.cli.main import main
-from wdport.cli.words import with_json_file
 from wdport.files.json_document import SCHEMAS, document
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
@@ -63,7 +62,7 @@ RULE: dict[str, tuple[str, str]] = {
 }
 
 
-def parsed(line: str) -> tuple[str, str]:
+def parsed(line: str) -> tuple[str, str | None]:
     """What click makes of a command line: its arguments in order, and --json."""
     words, command = line.split(), group.get_command(click.Context(group), line.split()[0])
     rest = words[1:]
@@ -94,8 +93,9 @@ def test_every_verb_has_it() -> None:
 
 
 def test_without_it_nothing_changes() -> None:
-    words = ["a.ckpt", "--set", "x=1", "-o", "--json.keras"]
-    assert with_json_file(words, []) == words
+    assert parsed("convert a.ckpt --set x=1 -o --json.keras") == ("a.ckpt", None)
+    assert parsed("convert a.ckpt -o --json") == ("a.ckpt", None)
+    assert parsed("convert -o --json --json out.json -- a.ckpt") == ("a.ckpt", "out.json")
 
 
 @pytest.fixture

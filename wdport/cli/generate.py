@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import facts, model_inputs, size
+from wdport.cli.options import facts, size
 from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
 from wdport.cli.requests import verb
 from wdport.errors import UsageError, printable
+from wdport.files.inputs import InputFiles
 from wdport.files.target import Target, file_target
 from wdport.files.writable import require_apart
 from wdport.limits import MAX_STEPS
@@ -121,12 +123,14 @@ def command(request: GenerateRequest) -> int:
 
     In every step the network predicts all wanted tokens of a block, and the most probable are kept.
     """
+    from wdport.checkpoint.known import require_sha256
     from wdport.files.text_frames import TEXTS as SHOWN
     from wdport.files.text_frames import frames_target, write_frames
 
     force, tokenizer, file = request.force, request.tokenizer, request.text_file or request.prompt_ids
-    inputs = model_inputs(request.model, request.sha256, prompts=file, tokenizer=tokenizer)
+    inputs = InputFiles(model=request.model, prompts=file, tokenizer=tokenizer).with_manifests("model")
     prompts = read_prompts(request.texts, request.text_file, request.prompt_ids)
+    inputs.check(partial(require_sha256, request.model, request.sha256))
     converted = _opened(request.model)
     target = file_target(Path(request.output), FORMATS, inputs, force) if request.output else None
     moving = frames_target(Path(request.animate), force, inputs) if request.animate else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from wdport.cli.console import console
 from wdport.cli.machine import noted_cache
 from wdport.cli.usage import dashed_file, mistyped_option, name_of, no_such_verb, unexpected
-from wdport.cli.words import Arity, with_json_file
 from wdport.compile_cache import leave_unsafe_cache
 from wdport.errors import UsageError, did_you_mean, printable
 
@@ -28,6 +27,12 @@ def _verbose(context: click.Context, parameter: click.Parameter, value: bool) ->
     if value and console.quiet:
         raise UsageError("--verbose", "--quiet is given as well", "give one of them")
     console.verbose = value
+
+
+Arity = Callable[[Collection[str]], tuple[int, int]]
+"""From the given options, the minimum and maximum number of arguments."""
+
+JSON: Final = "--json"
 
 
 class Verb(click.Command):
@@ -52,7 +57,7 @@ class Verb(click.Command):
                 raise error
         ctx.allow_extra_args = True
         try:
-            rest = super().parse_args(ctx, with_json_file(args, self.params, self._arity))
+            rest = super().parse_args(ctx, self._with_json_file(ctx, args))
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
@@ -60,6 +65,54 @@ class Verb(click.Command):
             raise unexpected(ctx, rest, args)
         self._require_values(ctx)
         return rest
+
+    def _with_json_file(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words with every ``--json`` written as ``--json=FILE``, with ``-`` for standard output.
+
+        Click would take any word after it for the value. Here it is the FILE unless the verb needs it as an argument;
+        if both are possible, it is the FILE if it ends in ``.json`` or is ``-``.
+        """
+        words, places = list(args), list[int]()
+        for at, word in enumerate(args):
+            if word not in (JSON, "--") or self._awaits_value(ctx, words[:at]):
+                continue
+            if word == "--":
+                break
+            words[at] = f"{JSON}=-"
+            places.append(at)
+        if not places:
+            return words
+        given, arguments = self._told_apart(ctx, words)
+        least, most = self._arity(given) if self._arity else self._arguments()
+        count = len(arguments)
+        for at in reversed(places):
+            word = words[at + 1] if at + 1 < len(words) else JSON
+            argument = word == "-" or not word.startswith("-")
+            if argument and count > least and (count > most or word == "-" or word.endswith(".json")):
+                words[at : at + 2] = [f"{JSON}={word}"]
+                count -= 1
+        return words
+
+    def _awaits_value(self, ctx: click.Context, words: list[str]) -> bool:
+        """Whether the last of these words is an option whose value comes next."""
+        try:
+            self._told_apart(ctx, words)
+        except click.BadOptionUsage:
+            return True
+        except click.UsageError:  # which is raised when all words are parsed
+            pass
+        return False
+
+    def _told_apart(self, ctx: click.Context, words: list[str]) -> tuple[set[str], list[str]]:
+        """The names of the options among words, and the arguments; raises click's errors."""
+        options = click.Command(None, params=[each for each in self.params if isinstance(each, click.Option)])
+        _, arguments, order = options.make_parser(ctx).parse_args(list(words))
+        return {name for each in order for name in each.opts}, arguments
+
+    def _arguments(self) -> tuple[int, int]:
+        """The minimum and maximum number of arguments."""
+        arguments = [each for each in self.params if isinstance(each, click.Argument)]
+        return sum(each.required for each in arguments), len(arguments)
 
     def _require_values(self, ctx: click.Context) -> None:
         """Refuse empty values, as a script gives them whose variable is not set."""
