@@ -1,6 +1,7 @@
 """Convert an exception that is not a :class:`~wdport.errors.WdportError` to an error that a user can act on.
 
-Failures of the machine or of a library are reported as such. Anything else is a bug in wdport.
+Failures of the machine or of a library are reported as such. Anything else is a bug in wdport. Click would print its
+traceback.
 """
 
 from __future__ import annotations

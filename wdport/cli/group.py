@@ -106,7 +106,8 @@ def execute(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
-    """As click's own ``main``, which would end the process if the reader of the output has gone."""
+    """As click's own ``main``, which would make an Abort of an interruption, and end the process if the reader of the
+    output has gone."""
     try:
         with group.make_context("wdport", list(words)) as context:
             result = group.invoke(context)

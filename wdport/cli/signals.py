@@ -1,7 +1,7 @@
 """Raise exceptions on signals, so that temporary files are always removed; and remember that one has arrived.
 
-An exception while an extension module is loaded comes out as another, or ends the process; so the signal is then sent
-again a little later.
+Click only makes an Abort of Ctrl-C. An exception while an extension module is loaded comes out as another, or ends the
+process; so the signal is then sent again a little later.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The standard streams at the start and the end of a run: closed ones opened, buffered output flushed or discarded."""
+"""The standard streams at the start and the end of a run: closed ones opened, buffered output flushed or discarded.
+
+Neither Python nor click does this: output that is lost at exit changes the exit code, or nobody is told.
+"""
 
 from __future__ import annotations
 

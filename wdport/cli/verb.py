@@ -115,7 +115,7 @@ class Verb(click.Command):
         return sum(each.required for each in arguments), len(arguments)
 
     def _require_values(self, ctx: click.Context) -> None:
-        """Refuse empty values, as a script gives them whose variable is not set."""
+        """Refuse empty values, which click takes, as a script gives them whose variable is not set."""
         for each in self.params:
             value = ctx.params.get(each.name or "")
             given = ctx.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
@@ -142,7 +142,8 @@ def given_options() -> dict[str, str]:
 
 
 class Verbs(click.Group):
-    """A group whose verbs are imported when they are called, so that ``--help`` stays fast."""
+    """A group whose verbs are imported when they are called, so that ``--help`` stays fast; click's own has them all in
+    memory."""
 
     command_class = Verb
     modules: ClassVar[Mapping[str, str]] = {}
