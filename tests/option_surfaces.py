@@ -46,7 +46,7 @@ def sentence(each: Declared, name: str) -> str:
 
 def metavar(each: Declared) -> str:
     """What stands for the value of an option; "" for a flag."""
-    return "" if each.base is bool else each.option.metavar or ("N" if each.base is int else "TEXT")
+    return "" if each.base is bool else each.metavar or ("N" if each.base is int else "TEXT")
 
 
 def plugin_sentence(each: Declared) -> str:

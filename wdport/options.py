@@ -22,6 +22,9 @@ from wdport.limits import MAX_PAD_WIDTHS
 
 T = TypeVar("T")
 PathText = str | PathLike[str]
+NAMES: Final = {"output": ("-o", "--output"), "values": ("--set",), "inputs": ("--input",), "json_file": ("--json",)}
+"""Names on the command line of fields that several requests have, where they are not the field's."""
+
 Kind = Literal["checkpoint", "converted", "model", "table", "any", "series", "known", "folder", "document"]
 """A kind of file; a model is a converted one or a checkpoint, and suffixes stand for themselves."""
 
@@ -30,11 +33,12 @@ Kind = Literal["checkpoint", "converted", "model", "table", "any", "series", "kn
 class Option:
     """What an option is, besides its type and its default.
 
-    ``names`` are those on the command line if they are not the field's; ``files`` is the kind of its file, or the
-    suffixes. ``bounds`` and ``choices`` are the values that it takes; a shell completes it to ``completions``,
-    several ``by_comma``. ``default`` is a word for None, beside which it takes whole numbers from 1. An option is
-    listed ``after`` another one if not after the previous field. It may be given several times if its type is a tuple
-    or a dictionary. ``once`` refuses a second value, where two ``names`` would overrule each other.
+    ``names`` are those on the command line if they are not the field's or those of ``NAMES``; ``files`` is the kind of
+    its file, or the suffixes, and its ``metavar`` is FILE if not stated. ``bounds`` and ``choices`` are the values that
+    it takes; a shell completes it to ``completions``, several ``by_comma``. ``default`` is a word for None, beside
+    which it takes whole numbers from 1. An option is listed ``after`` another one if not after the previous field. It
+    may be given several times if its type is a tuple or a dictionary. ``once`` refuses a second value, where two
+    ``names`` would overrule each other.
     """
 
     help: str
@@ -94,7 +98,12 @@ class Declared:
     @property
     def flags(self) -> tuple[str, ...]:
         """Its names on the command line."""
-        return self.option.names or (f"--{self.name.replace('_', '-')}",)
+        return self.option.names or NAMES.get(self.name) or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def metavar(self) -> str | None:
+        """What stands for its value in the help; None for click's own word."""
+        return self.option.metavar or ("FILE" if self.option.files and not isinstance(self.option, Operand) else None)
 
     @property
     def title(self) -> str:
@@ -137,16 +146,16 @@ def _declared(field: Field[Any], hint: Any) -> Declared | None:
     return Declared(field.name, option, base, None if required else field.default, required, markers)
 
 
-MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one that fits]", "FILE", files="table")
-OWN_MAPPING: Final = Option("The table of your own model, with the settings for sampling.", "FILE", files="table")
+MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one that fits]", files="table")
+OWN_MAPPING: Final = Option("The table of your own model, with the settings for sampling.", files="table")
 MODEL: Final = Option("Function of your own Keras model, if the table does not name it.", "MODULE:FUNCTION",
                       names=("--model",))  # fmt: skip
-SET: Final = Option("One configuration value; repeatable.", "KEY=VALUE", names=("--set",))
-INPUTS: Final = Option("One input, such as 'x: b 3 48 48'.", "'NAME: AXES'", names=("--input",))
+SET: Final = Option("One configuration value; repeatable.", "KEY=VALUE")
+INPUTS: Final = Option("One input, such as 'x: b 3 48 48'.", "'NAME: AXES'")
 NORM_STATS: Final = Option(
-    "Statistics of the training data: mean, std and names of features (JSON, NPZ).", "FILE", files=(".json", ".npz")
+    "Statistics of the training data: mean, std and names of features (JSON, NPZ).", files=(".json", ".npz")
 )
-DATA: Final = Option("The training data, to compute them from (CSV, NPY, ARFF, MAT).", "FILE", files="series")
+DATA: Final = Option("The training data, to compute them from (CSV, NPY, ARFF, MAT).", files="series")
 TRANSFORM: Final = Option(
     "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.", "NAME"
 )
@@ -165,6 +174,6 @@ PAD_WIDTHS: Final = Option(
 )  # fmt: skip
 JSON: Final = Option(
     "Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).", "[FILE]",
-    names=("--json",), files="document",
+    files="document",
 )  # fmt: skip
 """Options of several verbs."""

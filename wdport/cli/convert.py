@@ -50,7 +50,7 @@ class ConvertRequest:
     output: Annotated[
         str | None,
         Option("NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras beside the "
-               "input]", "FILE", names=("-o", "--output"), files="converted"),
+               "input]", files="converted"),
     ] = None  # fmt: skip
     dtype: Annotated[
         str,
@@ -64,13 +64,9 @@ class ConvertRequest:
         str | None, Option("Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]", "SIZE")
     ] = None
     config: Annotated[
-        str | None,
-        Option("Training configuration (YAML), for settings that shapes do not determine.", "FILE", files="table"),
-    ] = None
-    values: Annotated[
-        dict[str, str],
-        Option("One configuration value, such as num_heads=8; repeatable.", "KEY=VALUE", names=("--set",)),
-    ]
+        str | None, Option("Training configuration (YAML), for settings that shapes do not determine.", files="table")
+    ] = None  # fmt: skip
+    values: Annotated[dict[str, str], Option("One configuration value, such as num_heads=8; repeatable.", "KEY=VALUE")]
     norm_stats: Annotated[str | None, NORM_STATS] = None
     data: Annotated[str | None, DATA] = None
     transform: Annotated[str | None, TRANSFORM] = None
@@ -100,7 +96,7 @@ class ConvertRequest:
     parameter_names: Annotated[
         str | None,
         Option("Names of the optimizer's parameters in its order (JSON list), if shapes do not determine them.",
-               "FILE", files=(".json",)),
+               files=(".json",)),
     ] = None  # fmt: skip
     json_file: Annotated[str | None, JSON] = None
 

@@ -27,8 +27,7 @@ class DecodeRequest(CodingRequest):
     latents: Annotated[Path, Operand(files=LATENTS)]
     output: Annotated[
         Path | None,
-        Option("NAME.npy, .gif or .mp4.  [default: LATENTS.video.npy beside them]", "FILE", names=("-o", "--output"),
-               files=(".npy", ".gif", ".mp4")),
+        Option("NAME.npy, .gif or .mp4.  [default: LATENTS.video.npy beside them]", files=(".npy", ".gif", ".mp4")),
     ] = None  # fmt: skip
     output_dtype: Annotated[
         str | None,

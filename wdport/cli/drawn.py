@@ -65,29 +65,27 @@ class SampleRequest:
     output: Annotated[
         str | None,
         Option("NAME.npz (coefficients and series), .npy, .csv or .parquet (series).  [default: MODEL.samples.npz "
-               "beside it]", "FILE", names=("-o", "--output"), files=(".npz", ".npy", ".csv", ".parquet")),
+               "beside it]", files=(".npz", ".npy", ".csv", ".parquet")),
     ] = None  # fmt: skip
     plot: Annotated[
-        str | None,
-        Option("Plot the first samples to a .png, .svg or .pdf.", "FILE", files=(".png", ".svg", ".pdf")),
-    ] = None
+        str | None, Option("Plot the first samples to a .png, .svg or .pdf.", files=(".png", ".svg", ".pdf"))
+    ] = None  # fmt: skip
     data: Annotated[
         str | None,
-        Option("With --plot, data (CSV, NPY, ARFF, MAT) of which windows are drawn beside the samples.", "FILE",
+        Option("With --plot, data (CSV, NPY, ARFF, MAT) of which windows are drawn beside the samples.",
                files="series"),
     ] = None  # fmt: skip
     animate: Annotated[
-        str | None, Option("Animate the sampling of the first samples in a .gif.", "FILE", files=(".gif",))
-    ] = None
+        str | None, Option("Animate the sampling of the first samples in a .gif.", files=(".gif",))
+    ] = None  # fmt: skip
     save_every: Annotated[
         int,
         Option("Save finished samples every K chunks; an interrupted run resumes from them.", "K",
                bounds=(1, 1 << 32)),
     ] = 1  # fmt: skip
     known: Annotated[
-        str | None,
-        Option("A series with NaN for unknown values (CSV, NPY), which are filled in.", "FILE", files="known"),
-    ] = None
+        str | None, Option("A series with NaN for unknown values (CSV, NPY), which are filled in.", files="known")
+    ] = None  # fmt: skip
     resample: Annotated[
         int | None,
         Option("Take every step K times, so that filled-in values fit the known ones.  [default: 5 with --known]", "K"),
@@ -120,9 +118,7 @@ class SampleRequest:
         float | None,
         Option("Scale of classifier-free guidance: above 1, samples follow their condition more closely.", "W"),
     ] = None
-    init: Annotated[
-        str | None, Option("x_T to start from, (n, C, F) in a .npy file.", "FILE", files=(".npy",))
-    ] = None  # fmt: skip
+    init: Annotated[str | None, Option("x_T to start from, (n, C, F) in a .npy file.", files=(".npy",))] = None
     mapping: Annotated[str | None, OWN_MAPPING] = None
     function: Annotated[str | None, MODEL] = None
     devices: Annotated[str | None, DEVICES] = None

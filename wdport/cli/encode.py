@@ -28,8 +28,7 @@ class EncodeRequest(CodingRequest):
     video: Annotated[Path, Operand(files=(".npy",))]
     output: Annotated[
         Path | None,
-        Option("NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz beside it]", "FILE",
-               names=("-o", "--output"), files=(".npz",)),
+        Option("NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz beside it]", files=(".npz",)),
     ] = None  # fmt: skip
     normalised: Annotated[bool, Option("Normalise the latents, as diffusion models take them.")] = False
 

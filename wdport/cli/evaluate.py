@@ -33,11 +33,10 @@ class EvaluateRequest:
     """The command's argument and options."""
 
     samples: Annotated[str, Operand(metavar="SAMPLES|MODEL", files=(*SAMPLES, *CONVERTED))]
-    data: Annotated[str, Option("Real data (CSV, NPY, ARFF, MAT), whose windows are compared.", "FILE", files="series")]
+    data: Annotated[str, Option("Real data (CSV, NPY, ARFF, MAT), whose windows are compared.", files="series")]
     against: Annotated[
-        str | None,
-        Option("Other samples to score, such as those of the PyTorch model.", "FILE", files=SAMPLES),
-    ] = None
+        str | None, Option("Other samples to score, such as those of the PyTorch model.", files=SAMPLES)
+    ] = None  # fmt: skip
     sweep: Annotated[
         str | None,
         Option('Sample from MODEL with several settings and score each: "ddpm:1000 ddim:20,50 '
@@ -68,8 +67,8 @@ class EvaluateRequest:
                files="converted"),
     ] = None  # fmt: skip
     html_file: Annotated[
-        str | None, Option("Also write a page with figures.", "FILE", names=("--html",), files=(".html",))
-    ] = None
+        str | None, Option("Also write a page with figures.", names=("--html",), files=(".html",))
+    ] = None  # fmt: skip
     json_file: Annotated[str | None, JSON] = None
     force: Annotated[bool, FORCE] = False
 

@@ -72,23 +72,20 @@ class ExportRequest:
     pad_widths: Annotated[int, PAD_WIDTHS] = 1
     mapping: Annotated[
         str | None,
-        Option("The table of your own model; a denoiser or sampler needs its settings for sampling.", "FILE",
-               files="table"),
+        Option("The table of your own model; a denoiser or sampler needs its settings for sampling.", files="table"),
     ] = None  # fmt: skip
     function: Annotated[str | None, MODEL] = None
     inputs: Annotated[
         tuple[str, ...],
-        Option("One input of your own model, such as 'x: b 3 48 48', if its table states none.", "'NAME: AXES'",
-               names=("--input",)),
+        Option("One input of your own model, such as 'x: b 3 48 48', if its table states none.", "'NAME: AXES'"),
     ] = ()  # fmt: skip
     like: Annotated[
         str | None,
-        Option("With --to torch, the checkpoint: supplies tensors that the model does not hold.", "FILE",
-               files="checkpoint"),
+        Option("With --to torch, the checkpoint: supplies tensors that the model does not hold.", files="checkpoint"),
     ] = None  # fmt: skip
     optimizer: Annotated[
         str | None,
-        Option("With --to torch, the file from convert --with-optimizer: writes a training checkpoint (.pt).", "FILE",
+        Option("With --to torch, the file from convert --with-optimizer: writes a training checkpoint (.pt).",
                files=(".safetensors",)),
     ] = None  # fmt: skip
     key: Annotated[str | None, KEY] = None
@@ -97,8 +94,7 @@ class ExportRequest:
     output: Annotated[
         str | None,
         Option("NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  [default: MODEL.stablehlo or "
-               "MODEL.torch.safetensors beside it]", "FILE", names=("-o", "--output"),
-               files=(".stablehlo", ".safetensors", ".pt")),
+               "MODEL.torch.safetensors beside it]", files=(".stablehlo", ".safetensors", ".pt")),
     ] = None  # fmt: skip
     verify: Annotated[
         bool,

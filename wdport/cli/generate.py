@@ -43,11 +43,10 @@ class GenerateRequest:
         tuple[str, ...],
         Option("A text, with [MASK] for every token that is wanted; repeatable.", "TEXT", names=("--text",)),
     ] = ()
-    text_file: Annotated[str | None, Option("One text on every line.", "FILE", files=TEXTS)] = None
+    text_file: Annotated[str | None, Option("One text on every line.", files=TEXTS)] = None
     prompt_ids: Annotated[
-        str | None,
-        Option("Tokens instead: a list of lists (.json), or an array (.npy).", "FILE", files=TOKENS),
-    ] = None
+        str | None, Option("Tokens instead: a list of lists (.json), or an array (.npy).", files=TOKENS)
+    ] = None  # fmt: skip
     gap: Annotated[int, Option("Tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
     length: Annotated[
         int,
@@ -88,9 +87,8 @@ class GenerateRequest:
         int | None, Option("Number of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
     ] = None
     tokenizer: Annotated[
-        str | None,
-        Option("tokenizer.json, or its folder.  [default: the one in the model's file]", "FILE", files=(".json",)),
-    ] = None
+        str | None, Option("tokenizer.json, or its folder.  [default: the one in the model's file]", files=(".json",))
+    ] = None  # fmt: skip
     seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 32) - 1))] = 0
     batch: Annotated[
         int | None,
@@ -99,12 +97,11 @@ class GenerateRequest:
     output: Annotated[
         str | None,
         Option("NAME.txt (a text on every line), .json or .npz (tokens and steps).  [default: print the texts]",
-               "FILE", names=("-o", "--output"), files=FORMATS),
+               files=FORMATS),
     ] = None  # fmt: skip
     animate: Annotated[
-        str | None,
-        Option("The first texts after every step, as a .gif or as pages of a .txt.", "FILE", files=(".gif", ".txt")),
-    ] = None
+        str | None, Option("The first texts after every step, as a .gif or as pages of a .txt.", files=(".gif", ".txt"))
+    ] = None  # fmt: skip
     dtype: Annotated[
         str, Option("Keras dtype policy.", choices=("float32", "bfloat16", "mixed_bfloat16"))
     ] = "float32"  # fmt: skip

@@ -29,7 +29,7 @@ MOST = 20
 """Lines printed per kind; all are in the JSON."""
 
 MODEL = Option("Function of your own Keras model; it is built to list its variables.", "MODULE:FUNCTION")
-CONFIG = Option("Configuration (YAML), as for convert.", "FILE", files="table")
+CONFIG = Option("Configuration (YAML), as for convert.", files="table")
 
 
 class _Verbs(Verbs):

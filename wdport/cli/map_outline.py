@@ -34,12 +34,10 @@ class OutlineRequest:
     checkpoint: Annotated[str | None, Operand(files="checkpoint")] = None
     reference: Annotated[str | None, Option("Function that builds your PyTorch model.", "MODULE:FUNCTION")] = None
     inputs: Annotated[tuple[str, ...], INPUTS] = ()
-    mapping: Annotated[
-        str | None, Option("A table that names the function and the inputs.", "FILE", files="table")
-    ] = None  # fmt: skip
+    mapping: Annotated[str | None, Option("A table that names the function and the inputs.", files="table")] = None
     config: Annotated[
-        str | None, Option("Arguments of the function (YAML or JSON), if a table says so.", "FILE", files="table")
-    ] = None
+        str | None, Option("Arguments of the function (YAML or JSON), if a table says so.", files="table")
+    ] = None  # fmt: skip
     every: Annotated[
         bool, Option("List every block, including those with the same structure.", names=("--rows",))
     ] = False  # fmt: skip

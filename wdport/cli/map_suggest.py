@@ -49,14 +49,9 @@ class SuggestRequest:
     reference: Annotated[str | None, Option("The PyTorch model.", "MODULE:FUNCTION")] = None
     model: Annotated[str | None, Option("The Keras model.", "MODULE:FUNCTION")] = None
     inputs: Annotated[tuple[str, ...], INPUTS] = ()
-    config: Annotated[str | None, Option("Arguments of both functions (YAML).", "FILE", files="table")] = None
-    checkpoint: Annotated[
-        str | None, Option("Weights to prove the table with as well.", "FILE", files="checkpoint")
-    ] = None  # fmt: skip
-    output: Annotated[
-        str | None,
-        Option("Where to write the table.  [default: print it]", "FILE", names=("-o", "--output"), files="table"),
-    ] = None
+    config: Annotated[str | None, Option("Arguments of both functions (YAML).", files="table")] = None
+    checkpoint: Annotated[str | None, Option("Weights to prove the table with as well.", files="checkpoint")] = None
+    output: Annotated[str | None, Option("Where to write the table.  [default: print it]", files="table")] = None
     no_proof: Annotated[bool, Option("Skip verify; the table is then not proved.")] = False
     json_file: Annotated[str | None, JSON] = None
     watch: Annotated[

@@ -40,12 +40,10 @@ class RecordRequest:
 
     subject: Annotated[tuple[str, ...], Operand(metavar="[MODULE:FACTORY] CHECKPOINT", files="checkpoint")]
     mapping: Annotated[
-        str | None, Option("The table of your own model, with the function and the inputs.", "FILE", files="table")
-    ] = None
+        str | None, Option("The table of your own model, with the function and the inputs.", files="table")
+    ] = None  # fmt: skip
     output: Annotated[
-        str | None,
-        Option("NAME.npz.  [default: NAME.run.npz beside the checkpoint]", "FILE", names=("-o", "--output"),
-               files=(".npz",)),
+        str | None, Option("NAME.npz.  [default: NAME.run.npz beside the checkpoint]", files=(".npz",))
     ] = None  # fmt: skip
     leave_out: Annotated[
         tuple[str, ...], Option("Modules not to record, such as 'ema.*'; repeatable.", "PATTERN")

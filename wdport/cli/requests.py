@@ -80,12 +80,12 @@ def _read(declared: Declared, value: Any) -> Any:
 
 def _argument(declared: Declared) -> click.Argument:
     return click.Argument([declared.name], type=_type(declared), required=declared.required and not declared.repeats,
-                          nargs=-1 if declared.repeats else 1, metavar=declared.option.metavar)  # fmt: skip
+                          nargs=-1 if declared.repeats else 1, metavar=declared.metavar)  # fmt: skip
 
 
 def _option(declared: Declared) -> click.Option:
     option, default = declared.option, declared.option.default or declared.default
-    settings: dict[str, Any] = {"metavar": option.metavar, "type": _type(declared)}
+    settings: dict[str, Any] = {"metavar": declared.metavar, "type": _type(declared)}
     if declared.base is bool:
         switch = any("/" in flag for flag in declared.flags)
         settings = {"default": default} if switch else {"is_flag": True}

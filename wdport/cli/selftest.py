@@ -35,9 +35,8 @@ class SelftestRequest:
     rules: Annotated[bool, Option("Show what fixed tolerances would have found in the same runs.")] = False
     json_file: Annotated[str | None, JSON] = None
     markdown_file: Annotated[
-        str | None,
-        Option("Also write the result as Markdown to FILE.", "FILE", names=("--markdown",), files=(".md",)),
-    ] = None
+        str | None, Option("Also write the result as Markdown to FILE.", names=("--markdown",), files=(".md",))
+    ] = None  # fmt: skip
     force: Annotated[bool, FORCE] = False
 
 

@@ -47,8 +47,7 @@ class TrainRequest:
     ] = None  # fmt: skip
     config: Annotated[
         str | None,
-        Option("Training configuration (YAML): of CHECKPOINT, or, without --resume, of a new model.", "FILE",
-               files="table"),
+        Option("Training configuration (YAML): of CHECKPOINT, or, without --resume, of a new model.", files="table"),
     ] = None  # fmt: skip
     values: Annotated[dict[str, str], SET]
     folder: Annotated[
@@ -64,7 +63,7 @@ class TrainRequest:
     condition: Annotated[
         str | None,
         Option("The condition of every state (n, ...), for a model that takes one.  [default: from DATA, of prices]",
-               "FILE", files=(".npy",)),
+               files=(".npy",)),
     ] = None  # fmt: skip
     recipe: Annotated[
         str | None,

@@ -12,6 +12,7 @@ from wdport.limits import MAX_CASES, MAX_SEED
 from wdport.options import (
     DATA,
     FORCE,
+    INPUTS,
     JSON,
     KEY,
     MAPPING,
@@ -40,31 +41,28 @@ class PairOptions:
     converted: Annotated[
         PathText,
         Option("The converted file of each checkpoint or recording. [default: the .keras file beside it]",
-               metavar="FILE", files="converted"),
+               files="converted"),
         Argument(), Elsewhere(each_pair=True),
     ]  # fmt: skip
     checkpoint: Annotated[
-        PathText | None, Option("A PyTorch checkpoint whose port to test.", metavar="FILE", files="checkpoint"),
+        PathText | None,
+        Option("A PyTorch checkpoint whose port to test.", files="checkpoint"),
         Argument(), Elsewhere(each_pair=True),
     ] = None  # fmt: skip
     mapping: Annotated[PathText | None, MAPPING] = None
     config: Annotated[
-        PathText | None,
-        Option("Training configuration, to compare with that of CONVERTED.", metavar="FILE", files="table"),
-        CONFIGURES,
-    ] = None
+        PathText | None, Option("Training configuration, to compare with that of CONVERTED.", files="table"), CONFIGURES
+    ] = None  # fmt: skip
     values: Annotated[
         tuple[tuple[str, str], ...],
-        Option("One configuration value, such as num_heads=8.", metavar="KEY=VALUE", names=("--set",)),
+        Option("One configuration value, such as num_heads=8.", metavar="KEY=VALUE"),
         CONFIGURES,
-    ] = ()
+    ] = ()  # fmt: skip
     norm_stats: Annotated[PathText | None, NORM_STATS, CONFIGURES] = None
     data: Annotated[PathText | None, DATA, CONFIGURES] = None
     transform: Annotated[str | None, TRANSFORM, CONFIGURES] = None
     model: Annotated[str | None, MODEL] = None
-    inputs: Annotated[
-        tuple[str, ...], Option("One input, such as 'x: b 3 48 48'.", metavar="'NAME: AXES'", names=("--input",))
-    ] = ()
+    inputs: Annotated[tuple[str, ...], INPUTS] = ()
     key: Annotated[str | None, KEY] = None
     sha256: Annotated[
         str | None, SHA256, Elsewhere("The SHA-256 that the checkpoint must have.", each_pair=True)
@@ -97,8 +95,7 @@ class PairOptions:
     ] = None
     against: Annotated[
         PathText | None,
-        Option("A recording by `wdport record`, instead of CHECKPOINT; needs no torch.", metavar="FILE",
-               files=(".npz",)),
+        Option("A recording by `wdport record`, instead of CHECKPOINT; needs no torch.", files=(".npz",)),
         Elsewhere(each_pair=True),
     ] = None  # fmt: skip
 
@@ -109,25 +106,17 @@ class RunOptions:
 
     no_fresh: Annotated[bool, Option("With a policy: leave this out.", after="fresh")] = False
     json_file: Annotated[str | None, JSON, CommandOnly()] = None
-    html: Annotated[
-        str | None, Option("Write an HTML report.", metavar="FILE", files=(".html",)), CommandOnly()
-    ] = None  # fmt: skip
-    junit: Annotated[
-        str | None, Option("Write a JUnit report for CI servers.", metavar="FILE", files=(".xml",)), CommandOnly()
-    ] = None
+    html: Annotated[str | None, Option("Write an HTML report.", files=(".html",)), CommandOnly()] = None
+    junit: Annotated[str | None, Option("Write a JUnit report for CI servers.", files=(".xml",)), CommandOnly()] = None
     markdown: Annotated[
-        str | None,
-        Option("Write a Markdown summary for CI pages and pull requests.", metavar="FILE", files=(".md",)),
-        CommandOnly(),
-    ] = None
-    policy: Annotated[
-        str | None, Option("Bounds and waivers, such as parity.toml.", metavar="FILE", files=(".toml",))
+        str | None, Option("Write a Markdown summary for CI pages and pull requests.", files=(".md",)), CommandOnly()
     ] = None  # fmt: skip
+    policy: Annotated[str | None, Option("Bounds and waivers, such as parity.toml.", files=(".toml",))] = None
     baseline: Annotated[
         str | None,
-        Option("Errors of an earlier run, such as parity-baseline.json.", metavar="FILE", files=(".json",)),
+        Option("Errors of an earlier run, such as parity-baseline.json.", files=(".json",)),
         Elsewhere(each_pair=True),
-    ] = None
+    ] = None  # fmt: skip
     update_baseline: Annotated[bool, Option("Write this run's errors to the baseline."), CommandOnly()] = False
     no_canary: Annotated[bool, Option("With a policy or baseline: skip the check of known faults.")] = False
     repro: Annotated[
