@@ -10,12 +10,13 @@ import torch
 from torch import nn
 
 from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, Kind, TorchFunction
+from wdport.mapping.kinds.counterpart import TorchCall
 from wdport.mapping.kinds.kind import LayerCall
 from wdport.porting.functions import module_of
-from wdport.porting.outline.counterparts import LAYERS, Given, finder
+from wdport.porting.outline.counterparts import LAYERS, finder, of_function
 from wdport.porting.outline.events import Event, Seen, Source
 from wdport.porting.outline.functions import bound
-from wdport.porting.outline.there import counterpart
+from wdport.porting.outline.keras_calls import call_text
 
 X = Seen(Source("input", "x"), (2, 4, 6, 6), "float")
 C = Seen(Source("parameter", "w"), (4,), "float")
@@ -36,15 +37,15 @@ SAID: dict[str, tuple[str, tuple[object, ...], str]] = {
 def test_what_a_function_is_in_keras(case: str) -> None:
     name, args, words = SAID[case]
     event = Event(0, f"torch.nn.functional.{name}", args)
-    _, found = counterpart(event.name, bound(event), Given(X.shape))
+    _, found = of_function(event.name, bound(event), TorchCall(X.shape))
     assert found == words
 
 
 @pytest.mark.parametrize("function", ["dropout", "dropout1d", "dropout2d", "dropout3d"])
 def test_a_dropout_that_drops_in_inference_is_noted(function: str) -> None:
-    found, _ = counterpart(function, {"p": 0.1}, Given(X.shape))
+    found, _ = of_function(function, {"p": 0.1}, TorchCall(X.shape))
     assert any("drops values in inference" in note for note in found.notes)
-    found, _ = counterpart(function, {"p": 0.1, "training": False}, Given(X.shape))
+    found, _ = of_function(function, {"p": 0.1, "training": False}, TorchCall(X.shape))
     assert not found.notes
 
 
@@ -90,6 +91,6 @@ def test_a_kind_may_declare_its_layer_of_keras() -> None:
     kind = Kind("noise", call=LayerCall("GaussianDropout", {"rate": "p", "seed": "seed"}))
     find = finder(kind)
     assert find is not None
-    (call,) = find("Noise", {"p": 0.3, "seed": None}, Given()).calls
-    assert str(call) == "GaussianDropout(0.3)"
+    (call,) = find("Noise", {"p": 0.3, "seed": None}, TorchCall()).calls
+    assert call_text(call) == "GaussianDropout(0.3)"
     assert dict(call.origin) == {"rate": "p", "seed": "seed"}

@@ -10,8 +10,8 @@ import torch
 
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import parse_rule
+from wdport.mapping.kinds.image_axes import keras_axis, keras_group, keras_order
 from wdport.porting.outline.axes import Axes, Move, chained, image, named, permute, regroup, text
-from wdport.porting.outline.layout import keras_axis, keras_group, keras_order
 
 SHAPES = [(2, 3, 4), (2, 12, 5), (3, 4, 6, 1), (2, 1, 8, 6), (6, 4), (2, 3, 2, 2, 5)]
 

@@ -25,12 +25,13 @@ from parity_tests.conformance.pair import LAST, Pair
 from parity_tests.conformance.test_conformance import QUICK
 from tests.porting.replay import replayed
 from tests.porting.test_outline import INPUTS
+from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, TorchCall
+from wdport.mapping.kinds.image_axes import keras_permutation
 from wdport.porting.outline.axes import image, named
-from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given
+from wdport.porting.outline.counterparts import LAYERS
 from wdport.porting.outline.events import Seen
 from wdport.porting.outline.flow import Flow
-from wdport.porting.outline.keras_calls import KerasCall, defaults, differing
-from wdport.porting.outline.layout import moved
+from wdport.porting.outline.keras_calls import defaults, differing, find
 from wdport.porting.outline.operations import operation
 from wdport.porting.outline.settings import parameters, settings_of, torch_class
 from wdport.porting.outline.steps import Steps
@@ -60,8 +61,15 @@ def of(pair: Pair) -> tuple[nn.Module, Counterpart]:
     part = next(each for each in module.modules() if torch_class(each) in LAYERS)
     shape, name = pair.input[0], torch_class(part)
     axes = image(shape) if pair.axes.startswith("b c ") or pair.kind == "group_norm" else named(shape)
-    given = Given(shape, axes, dtype="float64")
+    given = TorchCall(shape, axes, dtype="float64")
     return part, LAYERS[name](name, settings_of(part), given)
+
+
+def make(call: KerasCall) -> Any:
+    """The layer, or a function of only the tensor."""
+    arguments = {key: make(value) if isinstance(value, KerasCall) else value for key, value in call.arguments.items()}
+    found = find(call.name)
+    return found(**arguments) if call.name.startswith("layers.") else lambda x: found(x, **arguments)
 
 
 class Chain(Twin):
@@ -69,7 +77,7 @@ class Chain(Twin):
 
     def __init__(self, calls: tuple[KerasCall, ...]) -> None:
         super().__init__()
-        self.steps = [call.make() for call in calls]
+        self.steps = [make(call) for call in calls]
 
     def call(self, x: Any) -> Any:
         for step in self.steps:
@@ -84,20 +92,20 @@ def with_outline(pair: Pair, found: Counterpart) -> Pair:
     pair = replace(pair, axes=LAST[len(pair.input[0]) - 2]) if last or channels_first(pair) else pair
     twin = pair.keras.func if isinstance(pair.keras, partial) else pair.keras
     given = dict(pair.keras.keywords) if isinstance(pair.keras, partial) else {}
-    make = calls[0].make
+    first = partial(make, calls[0])
     if twin in (Started, Cell):
-        return replace(pair, keras=partial(twin, lambda: Held(make()), *pair.keras.args[1:], **given))
+        return replace(pair, keras=partial(twin, lambda: Held(first()), *pair.keras.args[1:], **given))
     if twin is Masked:
-        return replace(pair, keras=partial(Masked, lambda: make(), *pair.keras.args[1:]))
+        return replace(pair, keras=partial(Masked, first, *pair.keras.args[1:]))
     if twin is Ordered or (isinstance(twin, type) and issubclass(twin, Ordered)):
         own = {key: value for key, value in given.items() if key in ("mask", "causal")}
-        return replace(pair, keras=partial(Ordered, lambda: make(), **own))
+        return replace(pair, keras=partial(Ordered, first, **own))
     if len(calls) > 1 and "<layer>" in pair.at[1]:
-        return replace(pair, keras=partial(Stack, lambda: make(), len(calls)))
+        return replace(pair, keras=partial(Stack, first, len(calls)))
     if kind in ("", "activation", "dropout", "flatten") or len(calls) > 1 or not calls[0].name.startswith("layers."):
         own_layer = next((at for at, call in enumerate(calls) if call.name.startswith(WITH_WEIGHTS)), 0)
         return replace(pair, keras=lambda: Chain(calls), at=(pair.at[0], f"/steps/{own_layer}"))
-    return replace(pair, keras=make, at=(pair.at[0], ""))
+    return replace(pair, keras=first, at=(pair.at[0], ""))
 
 
 WITH_WEIGHTS = ("layers.Conv", "layers.Depth", "layers.MaxP", "layers.Average")
@@ -186,7 +194,7 @@ def flat(call: KerasCall) -> Iterator[KerasCall]:
 @pytest.mark.parametrize("absent", [each for each in suite.ABSENT if each.how == "refuses"], ids=lambda each: each.name)
 def test_what_keras_does_not_have_is_said(absent: Any) -> None:
     module = absent.pair.torch()
-    given = Given(absent.pair.input[0], image(absent.pair.input[0]) if absent.pair.axes else None)
+    given = TorchCall(absent.pair.input[0], image(absent.pair.input[0]) if absent.pair.axes else None)
     found = LAYERS[torch_class(module)](torch_class(module), settings_of(module), given)
     if "padding_mode" in absent.name:
         assert [call.name for call in found.calls] == ["ops.pad", "layers.Conv2D"]
@@ -203,7 +211,7 @@ def test_what_keras_does_not_have_is_said(absent: Any) -> None:
 def test_defaults_are_those_of_the_installed_keras(module: nn.Module) -> None:
     """An argument is told to differ exactly where both constructors' defaults do."""
     name, settings = torch_class(module), settings_of(module)
-    found = LAYERS[name](name, settings, Given((2, 4, 6, 6), None))
+    found = LAYERS[name](name, settings, TorchCall((2, 4, 6, 6), None))
     told = {(each.argument, each.keras) for call in found.calls for each in differing(name, settings, call)}
     for call in found.calls:
         room, _, own = call.name.partition(".")
@@ -248,8 +256,8 @@ def test_operations_compute_the_same(name: str, told: Mapping[str, Any]) -> None
     x = torch.tensor(X, dtype=torch.float32)
     wanted = function(x, **{spellings.get(key, key): value for key, value in told.items()})
     assumed = {"dim": 1, **told} if name == "normalize" else told  # torch's default, which a call need not state
-    (call,) = operation(name, assumed, Given(X.shape)).calls
-    got = call.make()(X.astype("float32"))
+    (call,) = operation(name, assumed, TorchCall(X.shape)).calls
+    got = make(call)(X.astype("float32"))
     wanted, got = (list(each) if isinstance(each, (tuple, list)) else [each] for each in (wanted, got))
     assert len(wanted) == len(got)
     for a, b in zip(wanted, got, strict=True):
@@ -273,7 +281,7 @@ def test_functions_compute_the_same_where_images_have_their_channels_last(name: 
     events = {number: run.events[serial] for serial, number in steps.numbers.items()}
 
     def there(seen: Seen) -> Any:
-        order = moved(flow.of(seen))
+        order = keras_permutation(flow.of(seen))
         array = values[seen.source].detach().numpy()
         return array if order is None else array.transpose(order)
 
@@ -288,7 +296,7 @@ def test_functions_compute_the_same_where_images_have_their_channels_last(name: 
         with float64():
             made: Any = given[0] if len(given) == 1 else given
             for call in step.keras:
-                made = call.make()(made)
+                made = make(call)(made)
         made = made if isinstance(made, (list, tuple)) else [made]
         for got, seen in zip(made, event.outputs, strict=False):
             np.testing.assert_allclose(np.asarray(got), there(seen), rtol=1e-12, atol=1e-12, err_msg=step.there)

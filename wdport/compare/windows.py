@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from wdport.mapping.kinds.windows import Axis, Windows
 from wdport.model import KerasLayer
 
 if TYPE_CHECKING:
@@ -17,38 +18,6 @@ if TYPE_CHECKING:
 
 Numbers = int | tuple[int, ...] | list[int]
 """A size along every axis, or one for all."""
-
-
-@dataclass(frozen=True)
-class Windows:
-    """``count`` windows, the first of which begins at ``start`` <= 0."""
-
-    count: int
-    start: int
-
-    def __str__(self) -> str:
-        return f"{self.count} windows from {self.start}"
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The windows along one axis: their extent and their stride."""
-
-    reach: int
-    stride: int
-
-    def padded(self, size: int, before: int, after: int, ceil: bool = False) -> Windows:
-        """The windows with this padding; ``ceil`` as in PyTorch, where the last window begins within the input."""
-        room = size + before + after - self.reach
-        count = (-(-room // self.stride) if ceil else room // self.stride) + 1
-        if ceil and (count - 1) * self.stride >= size + before:
-            count -= 1
-        return Windows(count, -before)
-
-    def same(self, size: int) -> Windows:
-        """The windows of Keras's ``same``: one for every stride."""
-        count = -(-size // self.stride)
-        return Windows(count, -(max((count - 1) * self.stride + self.reach - size, 0) // 2))
 
 
 def differing(module: torch.nn.Module, layer: KerasLayer, given: Sequence[int], made: Sequence[int] = ()) -> str | None:

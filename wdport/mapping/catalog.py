@@ -53,3 +53,7 @@ def rules(*texts: str) -> tuple[Rule, ...]:
 def layouts(*texts: str) -> tuple[Rule, ...]:
     """Parse layouts; a text without an arrow is the same on both sides."""
     return tuple(parse_rule(t, t) for t in (text if "->" in text else f"{text} -> {text}" for text in texts))
+
+
+# Four axes are an image; three are a sequence, whose features come last in both unless the shapes say otherwise.
+ANY_LAYOUT = layouts("b c h w -> b h w c", "b c d h w -> b d h w c", "...", "b c l -> b l c")

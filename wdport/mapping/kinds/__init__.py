@@ -27,6 +27,7 @@ __all__ = [
     "CATALOGUE",
     "FUNCTIONS",
     "KINDS",
+    "MODULES",
     "Compared",
     "Inner",
     "Kind",
@@ -50,6 +51,11 @@ FUNCTIONS: Mapping[str, TorchFunction] = MappingProxyType(
     {each.name: each for kind in CATALOGUE for each in kind.functions}
 )
 """Function of ``torch.nn.functional`` by name."""
+
+MODULES: Mapping[str, TorchClass] = MappingProxyType(
+    {each.short: each for kind in reversed(CATALOGUE) for each in kind.torch}
+)
+"""Class of ``torch.nn`` by name; one of several kinds as the first declares it."""
 
 _TORCH: dict[str, list[tuple[TorchClass, str]]] = {}
 _KERAS: dict[str, list[tuple[int, str]]] = {}

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from wdport.mapping.catalog import layouts
-from wdport.mapping.kinds.kind import Compared, Kind, TorchFunction, torch_classes
-
-Settings = Mapping[str, Any]
-"""Hyper-parameters of a module of PyTorch by name."""
+from wdport.mapping.catalog import ANY_LAYOUT
+from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, Settings, TorchCall
+from wdport.mapping.kinds.image_axes import keras_axis
+from wdport.mapping.kinds.kind import Compared, Kind, TorchClass, TorchFunction
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,8 @@ class Activation:
         row: what a table calls it after a module (``then: relu``); empty if Keras's layers do not include it.
         note: a difference to mention.
         along: whether it has an axis.
+        settings: hyper-parameters that a module does not have as attributes.
+        title: what messages call it, if that is not Keras's name.
         common: whether models often exchange it for another by mistake, so that ``map suggest`` tries it.
     """
 
@@ -38,6 +39,8 @@ class Activation:
     row: str = ""
     note: str = ""
     along: bool = False
+    settings: Callable[[Any], Settings] = lambda module: {}
+    title: str = ""
     common: bool = False
 
     @property
@@ -62,7 +65,7 @@ ACTIVATIONS = (
     Activation("ReLU", ("relu",), "layers.ReLU", row="relu", common=True),
     Activation("Sigmoid", ("sigmoid",), "activations.sigmoid", row="sigmoid", common=True),
     Activation("Tanh", ("tanh",), "activations.tanh", row="tanh", common=True),
-    Activation("SiLU", ("silu",), "activations.silu", row="silu", common=True),
+    Activation("SiLU", ("silu",), "activations.silu", row="silu", title="SiLU", common=True),
     Activation(
         "GELU", ("gelu",), "activations.gelu", {"approximate": "none"},
         {"approximate": lambda settings: settings["approximate"] == "tanh"},
@@ -72,26 +75,31 @@ ACTIVATIONS = (
     Activation(
         "Softplus", ("softplus",), "activations.softplus", {"beta": 1.0, "threshold": 20.0}, row="softplus", common=True
     ),
-    Activation("ELU", ("elu",), "layers.ELU", {"alpha": 1.0}, {"alpha": _value("alpha")}, row="elu", common=True),
+    Activation(
+        "ELU", ("elu",), "layers.ELU", {"alpha": 1.0}, {"alpha": _value("alpha")}, row="elu", title="ELU", common=True
+    ),
     Activation(
         "LeakyReLU", ("leaky_relu",), "layers.LeakyReLU", {"negative_slope": 0.01},
         {"negative_slope": _value("negative_slope")}, row="leaky_relu", common=True,
     ),
     Activation("ReLU6", ("relu6",), "layers.ReLU", {}, {"max_value": lambda _: 6.0}, row="relu6", common=True),
     Activation("", (), "activations.gelu", {"approximate": "tanh"}, row="gelu_tanh"),
-    Activation("Hardsigmoid", ("hardsigmoid",), "activations.hard_sigmoid", row="hard_sigmoid", common=True),
-    Activation("Hardswish", ("hardswish",), "activations.hard_silu", row="hard_silu", common=True),
+    Activation(
+        "Hardsigmoid", ("hardsigmoid",), "activations.hard_sigmoid", row="hard_sigmoid", title="hard sigmoid",
+        common=True,
+    ),
+    Activation("Hardswish", ("hardswish",), "activations.hard_silu", row="hard_silu", title="hard SiLU", common=True),
     Activation(
         "Hardtanh", ("hardtanh",), "ops.clip", {"min_val": -1.0, "max_val": 1.0},
         {"x_min": _value("min_val"), "x_max": _value("max_val")}, row="hard_tanh", common=True,
     ),
-    Activation("SELU", ("selu",), "activations.selu", row="selu", common=True),
-    Activation("Mish", ("mish",), "activations.mish", row="mish", common=True),
+    Activation("SELU", ("selu",), "activations.selu", row="selu", title="SELU", common=True),
+    Activation("Mish", ("mish",), "activations.mish", row="mish", title="Mish", common=True),
     Activation(
         "LogSoftmax", ("log_softmax",), "activations.log_softmax", _DIM, row="log_softmax", along=True
     ),
     Activation("Softsign", ("softsign",), "activations.softsign", common=True),
-    Activation("CELU", ("celu",), "activations.celu", {"alpha": 1.0}, {"alpha": _value("alpha")}),
+    Activation("CELU", ("celu",), "activations.celu", {"alpha": 1.0}, {"alpha": _value("alpha")}, title="CELU"),
     Activation("LogSigmoid", ("logsigmoid", "log_sigmoid"), "activations.log_sigmoid"),
     Activation("Tanhshrink", ("tanhshrink",), "activations.tanh_shrink"),
     Activation("Softshrink", ("softshrink",), "activations.soft_shrink", _LAMBD, _THRESHOLD),
@@ -107,7 +115,7 @@ ACTIVATIONS = (
     ),
     Activation("Softmin", ("softmin",), "layers.Softmax", _DIM, note="of the negative input", along=True),
     Activation("GLU", ("glu",), "activations.glu", _DIM, along=True),
-    Activation("Softmax2d", (), "layers.Softmax", _DIM, along=True),
+    Activation("Softmax2d", (), "layers.Softmax", along=True, settings=lambda _: {"dim": 1}),
 )  # fmt: skip
 """All activation functions, those that tables name first."""
 
@@ -117,20 +125,56 @@ BY_CLASS: Mapping[str, Activation] = MappingProxyType({each.torch: each for each
 ROW_NAMES = tuple(each.row for each in ACTIVATIONS if each.row)
 """What a table may state after a module."""
 
-# Four axes are an image; three are a sequence, whose features come last in both unless the shapes say otherwise.
-ANY_LAYOUT = layouts("b c h w -> b h w c", "b c d h w -> b d h w c", "...", "b c l -> b l c")
+
+def _counterpart(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    activation = BY_CLASS[name]
+    return _along(activation, settings, call) if activation.along else _elementwise(activation, settings)
+
+
+def _elementwise(activation: Activation, settings: Settings) -> Counterpart:
+    settings = {key: settings.get(key, default) for key, default in activation.parameters.items()}
+    notes = [activation.note] if activation.note else []
+    if activation.torch == "Softplus":
+        if settings["beta"] != 1.0:
+            return Counterpart((), (f"softplus(beta x) / beta with beta {settings['beta']:g}",))
+        if settings["threshold"] <= 20.0:
+            notes.append(f"PyTorch is linear above {settings['threshold']:g}, Keras nowhere: at most 2.1e-9 off")
+    arguments = {key: value(settings) for key, value in activation.arguments.items()}
+    layers = activation.keras.startswith("layers.")
+    origin = {key: key for key in arguments if layers and key in activation.parameters}
+    return Counterpart((KerasCall(activation.keras, arguments, origin),), tuple(notes))
+
+
+def _along(activation: Activation, settings: Settings, call: TorchCall) -> Counterpart:
+    """Softmax, its logarithm and GLU, which have an axis."""
+    rank, dim = len(call.shape), settings.get("dim", -1)
+    notes = []
+    if dim is None:
+        dim = 0 if rank in (0, 1, 3) else 1
+        notes.append(f"dim is not given: torch uses axis {dim}")
+    axis = dim
+    if rank and call.axes is not None:
+        place = keras_axis(call.axes, dim % rank)
+        axis = (-1 if dim % rank == rank - 1 else dim) if place is None else place
+    if activation.note:
+        notes.append(activation.note)
+    if axis % max(rank, 1) != dim % max(rank, 1):
+        notes.append(f"axis {dim} is axis {axis} with channels last")
+    return Counterpart((KerasCall(activation.keras, {"axis": axis}),), tuple(notes))
+
 
 ALL = (
     Kind(
         "activation",
         axes=ANY_LAYOUT,
         compared=(Compared("negative_slope", "negative_slope", "equal"), Compared("alpha", "alpha", "equal")),
-        torch=torch_classes(*BY_CLASS),
+        torch=tuple(TorchClass(f"torch.nn.{name}", settings=each.settings) for name, each in BY_CLASS.items()),
         functions=tuple(
-            TorchFunction(name, each.torch, ("input", *each.parameters))
+            TorchFunction(name, each.torch, ("input", *each.parameters), aliases=(f"_{name}",) if each.along else ())
             for each in ACTIVATIONS
             for name in each.functions
         ),
+        call=_counterpart,
         evident=False,
     ),
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wdport.mapping.axes import Rule
 from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.kind import Compared, Inner, Kind, Part, torch_classes
+from wdport.mapping.kinds.counterpart import Counterpart, Settings, TorchCall, layer
+from wdport.mapping.kinds.kind import Compared, Inner, Kind, Part, TorchClass
 
 _PARTS = ("query", "key", "value")
 _PROJECTION = rules("attention_weight", "linear")
@@ -44,6 +47,41 @@ _COMPARED = (
 )
 _AXES = layouts("b t c", "t b c -> b t c")
 
+
+def _biases(module: Any) -> dict[str, object]:
+    return {"bias": module.in_proj_bias is not None, "add_bias_kv": module.bias_k is not None}
+
+
+def _counterpart(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    """``MultiheadAttention``."""
+    if settings.get("add_bias_kv"):
+        return Counterpart((), ("Keras has no learned key and value after the others (add_bias_kv)",))
+    if settings.get("add_zero_attn"):
+        return Counterpart((), ("Keras has no zero key and value after the others (add_zero_attn)",))
+    arguments = {
+        "num_heads": settings["num_heads"], "key_dim": settings["embed_dim"] // settings["num_heads"],
+        "dropout": settings.get("dropout", 0.0), "use_bias": bool(settings.get("bias", True)),
+    }  # fmt: skip
+    own = layer("MultiHeadAttention", arguments, dropout="dropout", use_bias="bias")
+    notes = ["Keras's arguments are query, value, key: the last two are exchanged"]
+    if not settings.get("batch_first"):
+        notes.append("its axes are t b c (batch_first is false); Keras's are b t c")
+    masks = {key: values for key, values in call.arguments.items() if key in ("attn_mask", "key_padding_mask")}
+    if "bool" in masks.values():
+        notes.append("PyTorch's masks are true where attention is blocked, Keras's where it is allowed: invert them")
+    if "float" in masks.values():
+        notes.append("its mask is added to the scores; Keras's is true or false: 0 is true, -inf is false")
+    if "key_padding_mask" in masks:
+        notes.append("key_padding_mask (b, s) is attention_mask[:, None, :] in Keras")
+    if call.arguments.get("is_causal") == "True":
+        notes.append("is_causal is use_causal_mask=True in Keras")
+    if 1 in call.used:
+        averaged = call.arguments.get("average_attn_weights") != "False"
+        mean = ", which returns the scores of every head; PyTorch returns their mean" if averaged else ""
+        notes.append(f"its weights are read: return_attention_scores=True{mean}")
+    return Counterpart((own,), tuple(notes))
+
+
 ALL = (
     Kind(
         "attention_packed",
@@ -70,8 +108,10 @@ ALL = (
         },
         # The recorder takes the module apart under these names; softmax does not see a bias of the keys.
         (*(Inner(part, _PATHS[part][:-1], shift=part == "key") for part in _PARTS), Inner("out", _PATHS["out"][:-1])),
-        torch=torch_classes("MultiheadAttention"),
+        torch=(TorchClass("torch.nn.MultiheadAttention", settings=_biases),),
         keras=("MultiHeadAttention",),
+        call=_counterpart,
+        note="`torch.nn.MultiheadAttention`, with `kdim` and `vdim` too",
     ),
     Kind(
         "attention",
@@ -84,5 +124,6 @@ ALL = (
         _COMPARED,
         {**{part: f"{part[0]}_proj" for part in _PARTS}, "out": "out_proj"},
         tuple(Inner(f"{{{part}}}", paths) for part, paths in _PATHS.items()),
+        note="separate projections, by default `q_proj`, `k_proj`, `v_proj`, `out_proj`",
     ),
 )

@@ -3,7 +3,40 @@
 from __future__ import annotations
 
 from wdport.mapping.catalog import layouts, rules
+from wdport.mapping.kinds.counterpart import Counterpart, Settings, TorchCall, layer
+from wdport.mapping.kinds.image_axes import Axes, keras_group
 from wdport.mapping.kinds.kind import Compared, Kind, Part, TorchFunction, torch_classes
+
+
+def _linear(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    arguments = {"units": settings["out_features"], "use_bias": bool(settings.get("bias"))}
+    order = _flattened(call.axes)
+    notes = (f"reads a flattened image: its row needs {order}",) if order else ()
+    return Counterpart((layer("Dense", arguments, use_bias="bias"),), notes)
+
+
+def _flattened(axes: Axes | None) -> str:
+    """The fields that a layer's row needs if the last of these axes, which it reads, is a flattened image:
+    ``flatten: "c h w -> h w c", sizes: {h: 3, w: 3}``; otherwise ""."""
+    group = axes[-1] if axes else ()
+    if len(group) < 2 or not any(atom.space >= 0 for atom in group) or not any(atom.channel for atom in group):
+        return ""
+    if group == keras_group(group):
+        return ""
+    sizes = ", ".join(f"{atom.name}: {atom.size}" for atom in group if atom.space >= 0)
+    torch, keras = (" ".join(atom.name for atom in each) for each in (group, keras_group(group)))
+    return f'flatten: "{torch} -> {keras}", sizes: {{{sizes}}}'
+
+
+def _embedding(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    if settings.get("max_norm") is not None:
+        return Counterpart((), ("Keras looks rows up as they are: carry max_norm out on the table",))
+    notes: tuple[str, ...] = ()
+    if (row := settings.get("padding_idx")) is not None:
+        notes = (f"padding_idx {row} is a row as any other in inference; Keras's mask_zero is a mask",)
+    sizes = {"input_dim": settings["num_embeddings"], "output_dim": settings["embedding_dim"]}
+    return Counterpart((layer("Embedding", sizes),), notes)
+
 
 LINEAR = Kind(
     "linear",
@@ -26,7 +59,7 @@ LINEAR = Kind(
         *(Compared("", name, "unit") for name in ("kernel_size", "strides", "groups")),
     ),
     {"weight": "weight", "bias": "bias"},
-    torch=torch_classes("Linear"),
+    torch=torch_classes("Linear", output="features"),
     functions=(
         TorchFunction(
             "linear",
@@ -36,6 +69,9 @@ LINEAR = Kind(
         ),
     ),
     keras=("Dense", "EinsumDense", "Conv1D", "Conv2D", "Conv3D"),
+    call=_linear,
+    activates=True,
+    note="a Dense layer, or a convolution with a window of 1",
 )
 
 EMBEDDING = Kind(
@@ -51,7 +87,7 @@ EMBEDDING = Kind(
         Compared("scale_grad_by_freq", "", "none", "training"),
     ),
     {"weight": "weight"},
-    torch=torch_classes("Embedding"),
+    torch=torch_classes("Embedding", output="features"),
     functions=(
         TorchFunction(
             "embedding",
@@ -61,6 +97,7 @@ EMBEDDING = Kind(
         ),
     ),
     keras=("Embedding",),
+    call=_embedding,
 )
 
 ALL = (LINEAR, EMBEDDING)

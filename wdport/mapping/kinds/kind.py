@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from wdport.mapping.axes import Combine, Rule
+from wdport.mapping.kinds.counterpart import FindCounterpart
 
 How = Literal[
     "equal",
@@ -116,15 +117,27 @@ class Inner:
     shift: bool = False
 
 
+OutputAxes = Literal["", "image", "features", "flat"]
+"""How the axes of a layer's output follow from those of its input; see :attr:`TorchClass.output`."""
+
+
 @dataclass(frozen=True)
 class TorchClass:
     """A class of PyTorch by its public name, such as ``torch.nn.Conv2d``, or by that of a base class of several.
 
-    ``when`` restricts it to the modules whose settings make them of the kind, such as a bidirectional LSTM.
+    Attributes:
+        name: its name.
+        when: whether a module is of the kind, if its settings decide it, such as a bidirectional LSTM.
+        output: how the axes of the output follow from those of the input: ``image``: both are images (or sequences)
+            with channels first, if they have more than two axes; ``features``: the last axis is a new one; ``flat``: a
+            reshape; empty if they are the same.
+        settings: hyper-parameters that a module does not have as attributes under their constructor's names.
     """
 
     name: str
     when: Callable[[Any], bool] | None = None
+    output: OutputAxes = ""
+    settings: Callable[[Any], Mapping[str, object]] = lambda module: {}
 
     @property
     def short(self) -> str:
@@ -132,9 +145,11 @@ class TorchClass:
         return self.name.rpartition(".")[2]
 
 
-def torch_classes(*names: str, when: Callable[[Any], bool] | None = None) -> tuple[TorchClass, ...]:
+def torch_classes(
+    *names: str, when: Callable[[Any], bool] | None = None, output: OutputAxes = ""
+) -> tuple[TorchClass, ...]:
     """Return classes of ``torch.nn`` by name."""
-    return tuple(TorchClass(f"torch.nn.{name}", when) for name in names)
+    return tuple(TorchClass(f"torch.nn.{name}", when, output) for name in names)
 
 
 Shape = tuple[int, ...]
@@ -150,6 +165,7 @@ class TorchFunction:
         name: its name, such as ``conv2d``.
         module: the class in ``torch.nn``, such as ``Conv2d``.
         parameters: its parameters in order, as far as they are used.
+        aliases: other names of it, such as that of an operator.
         settings: the hyper-parameters of the class that follow from the shape of the weight (empty without one), or
             whose default is another; those that are arguments of the function need not be named.
     """
@@ -158,6 +174,7 @@ class TorchFunction:
     module: str
     parameters: tuple[str, ...] = ("input",)
     settings: Callable[[Shape, Arguments], Arguments] = lambda shape, arguments: {}
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,7 +183,8 @@ class LayerCall:
 
     Attributes:
         layer: its class in ``keras.layers``.
-        arguments: by argument of Keras's layer, the hyper-parameter of PyTorch's module.
+        arguments: by argument of Keras's layer, the hyper-parameter of PyTorch's module; its default, if the call of a
+            function does not state it.
     """
 
     layer: str
@@ -193,9 +211,12 @@ class Kind:
             ``zeros``, ``module`` if the module states it (its ``padding_mode``), or ``any`` if only the values decide;
             empty for a kind that does not pad.
         cropped: whether the port may crop the output in a following layer, since PyTorch's layer crops internally.
+        activates: whether Keras's layer may apply an activation function to its output, which PyTorch's never does.
         bare: whether it may have no tensors, like a norm without scale and shift.
-        call: the layer of Keras to write; ``None`` if a function of the outline (``counterparts``) finds it.
+        call: the layer of Keras to write, or a function that finds the layers if the arguments need one; ``None`` for
+            a container, and for modules that are not classes of ``torch.nn``.
         evident: whether a module of these classes is of this kind if the table states none.
+        note: what the table of kinds in ``docs/mapping.md`` adds; kinds with the same note share a row.
     """
 
     name: str
@@ -208,12 +229,14 @@ class Kind:
     index: str = ""
     padded: str = ""
     cropped: bool = False
+    activates: bool = False
     bare: bool = False
     torch: tuple[TorchClass, ...] = ()
     functions: tuple[TorchFunction, ...] = ()
     keras: tuple[str, ...] = ()
-    call: LayerCall | None = None
+    call: LayerCall | FindCounterpart | None = None
     evident: bool = True
+    note: str = ""
 
     @property
     def flattens(self) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from wdport.mapping.catalog import layouts, rules
+from wdport.mapping.kinds.counterpart import Counterpart, Settings, TorchCall, layer
+from wdport.mapping.kinds.image_axes import keras_permutation
 from wdport.mapping.kinds.kind import Arguments, Compared, Kind, Part, Shape, TorchClass, TorchFunction, torch_classes
 
 _NAMES = {"weight": "weight", "bias": "bias"}
@@ -32,12 +34,88 @@ def _running(module: Any) -> bool:
 
 def _instance_norms(when: Callable[[Any], bool]) -> tuple[TorchClass, ...]:
     base = TorchClass("torch.nn.modules.instancenorm._InstanceNorm", when)
-    return (*torch_classes("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", when=when), base)
+    return (*torch_classes("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", when=when, output="image"), base)
 
 
 def _parts(scale: str, shift: str = "") -> tuple[Part, ...]:
     parts = (Part(("{weight}",), (scale,), _SCALE, flatten=_FEATURES),)
     return (*parts, Part(("{bias}",), (shift,), _SCALE, flatten=_FEATURES)) if shift else parts
+
+
+_ORIGIN = {"epsilon": "eps"}
+_NOTE = (
+    "`num_batches_tracked` is dropped: inference does not read it. A norm without scale and shift also has a row, for "
+    "its epsilon"
+)
+
+
+def _batch_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    """``BatchNorm2d`` and so on, and an ``InstanceNorm2d`` with running statistics, which computes the same."""
+    if not settings.get("track_running_stats", True):
+        return Counterpart((), ("without running statistics it takes those of the batch, also here",), "batch_norm")
+    affine, momentum = bool(settings.get("affine", True)), settings.get("momentum", 0.1)
+    arguments = {"epsilon": settings["eps"], "center": affine, "scale": affine}
+    notes: tuple[str, ...] = ()
+    if momentum is None:
+        notes = ("momentum None is a mean over all batches in training, which Keras does not have",)
+    else:
+        arguments["momentum"] = round(1 - momentum, 12)
+    own = layer("BatchNormalization", arguments, momentum="momentum", **_ORIGIN)
+    return Counterpart((own,), notes, "batch_norm")
+
+
+def _group_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    """``GroupNorm``, and ``InstanceNorm2d`` as a group per channel."""
+    instance = name.startswith("InstanceNorm")
+    if instance and settings.get("track_running_stats"):
+        return _batch_norm(name, settings, call)
+    groups, affine = -1 if instance else settings["num_groups"], bool(settings.get("affine", True))
+    arguments = {"groups": groups, "epsilon": settings["eps"], "center": affine, "scale": affine}
+    return Counterpart((layer("GroupNormalization", arguments, **_ORIGIN),))
+
+
+def _layer_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    affine = bool(settings.get("elementwise_affine", True))
+    axis, note = _normalised(settings["normalized_shape"], call)
+    center = affine and bool(settings.get("bias", True))
+    arguments = {"axis": axis, "epsilon": settings["eps"], "center": center, "scale": affine}
+    return Counterpart((layer("LayerNormalization", arguments, **_ORIGIN),), (note,) if note else ())
+
+
+def _rms_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    import numpy as np
+
+    axis, note = _normalised(settings["normalized_shape"], call)
+    notes = [note] if note else []
+    eps = settings.get("eps")
+    if eps is None:
+        eps = float(np.finfo(call.dtype).eps)
+        notes.append(f"eps None is that of the dtype, in {call.dtype} {eps:.6g}")
+    if not settings.get("elementwise_affine", True):
+        notes.append("it has no weight: keep Keras's scale at one, or write it with keras.ops")
+    return Counterpart((layer("RMSNormalization", {"axis": axis, "epsilon": eps}, **_ORIGIN),), tuple(notes))
+
+
+def _normalised(shape: object, call: TorchCall) -> tuple[object, str]:
+    """Keras's ``axis`` for PyTorch's last axes, and a note if channels last moves them."""
+    rank = len(shape) if isinstance(shape, (tuple, list)) else 1
+    order = keras_permutation(call.axes) if call.axes else None
+    if order is None or call.axes is None:
+        return (-1 if rank == 1 else tuple(range(-rank, 0))), ""
+    last = range(len(order) - rank, len(order))
+    axes = [at - len(order) for at, own in enumerate(order) if own in last]
+    torch, keras = (" ".join(atom.name for at in each for atom in call.axes[at])
+                    for each in (last, [own for own in order if own in last]))  # fmt: skip
+    row = f', so its weights need tensors rows with the rule "{torch} -> {keras}"' if keras != torch else ""
+    return axes[0] if len(axes) == 1 else tuple(axes), f"it normalises {torch} with channels first{row}"
+
+
+def _prelu(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    """``PReLU``: a slope for every channel, or one for all."""
+    rank = len(call.shape)
+    one = settings.get("num_parameters", 1) == 1
+    shared = list(range(1, rank if one else rank - 1))
+    return Counterpart((layer("PReLU", {"shared_axes": shared or None}),))
 
 
 BATCH = Kind(
@@ -58,7 +136,7 @@ BATCH = Kind(
     ),
     _NAMES,
     torch=(
-        *torch_classes("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
+        *torch_classes("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", output="image"),
         TorchClass("torch.nn.modules.batchnorm._BatchNorm"),
         *_instance_norms(_running),
     ),
@@ -71,6 +149,8 @@ BATCH = Kind(
         ),
     ),
     keras=("BatchNormalization",),
+    call=_batch_norm,
+    note=_NOTE,
 )
 
 _PRELU = ("c -> c", "c -> 1 c", "c -> 1 1 c", "c -> 1 1 1 c", "c -> c 1", "c -> c 1 1", "c -> c 1 1 1")
@@ -102,6 +182,8 @@ ALL = (
             ),
         ),
         keras=("LayerNormalization",),
+        call=_layer_norm,
+        note=_NOTE,
     ),
     Kind(
         "group_norm",
@@ -116,7 +198,7 @@ ALL = (
         ),
         _NAMES,
         bare=True,
-        torch=(*torch_classes("GroupNorm"), *_instance_norms(lambda module: not _running(module))),
+        torch=(*torch_classes("GroupNorm", output="image"), *_instance_norms(lambda module: not _running(module))),
         functions=(
             TorchFunction("group_norm", "GroupNorm", ("input", "num_groups", "weight", "bias", "eps"), _affine),
             TorchFunction(
@@ -130,6 +212,8 @@ ALL = (
             ),
         ),
         keras=("GroupNormalization",),
+        call=_group_norm,
+        note=_NOTE,
     ),
     BATCH,
     Kind(
@@ -149,6 +233,8 @@ ALL = (
             ),
         ),
         keras=("RMSNormalization", "LayerNormalization"),
+        call=_rms_norm,
+        note=_NOTE,
     ),
     Kind(
         "prelu",
@@ -166,5 +252,7 @@ ALL = (
             ),
         ),
         keras=("PReLU",),
+        call=_prelu,
+        note="with shared spatial axes, channels first or last",
     ),
 )

@@ -8,6 +8,7 @@ calls n h). ``keras.layers.GRU`` needs ``reset_after=True``, its default, which 
 from __future__ import annotations
 
 from wdport.mapping.catalog import layouts, rules
+from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, Settings, TorchCall, layer
 from wdport.mapping.kinds.kind import Compared, Kind, Part, torch_classes
 
 _GATES = {
@@ -57,6 +58,59 @@ _WHOLE = (Compared("proj_size", "", "none"), Compared("batch_first", "", "time")
 
 _LAYER = "_l{layer}"
 _CLASSES = {"rnn": ("RNN", "SimpleRNN"), "lstm": ("LSTM", "LSTM"), "gru": ("GRU", "GRU")}
+_NOTES = {
+    "rnn": "PyTorch's two biases become their sum",
+    "lstm": "gates lie in one order (i f g o) on both sides; PyTorch's two biases become their sum",
+    "gru": "gates are r z n in PyTorch and z r n in Keras; reset_after=True, with two biases, is what PyTorch computes",
+}
+
+
+def _one(name: str, settings: Settings, suffix: str = "", **more: object) -> KerasCall:
+    """One layer in one direction, or a cell."""
+    arguments = {"units": settings["hidden_size"], "use_bias": bool(settings.get("bias", True))}
+    origin = {"use_bias": "bias"}
+    if name == "rnn":
+        arguments["activation"] = settings.get("nonlinearity", "tanh")
+        origin["activation"] = "nonlinearity"
+    if name == "gru":
+        arguments["reset_after"] = True
+    if name != "rnn":
+        arguments["recurrent_activation"] = "sigmoid"
+    return layer(f"{_CLASSES[name][1]}{suffix}", {**arguments, **more}, **origin)
+
+
+def _recurrent(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    """``LSTM``, ``GRU`` and ``RNN``: one Keras layer for each layer."""
+    name, both = name.lower(), bool(settings.get("bidirectional"))
+    kind = f"bidirectional_{name}" if both else name
+    if settings.get("proj_size"):
+        return Counterpart((), ("Keras's state and output are one: no proj_size",), kind)
+    own, count = _one(name, settings, return_sequences=True), int(settings.get("num_layers", 1))
+    if both:
+        own = layer("Bidirectional", {"layer": own, "merge_mode": "concat"})
+    notes = [_NOTES[name]]
+    if count > 1:
+        notes.append(f"{count} layers in sequence, with the row's keras as NAME_<layer>")
+    if settings.get("dropout") and count > 1:
+        notes.append(f"dropout {settings['dropout']:g} is applied between its layers, in Keras at a layer's input")
+    if not settings.get("batch_first"):
+        notes.append("its axes are t b c (batch_first is false); Keras's are b t c")
+    if any(index > 0 for index in call.used):
+        notes.append("its last state is read: return_state=True" + (", separately for each direction" if both else ""))
+    if "hx" in call.arguments:
+        notes.append("it is given an initial state: initial_state")
+    if "packed" in call.arguments.values():
+        notes.append("it is given packed sequences: in Keras a mask of the steps that count")
+    return Counterpart((own,) * count, tuple(notes), kind)
+
+
+def _cell(name: str, settings: Settings, call: TorchCall) -> Counterpart:
+    """``LSTMCell`` and so on."""
+    name = name.removesuffix("Cell").lower()
+    states = ("Keras's cell takes its states as a list and returns (output, states)",)
+    notes = (_NOTES[name], *(states if "hx" in call.arguments else ()))
+    return Counterpart((_one(name, settings, "Cell"),), notes)
+
 
 ALL = tuple(
     kind
@@ -68,8 +122,10 @@ ALL = tuple(
             _AXES,
             (*_compared(name), *_WHOLE),
             index="layer",
-            torch=torch_classes(torch, when=lambda module: not module.bidirectional),
+            torch=torch_classes(torch, when=lambda module: not module.bidirectional, output="features"),
             keras=(keras, "RNN"),
+            note="one direction",
+            call=_recurrent,
         ),
         Kind(
             f"bidirectional_{name}",
@@ -86,8 +142,10 @@ ALL = tuple(
                 *_WHOLE,
             ),
             index="layer",
-            torch=torch_classes(torch, when=lambda module: module.bidirectional),
+            torch=torch_classes(torch, when=lambda module: module.bidirectional, output="features"),
             keras=("Bidirectional",),
+            note="both directions",
+            call=_recurrent,
         ),
         Kind(
             f"{name}_cell",
@@ -96,6 +154,8 @@ ALL = tuple(
             _compared(name),
             torch=torch_classes(f"{torch}Cell"),
             keras=(f"{keras}Cell",),
+            call=_cell,
+            note="one step",
         ),
     )
 )

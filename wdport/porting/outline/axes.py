@@ -10,27 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-POOL = (
-    "n",
-    "d",
-    "k",
-    "m",
-    "p",
-    "q",
-    "r",
-    "s",
-    "u",
-    "v",
-    "x",
-    "y",
-    "z",
-    "a",
-    "e",
-    "f",
-    "g",
-    "i",
-    "j",
-)  # fmt: skip"""Names of axes that nothing names."""
+from wdport.mapping.kinds.image_axes import SPACES, Atom, Axes, Group
+
+POOL = tuple("ndkmpqrsuvxyzaefgij")
+"""Names of axes that nothing names."""
 
 RANKS: Mapping[int, tuple[str, ...]] = {
     1: ("c",),
@@ -40,23 +23,6 @@ RANKS: Mapping[int, tuple[str, ...]] = {
     5: ("b", "c", "d", "h", "w"),
 }
 """Default names of axes by rank, used until a layer determines better ones."""
-
-SPACES: Mapping[int, tuple[str, ...]] = {1: ("l",), 2: ("h", "w"), 3: ("d", "h", "w")}
-
-
-@dataclass(frozen=True, eq=False)
-class Atom:
-    """A named axis. ``space`` is its number among the spatial axes of an image, or -1; ``channel`` whether it is
-    the image's channels."""
-
-    name: str
-    size: int
-    space: int = -1
-    channel: bool = False
-
-
-Group = tuple[Atom, ...]
-Axes = tuple[Group, ...]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from msgspec import Meta, Struct
 
 from wdport.conversion.entries import Shape
 from wdport.declared import Count, Positive
+from wdport.mapping.kinds.counterpart import KerasCall
 
 if TYPE_CHECKING:
-    from wdport.porting.outline.keras_calls import KerasCall
     from wdport.porting.outline.result import Outline, Step, Value
 
 
@@ -139,8 +139,6 @@ def _call(call: KerasCall) -> KerasCallFacts:
 
 def _plain(value: object) -> object:
     """A JSON value; infinite numbers and other objects as text."""
-    from wdport.porting.outline.keras_calls import KerasCall
-
     if isinstance(value, KerasCall):
         return _call(value)
     if isinstance(value, (tuple, list)):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from wdport.mapping.kinds import FUNCTIONS, MODULES
+from wdport.mapping.kinds.image_axes import Atom, Axes, Group
+from wdport.mapping.kinds.kind import OutputAxes
 from wdport.porting.outline.axes import (
     RANKS,
-    Atom,
-    Axes,
-    Group,
     Move,
     atom_size,
     image,
@@ -28,12 +28,6 @@ from wdport.recorder import Input
 RESHAPES = frozenset((
     "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "ravel", "view_as_real",
 ))  # fmt: skip
-_IMAGES = ("Conv", "MaxPool", "AvgPool", "AdaptiveAvgPool", "AdaptiveMaxPool", "LPPool", "Upsample", "BatchNorm",
-           "InstanceNorm", "GroupNorm", "ZeroPad", "ConstantPad", "ReflectionPad", "ReplicationPad", "CircularPad",
-           "PixelShuffle", "PixelUnshuffle", "Dropout1d", "Dropout2d", "Dropout3d", "SyncBatchNorm")  # fmt: skip
-_IMAGE_FUNCTIONS = ("conv", "max_pool", "avg_pool", "adaptive_", "interpolate", "batch_norm", "instance_norm",
-                    "group_norm", "pixel_")  # fmt: skip
-_RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 class Flow:
@@ -122,20 +116,18 @@ class Flow:
         given = next(seen_in(list(event.kwargs.values())), None)
         if given is None or not event.outputs:
             return
-        axes = self.of(given)
-        if name.startswith(_IMAGES) and len(given.shape) > 2:
+        axes, rule = self.of(given), _rule(name)
+        if rule == "image" and len(given.shape) > 2:
             axes = self._as_image(given, axes)
         for at, made in enumerate(event.outputs):
-            self.axes[made.source] = self._fitting(self._made(event, name, axes, made, at), made.shape)
+            self.axes[made.source] = self._fitting(self._made(event, rule, axes, made, at), made.shape)
 
-    def _made(self, event: Event, name: str, axes: Axes, made: Seen, at: int) -> Axes | None:
-        if name.startswith(_IMAGES) and len(made.shape) > 2:
+    def _made(self, event: Event, rule: OutputAxes, axes: Axes, made: Seen, at: int) -> Axes | None:
+        if rule == "image" and len(made.shape) > 2:
             return image(made.shape, axes)
-        if name in ("Linear", "Embedding"):
-            return last(axes if name == "Linear" else (*axes, ()), made.shape[-1])
-        if name in _RECURRENT:
-            return last(axes, made.shape[-1]) if at == 0 else None
-        if name == "Flatten":
+        if rule == "features":
+            return _features(axes, made) if at == 0 else None
+        if rule == "flat":
             move = regroup(axes, made.shape)
             if move is not None:
                 self.moves[event.serial] = move
@@ -154,12 +146,11 @@ class Flow:
     def _function(self, event: Event, name: str, made: Seen, at: int) -> Axes | None:
         given, told = event.inputs, bound(event)
         axes, rank = self.of(given[0]), len(given[0].shape)
-        if name.startswith(_IMAGE_FUNCTIONS) and rank > 2:
+        rule = _rule(FUNCTIONS[name].module) if name in FUNCTIONS else ""
+        if rule == "image" and rank > 2:
             return image(made.shape, self._as_image(given[0], axes))
-        if name == "linear":
-            return last(axes, made.shape[-1])
-        if name == "embedding":
-            return last((*axes, ()), made.shape[-1])
+        if rule == "features":
+            return _features(axes, made)
         if name == "matmul":
             return product(axes, self.of(given[1]), made) if len(given) > 1 else None
         if name == "einsum":
@@ -182,6 +173,16 @@ class Flow:
         if len(made.shape) == rank and "keepdim" in told:
             return axes
         return broadcast([self.of(each) for each in given], made)
+
+
+def _rule(name: str) -> OutputAxes:
+    """How the output axes of a class of ``torch.nn`` follow from its input axes."""
+    return MODULES[name].output if name in MODULES else ""
+
+
+def _features(axes: Axes, made: Seen) -> Axes:
+    """The axes with new features at the end, in place of the last one or after it."""
+    return last(axes if len(axes) == len(made.shape) else (*axes, ()), made.shape[-1])
 
 
 def _only_new_axes(event: Event) -> bool:

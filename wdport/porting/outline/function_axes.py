@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wdport.porting.outline.axes import Atom, Axes, Group, atom_size, unique
+from wdport.mapping.kinds.image_axes import Atom, Axes, Group
+from wdport.porting.outline.axes import atom_size, unique
 from wdport.porting.outline.events import Seen, Slice
 from wdport.porting.outline.functions import numbers
 

@@ -11,16 +11,13 @@ from wdport.porting.outline.events import Event, Seen, seen_in
 
 _ALIASES: Mapping[str, str] = MappingProxyType({
     "truediv": "div", "divide": "div", "true_divide": "div", "rtruediv": "rdiv", "multiply": "mul", "rmul": "mul",
-    "radd": "add", "subtract": "sub", "floordiv": "floor_divide", "rpow": "rpow", "mod": "remainder",
+    "radd": "add", "subtract": "sub", "floordiv": "floor_divide", "mod": "remainder",
     "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim",
     "clip": "clamp", "bmm": "matmul", "mm": "matmul", "absolute": "abs", "negative": "neg", "view": "reshape",
     "view_as": "reshape", "reshape_as": "reshape", "expand_as": "expand", "broadcast_to": "expand",
-    "max_pool1d_with_indices": "max_pool1d", "max_pool2d_with_indices": "max_pool2d",
-    "max_pool3d_with_indices": "max_pool3d", "adaptive_max_pool1d_with_indices": "adaptive_max_pool1d",
-    "adaptive_max_pool2d_with_indices": "adaptive_max_pool2d", "upsample": "interpolate", "hardswish": "hardswish",
     "and": "logical_and", "or": "logical_or", "xor": "logical_xor", "invert": "logical_not", "greater": "gt",
-    "less": "lt", "_log_softmax": "log_softmax", "_softmax": "softmax", "t": "T", "adjoint": "mT", "H": "T",
-    "pack_padded_sequence": "pack_padded_sequence", "multi_head_attention_forward": "multi_head_attention",
+    "less": "lt", "t": "T", "adjoint": "mT", "H": "T", "multi_head_attention_forward": "multi_head_attention",
+    **{alias: each.name for each in FUNCTIONS.values() for alias in each.aliases},
 })  # fmt: skip
 
 OPERATORS = frozenset((

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from wdport.porting.outline.settings import Settings, parameters, same, short
+from wdport.mapping.kinds.counterpart import KerasCall, Settings
+from wdport.porting.outline.settings import parameters, same, short
 
 _EMPTY = inspect.Parameter.empty
 
@@ -17,37 +18,20 @@ _FIRST_BY_NAME = ("axis", "epsilon", "max_value", "negative_slope", "alpha", "ap
 """First arguments that are written by name."""
 
 
-@dataclass(frozen=True)
-class KerasCall:
-    """A layer (``layers.Conv2D``) or a function (``ops.pad``, ``activations.gelu``) and the arguments that it needs.
-
-    ``origin`` gives the hyper-parameter of PyTorch's layer that an argument corresponds to, if any.
-    """
-
-    name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    origin: Mapping[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        known, words = defaults(self.name), []
-        for at, (key, default) in enumerate(known.items()):
-            if key not in self.arguments:
-                continue
-            value = self.arguments[key]
-            if default is _EMPTY or (at == 0 and key not in _FIRST_BY_NAME):
-                words.append(_said(value))
-            elif not same(value, default):
-                words.append(f"{key}={_said(value)}")
-        words += [f"{key}={_said(value)}" for key, value in self.arguments.items() if key not in known]
-        name = self.name.removeprefix("layers.")
-        return f"{name}({', '.join(words)})" if words or name != self.name else name
-
-    def make(self) -> Callable[..., Any]:
-        """Create the layer, or a function of only the tensor."""
-        arguments = {key: value.make() if isinstance(value, KerasCall) else value
-                     for key, value in self.arguments.items()}  # fmt: skip
-        made = find(self.name)
-        return made(**arguments) if self.name.startswith("layers.") else lambda x: made(x, **arguments)
+def call_text(call: KerasCall) -> str:
+    """A call as source text, without arguments that equal Keras's defaults: ``Conv2D(16, 3, strides=2)``."""
+    known, words = defaults(call.name), []
+    for at, (key, default) in enumerate(known.items()):
+        if key not in call.arguments:
+            continue
+        value = call.arguments[key]
+        if default is _EMPTY or (at == 0 and key not in _FIRST_BY_NAME):
+            words.append(_value_text(value))
+        elif not same(value, default):
+            words.append(f"{key}={_value_text(value)}")
+    words += [f"{key}={_value_text(value)}" for key, value in call.arguments.items() if key not in known]
+    name = call.name.removeprefix("layers.")
+    return f"{name}({', '.join(words)})" if words or name != call.name else name
 
 
 @dataclass(frozen=True)
@@ -114,5 +98,5 @@ def defaults(name: str) -> Mapping[str, object]:
     return {each.name: each.default for each in (told if name.startswith("layers.") else told[1:])}
 
 
-def _said(value: object) -> str:
-    return str(value) if isinstance(value, KerasCall) else short(value)
+def _value_text(value: object) -> str:
+    return call_text(value) if isinstance(value, KerasCall) else short(value)

@@ -10,11 +10,10 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
-from wdport.porting.outline.axes import Atom
-from wdport.porting.outline.counterparts import Counterpart, Given
+from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, TorchCall
+from wdport.mapping.kinds.image_axes import Atom, keras_axis, keras_permutation
 from wdport.porting.outline.functions import dims, numbers
-from wdport.porting.outline.keras_calls import KerasCall, exists
-from wdport.porting.outline.layout import keras_axis, moved
+from wdport.porting.outline.keras_calls import exists
 
 _SAME = (
     "abs", "argmax", "argmin", "argsort", "ceil", "cos", "cosh", "cumprod", "cumsum", "einsum", "erf", "exp", "expm1",
@@ -49,65 +48,65 @@ _NOTES: Mapping[str, str] = MappingProxyType({
 _DIVIDING = ("chunk", "split", "tensor_split")
 
 
-def operation(function: str, told: Mapping[str, Any], given: Given) -> Counterpart:
+def operation(function: str, arguments: Mapping[str, Any], call: TorchCall) -> Counterpart:
     """The function of ``keras.ops``, with the axis in Keras's layout; empty if none is known."""
     name, more = _OTHERS.get(function, (function, {}))
     if (function not in _SAME and function not in _OTHERS) or not exists(f"ops.{name}"):
         return Counterpart()
     notes = [_NOTES[function]] if function in _NOTES else []
     if function in ("var", "std", "median"):
-        if function == "median" or told.get("correction", 1) not in (0, False):
-            return Counterpart("", (), tuple(notes))
+        if function == "median" or arguments.get("correction", 1) not in (0, False):
+            return Counterpart((), tuple(notes))
         notes = []
-    if function in ("max", "min") and "dim" in told and 1 in given.used:
+    if function in ("max", "min") and "dim" in arguments and 1 in call.used:
         notes.append(f"its indices are read: ops.arg{function} in Keras")
-    arguments: dict[str, object] = {}
+    keras: dict[str, object] = {}
     for key, (own, usual) in more.items():
-        value = told.get(own, usual)
+        value = arguments.get(own, usual)
         if isinstance(value, (int, float, tuple)):
-            arguments[key] = value
-    if isinstance(order := arguments.get("order"), float) and order % 1 == 0:
-        arguments["order"] = int(order)  # Keras takes no 2.0
-    if function == "norm" and told.get("p", "fro") not in ("fro", None):
-        arguments["ord"] = told["p"]
+            keras[key] = value
+    if isinstance(order := keras.get("order"), float) and order % 1 == 0:
+        keras["order"] = int(order)  # Keras takes no 2.0
+    if function == "norm" and arguments.get("p", "fro") not in ("fro", None):
+        keras["ord"] = arguments["p"]
     if function in _DIVIDING:
-        arguments["indices_or_sections"] = _sections(function, told, given)
-    return Counterpart("", (KerasCall(f"ops.{name}", arguments | _along(function, told, given)),), tuple(notes))
+        keras["indices_or_sections"] = _sections(function, arguments, call)
+    return Counterpart((KerasCall(f"ops.{name}", keras | _along(function, arguments, call)),), tuple(notes))
 
 
-def _along(function: str, told: Mapping[str, Any], given: Given) -> dict[str, object]:
+def _along(function: str, arguments: Mapping[str, Any], call: TorchCall) -> dict[str, object]:
     """The axis of a function, in Keras's layout."""
-    rank = len(given.shape)
+    rank = len(call.shape)
     if function == "stack":
-        at = (dims(told.get("dim", 0), rank + 1) or [0])[0]
-        own = given.axes or ()
-        order = moved((*own[:at], (Atom("n", 2),), *own[at:]))
+        at = (dims(arguments.get("dim", 0), rank + 1) or [0])[0]
+        own = call.axes or ()
+        order = keras_permutation((*own[:at], (Atom("n", 2),), *own[at:]))
         return {"axis": at if order is None else order.index(at)}
-    found = dims(told.get("dim", told.get("dims")), rank)
-    if not found and function in ("cat", "unbind", *_DIVIDING):
-        found = [0]
-    if not found:
+    torch = dims(arguments.get("dim", arguments.get("dims")), rank)
+    if not torch and function in ("cat", "unbind", *_DIVIDING):
+        torch = [0]
+    if not torch:
         return {}
-    there = [keras_axis(given.axes, at) for at in found]
-    axes = [at - rank if at == rank - 1 else at for at in found]
-    axes = [old if new is None else new for old, new in zip(axes, there, strict=True)]
-    made: dict[str, object] = {"axis": axes[0] if len(axes) == 1 else tuple(axes)}
-    return made | ({"keepdims": True} if told.get("keepdim") is True else {})
+    keras = [keras_axis(call.axes, at) for at in torch]
+    axes = [at - rank if at == rank - 1 else at for at in torch]
+    axes = [old if new is None else new for old, new in zip(axes, keras, strict=True)]
+    axis: dict[str, object] = {"axis": axes[0] if len(axes) == 1 else tuple(axes)}
+    return axis | ({"keepdims": True} if arguments.get("keepdim") is True else {})
 
 
-def _sections(function: str, told: Mapping[str, Any], given: Given) -> object:
+def _sections(function: str, arguments: Mapping[str, Any], call: TorchCall) -> object:
     """The sections for Keras, a number of parts or the split positions; ``torch.split`` takes sizes."""
-    rank, dim = len(given.shape), (dims(told.get("dim"), len(given.shape)) or [0])[0]
-    size = int(given.shape[dim]) if rank else 0
+    rank, dim = len(call.shape), (dims(arguments.get("dim"), len(call.shape)) or [0])[0]
+    size = int(call.shape[dim]) if rank else 0
     if function == "split":
-        sizes = numbers(told.get("split_size_or_sections"))
+        sizes = numbers(arguments.get("split_size_or_sections"))
         if len(sizes) == 1:
             sizes = [min(sizes[0], size - at) for at in range(0, size, sizes[0])]
     elif function == "chunk":
-        each = -(-size // int(told.get("chunks", 1)))
+        each = -(-size // int(arguments.get("chunks", 1)))
         sizes = [min(each, size - at) for at in range(0, size, each)]
     else:
-        places = told.get("indices_or_sections")
+        places = arguments.get("indices_or_sections")
         return int(places) if isinstance(places, int) else tuple(numbers(places))
     if len(set(sizes)) == 1:
         return len(sizes)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from wdport.porting.outline.keras_calls import Default, KerasCall
+from wdport.mapping.kinds.counterpart import KerasCall
+from wdport.porting.outline.keras_calls import Default
 
 
 @dataclass(frozen=True)

@@ -5,23 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_overloads
+
+from wdport.mapping.kinds import MODULES
+from wdport.mapping.kinds.counterpart import Settings
 
 if TYPE_CHECKING:
     import torch
 
-Settings = Mapping[str, Any]
-"""Hyper-parameters by name; for an optional tensor, whether it exists."""
-
-_RECURRENT = ("input_size", "hidden_size", "num_layers", "nonlinearity", "bias", "batch_first", "dropout",
-              "bidirectional", "proj_size")  # fmt: skip
-_CONSTRUCTORS: Mapping[str, Mapping[str, object]] = MappingProxyType({
-    name: dict.fromkeys(("input_size", "hidden_size"), inspect.Parameter.empty)
-    | {"num_layers": 1, "nonlinearity": "tanh", "bias": True, "batch_first": False, "dropout": 0.0,
-       "bidirectional": False, "proj_size": 0}
-    for name in ("RNN", "LSTM", "GRU")
-})  # fmt: skip
-"""Parameters that are not in a signature."""
+_EMPTY = inspect.Parameter.empty
 
 _RENAMED: Mapping[str, str] = MappingProxyType({"NonDynamicallyQuantizableLinear": "Linear"})
 """Classes that are treated as another class."""
@@ -42,25 +34,30 @@ def torch_class(module: torch.nn.Module) -> str:
 def settings_of(module: torch.nn.Module) -> dict[str, Any]:
     """The hyper-parameters of a module of ``torch.nn``."""
     name = torch_class(module)
-    found = {key: _plain(getattr(module, key)) for key in parameters(name, type(module)) if hasattr(module, key)}
-    if name == "MultiheadAttention":
-        found["bias"] = getattr(module, "in_proj_bias") is not None
-        found["add_bias_kv"] = getattr(module, "bias_k") is not None
-    if name == "Softmax2d":
-        found["dim"] = 1
-    return found
+    settings = {key: _plain(getattr(module, key)) for key in parameters(name, type(module)) if hasattr(module, key)}
+    return {**settings, **(MODULES[name].settings(module) if name in MODULES else {})}
 
 
 def parameters(name: str, kind: type | None = None) -> Mapping[str, object]:
     """The parameters of a constructor with their defaults."""
-    if name in _CONSTRUCTORS:
-        return _CONSTRUCTORS[name]
     import torch
 
     owner = getattr(torch.nn, name, kind)
-    told = inspect.signature(owner).parameters.items() if owner is not None else ()
+    if owner is None:
+        return {}
+    stated = _signature(owner)
+    overloads = [] if stated else get_overloads(getattr(owner, "__init__"))
+    for overload in overloads:  # of *args and **kwargs, which the constructor hands on to its base class
+        base = {key: default for key, default in _signature(owner.__base__).items() if default is not _EMPTY}
+        stated |= {key: default for key, default in {**_signature(overload), **base}.items() if key != "self"}
+    return stated
+
+
+def _signature(function: Any) -> dict[str, object]:
+    """The parameters of a function that have a name of their own, with their defaults."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {key: each.default for key, each in told if each.kind not in variadic}
+    listed = inspect.signature(function).parameters.values()
+    return {each.name: each.default for each in listed if each.kind not in variadic}
 
 
 def _plain(value: object) -> object:
@@ -82,7 +79,7 @@ def torch_text(name: str, settings: Settings) -> str:
         if key in _SILENT or key not in settings or (key == "bias" and settings[key] is None):
             continue
         value = settings[key]
-        if default is inspect.Parameter.empty and not by_name:
+        if default is _EMPTY and not by_name:
             words.append(short(value))
             continue
         by_name = True

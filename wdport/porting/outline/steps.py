@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from wdport.porting.outline.axes import Axes, atoms, text
-from wdport.porting.outline.counterparts import LAYERS, Counterpart, Given
+from wdport.mapping.kinds.counterpart import Counterpart, TorchCall
+from wdport.mapping.kinds.image_axes import Axes, keras_permutation
+from wdport.porting.outline.axes import atoms, text
+from wdport.porting.outline.counterparts import LAYERS, layer_of, of_function, of_move
 from wdport.porting.outline.events import Event, Seen, Trace, seen_in
 from wdport.porting.outline.expressions import expression, index
 from wdport.porting.outline.flow import Flow
 from wdport.porting.outline.functions import OPERATORS, bound, canonical
-from wdport.porting.outline.keras_calls import Default, KerasCall, differing
-from wdport.porting.outline.layout import moved
+from wdport.porting.outline.keras_calls import Default, call_text, differing
 from wdport.porting.outline.names import Names, local, paths
 from wdport.porting.outline.reach import chains, needed, readers_of
 from wdport.porting.outline.result import Step, Value
 from wdport.porting.outline.settings import parameters, settings_of, torch_class, torch_text
-from wdport.porting.outline.there import counterpart, layer_of, of_move
 
 
 def is_layer(module: torch.nn.Module) -> bool:
@@ -104,7 +104,7 @@ class Steps:
         assert module is not None
         name, settings = torch_class(module), settings_of(module)
         find = LAYERS.get(name)
-        found = find(name, settings, self._asked(event)) if find else Counterpart()
+        found = find(name, settings, self._call(event)) if find else Counterpart()
         notes = [*event.around, *_parametrised(module), *found.notes]
         if not self._is_read(event):
             notes.append("its output is not used")
@@ -120,8 +120,7 @@ class Steps:
         if event.serial in self._moves:
             return self._move(event, around)
         told = bound(event)
-        given = self._asked(event)
-        found, there = counterpart(event.name, told, given)
+        found, there = of_function(event.name, told, self._call(event))
         notes = [*found.notes, *self._weights(event, found, around)]
         if function in OPERATORS and not there:
             there = self._broadcast(event, around)
@@ -140,13 +139,13 @@ class Steps:
     def _broadcast(self, event: Event, around: Event) -> str:
         """The layout in Keras of operands that are broadcast over an image: ``scale as b 1 1 c``."""
         given = [(each, self._flow.of(each)) for each in event.inputs]
-        axes = next((axes for _, axes in given if moved(axes)), None)
-        order = moved(axes) if axes is not None else None
+        axes = next((axes for _, axes in given if keras_permutation(axes)), None)
+        order = keras_permutation(axes) if axes is not None else None
         if axes is None or order is None:
             return ""
         said = []
         for each, own in given:
-            if own is axes or moved(own) or len(own) < 2:
+            if own is axes or keras_permutation(own) or len(own) < 2:
                 continue
             whole: Axes = (*((),) * (len(axes) - len(own)), *own)
             said.append(f"{self._names.of(each, around)} as {text(tuple(whole[at] for at in order))}")
@@ -164,7 +163,7 @@ class Steps:
             inputs=(self._value(first, around),), outputs=self._values(event.outputs, around), there=there, notes=notes,
         )  # fmt: skip
 
-    def _asked(self, event: Event) -> Given:
+    def _call(self, event: Event) -> TorchCall:
         """The facts about a call that its counterpart may depend on."""
         given = [*event.inputs]
         used = {each.source.index for each in event.outputs if self._readers.get(each.source)}
@@ -173,7 +172,7 @@ class Steps:
         axes = self._flow.of(given[0]) if given else None
         if event.module is not None and given and any(kind == "packed" for kind in arguments.values()):
             axes = None
-        return Given(given[0].shape if given else (), axes, arguments, frozenset(used), self._dtype)
+        return TorchCall(given[0].shape if given else (), axes, arguments, frozenset(used), self._dtype)
 
     def _is_read(self, event: Event) -> bool:
         finals = {each.source for each in self._trace.root.outputs}
@@ -214,7 +213,7 @@ class Steps:
 
 def _there(found: Counterpart) -> str:
     """The calls in short; equal calls of an RNN are counted."""
-    texts = [str(call) for call in found.calls]
+    texts = [call_text(call) for call in found.calls]
     if len(texts) > 1 and len(set(texts)) == 1:
         return f"{len(texts)} x {texts[0]}"
     return " -> ".join(texts) or found.move
@@ -222,8 +221,7 @@ def _there(found: Counterpart) -> str:
 
 def _defaults(name: str, settings: Mapping[str, object], found: Counterpart) -> Iterator[Default]:
     seen: set[str] = set()
-    calls: tuple[KerasCall, ...] = found.calls
-    for call in calls:
+    for call in found.calls:
         for each in differing(name, settings, call):
             if str(each) not in seen:
                 seen.add(str(each))

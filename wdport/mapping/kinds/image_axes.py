@@ -1,11 +1,30 @@
-"""The axes of an image in Keras: channels last, also when flattened."""
+"""Named axes of a tensor, and their order in Keras, where an image has its channels last, also when flattened."""
 
 from __future__ import annotations
 
-from wdport.porting.outline.axes import Axes, Group
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SPACES: Mapping[int, tuple[str, ...]] = {1: ("l",), 2: ("h", "w"), 3: ("d", "h", "w")}
+"""Names of the spatial axes by their number."""
 
 
-def moved(axes: Axes) -> tuple[int, ...] | None:
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """A named axis. ``space`` is its number among the spatial axes of an image, or -1; ``channel`` whether it is
+    the image's channels."""
+
+    name: str
+    size: int
+    space: int = -1
+    channel: bool = False
+
+
+Group = tuple[Atom, ...]
+Axes = tuple[Group, ...]
+
+
+def keras_permutation(axes: Axes) -> tuple[int, ...] | None:
     """PyTorch's axes in the order of Keras's layout: spatial ones in their own order, then the channels. ``None`` if
     the order is the same, or if the tensor is not an image with one axis of channels."""
     spaces = [at for at, group in enumerate(axes) if group and group[0].space >= 0]
@@ -21,13 +40,13 @@ def moved(axes: Axes) -> tuple[int, ...] | None:
 
 def keras_order(axes: Axes) -> Axes:
     """The axes in Keras's order."""
-    order = moved(axes)
+    order = keras_permutation(axes)
     return axes if order is None else tuple(axes[at] for at in order)
 
 
 def keras_axis(axes: Axes | None, at: int) -> int | None:
     """The index of an axis in Keras's layout, the last as -1; ``None`` if the order is PyTorch's."""
-    order = moved(axes) if axes is not None else None
+    order = keras_permutation(axes) if axes is not None else None
     if order is None or not 0 <= at < len(order):
         return None
     found = order.index(at)
