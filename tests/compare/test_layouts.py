@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from wdport.compare.calls import Call, Expected
-from wdport.compare.layouts import AFTER, PADDED, Layout, axes, fed_in_port, in_port, laid_out, leaf_names
+from wdport.compare.layouts import AFTER, Layout, axes, fed_in_port, in_port, laid_out, leaf_names
 from wdport.compare.taps import align, padded_by
 from wdport.errors import MisfitError
 from wdport.mapping.kinds.activations import ROW_NAMES
+from wdport.mapping.kinds.windows import PADDING_MODES
 from wdport.mapping.table import parse_table
 
 TABLE = """format: 2
@@ -89,7 +90,7 @@ def test_arguments_that_hold_several_arrays_are_matched_by_name() -> None:
         fed_in_port(Call(theirs.inputs, (x,)), Layout(), [x.shape] * 4, leaf_names(ours))
 
 
-@pytest.mark.parametrize("mode", PADDED)
+@pytest.mark.parametrize("mode", PADDING_MODES)
 def test_a_padding_apart_is_the_references(mode: str) -> None:
     """PyTorch's own padding is what a port that pads before its convolution is fed."""
     conv = torch.nn.Conv2d(2, 3, 5, padding=(2, 1), padding_mode=mode)

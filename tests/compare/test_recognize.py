@@ -23,7 +23,7 @@ PAIRS: dict[str, tuple[Layer, Layer, str]] = {
     "sigmoid": (nn.Sigmoid(), nn.Hardsigmoid(), "activation: hard sigmoid where the reference has sigmoid"),
     "leaky": (nn.ELU(), nn.LeakyReLU(0.3), "activation: leaky ReLU 0.3 where the reference has ELU"),
     "elu": (nn.ELU(), nn.SELU(), "activation: SELU where the reference has ELU"),
-    "missing": (nn.Mish(), nn.Identity(), "activation: none where the reference has mish"),
+    "missing": (nn.Mish(), nn.Identity(), "activation: none where the reference has Mish"),
     "softmax": (nn.Softmax(2), nn.Softmax(1), "softmax: axis 1 where the reference has axis 2"),
     "layer norm": (
         lambda x: functional.layer_norm(x, (8,), GAIN, SHIFT, 1e-5),

@@ -8,11 +8,12 @@ from wdport.compare.layouts import AFTER
 from wdport.compare.pairs import Pair, computes_as_keras, computes_as_torch, is_torch
 from wdport.compare.setting import Setting, plain, text
 from wdport.compare.setting_checks import equal
+from wdport.mapping.kinds import CATALOGUE
 
 _ALONE = ("", "activation", "sequential")
 """Kinds of rows whose layer may be just a function."""
 
-_LINEAR = ("Linear", "Bilinear", *(f"{name}{rank}d" for name in ("Conv", "ConvTranspose") for rank in (1, 2, 3)))
+_LINEAR = tuple(each.short for kind in CATALOGUE if kind.activates for each in kind.torch)
 """Modules that apply no function to their output, where a Keras layer may."""
 
 

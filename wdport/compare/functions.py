@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from typing import Any
 
 from wdport.compare.pairs import computes_as_keras, computes_as_torch, is_keras
-from wdport.mapping.kinds.activations import ACTIVATIONS
+from wdport.mapping.kinds.activations import ACTIVATIONS, BY_CLASS, Activation
 from wdport.model import KerasLayer
 
 Value = float | int | bool
@@ -20,8 +21,21 @@ Parameters = Mapping[str, Value]
 SAME = ({("elu", 1.0), ("celu", 1.0)},)
 """Pairs of functions that are equal for one value of a parameter."""
 
-_SHOWN = {"silu": "SiLU", "hard_silu": "hard SiLU", "hard_sigmoid": "hard sigmoid", "elu": "ELU", "celu": "CELU",
-          "selu": "SELU", "mish": "Mish"}  # fmt: skip
+_LAYERS: Mapping[str, tuple[str, ...]] = {
+    "ReLU": ("relu", "negative_slope", "max_value", "threshold"),
+    "LeakyReLU": ("leaky_relu", "negative_slope"),
+    "ELU": ("elu", "alpha"),
+    "Softmax": ("softmax", "axis"),
+}
+"""Layers of Keras that are one function: its name and the layer's attributes that are its arguments."""
+
+
+def _function_name(activation: Activation) -> str:
+    """The name of an activation as a function of Keras."""
+    return _LAYERS.get(activation.keras_name, (activation.keras_name,))[0]
+
+
+_TITLES = {_function_name(each): each.title for each in ACTIVATIONS if each.title}
 
 EXACT_FROM = 37.0
 """Above this, log(1 + exp(x)) is x in float64, so a larger threshold of softplus changes nothing."""
@@ -43,7 +57,7 @@ class Function:
         if self.name == "relu":
             slope, limit = self.parameters["negative_slope"], self.parameters["max_value"]
             return f"leaky ReLU {slope:g}" if slope else "ReLU6" if limit == 6 else "ReLU"
-        return _SHOWN.get(self.name, self.name)
+        return _TITLES.get(self.name, self.name)
 
     def does_as(self, other: Function) -> bool:
         """Whether the two are the same function with the same parameters."""
@@ -73,35 +87,16 @@ def _softplus(beta: float, threshold: float, own: str) -> Function:
     return Function("softplus", {"beta": float(beta), "threshold": bend}, own)
 
 
-def _plain(name: str, *parameters: str) -> Callable[..., Function]:
-    """A function with the same name on both sides, whose parameters are these attributes of its module."""
-    return lambda module, own: Function(name, {each: getattr(module, each) for each in parameters}, own)
-
-
 _SAME_EVERYWHERE = [each for each in ACTIVATIONS if not each.parameters and each.keras.startswith("activations.")]
 """Activations without settings, which Keras has under one name."""
 
-_TORCH: Mapping[str, Callable[..., Function]] = {
-    "ReLU": lambda _, own: Function("relu", _relu(), own),
-    "ReLU6": lambda _, own: Function("relu", _relu(0.0, 6.0), own),
-    "LeakyReLU": lambda m, own: Function("relu", _relu(m.negative_slope), own),
-    "RReLU": lambda m, own: Function("relu", _relu((m.lower + m.upper) / 2), own),
-    "Hardtanh": lambda m, own: _clip(m.min_val, m.max_val, own),
-    "ELU": _plain("elu", "alpha"),
-    "CELU": lambda m, own: _celu(m.alpha, own),
-    "GELU": lambda m, own: Function("gelu", {"approximate": m.approximate == "tanh"}, own),
-    "Softplus": lambda m, own: _softplus(m.beta, m.threshold, own),
-    "Softshrink": lambda m, own: Function("soft_shrink", {"threshold": m.lambd}, own),
-    "Hardshrink": lambda m, own: Function("hard_shrink", {"threshold": m.lambd}, own),
-    "Threshold": lambda m, own: Function("threshold", {"threshold": m.threshold, "default_value": m.value}, own),
-    "Softmax": lambda m, own: Function("softmax", {} if m.dim is None else {"axis": m.dim}, own),
-    "LogSoftmax": lambda m, own: Function("log_softmax", {} if m.dim is None else {"axis": m.dim}, own),
+_TORCH: Mapping[str, Callable[[Any, str], Function | None]] = {
+    "Softplus": lambda module, own: _softplus(module.beta, module.threshold, own),
     "Softmax2d": lambda _, own: Function("softmax", {"axis": -3}, own),
-    "GLU": lambda m, own: Function("glu", {"axis": m.dim}, own),
-    "Identity": _plain("linear"),
-    **{each.torch: _plain(each.keras_name) for each in _SAME_EVERYWHERE},
-}  # fmt: skip
-"""By class of ``torch.nn``."""
+    "Softmin": lambda *_: None,  # the softmax of another input
+    "Identity": lambda _, own: Function("linear", {}, own),
+}
+"""Functions of classes of ``torch.nn`` that their declarations as activations do not state."""
 
 _SLOPES = {"keras": 0.2, "jax": 0.01}
 _KERAS: Mapping[str, Callable[..., Function]] = {
@@ -132,23 +127,28 @@ def of_module(module: object) -> Function | None:
     """The function of a module of ``torch.nn``."""
     if not computes_as_torch(module):
         return None
-    name = next((each.__name__ for each in type(module).__mro__ if each.__name__ in _TORCH), "")
-    return _TORCH[name](module, name) if name else None
+    names = (each.__name__ for each in type(module).__mro__)
+    name = next((each for each in names if each in _TORCH or each in BY_CLASS), "")
+    if not name:
+        return None
+    if name in _TORCH:
+        return _TORCH[name](module, name)
+    activation = BY_CLASS[name]
+    settings = {key: getattr(module, key) for key in activation.parameters}
+    if activation.along:
+        return Function(_function_name(activation), {} if settings["dim"] is None else {"axis": settings["dim"]}, name)
+    arguments = {key: value(settings) for key, value in activation.arguments.items()}
+    return _KERAS[_function_name(activation)](own=name, **arguments)
 
 
 def of_layer(layer: KerasLayer) -> Function | None:
     """The function of a Keras layer, or of a user's own layer that stores it as ``activation``."""
     if not computes_as_keras(layer):
         return of_callable(getattr(layer, "activation", None))
-    if is_keras(layer, "ReLU"):
-        told = {name: getattr(layer, name) for name in ("negative_slope", "max_value", "threshold")}
-        return Function("relu", _relu(**told), "ReLU")
-    if is_keras(layer, "LeakyReLU"):
-        return Function("relu", _relu(layer.negative_slope), "LeakyReLU")
-    if is_keras(layer, "ELU"):
-        return Function("elu", {"alpha": float(layer.alpha)}, "ELU")
-    if is_keras(layer, "Softmax") and isinstance(layer.axis, int):
-        return Function("softmax", {"axis": layer.axis}, "Softmax")
+    for name, (function, *attributes) in _LAYERS.items():
+        arguments = {each: getattr(layer, each) for each in attributes} if is_keras(layer, name) else {}
+        if arguments and isinstance(arguments.get("axis", 0), int):
+            return _KERAS[function](own=name, **arguments)
     return of_callable(layer.activation) if is_keras(layer, "Activation") else None
 
 

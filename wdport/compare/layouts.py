@@ -16,6 +16,7 @@ from scipy import special
 from wdport.compare.calls import Call, Expected, leaves
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import AxisError, Rule, Shape, parse_rule
+from wdport.mapping.kinds.windows import PADDING_MODES
 from wdport.model import Array
 
 Shapes = Sequence[Shape]
@@ -46,16 +47,12 @@ def _in_dtype(function: Callable[[Array], Array], values: Array) -> Array:
     return np.asarray(function(values.astype(np.float64))).astype(values.dtype)
 
 
-PADDED: Mapping[str, str] = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-"""Names of paddings in PyTorch, and in NumPy."""
-
-
 @dataclass(frozen=True)
 class Layout:
     """The layout of one tap's activations in the port: rules for its inputs and for its outputs, of which the first
     that fits is used. ``after`` names a function that follows the reference's module, ``sizes`` are axis sizes that no
     shape determines, ``padded`` is the padding that the port may have applied to the input before the layer: a key of
-    :data:`PADDED`, or one of :attr:`wdport.mapping.kinds.kind.Kind.padded`.
+    :data:`PADDING_MODES`, or one of :attr:`wdport.mapping.kinds.kind.Kind.padded`.
 
     If ``cropped``, the port may crop the output in a following layer; ``before`` is how much PyTorch's layer crops in
     front along each spatial axis, if known.
@@ -193,9 +190,9 @@ def fed_in_port(
         even = more is not None and min(more) == 0 and not any(each % 2 for each in more)
         if more is None or (min(more) == 0 and not even and layout.padded != "any"):
             inputs[ours] = _fitted(array, shape, layout.inputs, layout, strict)
-        elif even and layout.padded in PADDED:
+        elif even and layout.padded in PADDING_MODES:
             apart = [(each // 2, each // 2) for each in more]
-            inputs[ours] = _padded(moved(array, len(shape), layout.inputs), apart, PADDED[layout.padded])
+            inputs[ours] = _padded(moved(array, len(shape), layout.inputs), apart, PADDING_MODES[layout.padded])
     return inputs
 
 

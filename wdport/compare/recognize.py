@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from math import sqrt
 
 import numpy as np
 from scipy import special
 
+from wdport.compare.functions import by_name
+from wdport.compare.layouts import AFTER
 from wdport.compare.relations import same
 from wdport.model import Array
 
@@ -49,34 +50,24 @@ def difference(given: Array, right: Array, wrong: Array) -> list[str]:
 
 
 def _activations(given: Array, made: Array) -> Iterator[Form]:
+    given = given.astype(np.float64)
     for name, function in _ACTIVATIONS.items():
         with np.errstate(over="ignore", invalid="ignore"):
             if same(function(given), made):
                 yield Form("activation", name)
 
 
+_STATED = ((by_name(name), function) for name, function in AFTER.items())
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "none": lambda x: x,
-    "GELU": lambda x: x * special.ndtr(x),
-    "GELU by tanh": lambda x: 0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    **{stated.shown: function for stated, function in _STATED if stated and "axis" not in stated.parameters},
     "GELU by sigmoid": lambda x: x * special.expit(1.702 * x),
-    "ReLU": lambda x: np.maximum(x, 0),
-    "ReLU6": lambda x: np.clip(x, 0, 6),
-    "SiLU": lambda x: x * special.expit(x),
-    "sigmoid": special.expit,
-    "hard sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
     "one minus sigmoid": lambda x: special.expit(-x),
-    "hard SiLU": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-    "tanh": np.tanh,
-    "softplus": lambda x: np.logaddexp(0, x),
     "softsign": lambda x: x / (1 + np.abs(x)),
-    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "SELU": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0))),
-    "leaky ReLU 0.01": lambda x: np.where(x > 0, x, 0.01 * x),
     "leaky ReLU 0.2": lambda x: np.where(x > 0, x, 0.2 * x),
     "leaky ReLU 0.3": lambda x: np.where(x > 0, x, 0.3 * x),
-    "mish": lambda x: x * np.tanh(np.logaddexp(0, x)),
 }
+"""Functions that a table may state, and others, by name in messages; softmaxes, which have an axis, are apart."""
 
 
 def _softmaxes(given: Array, made: Array) -> Iterator[Form]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from wdport.compare.pairs import Pair, is_keras
 from wdport.compare.setting import named
+from wdport.mapping.kinds import CATALOGUE
 
 NEAR = 1e-5
 """Relative difference of numbers that count as equal: 0.001 is stored as 0.0010000000474975 in float32."""
@@ -21,7 +22,10 @@ UNKNOWN = object()
 EPSILONS = (2.0**-23, 2.0**-52)
 """``torch.finfo(dtype).eps`` of float32 and float64."""
 
-NORMS = ("LayerNormalization", "RMSNormalization", "BatchNormalization", "GroupNormalization")
+NORMS = tuple(
+    {name for kind in CATALOGUE if any(each.keras == "axis" for each in kind.compared) for name in kind.keras}
+)
+"""Layers of Keras with an ``axis`` of features or channels."""
 
 
 def equal(theirs: object, ours: object, _: object = None) -> bool:
