@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance house schemas options suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
+.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port, draw weather beside the data"
@@ -20,6 +20,7 @@ help:
 	@echo "make walk    the wheel and the sdist, each in an empty environment without torch"
 	@echo "make parity  the full numeric-equivalence suite"
 	@echo "make conformance  PyTorch's layers against Keras's, pair by pair, with their mutants"
+	@echo "make kinds   the tables of layer kinds in docs/mapping.md and docs/conformance.md"
 	@echo "make house   sizes of the code, and what stands in it more than once"
 	@echo "make schemas  the published JSON Schemas in docs/schemas, and the tables in docs/formats"
 	@echo "make options  the options of verify in the pytest plugin, the action and docs/ci.md"
@@ -113,6 +114,11 @@ parity: $(READY)
 # Every pair of layers and every mutant of it, with the releases that are installed.
 conformance: $(READY)
 	@$(BIN)/python -m parity_tests.conformance
+
+# The tables of layer kinds and of pairs in docs/mapping.md and docs/conformance.md, from their declarations.
+kinds: $(READY)
+	@$(BIN)/python -m tests.mapping.kinds_page
+	@$(BIN)/python -m parity_tests.conformance --markdown docs/conformance.md
 
 # What map suggest finds on pairs of models under three namings, and on twins with seeded faults.
 suggest: $(READY)

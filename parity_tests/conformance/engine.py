@@ -267,7 +267,7 @@ class Port(Twin):
 
 
 def fill(pair: Pair, state: Mapping[str, Array], port: Port) -> None:
-    """Move the tensors into the layer by a table of one row; raises :class:`NoPlanError`."""
+    """Move the tensors into the layer by a table of one row, and back; raises :class:`NoPlanError`."""
     targets = variables_by_path(port)
     if not pair.kind:
         if state or targets:
@@ -279,7 +279,14 @@ def fill(pair: Pair, state: Mapping[str, Array], port: Port) -> None:
     plan = make_plan(table, shapes, {path: tuple(v.shape) for path, v in targets.items()}, {})
     if (state or targets) and not isinstance(plan, Plan):
         raise NoPlanError(f"{pair.name}: {plan}")
-    for path, array in plan.apply(state.__getitem__, rounded=False) if isinstance(plan, Plan) else ():
+    if not isinstance(plan, Plan):
+        return
+    values = dict(plan.apply(state.__getitem__, rounded=False))
+    back = dict(plan.invert(values.__getitem__))
+    for name in (source for move in plan.moves if move.exact for source in move.sources):
+        if not np.array_equal(back[name], state[name]):
+            raise NoPlanError(f"{pair.name}: {name} does not come back from the layer")
+    for path, array in values.items():
         set_variable(targets[path], array)
         if np.asarray(targets[path]).dtype != np.float64:
             raise AssertionError(f"{pair.name}: {path} is not kept in float64")
