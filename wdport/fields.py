@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Meta
 
 from wdport.errors import UsageError, printable
+from wdport.limits import MAX_WIDTH
 
 T = TypeVar("T")
 FINITE: Final = 1e30
@@ -80,6 +81,14 @@ class Refusal(str):
 
 class Flag(str):
     """A property of a field that a family looks up."""
+
+
+OFF: Final = Flag("inference does not use the field")
+Dropout = Annotated[
+    float, Meta(ge=0, lt=1, description="Dropout rate of the training; inference does not use it."), UNUSED, OFF
+]
+Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
+"""Channels, heads or features of a layer."""
 
 
 @dataclass(frozen=True)

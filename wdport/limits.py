@@ -176,3 +176,10 @@ MAX_RESIDUAL: Final = 200
 
 MAX_IMAGE: Final = 1 << 15
 """Height or width of an image; the largest that public diffusion models make is 4096."""
+
+
+def require_model_size(variables: int, values: int, about: str = "") -> None:
+    """Raise ``ValueError`` if a model of so many variables and values, ``about`` so many, exceeds the limits."""
+    for count, most, word in ((variables, MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
+        if count > most:
+            raise ValueError(f"the sizes are those of a model of {about}{count} {word}, at most {most} are supported")

@@ -16,7 +16,7 @@ from tests.families.masked_lm import make as masked_lm_make
 from tests.families.unet2d import make as unet2d_make
 from tests.families.wan_vae import make as wan_vae_make
 from wdport.diffusion.scheduler import Scheduler
-from wdport.families.library_config import LibraryConfig
+from wdport.families.library_config import LibraryFamily
 from wdport.families.unet2d.config import Config as UNet2DConfig
 from wdport.families.unet2d.library_scheduler import misread_scheduler
 from wdport.model import Document, Resolved, Source, Stated
@@ -75,9 +75,9 @@ def test_values_of_the_user_precede_the_configuration(tmp_path: Path) -> None:
 
 
 def _misread(monkeypatch: pytest.MonkeyPatch, wrong: Document) -> None:
-    resolve = LibraryConfig.resolve
+    resolve = LibraryFamily.resolve_values
 
-    def resolved(config: LibraryConfig, source: Source, values: Mapping[str, Document]) -> Resolved:
-        return resolve(config, source, {**values, "config.json": {**values["config.json"], **wrong}})
+    def resolved(family: LibraryFamily[Any], source: Source, values: Mapping[str, Document]) -> Resolved:
+        return resolve(family, source, {**values, "config.json": {**values["config.json"], **wrong}})
 
-    monkeypatch.setattr(LibraryConfig, "resolve", resolved)
+    monkeypatch.setattr(LibraryFamily, "resolve_values", resolved)

@@ -1,117 +1,155 @@
-"""Find the configuration of a library's model: its ``config.json``, the user's values, the library's defaults.
+"""Families whose models are those of a library's class: its ``config.json``, the user's values, the library's defaults.
 
 Names and shapes of the tensors also determine most sizes. Contradictions are reported in one error before a model is
-built.
+built. The reference is the library's class, in the module ``reference`` of the family's folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from wdport.errors import MisfitError, printable
-from wdport.fields import Fields, fields_of, json_setting
-from wdport.limits import MAX_VALUES, MAX_VARIABLES
-from wdport.mapping.axes import Shape
-from wdport.model import UNITS, Document, Resolved, Source
+from wdport.families.ported import PortedFamily
+from wdport.families.tensor_shapes import Shapes
+from wdport.fields import OFF, Fields, fields_of, json_setting, marked
+from wdport.model import UNITS, Array, Document, Resolved, Source, Stated
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 C = TypeVar("C", bound=Fields)
+
+NONE: Final = "null"
+"""Of a part that the tensors lack, or the network."""
 
 FIX: Final = "correct config.json, or give the right value with `--config FILE` or `--set NAME=VALUE`"
 
 
-@dataclass(frozen=True)
-class LibraryConfig(Generic[C]):
-    """How the ``config.json`` of one class of a library is read.
+class LibraryFamily(PortedFamily[C]):
+    """A family of the models of ``library_class``, which ``library`` has; ``version`` is the one whose fields and
+    defaults the configuration has. ``part`` and ``model_phrase`` are words for errors: "network", "an image model"."""
 
-    ``load`` makes the configuration of its values and raises ``ValueError``; ``contradictions`` are those with the
-    shapes of the tensors. ``part`` and ``model`` are words for errors: "network", "an image model".
-    """
-
-    configuration: type[C]
-    class_name: str
-    library: str
-    part: str
-    model: str
-    load: Callable[[Document], C]
-    contradictions: Callable[[C, Mapping[str, Shape]], Iterable[str]]
+    library: ClassVar[str] = "diffusers"
+    version: ClassVar[str] = "0.42.1"
+    library_class: ClassVar[str]
+    part: ClassVar[str] = "network"
+    model_phrase: ClassVar[str]
+    elsewhere: ClassVar[str] = ""
+    """What else to do about a model without a configuration."""
 
     @property
     def supported(self) -> str:
-        return f"the fields of {self.class_name} in {self.library} are supported"
+        """What to use in place of an unknown field."""
+        return f"the fields of {self.library_class} in {self.library} {self.version} are supported"
 
-    def read(self, document: Document, where: str | Path) -> dict[str, object]:
+    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         """The fields of a ``config.json`` of diffusers, or part of one; raises :class:`MisfitError` for other classes
         and unknown names. Names that begin with ``_`` are the library's own notes."""
-        own = {name: value for name, value in document.items() if not name.startswith("_")}
-        kind = document.get("_class_name", self.class_name)
-        if kind != self.class_name:
-            fix = f"{self.class_name} is supported; other classes need their own table (`--mapping`)"
+        kind = document.get("_class_name", self.library_class)
+        if kind != self.library_class:
+            fix = f"{self.library_class} is supported; other classes need their own table (`--mapping`)"
             raise MisfitError(where, f"_class_name is {quoted(kind)}", fix)
-        self.require_known(own, fields_of(self.configuration), where)
-        return own
-
-    def parse_setting(self, key: str, text: str) -> object:
-        """One ``--set KEY=VALUE``, the value as JSON or text; raises :class:`UsageError`."""
-        return json_setting(self.configuration, key, text)
+        self.require_known(document, fields_of(self.configuration), where)
+        return {name: value for name, value in document.items() if not name.startswith("_")}
 
     def require_known(self, names: Iterable[str], known: Iterable[str], where: str | Path) -> None:
-        """Raise :class:`MisfitError` for names that are not among ``known``."""
-        if unknown := [name for name in names if name not in set(known)]:
+        """Raise :class:`MisfitError` for names that are not among ``known``, and not the library's own notes."""
+        if unknown := [name for name in names if name not in set(known) and not name.startswith("_")]:
             raise MisfitError(where, f"unknown field {quoted(unknown[0])}", self.supported, unknown)
 
-    def require_document(self, source: Source, documents: Iterable[Document], other: str = "") -> None:
+    def parse_setting(self, key: str, text: str) -> object:
+        return json_setting(self.configuration, key, text)
+
+    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+        """Determine the configuration; raises :class:`MisfitError` naming every contradiction."""
+        document = self.read_settings(source.document(), source.path)
+        self.require_document(source, document, config)
+        return self.resolve_values(source, {"config.json": document, "config": config, "flag": flags})
+
+    def require_document(self, source: Source, *documents: Document) -> None:
         """Raise :class:`MisfitError` if none of the documents has a value."""
         if not any(documents):
             what = f"there is no config.json with the {self.part}'s configuration"
-            raise MisfitError(source.path, what, f"give the model's folder, or `--config FILE`{other}")
+            raise MisfitError(source.path, what, f"give the model's folder, or `--config FILE`{self.elsewhere}")
 
-    def resolve(self, source: Source, values: Mapping[str, Document]) -> Resolved:
+    def resolve_values(self, source: Source, values: Mapping[str, Document]) -> Resolved:
         """The configuration of values by their origin, the last of which counts; raises :class:`MisfitError` naming
         every contradiction."""
         if any(name in UNITS for name in values["flag"]):
-            what = f"{self.model} has no series to normalise"
+            what = f"{self.model_phrase} has no series to normalise"
             raise MisfitError(source.path, what, "leave out `--norm-stats` and `--data`")
         merged = {name: value for each in values.values() for name, value in each.items()}
         given = {name: origin for origin, each in values.items() for name in each}
         try:
-            config = self.load(merged)
+            config = self.load_config(merged)
         except ValueError as error:
             raise MisfitError(source.path, str(error), FIX) from None
         if wrong := list(self.contradictions(config, source.shapes)):
             raise MisfitError(source.path, "; ".join(wrong), FIX, wrong)
-        return Resolved(config, {name: given.get(name, "default") for name in fields_of(self.configuration)})
+        origins = {name: given.get(name, "default") for name in fields_of(self.configuration)}
+        return Resolved(config, origins, notes=tuple(self.notes(config)))
 
-    def schema(self, library: str, head: Document, more: Document | None = None) -> dict[str, Any]:
+    def contradictions(self, config: C, shapes: Shapes) -> Iterator[str]:
+        """Contradictions with the tensors, in words; what these do not determine is skipped."""
+        ours = {**config.to_dict(), **self.compared(config)}
+        for name, theirs in self.sizes(shapes).items():
+            label, mine = each if isinstance(each := ours[name], tuple) else (name, each)
+            if theirs is not None and theirs != mine:
+                yield f"{label} is {_word(mine)}, but {_word(theirs)} in the tensors"
+
+    def compared(self, config: C) -> dict[str, object]:
+        """What the configuration has in place of a field in :meth:`sizes`, and its name if that is another one."""
+        return {}
+
+    def notes(self, config: C) -> Iterator[str]:
+        """Notes on values without effect."""
+        for name in marked(self.configuration, OFF):
+            if value := getattr(config, name):
+                yield f"{name} {value} is off, as always in inference"
+
+    def settings_schema(self) -> dict[str, object]:
+        return self.schema({"_class_name": {"description": "Class of the model.", "const": self.library_class}})
+
+    def schema(self, head: Document, more: Document | None = None) -> dict[str, Any]:
         """The JSON Schema of the file: ``head``, every field that is read, and ``more``; names that begin with ``_``
         are the library's notes."""
-        article = "an" if self.class_name[0] in "AO" else "a"
+        article = "an" if self.library_class[0] in "AO" else "a"
         declared = fields_of(self.configuration)
         return {
             "type": "object",
-            "description": f"Configuration of {article} {self.class_name} as {library} writes it. "
+            "description": f"Configuration of {article} {self.library_class} as {self.library} writes it. "
             "Absent fields have its defaults.",
             "properties": {**head, **{name: each.schema() for name, each in declared.items()}, **(more or {})},
             "patternProperties": {"^_": {}},
             "additionalProperties": False,
         }
 
-    def diffusers_schema(self) -> dict[str, Any]:
-        """The JSON Schema of a ``config.json`` of diffusers."""
-        return self.schema(
-            "diffusers", {"_class_name": {"description": "Class of the model.", "const": self.class_name}}
-        )
+    @property
+    def reference_module(self) -> Any:
+        """The module of the reference, which needs torch."""
+        return import_module(f"{type(self).__module__.rpartition('.')[0]}.reference")
+
+    def build_reference(self, config: C, tensors: Mapping[str, Array], dtype: str) -> Module:
+        return self.reference_module.build_reference(config, tensors, dtype)
+
+    def stated_reference(self, config: C, tensors: Mapping[str, Array], dtype: str, stated: Stated) -> Module:
+        return self.reference_module.build_reference(config, tensors, dtype, stated)
+
+    def misread(self, config: C, stated: Stated, module: Module) -> list[str]:
+        return self.reference_module.LIBRARY.misread(config.to_dict(), module, self.load_config)
+
+    def library_of(self, config: C) -> str:
+        return self.reference_module.LIBRARY.release(config.to_dict())
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def quoted(value: object) -> str:
     """A value of a file for an error message."""
     return printable(repr(value), 60)
-
-
-def require_sizes(variables: int, values: int) -> None:
-    """Raise ``ValueError`` if a model of about so many variables and values exceeds the size limits."""
-    for count, most, word in ((variables, MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
-        if count > most:
-            raise ValueError(f"the sizes are those of a model of about {count} {word}, at most {most} are supported")

@@ -15,6 +15,7 @@ from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.families.shipped import OWN_PACKAGE
 from wdport.families.stated import read_fields, resolve_fields
+from wdport.families.tensor_shapes import Shapes
 from wdport.fields import json_setting
 from wdport.mapping.axes import Shape
 from wdport.model import Array, Constant, Document, KerasModel, Resolved, Source
@@ -50,7 +51,12 @@ class PortedFamily(Generic[C]):
     def shown(self) -> Mapping[str, str]:
         return fields.summary(self.configuration)
 
-    def sizes(self, shapes: Mapping[str, Shape]) -> Mapping[str, object]:
+    @property
+    def model_phrase(self) -> str:
+        """What a model is, for errors: "an encoder"."""
+        return f"a {self.name} model"
+
+    def sizes(self, shapes: Shapes) -> Mapping[str, object]:
         """The fields that the shapes of a checkpoint's tensors determine; ``None`` for one that these do not."""
         return {}
 
@@ -62,7 +68,7 @@ class PortedFamily(Generic[C]):
 
     def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
         sizes = self.sizes(source.shapes)
-        return resolve_fields(self.configuration, source, sizes, config, flags, f"a {self.name} model")
+        return resolve_fields(self.configuration, source, sizes, config, flags, self.model_phrase)
 
     def features(self, config: C) -> frozenset[str]:
         return frozenset()

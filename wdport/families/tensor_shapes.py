@@ -9,13 +9,15 @@ from typing import Final
 
 from wdport.mapping.axes import Shape
 
+Shapes = Mapping[str, Shape]
+
 NUMBER: Final = "(0|[1-9][0-9]{0,5})"
 """Pattern of an index in a tensor's name."""
 
 _INDEX: Final = re.compile(rf"\.{NUMBER}\.")
 
 
-def size(shapes: Mapping[str, Shape], name: str, axis: int) -> int | None:
+def size(shapes: Shapes, name: str, axis: int) -> int | None:
     """The size of an axis of a tensor; ``None`` if there is no such tensor or axis."""
     shape = shapes.get(name, ())
     return shape[axis] if axis < len(shape) else None
@@ -34,12 +36,12 @@ def consecutive(indices: Iterable[int]) -> int:
     return next(i for i in range(len(found) + 1) if i not in found)
 
 
-def count(shapes: Mapping[str, Shape], prefix: str) -> int:
+def count(shapes: Shapes, prefix: str) -> int:
     """The count of blocks after ``prefix``."""
     matches = (_INDEX.match(name, len(prefix)) for name in shapes if name.startswith(prefix))
     return consecutive(int(match[1]) for match in matches if match)
 
 
-def any_below(shapes: Mapping[str, Shape], prefix: str) -> bool:
+def any_below(shapes: Shapes, prefix: str) -> bool:
     """Whether the name of a tensor begins with ``prefix``."""
     return any(name.startswith(prefix) for name in shapes)

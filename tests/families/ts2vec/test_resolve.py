@@ -13,7 +13,6 @@ from wdport.errors import MisfitError, UsageError, WdportError
 from wdport.families.ts2vec.config import Config
 from wdport.families.ts2vec.family import FAMILY
 from wdport.families.ts2vec.reference import random_tensors
-from wdport.families.ts2vec.resolve import from_shapes
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("config", [SMALL, Config(1, 1, 1, 0, 1), Config(7, 3, 9, 4, 5)])
 def test_shapes_tell_every_size(config: Config) -> None:
     shapes = {name: array.shape for name, array in random_tensors(config, 0).items()}
-    assert from_shapes(shapes) == config.to_dict()
+    assert FAMILY.sizes(shapes) == config.to_dict()
     assert Config.from_dict(config.to_dict()) == config
 
 

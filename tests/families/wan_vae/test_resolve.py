@@ -13,7 +13,6 @@ from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import MisfitError, UsageError
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY
-from wdport.families.wan_vae.resolve import load
 from wdport.fields import fields_of
 
 REFUSED: dict[str, tuple[Fields, str]] = {
@@ -43,7 +42,7 @@ REFUSED: dict[str, tuple[Fields, str]] = {
 def test_refused_in_one_line(name: str) -> None:
     fields, words = REFUSED[name]
     with pytest.raises(ValueError, match=r".") as error:
-        load({**OLD, **fields})
+        FAMILY.load_config({**OLD, **fields})
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -11,9 +11,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from wdport.families.library_config import require_sizes
-from wdport.fields import FINITE, NETWORK, UNUSED, Choices, Effect, Fields, Refusal, Summary, fields_of
-from wdport.limits import MAX_LAYERS, MAX_STEPS, MAX_WIDTH
+from wdport.fields import FINITE, NETWORK, UNUSED, Choices, Dropout, Effect, Fields, Refusal, Summary, Width, fields_of
+from wdport.limits import MAX_LAYERS, MAX_STEPS, MAX_WIDTH, require_model_size
 
 ACTIVATIONS: Final = Choices(
     ("silu", "gelu", "gelu_pytorch_tanh", "relu", "mish"),
@@ -28,7 +27,6 @@ TOKENIZER: Final = "tokenizer.json"
 LAYER_VARIABLES: Final = 16
 """Of one layer with all biases."""
 
-Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
 Token = Annotated[int, Meta(ge=0, le=MAX_STEPS)]
 NOT_REAL: Final = Refusal("is not a number from 0 to 1e30")
 
@@ -92,9 +90,7 @@ class Config(Fields):
     tie_word_embeddings: Annotated[
         bool, Meta(description="Whether the head has the weights of the embedding."), NETWORK, Summary("tied head")
     ] = False
-    attention_dropout: Annotated[
-        float, Meta(ge=0, lt=1, description="Dropout rate of the training; inference does not use it."), UNUSED
-    ] = 0.0
+    attention_dropout: Dropout = 0.0
     pad_token_id: Annotated[
         Token | None,
         Meta(description="Token of padding, whose embedding gets no gradient; null for none."),
@@ -128,7 +124,7 @@ class Config(Fields):
         inner = self.num_attention_heads + self.kv_heads
         layer = self.hidden_size * (2 * inner * self.width + 3 * self.intermediate_size)
         values = layer * self.num_hidden_layers + 2 * self.vocab_size * self.hidden_size
-        require_sizes(LAYER_VARIABLES * self.num_hidden_layers, values)
+        require_model_size(LAYER_VARIABLES * self.num_hidden_layers, values, "about ")
 
     @property
     def kv_heads(self) -> int:

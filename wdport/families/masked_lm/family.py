@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from wdport.errors import MisfitError, printable
+from wdport.families.library_config import LibraryFamily, quoted
 from wdport.families.masked_lm.battery import signature
-from wdport.families.masked_lm.config import TOKENIZER, Config
-from wdport.families.masked_lm.resolve import CONFIG, read_settings, resolve, settings_schema
-from wdport.families.ported import PortedFamily
-from wdport.model import Array, Stated, Vocabulary
+from wdport.families.masked_lm.config import FIELDS, TOKENIZER, Config
+from wdport.families.masked_lm.rotary import FACTOR, ROPE, rotary, rotary_schema
+from wdport.families.tensor_shapes import Shapes, count, size
+from wdport.model import Document, Resolved, Source, Stated, Vocabulary
 
 if TYPE_CHECKING:
-    from torch.nn import Module
-
     from wdport.families.masked_lm.port import MaskedLM
     from wdport.families.roles import (
         Accompanied,
@@ -26,18 +27,90 @@ if TYPE_CHECKING:
     )
 
 
-class MaskedLMFamily(PortedFamily[Config]):
-    """A masked language model in the roles of :mod:`wdport.families.roles`, except sampling and training."""
+INERT: Final = (
+    "auto_map", "bos_token", "bos_token_id", "chunk_size_feed_forward", "classifier_pooling", "clf_pooling", "dtype",
+    "eos_token", "eos_token_id", "hidden_dropout", "id2label", "initializer_range", "is_encoder_decoder", "label2id",
+    "mask_token", "name_or_path", "num_labels", "output_attentions", "output_hidden_states", "pad_token",
+    "pretraining_tp", "problem_type", "return_dict", "sep_token_id", "torch_dtype", "torchscript",
+    "transformers_version", "use_cache",
+)  # fmt: skip
+"""Fields that do not change what the network computes."""
+
+MODEL_TYPE: Final = "eurobert"
+OTHER: Final = "other models need their own table (`--mapping`)"
+
+
+class MaskedLMFamily(LibraryFamily[Config]):
+    """A masked language model in the roles of :mod:`wdport.families.roles`, except sampling and training.
+
+    The tensors of a Llama have the same names, so ``model_type`` is required.
+    """
 
     name = "masked_lm"
     configuration = Config
     keras_class = "MaskedLM"
     kept = (TOKENIZER,)
-    read_settings = staticmethod(read_settings)
-    settings_schema = staticmethod(settings_schema)
-    parse_setting = CONFIG.parse_setting
-    resolve = staticmethod(resolve)
+    library, version, library_class = "transformers", "5.23.0", "EuroBertForMaskedLM"
+    model_phrase, elsewhere = "a language model", f"; {OTHER}"
     signature = staticmethod(signature)
+
+    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+        stored = source.document()
+        self.require_document(source, stored, config)
+        if stored and "model_type" not in stored:
+            what = "config.json has no model_type"
+            raise MisfitError(source.path, what, f"{MODEL_TYPE} is supported; {OTHER}")
+        document = self.read_settings(stored, source.path)
+        return self.resolve_values(source, {"config.json": document, "config": config, "flag": flags})
+
+    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
+        """The fields of a configuration file, which is a ``config.json`` or part of one, the rotary positions as
+        ``rope_theta``; raises :class:`MisfitError` for other models, other kinds of rotary positions and unknown names.
+
+        Names that begin with ``_`` are the library's own notes.
+        """
+        kind, classes = document.get("model_type", MODEL_TYPE), document.get("architectures")
+        if kind != MODEL_TYPE:
+            raise MisfitError(where, f"model_type is {quoted(kind)}", f"{MODEL_TYPE} is supported; {OTHER}")
+        if classes is not None and classes != [self.library_class]:
+            named = ", ".join(map(str, classes)) if isinstance(classes, list) else str(classes)
+            what = f"architectures is {printable(named, 60)}"
+            raise MisfitError(where, what, f"{self.library_class} is supported; {OTHER}")
+        self.require_known(document, (*FIELDS, *ROPE, "model_type", "architectures", *INERT, FACTOR), where)
+        return {**{name: value for name, value in document.items() if name in FIELDS}, **rotary(document, where)}
+
+    def settings_schema(self) -> dict[str, object]:
+        """Every field that is read, and those without effect; names that begin with ``_`` are the library's notes."""
+        known = {"anyOf": [{"const": [self.library_class]}, {"type": "null"}]}
+        head = {
+            "model_type": {"description": "Kind of the model; required in config.json.", "const": MODEL_TYPE},
+            "architectures": {"description": "Class of the model.", **known},
+        }
+        unread = {"description": "Not read: it does not change what the network computes."}
+        return self.schema(head, {**rotary_schema(), **dict.fromkeys(INERT, unread)})
+
+    def sizes(self, shapes: Shapes) -> dict[str, object]:
+        table, first = "model.embed_tokens.weight", "model.layers.0."
+        return {
+            "vocab_size": size(shapes, table, 0),
+            "hidden_size": size(shapes, table, 1),
+            "intermediate_size": size(shapes, f"{first}mlp.gate_proj.weight", 0),
+            "num_hidden_layers": count(shapes, "model.layers"),
+            "num_attention_heads": size(shapes, f"{first}self_attn.q_proj.weight", 0),
+            "num_key_value_heads": size(shapes, f"{first}self_attn.k_proj.weight", 0),
+            "attention_bias": f"{first}self_attn.q_proj.bias" in shapes,
+            "mlp_bias": f"{first}mlp.gate_proj.bias" in shapes,
+        }
+
+    def compared(self, config: Config) -> dict[str, object]:
+        heads = {"num_attention_heads": config.num_attention_heads, "num_key_value_heads": config.kv_heads}
+        return {name: (f"{name} {each} times head_dim {config.width}", each * config.width)
+                for name, each in heads.items()}  # fmt: skip
+
+    def contradictions(self, config: Config, shapes: Shapes) -> Iterator[str]:
+        yield from super().contradictions(config, shapes)
+        if not config.tie_word_embeddings and "lm_head.weight" not in shapes:
+            yield "tie_word_embeddings is false, but the tensors have no lm_head.weight"
 
     def features(self, config: Config) -> frozenset[str]:
         """Kinds of heads, by their names under ``when:`` in the table."""
@@ -45,25 +118,15 @@ class MaskedLMFamily(PortedFamily[Config]):
             return frozenset({"untied"})
         return frozenset({"tied", "tied_bias"} if config.mlp_bias else {"tied"})
 
-    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
-        from wdport.families.masked_lm.reference import build_reference
-
-        return build_reference(config, tensors, dtype)
-
-    def stated_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated) -> Module:
-        from wdport.families.masked_lm.reference import build_reference
-
-        return build_reference(config, tensors, dtype, stated)
-
-    def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
-        from wdport.families.masked_lm.reference import misread
-
-        return misread(config, module)
+    def misread(self, config: Config, stated: Stated, module: Any) -> list[str]:
+        written = {name: each for name, each in module.config.to_dict().items() if name in (*FIELDS, *ROPE)}
+        theirs = self.load_config(self.read_settings(written, "config.json")).to_dict()
+        return [f"{name} is {each!r} as transformers reads config.json, and {value!r} here"
+                for name, value in config.to_dict().items()
+                if (each := theirs[name]) != value and (name, value) != ("mask_token_id", None)]  # fmt: skip
 
     def library_of(self, config: Config) -> str:
-        from wdport.families.masked_lm.reference import library_of
-
-        return library_of()
+        return str(self.reference_module.library_of())
 
     def keep(self, model: MaskedLM, files: Mapping[str, bytes]) -> None:
         model.tokenizer_json = files.get(TOKENIZER, b"").decode(errors="replace")

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import torch
 from torch import nn
 
-from wdport.families.masked_lm.config import FIELDS, Config
-from wdport.families.masked_lm.resolve import ROPE, load, read_settings
+from wdport.families.masked_lm.config import Config
+from wdport.families.masked_lm.rotary import ROPE
 from wdport.libraries import release, released_class
 from wdport.model import Array, Stated
 from wdport.recorder import lifted
@@ -76,12 +76,3 @@ def build_reference(
     if config.tie_word_embeddings:
         model.get_submodule("lm_head").weight = model.get_submodule("model.embed_tokens").weight
     return model.requires_grad_(True).eval()
-
-
-def misread(config: Config, module: Any) -> list[str]:
-    """The fields that the library, whose ``module`` it built of a stated configuration, reads otherwise."""
-    document = {name: each for name, each in module.config.to_dict().items() if name in (*FIELDS, *ROPE)}
-    theirs = load(read_settings(document, "config.json")).to_dict()
-    return [f"{name} is {each!r} as transformers reads config.json, and {value!r} here"
-            for name, value in config.to_dict().items()
-            if (each := theirs[name]) != value and (name, value) != ("mask_token_id", None)]  # fmt: skip

@@ -9,13 +9,11 @@ from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta
 
-from wdport.fields import NETWORK, Fields, Summary, Wording, fields_of
-from wdport.limits import MAX_FEATURES, MAX_VALUES, MAX_WIDTH
+from wdport.fields import NETWORK, Fields, Summary, Width, Wording, fields_of
+from wdport.limits import MAX_FEATURES, require_model_size
 
 MAX_DEPTH = 14
 """Test inputs are as long as the widest dilation: 2^14 = 16,384 steps here, 1024 for the public code's default."""
-
-Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,7 @@ class Config(Fields):
         super().__post_init__()
         if self.kernel_size % 2 == 0:
             raise ValueError(f"kernel_size {self.kernel_size} is even, so no padding is the same on both sides")
-        if (count := self._values()) > MAX_VALUES:
-            raise ValueError(f"the sizes are those of a model of {count} values, at most {MAX_VALUES} are supported")
+        require_model_size(0, self._values())
 
     def _values(self) -> int:
         """Lower bound of the number of values in the variables, computed without building the model."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wdport.families.ported import PortedFamily
-from wdport.families.ts2vec import resolve
+from wdport.families.tensor_shapes import NUMBER, Shapes, consecutive, most_frequent, size
+from wdport.families.ts2vec import settings
 from wdport.families.ts2vec.config import Config
 from wdport.model import Array, Port, Signature
 from wdport.recorder import LONGEST, parse_input
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from wdport.families.roles import Documented, Encoding, Family
     from wdport.families.ts2vec.contrast import Encoder
+
+_BLOCK = re.compile(rf"feature_extractor\.net\.{NUMBER}\.conv[12]\.conv\.weight")
 
 STEPS = 24
 """Length of the test series, except for the one that covers every dilation."""
@@ -32,10 +36,24 @@ class TS2VecFamily(PortedFamily[Config]):
     name = "ts2vec"
     configuration = Config
     keras_class = "TS2Vec"
-    read_settings = staticmethod(resolve.read_settings)
-    settings_schema = staticmethod(resolve.settings_schema)
-    parse_setting = staticmethod(resolve.parse_setting)
-    resolve = staticmethod(resolve.resolve)
+    model_phrase = "a ts2vec encoder"
+    read_settings = staticmethod(settings.read_settings)
+    settings_schema = staticmethod(settings.settings_schema)
+    parse_setting = staticmethod(settings.parse_setting)
+
+    def sizes(self, shapes: Shapes) -> dict[str, int | None]:
+        """All fields. Dilations leave no trace in a file: block i has 2^i, and the public code builds no other."""
+        last = consecutive(int(found[1]) for name in shapes if (found := _BLOCK.fullmatch(name))) - 1
+        first, end = "feature_extractor.net.0.conv1.conv.weight", f"feature_extractor.net.{last}"
+        hidden = (("input_fc.bias", 0), ("input_fc.weight", 0), (first, 1))
+        outputs = [f"{end}.{part}.bias" for part in ("conv1.conv", "conv2.conv", "projector")]
+        return {
+            "input_dims": size(shapes, "input_fc.weight", 1),
+            "hidden_dims": most_frequent(size(shapes, name, axis) for name, axis in hidden),
+            "output_dims": most_frequent(size(shapes, name, 0) for name in outputs),
+            "depth": last if last >= 0 else None,
+            "kernel_size": most_frequent(size(shapes, name, 2) for name in shapes if _BLOCK.fullmatch(name)),
+        }
 
     def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
         import torch

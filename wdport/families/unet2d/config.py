@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Final, Literal
 from msgspec import Meta
 
 from wdport.diffusion.scheduler import Scheduler
-from wdport.fields import FINITE, NETWORK, UNUSED, Choices, Effect, Fields, Phrase, Summary, Wording
-from wdport.limits import MAX_IMAGE, MAX_LEVELS, MAX_RESIDUAL, MAX_STEPS, MAX_WIDTH
+from wdport.fields import FINITE, NETWORK, UNUSED, Choices, Dropout, Effect, Fields, Phrase, Summary, Width, Wording
+from wdport.limits import MAX_IMAGE, MAX_LEVELS, MAX_RESIDUAL, MAX_STEPS
 
 DOWN: Final = ("DownBlock2D", "AttnDownBlock2D", "ResnetDownsampleBlock2D")
 UP: Final = ("UpBlock2D", "AttnUpBlock2D", "ResnetUpsampleBlock2D")
@@ -25,7 +25,9 @@ RES: Final = "UNetRes"
 STEPS: Final = 1000
 """Steps of training if their number is unknown; the network then does not use it."""
 
-Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
+SCHEDULER: Final = "scheduler_config.json"
+"""The file of the process that the network was trained to undo, next to the model."""
+
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS)]
 Side = Annotated[int, Meta(ge=1, le=MAX_IMAGE)]
 Real = Annotated[float, Meta(gt=-FINITE, lt=FINITE)]
@@ -112,9 +114,7 @@ class Config(Fields):
     ] = 1
     downsample_type: Annotated[Resampling, Meta(description="How the resolution is halved."), NETWORK] = "conv"
     upsample_type: Annotated[Resampling, Meta(description="How the resolution is doubled."), NETWORK] = "conv"
-    dropout: Annotated[
-        float, Meta(ge=0, lt=1, description="Dropout rate of the training; inference does not use it."), UNUSED
-    ] = 0.0
+    dropout: Dropout = 0.0
     act_fn: Annotated[
         str,
         Choices(("silu", "mish", "gelu", "relu"), synonyms={"swish": "silu"}),

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from wdport.diffusion.scheduler import Scheduler
-from wdport.families.ported import PortedFamily
+from wdport.diffusion.scheduler_classes import OWN_STEPS
+from wdport.errors import MisfitError
+from wdport.families.library_config import NONE, LibraryFamily
+from wdport.families.tensor_shapes import Shapes, any_below, count, size
 from wdport.families.unet2d.battery import signature
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.resolve import CONFIG, load, resolve
+from wdport.families.unet2d.config import MID, SCHEDULER, Config
 from wdport.families.unet2d.sampled import diffused, to_images, unsampled
-from wdport.families.unet2d.stages import attends, down_stages, mid_groups, up_stages
-from wdport.model import Array, Diffused, Stated
+from wdport.families.unet2d.stages import attends, down_stages, faults, mid_groups, require_sizes, up_stages
+from wdport.model import Array, Diffused, Document, Resolved, Source, Stated
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -25,44 +28,101 @@ if TYPE_CHECKING:
     from wdport.families.unet2d.port import UNet2D
 
 
-class UNet2DFamily(PortedFamily[Config]):
+_STEPS: Final = {"conv": "a convolution", "resnet": "a resnet", "": "nothing"}
+"""How a stage changes the resolution, as text."""
+
+
+class UNet2DFamily(LibraryFamily[Config]):
     """An image diffusion in the roles of :mod:`wdport.families.roles`, except training."""
 
     name = "unet2d"
     configuration = Config
     keras_class = "UNet2D"
+    library_class = "UNet2DModel"
+    model_phrase = "an image model"
     tables: tuple[str, ...] = ()
-    read_settings = CONFIG.read
-    settings_schema = CONFIG.diffusers_schema
-    parse_setting = CONFIG.parse_setting
-    load_config = staticmethod(load)
-    resolve = staticmethod(resolve)
     signature = staticmethod(signature)
+
+    def load_config(self, values: Document) -> Config:
+        """Load a configuration and check that its network can be built; raises ``ValueError``."""
+        config = super().load_config(values)
+        require_sizes(config)
+        if wrong := list(faults(config)):
+            raise ValueError("; ".join(wrong))
+        return config
+
+    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+        """As for other families, with the scheduler of a file next to the model."""
+        document = self.read_settings(source.document(), source.path)
+        self.require_document(source, document, config)
+        if "scheduler" in document:
+            raise MisfitError(source.path, "unknown field 'scheduler'", self.supported)
+        stated = "scheduler" in config or "scheduler" in flags
+        undone, refusal, notes = (None, None, ()) if stated else _scheduler(source)
+        origin = "assumed" if undone is None else SCHEDULER
+        resolved = self.resolve_values(source, {
+            origin: {"scheduler": undone or Scheduler()}, "config.json": document, "config": config, "flag": flags,
+        })  # fmt: skip
+        if refusal is not None:
+            if not unsampled(resolved.config):
+                raise refusal
+            unread = replace(resolved.config, scheduler=None)
+            resolved, notes = replace(resolved, config=unread), (f"{SCHEDULER} is not read: {refusal.what}",)
+        return replace(resolved, notes=(*resolved.notes, *notes))
+
+    def notes(self, config: Config) -> Iterator[str]:
+        kind = config.class_embed_type
+        if kind is not None and config.num_class_embeds is not None:
+            yield f"num_class_embeds is not used with class_embed_type {kind}, as in the library"
+        yield from super().notes(config)
+
+    def contradictions(self, config: Config, shapes: Shapes) -> Iterator[str]:
+        yield from super().contradictions(config, shapes)
+        attention = any_below(shapes, "mid_block.attentions.")
+        if config.mid_block_type is not None and config.add_attention != attention:
+            yield f"add_attention is {config.add_attention}, but {attention} in the tensors"
+        if self.sizes(shapes)["block_out_channels"] in (None, list(config.block_out_channels)):
+            yield from _block_contradictions(config, shapes)
+
+    def sizes(self, shapes: Shapes) -> dict[str, object]:
+        first = "down_blocks.0.resnets.0."
+        levels = [
+            size(shapes, f"down_blocks.{at}.resnets.0.conv1.bias", 0) for at in range(count(shapes, "down_blocks"))
+        ]
+        projected, channels = size(shapes, f"{first}time_emb_proj.weight", 0), size(shapes, f"{first}conv1.bias", 0)
+        scales = "scale_shift" if projected == 2 * (channels or 0) else "default"
+        classes = size(shapes, "class_embedding.weight", 0)
+        time = {0: "positional", 1: "fourier"}.get(len(shapes.get("time_proj.weight", ())), "learned")
+        return {
+            "block_out_channels": None if not levels or None in levels else levels,
+            "in_channels": size(shapes, "conv_in.weight", 1),
+            "out_channels": size(shapes, "conv_out.weight", 0),
+            "time_embedding_dim": size(shapes, "time_embedding.linear_1.weight", 0),
+            "layers_per_block": count(shapes, "down_blocks.0.resnets") or None,
+            "resnet_time_scale_shift": None if None in (projected, channels) else scales,
+            "num_train_timesteps": size(shapes, "time_proj.weight", 0) if time == "learned" else None,
+            "time_embedding_type": time,
+            "num_class_embeds": NONE if classes is None else classes,
+            "class_embed_type": "timestep" if any_below(shapes, "class_embedding.linear_1.") else NONE,
+            "mid_block_type": MID if any_below(shapes, "mid_block.") else NONE,
+        }
+
+    def compared(self, config: Config) -> dict[str, object]:
+        return {
+            "time_embedding_dim": config.time_width,
+            "num_class_embeds": config.num_class_embeds if config.classes == "table" else NONE,
+            "class_embed_type": "timestep" if config.classes == "timestep" else NONE,
+            "mid_block_type": config.mid_block_type or NONE,
+        }
 
     def features(self, config: Config) -> frozenset[str]:
         """Optional parts of a network, by their names under ``when:`` in the table."""
         return features(config)
 
-    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
-        from wdport.families.unet2d.reference import build_reference
-
-        return build_reference(config, tensors, dtype)
-
-    def stated_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated) -> Module:
-        from wdport.families.unet2d.reference import build_reference
-
-        return build_reference(config, tensors, dtype, stated)
-
     def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
         from wdport.families.unet2d.library_scheduler import misread_scheduler
-        from wdport.families.unet2d.reference import LIBRARY
 
-        return [*LIBRARY.misread(config.to_dict(), module, load), *misread_scheduler(config, stated)]
-
-    def library_of(self, config: Config) -> str:
-        from wdport.families.unet2d.reference import LIBRARY
-
-        return LIBRARY.release(config.to_dict())
+        return [*super().misread(config, stated, module), *misread_scheduler(config, stated)]
 
     def unsampled(self, config: Config) -> str:
         return unsampled(config)
@@ -102,6 +162,35 @@ def features(config: Config) -> frozenset[str]:
     if attends(config):
         found |= {"mid_attention", *(["mid_norm"] if mid_groups(config) is not None else [])}
     return frozenset(found)
+
+
+def _scheduler(source: Source) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:
+    """The scheduler from the file beside the model, the error for one that is not supported, and notes."""
+    document = source.beside(SCHEDULER)
+    if not document:
+        return None, None, ()
+    try:
+        found = Scheduler.from_document(document)
+    except ValueError as error:
+        fix = "give `--set scheduler='{...}'` (docs/unet2d.md), or leave sampling out: `--set scheduler=null`"
+        return None, MisfitError((source.path, SCHEDULER), str(error), fix), ()
+    kind = str(document["_class_name"])
+    note = f"of {SCHEDULER}, a {kind}, the diffusion is read; its steps are not among the samplers"
+    return found, None, () if kind in OWN_STEPS else (note,)
+
+
+def _block_contradictions(config: Config, shapes: Shapes) -> Iterator[str]:
+    """Blocks whose attention or change of resolution contradicts their types."""
+    for way, stages in (("down", down_stages(config)), ("up", up_stages(config))):
+        for at, stage in enumerate(stages):
+            field, prefix = f"{way}_block_types[{at}]", f"{way}_blocks.{at}."
+            if stage.attention != any_below(shapes, f"{prefix}attentions."):
+                yield f"{field} has {'' if stage.attention else 'no '}attention, but the tensors show the opposite"
+            kinds = (kind for kind, layer in (("conv", "conv."), ("resnet", "conv1."))
+                     if any_below(shapes, f"{prefix}{way}samplers.0.{layer}"))  # fmt: skip
+            step = next(kinds, "")
+            if step != stage.step:
+                yield f"{field} ends with {_STEPS[stage.step]}, but {_STEPS[step]} in the tensors"
 
 
 FAMILY = UNet2DFamily()

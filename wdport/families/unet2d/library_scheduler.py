@@ -8,8 +8,7 @@ import numpy as np
 
 from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.scheduler_classes import OWN_STEPS
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.resolve import SCHEDULER
+from wdport.families.unet2d.config import SCHEDULER, Config
 from wdport.libraries import released_class
 from wdport.model import Stated
 

@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wdport.families.unet2d.config import Config
+from wdport.limits import require_model_size
+
+_VARIABLES = 22
+"""Of a residual block with its shortcut and the attention behind it."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,16 @@ def faults(config: Config) -> Iterator[str]:
     attended = {stage.channels for stage in (*down, *up) if stage.attention} | ({last} if attends(config) else set())
     if wide := sorted(each for each in attended if head_width(config, each) > each):
         yield f"attention_head_dim {config.attention_head_dim} is more than {wide[0]} channels have"
+
+
+def require_sizes(config: Config) -> None:
+    """Raise ``ValueError`` if the network, which is not built for this, exceeds the size limits."""
+    blocks = [stage.channels * (10 * inputs + 14 * stage.channels + config.time_width)
+              for stage in (*down_stages(config), *up_stages(config)) for inputs in stage.inputs]  # fmt: skip
+    values = sum(blocks) + config.time_width * (config.wave_width + config.time_width + (config.num_class_embeds or 0))
+    if config.time_embedding_type == "learned":
+        values += config.steps * config.block_out_channels[0]
+    require_model_size(_VARIABLES * len(blocks), values, "about ")
 
 
 def _step(block: str, told: str) -> str:

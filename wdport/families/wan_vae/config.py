@@ -10,8 +10,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from wdport.fields import FINITE, NETWORK, UNUSED, Fields, Refusal, Summary
-from wdport.limits import MAX_LEVELS, MAX_RESIDUAL, MAX_WIDTH
+from wdport.fields import FINITE, NETWORK, UNUSED, Dropout, Fields, Refusal, Summary, Width
+from wdport.limits import MAX_LEVELS, MAX_RESIDUAL
 
 MEAN: Final = (
     -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
@@ -28,7 +28,6 @@ GROUP: Final = 4
 
 NO_ATTENTION: Final = Refusal("is not empty: the library cannot run attention among its down blocks")
 
-Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
 Mean = Annotated[float, Meta(gt=-FINITE, lt=FINITE)]
 Deviation = Annotated[float, Meta(gt=0, lt=FINITE)]
 
@@ -76,9 +75,7 @@ class Config(Fields):
         NETWORK,
         Summary("temporal", 3),
     ] = (False, True, True)  # fmt: skip
-    dropout: Annotated[
-        float, Meta(ge=0, lt=1, description="Dropout rate of the training; inference does not use it."), UNUSED
-    ] = 0.0
+    dropout: Dropout = 0.0
     latents_mean: Annotated[
         tuple[Mean, ...], Meta(description="Mean of each channel of the latents, for pipelines."), UNUSED
     ] = MEAN

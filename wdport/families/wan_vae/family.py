@@ -2,62 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
-from wdport.families.ported import PortedFamily
+from wdport.families.library_config import LibraryFamily
+from wdport.families.tensor_shapes import Shapes, any_below, count, size
 from wdport.families.wan_vae.battery import BOUNDS, signature
 from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.resolve import CONFIG, load, resolve
-from wdport.families.wan_vae.stages import down_stages, up_stages
-from wdport.model import Array, Coded, Function, Stated
+from wdport.families.wan_vae.stages import down_stages, faults, require_sizes, up_stages
+from wdport.model import Coded, Document, Function
 
 if TYPE_CHECKING:
-    from torch.nn import Module
-
     from wdport.families.roles import Autoencoder, Documented, Family, Programmed, Referenced
     from wdport.families.wan_vae.port import WanVAE
 
+_UPSAMPLERS: Final = ("upsampler", "upsamplers.0")
+"""The step of a level of the decoder, in Wan 2.2 and in Wan 2.1."""
 
-class WanVaeFamily(PortedFamily[Config]):
+
+class WanVaeFamily(LibraryFamily[Config]):
     """A video autoencoder in the roles of :mod:`wdport.families.roles`."""
 
     name = "wan_vae"
     configuration = Config
     keras_class = "WanVAE"
+    library_class = "AutoencoderKLWan"
+    part, model_phrase = "autoencoder", "a video autoencoder"
     bounds: Mapping[str, Bound] = BOUNDS
-    read_settings = CONFIG.read
-    settings_schema = CONFIG.diffusers_schema
-    parse_setting = CONFIG.parse_setting
-    load_config = staticmethod(load)
-    resolve = staticmethod(resolve)
     signature = staticmethod(signature)
+
+    def load_config(self, values: Document) -> Config:
+        """Load a configuration and check that its model can be built; raises ``ValueError``."""
+        config = super().load_config(values)
+        if wrong := list(faults(config)):
+            raise ValueError("; ".join(wrong))
+        require_sizes(config)
+        return config
+
+    def sizes(self, shapes: Shapes) -> dict[str, object]:
+        levels, blocks = count(shapes, "decoder.up_blocks"), count(shapes, "decoder.up_blocks.0.resnets")
+        ups = [f"decoder.up_blocks.{at}." for at in reversed(range(levels))]
+        widths = [size(shapes, f"{up}resnets.0.conv2.bias", 0) for up in ups]
+        steps = [any(f"{up}{name}.time_conv.bias" in shapes for name in _UPSAMPLERS) for up in ups[1:]]
+        return {
+            "is_residual": any_below(shapes, "encoder.down_blocks.0.resnets."),
+            "base_dim": size(shapes, "encoder.conv_in.weight", 0),
+            "decoder_base_dim": size(shapes, "decoder.conv_in.weight", 0),
+            "z_dim": size(shapes, "post_quant_conv.weight", 0),
+            "in_channels": size(shapes, "encoder.conv_in.weight", 1),
+            "out_channels": size(shapes, "decoder.conv_out.weight", 0),
+            "num_res_blocks": blocks - 1 if blocks else None,
+            "dim_mult": None if not widths or None in widths else widths,
+            "temperal_downsample": steps if levels else None,
+        }
+
+    def compared(self, config: Config) -> dict[str, object]:
+        base, factors = config.decoder_dim, config.dim_mult
+        return {
+            "decoder_base_dim": ("decoder_base_dim times the last of dim_mult", base * factors[-1]),
+            "dim_mult": ("dim_mult times decoder_base_dim", [base * each for each in factors]),
+        }
+
+    def notes(self, config: Config) -> Iterator[str]:
+        if not config.normalises:
+            told = f"{len(config.latents_mean)} and {len(config.latents_std)} values for {config.z_dim} channels"
+            yield f"latents_mean and latents_std have {told}, so latents cannot be normalised"
+        yield from super().notes(config)
 
     def features(self, config: Config) -> frozenset[str]:
         """Optional parts, by their names under ``when:`` in the table."""
         return features(config)
-
-    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
-        from wdport.families.wan_vae.reference import build_reference
-
-        return build_reference(config, tensors, dtype)
-
-    def stated_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated) -> Module:
-        from wdport.families.wan_vae.reference import build_reference
-
-        return build_reference(config, tensors, dtype, stated)
-
-    def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
-        from wdport.families.wan_vae.reference import LIBRARY
-
-        return LIBRARY.misread(config.to_dict(), module, load)
-
-    def library_of(self, config: Config) -> str:
-        from wdport.families.wan_vae.reference import LIBRARY
-
-        return LIBRARY.release(config.to_dict())
 
     def coded(self, config: Config) -> Coded:
         pixels = config.patch**2

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from wdport.families.wan_vae.config import Config
+from wdport.limits import require_model_size
+
+_VARIABLES = 10
+"""Of a residual block with its shortcut, and its part of the steps."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +81,10 @@ def faults(config: Config) -> Iterator[str]:
         factor = (2 if stage.temporal else 1) * 4
         if stage.resized and stage.channels * factor % stage.inputs[0]:
             yield f"up block {at} cannot repeat {stage.inputs[0]} channels into {stage.channels} times {factor}"
+
+
+def require_sizes(config: Config) -> None:
+    """Raise ``ValueError`` if the model, which is not built for this, exceeds the size limits."""
+    stages = (*down_stages(config), *up_stages(config))
+    blocks = [27 * (inputs + stage.channels) * stage.channels for stage in stages for inputs in stage.inputs]
+    require_model_size(_VARIABLES * len(blocks), sum(blocks), "about ")
