@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import torch
 from torch import nn
 
 from wdport.errors import MachineError
 from wdport.libraries import release, released_class
-from wdport.model import Stated
+from wdport.model import Array, Stated
+from wdport.recorder import lifted
 
 LIBRARY = "diffusers"
 
@@ -51,6 +54,22 @@ class DiffusersClass:
         document = {name: value for name, value in {**stated.document, **stated.values}.items()
                     if name not in self.others}  # fmt: skip
         return cast(nn.Module, changed(found).from_config(document))
+
+    def filled(
+        self,
+        values: Mapping[str, object],
+        tensors: Mapping[str, Array],
+        dtype: str,
+        stated: Stated | None = None,
+        changed: Callable[[Any], Any] = lambda found: found,
+    ) -> nn.Module:
+        """The model of :meth:`build` in evaluation mode with these weights, every one of them used; ``dtype`` float32
+        or float64."""
+        with lifted() if dtype == "float64" else nullcontext():
+            model = self.build(values, stated, changed)
+        kind = getattr(torch, dtype)
+        model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
+        return model.requires_grad_(True).eval()
 
     def misread(
         self, values: Mapping[str, object], module: Any, load: Callable[[Mapping[str, object]], Any]

@@ -6,16 +6,13 @@ In float64 it is built and called lifted, because it explicitly computes its tim
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Final
 
-import torch
 from torch import nn
 
 from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.unet2d.config import Config
 from wdport.model import Array, Stated
-from wdport.recorder import lifted
 
 LIBRARY: Final = DiffusersClass("UNet2DModel", Config().to_dict(), ("scheduler",))
 
@@ -25,8 +22,4 @@ def build_reference(
 ) -> nn.Module:
     """The network in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. The
     library reads the configuration itself where it is ``stated``. Raises :class:`MachineError` without diffusers."""
-    with lifted() if dtype == "float64" else nullcontext():
-        model = LIBRARY.build(config.to_dict(), stated)
-    kind = getattr(torch, dtype)
-    model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
-    return model.requires_grad_(True).eval()
+    return LIBRARY.filled(config.to_dict(), tensors, dtype, stated)

@@ -5,16 +5,13 @@ log-variance and the video decoded of the mean.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any, Final
 
-import torch
 from torch import Tensor, nn
 
 from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.wan_vae.config import Config
 from wdport.model import Array, Stated
-from wdport.recorder import lifted
 
 LIBRARY: Final = DiffusersClass("AutoencoderKLWan", Config().to_dict())
 
@@ -55,11 +52,7 @@ def build_reference(
 ) -> nn.Module:
     """The model in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. The
     library reads the configuration itself where it is ``stated``. Raises :class:`MachineError` without diffusers."""
-    with lifted() if dtype == "float64" else nullcontext():
-        model = LIBRARY.build(config.to_dict(), stated, _watchable)
-    kind = getattr(torch, dtype)
-    model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
-    return model.requires_grad_(True).eval()
+    return LIBRARY.filled(config.to_dict(), tensors, dtype, stated, _watchable)
 
 
 def _watchable(library: type[nn.Module]) -> type[nn.Module]:
