@@ -118,6 +118,11 @@ def variables_by_path(model: KerasModel) -> dict[str, KerasVariable]:
     return found
 
 
+def shapes_by_path(model: KerasModel) -> dict[str, tuple[int, ...]]:
+    """The shape of every variable of a model, by path."""
+    return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
+
+
 def call_names(layer: KerasLayer) -> tuple[str, ...]:
     """Return the names of a layer's positional arguments."""
     try:

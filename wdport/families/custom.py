@@ -12,13 +12,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
-from wdport.compare.bounds import Bound
-from wdport.compare.findings import Gate
 from wdport.errors import MisfitError, UsageError
 from wdport.families.code import build_keras, open_axes, save_whole
+from wdport.families.ported import PlainFamily
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
-from wdport.model import Array, Constant, Document, KerasModel, Resolved, Signature, Source
+from wdport.model import Array, Document, KerasModel, Resolved, Signature, Source
 from wdport.recorder import Input, parse_input
 
 if TYPE_CHECKING:
@@ -39,11 +38,10 @@ class CustomConfig:
         return {"keras": self.keras, "inputs": list(self.inputs), "arguments": dict(self.arguments)}
 
 
-class CustomFamily:
+class CustomFamily(PlainFamily):
     """See :class:`wdport.families.roles.Family`; one object for each table with the user's options."""
 
     name = "custom"
-    bounds: Mapping[str, Bound] = MappingProxyType({})
     rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     registered_name = ""
     shown: Mapping[str, str] = MappingProxyType({})
@@ -103,29 +101,22 @@ class CustomFamily:
         model = self._build(CustomConfig(str(self.model), self.inputs, dict(arguments)), "float32")
         return settings_of(model, str(self.reference), arguments, self.table)
 
-    def features(self, config: CustomConfig) -> frozenset[str]:
-        return frozenset()
-
     def variables(self, config: CustomConfig) -> dict[str, Shape]:
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
-        from wdport.keras_runtime import variables_by_path
+        from wdport.keras_runtime import shapes_by_path
 
-        return {path: tuple(variable.shape) for path, variable in variables_by_path(self._keep(config)).items()}
+        return shapes_by_path(self._keep(config))
 
     def outline(self, config: CustomConfig) -> dict[str, Shape]:
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
-        from wdport.keras_runtime import traced_model, variables_by_path
+        from wdport.keras_runtime import shapes_by_path, traced_model
 
         try:
-            model = traced_model(lambda: self._build(config, "float32"))
+            return shapes_by_path(traced_model(lambda: self._build(config, "float32")))
         except MisfitError:  # it may read its own values, or fail: the full build reports that
             return self.variables(config)
-        return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
-
-    def constants(self, config: CustomConfig) -> dict[str, Constant]:
-        return {}
 
     def load_config(self, values: Document) -> CustomConfig:
         self._require_model()
@@ -234,12 +225,6 @@ class CustomFamily:
     def build_reference(self, config: CustomConfig, tensors: Mapping[str, Array], dtype: str) -> NoReturn:
         """Nothing here knows the PyTorch model: it is recorded as the user's own function builds it."""
         raise UsageError(self.table.path, "does not name the PyTorch model to compare with", "give `--reference`")
-
-    def gates(self, config: CustomConfig) -> tuple[Gate, ...]:
-        return ()
-
-    def port_tables(self, model: KerasModel) -> dict[str, Array]:
-        return {}
 
     def _require_model(self) -> None:
         if not self.model:

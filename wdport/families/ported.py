@@ -23,7 +23,25 @@ from wdport.model import Array, Constant, Document, KerasModel, Resolved, Source
 C = TypeVar("C", bound=fields.Fields)
 
 
-class PortedFamily(Generic[C]):
+class PlainFamily:
+    """A family whose network has no optional parts, and no tables or gates beside it."""
+
+    bounds: Mapping[str, Bound] = MappingProxyType({})
+
+    def features(self, config: Any) -> frozenset[str]:
+        return frozenset()
+
+    def constants(self, config: Any) -> dict[str, Constant]:
+        return {}
+
+    def port_tables(self, model: KerasModel) -> dict[str, Array]:
+        return {}
+
+    def gates(self, config: Any) -> Sequence[Gate]:
+        return ()
+
+
+class PortedFamily(PlainFamily, Generic[C]):
     """A family whose Keras class is ``keras_class`` in the module ``port`` of its folder, built of a
     ``configuration``; Keras registers the class under ``package``."""
 
@@ -31,7 +49,6 @@ class PortedFamily(Generic[C]):
     configuration: type[C]
     keras_class: ClassVar[str]
     package: ClassVar[str] = OWN_PACKAGE
-    bounds: Mapping[str, Bound] = MappingProxyType({})
 
     @property
     def port(self) -> str:
@@ -70,20 +87,8 @@ class PortedFamily(Generic[C]):
         sizes = self.sizes(source.shapes)
         return resolve_fields(self.configuration, source, sizes, config, flags, self.model_phrase)
 
-    def features(self, config: C) -> frozenset[str]:
-        return frozenset()
-
     def variables(self, config: C) -> dict[str, Shape]:
         return dict(described_variables(self.port, self.keras_class, config))
-
-    def constants(self, config: C) -> dict[str, Constant]:
-        return {}
-
-    def port_tables(self, model: KerasModel) -> dict[str, Array]:
-        return {}
-
-    def gates(self, config: C) -> Sequence[Gate]:
-        return ()
 
     def load_config(self, values: Document) -> C:
         return self.configuration.from_dict(values)
@@ -120,8 +125,7 @@ def port_class(port: str, name: str) -> Any:
 def described_variables(port: str, name: str, config: fields.Fields) -> Mapping[str, Shape]:
     """Path and shape of every variable of a Keras model, which is built once for this, without values."""
     keras_class = port_class(port, name)
-    from wdport.keras_runtime import described, variables_by_path
+    from wdport.keras_runtime import described, shapes_by_path
 
     with described():
-        model = keras_class(config, dtype="float32")
-    return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
+        return shapes_by_path(keras_class(config, dtype="float32"))
