@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,14 +49,10 @@ def resolve_fields(
     if any(name in flags for name in UNITS):
         fix = "leave out `--norm-stats` and `--data`: normalise the series before encoding"
         raise UsageError("statistics", f"{model} keeps none", fix)
-    if lacking := [name for name, value in sizes.items() if value is None]:
-        what = f"{', '.join(lacking)} cannot be determined from its shapes"
-        raise MisfitError(source.path, what, "use a complete checkpoint")
+    require_determined(sizes, source.path)
     stated = [(name, value, "config") for name, value in config.items()]
     stated += [(name, value, "flag") for name, value in flags.items()]
-    faults = [f"{name} is {value} in the {origin} but {sizes[name]} in the file"
-              for name, value, origin in stated if name in sizes and sizes[name] != value]  # fmt: skip
-    if faults:
+    if faults := contradicted(stated, sizes):
         raise MisfitError(source.path, "; ".join(faults), "correct the value or leave it out", faults)
     values: dict[str, Any] = {**{name: value for name, value, _ in stated}, **sizes}
     origins = {**{name: origin for name, _, origin in stated}, **dict.fromkeys(sizes, "shapes")}
@@ -66,3 +62,16 @@ def resolve_fields(
         fix = "use a checkpoint of this model" if not stated else "give the right values with `--config` or `--set`"
         raise MisfitError(source.path, str(error), fix) from None
     return Resolved(resolved, {name: origins.get(name, "assumed") for name in fields_of(configuration)})
+
+
+def require_determined(sizes: Mapping[str, object], path: Path) -> None:
+    """Raise :class:`MisfitError` if the shapes do not determine a size that they should."""
+    if lacking := [name for name, value in sizes.items() if value is None]:
+        what = f"{', '.join(lacking)} cannot be determined from its shapes"
+        raise MisfitError(path, what, "use a complete checkpoint")
+
+
+def contradicted(stated: Iterable[tuple[str, object, str]], sizes: Mapping[str, object]) -> list[str]:
+    """Faults of ``stated`` fields, each with its value and its origin, that are not what the file has."""
+    return [f"{name} is {value} in the {origin} but {sizes[name]} in the file"
+            for name, value, origin in stated if name in sizes and sizes[name] != value]  # fmt: skip

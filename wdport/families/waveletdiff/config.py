@@ -18,12 +18,14 @@ from wdport.fields import (
     SAMPLES,
     UNUSED,
     Choices,
+    Dropout,
     Effect,
     Fields,
     Flag,
     Phrase,
     Refusal,
     Summary,
+    Width,
     Wording,
     fields_of,
     marked,
@@ -56,7 +58,6 @@ class Released:
     risk: str = ""
 
 
-Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS)]
 Features = Meta(max_length=MAX_FEATURES)
 Mean = Annotated[float, Meta(ge=-float_info.max, le=float_info.max), Refusal("is not finite or not positive")]
@@ -145,14 +146,9 @@ class Config(Fields):
         SETTABLE,
         Summary("noise_schedule"),
     ] = "exponential"
-    dropout: Annotated[
-        float,
-        Meta(ge=0, lt=1, description="Dropout rate of the training; inference does not use it."),
-        UNUSED,
-        Public("model", "dropout", ("dropout_rate", "p_dropout")),
-        Released(0.1),
-        SETTABLE,
-    ] = 0.1
+    dropout: Annotated[Dropout, Public("model", "dropout", ("dropout_rate", "p_dropout")), Released(0.1), SETTABLE] = (
+        0.1
+    )
     wavelet: Annotated[
         str | None,
         Meta(description="PyWavelets name of the wavelet."),
@@ -290,6 +286,10 @@ class Config(Fields):
     def cross_width(self) -> int:
         """W, the width of the cross-level block: the widest group's."""
         return max(self.widths)
+
+    def heads(self, width: int) -> tuple[int, int]:
+        """Attention heads of tokens of this width, and the width of one."""
+        return self.num_heads, width // self.num_heads
 
     @property
     def level_names(self) -> tuple[str, ...]:

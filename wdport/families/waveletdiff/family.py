@@ -98,13 +98,13 @@ class WaveletDiffFamily(PortedFamily[Config]):
         for level, (length, width) in enumerate(zip(config.level_lengths, config.widths, strict=True)):
             table = Constant((length, width), partial(position_table, length, width), 1e-7 * max(length, 8))
             found[f"position_table.{level}"] = table
-            scale = _known(np.array((width // config.num_heads) ** -0.5), 1e-6)
+            scale = _known(np.array(config.heads(width)[1] ** -0.5), 1e-6)
             for block in range(config.depths[level]):
                 found[f"attention_scale.{level}.{block}"] = scale
             if config.cross_level_attention:
                 others = np.array([i for i in range(config.groups) if i != level], dtype=np.float64)
                 found[f"other_levels.{level}"] = _known(others, 0.0)
-                cross = (config.cross_width // config.num_heads) ** -0.5
+                cross = config.heads(config.cross_width)[1] ** -0.5
                 found[f"cross_attention_scale.{level}"] = _known(np.array(cross), 1e-6)
         return found
 

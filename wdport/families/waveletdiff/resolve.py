@@ -16,6 +16,7 @@ from wdport.checkpoint import HALF_ROUNDING
 from wdport.data.transforms import OHLC_ATR
 from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
+from wdport.families.stated import contradicted, require_determined
 from wdport.families.tensor_shapes import NUMBER, consecutive, most_frequent, size
 from wdport.families.waveletdiff.config import ASSUMED, Config
 from wdport.families.waveletdiff.saved import NAME, Saved, near_misses, read_saved
@@ -98,10 +99,8 @@ def _refuse_contradictions(source: Source, saved: Saved, config: Document, settl
 
 def _settle(source: Source, told: Values, given: Values) -> Resolved:
     """The configuration from the tensors, given values, and assumptions for the rest."""
-    faults = []
-    for name, (value, origin) in given.items():
-        if name in told and told[name][0] != value and not (name == "noise_schedule" and value == "custom"):
-            faults.append(f"{name} is {value} in the {origin} but {told[name][0]} in the file")
+    stated = [(name, *pair) for name, pair in given.items() if (name, pair[0]) != ("noise_schedule", "custom")]
+    faults = contradicted(stated, {name: value for name, (value, _) in told.items()})
     values = {**told, **{name: pair for name, pair in given.items() if name not in told or name == "noise_schedule"}}
     if "noise_schedule" not in values and "beta_all" in source.shapes:
         faults.append("its noise schedule is not one of the known ones (`--set noise_schedule=custom` keeps it)")
@@ -192,10 +191,7 @@ def _from_shapes(source: Source) -> dict[str, Any]:
         "cross_level_attention": any(name.startswith("cross_level_attention.") for name in shapes),
         "scale_embedding": any(name.startswith("scale_embedding.") for name in shapes),
     }  # fmt: skip
-    if unknown := [name for name, value in values.items() if value is None]:
-        raise MisfitError(
-            source.path, f"{', '.join(unknown)} cannot be determined from its shapes", "use a complete checkpoint"
-        )
+    require_determined(values, source.path)
     if values["qk_norm"]:
         widths = [s for name in shapes if name.startswith("level_transformers.1.") and name.endswith(".q_norm.scale")
                   for s in shapes[name]]  # fmt: skip

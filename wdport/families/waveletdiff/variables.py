@@ -12,7 +12,7 @@ from math import prod
 
 from wdport.diffusion.schedules import STEPS
 from wdport.families.waveletdiff.config import Config
-from wdport.limits import MAX_VALUES, MAX_VARIABLES
+from wdport.limits import require_model_size
 
 Shape = tuple[int, ...]
 
@@ -35,9 +35,7 @@ def require_sizes(config: Config) -> Config:
     """The configuration; raises ``ValueError`` if its model, with its tables, exceeds the size limits."""
     variables, values = sizes(config)
     values += sum(length * width for length, width in zip(config.level_lengths, config.widths, strict=True))
-    for count, most, word in ((variables, MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
-        if count > most:
-            raise ValueError(f"the sizes are those of a model of {count} {word}, at most {most} are supported")
+    require_model_size(variables, values)
     return config
 
 
@@ -77,7 +75,7 @@ def _cross_level(config: Config) -> Iterator[tuple[str, Shape]]:
 
 
 def _attention(path: str, width: int, config: Config) -> Iterator[tuple[str, Shape]]:
-    heads, head = config.num_heads, width // config.num_heads
+    heads, head = config.heads(width)
     for part in ("query", "key", "value"):
         yield f"{path}/{part}/kernel", (width, heads, head)
         yield f"{path}/{part}/bias", (heads, head)
