@@ -29,7 +29,7 @@ SERIES = Named("series", "step", "time step")
 UNKNOWN = NotDecoded(
     "the wavelet is not known",
     "the model does not know its wavelet",
-    "convert with `--set wavelet=NAME `--set seq_len=N`` or `--config FILE`",
+    "convert with `--set wavelet=NAME --set seq_len=N` or `--config FILE`",
 )
 
 

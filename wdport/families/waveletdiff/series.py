@@ -36,6 +36,6 @@ def _scaled(config: Config, series: Tensor) -> Tensor:
 def transform_of(config: Config) -> WaveletTransform:
     """The transform that made the coefficients; raises :class:`UsageError` if the wavelet is unknown."""
     if config.wavelet is None or config.seq_len is None:
-        fix = "convert with `--set wavelet=NAME `--set seq_len=N`` or `--config FILE`"
+        fix = "convert with `--set wavelet=NAME --set seq_len=N` or `--config FILE`"
         raise UsageError("to_series", "the model does not know its wavelet", fix)
     return WaveletTransform(config.seq_len, config.wavelet, config.mode, config.groups - 1)
