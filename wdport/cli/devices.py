@@ -16,17 +16,22 @@ process that is alive sends heartbeats from a separate thread, whatever it compu
 _PLACE = re.compile(r"(?P<address>[^,]+:[0-9]{1,5}),(?P<process>[0-9]{1,6})/(?P<processes>[0-9]{1,6})")
 
 
-def parse_devices(devices: str | None, distributed: str | None) -> tuple[int | str | None, Callable[[], None]]:
+def parse_devices(
+    devices: str | None, distributed: str | None, shard_weights: bool = False
+) -> tuple[int | str | None, Callable[[], None]]:
     """The ``devices`` argument of :func:`wdport.sample`, and a function that joins the other processes, if any.
 
-    All devices of each process are used if only ``distributed`` is given. Raises :class:`UsageError`.
+    All devices of each process are used if only ``distributed`` is given. Raises :class:`UsageError`, also if weights
+    are to be sharded on a single device.
     """
     if devices not in (None, "all") and not re.fullmatch(r"[1-9][0-9]{0,5}", devices or ""):
         raise UsageError("--devices", f"invalid device count {devices!r}", "give a whole number of at least 1, or all")
     wanted: int | str | None = int(devices) if devices and devices != "all" else devices
-    if distributed is None:
-        return wanted, lambda: None
-    return wanted or "all", _joining(distributed)
+    if distributed is not None:
+        return wanted or "all", _joining(distributed)
+    if shard_weights and wanted is None:
+        raise UsageError("--shard-weights", "needs several devices", "add --devices all")
+    return wanted, lambda: None
 
 
 def _joining(text: str) -> Callable[[], None]:

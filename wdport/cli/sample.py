@@ -41,9 +41,7 @@ def command(request: SampleRequest) -> int:
 
     An interrupted run resumes where it stopped: run the same command again.
     """
-    devices, join = parse_devices(request.devices, request.distributed)
-    if request.shard_weights and devices is None:
-        raise UsageError("--shard-weights", "needs several devices", "add --devices all")
+    devices, join = parse_devices(request.devices, request.distributed, request.shard_weights)
     # Files are checked before jax is imported, so that errors are instant.
     from wdport.files.figure import ANIMATED, figure_target
     from wdport.files.samples import samples_target

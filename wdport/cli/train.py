@@ -26,9 +26,7 @@ def command(request: TrainRequest) -> int:
     interrupted run; its losses are those of an uninterrupted one. A run with another model, other data or other options
     is refused.
     """
-    chosen, join = parse_devices(request.devices, request.distributed)
-    if request.shard_weights and chosen is None:
-        raise UsageError("--shard-weights", "needs several devices", "add --devices all")
+    chosen, join = parse_devices(request.devices, request.distributed, request.shard_weights)
     _require_positive({"--lr": request.lr, "--clip": request.clip, "--ema": request.ema, "--min-snr": request.min_snr})
     for option, value in (("--weight-decay", request.weight_decay), ("--energy", request.energy)):
         if value is not None and not (isfinite(value) and value >= 0.0):
