@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # they import jax, but the last
     from wdport.evaluation.scores import Evaluation
     from wdport.evaluation.sweep import Sweep
     from wdport.files.json_document import NamedFile
-    from wdport.model import Array, KerasModel
+    from wdport.model import Array
 
 SAMPLES = (".npz", ".npy", ".csv")
 
@@ -108,19 +108,20 @@ def command(request: EvaluateRequest) -> int:
     require_jax()
     start_jax()
     from wdport.cli.drawn import condition_of
+    from wdport.conversion.load import load_model
     from wdport.evaluation.api import chosen_metrics, evaluate
     from wdport.evaluation.document import document_of, text_of
     from wdport.evaluation.sweep import sweep as every
 
     chosen, swept = chosen_metrics(request.metrics), None
-    own = None if encoder is None else _loaded(encoder)
+    own = None if encoder is None else load_model(encoder)
     with scores_bar() as report:
         settings: dict[str, Any] = {"metrics": chosen, "repeats": request.repeats, "seed": request.seed,
                                     "encoder": own, "report": report}  # fmt: skip
         if is_model:
             condition = None if scale is None else condition_of("scale", scale)
-            swept = every(_loaded(samples), data, request.sweep, request.count or 2000, more=sets, condition=condition,
-                          unconditional=request.unconditional, **settings)  # fmt: skip
+            swept = every(load_model(samples), data, request.sweep, request.count or 2000, more=sets,
+                          condition=condition, unconditional=request.unconditional, **settings)  # fmt: skip
             found = swept.evaluation
         else:
             found = evaluate(sets, data, **settings)
@@ -142,12 +143,6 @@ def command(request: EvaluateRequest) -> int:
 def _is_model(path: Path) -> bool:
     """Whether this is a converted model by its name; an ``.npz`` file is one only with --sweep."""
     return path.suffix.lower() not in SAMPLES
-
-
-def _loaded(path: str) -> KerasModel:
-    from wdport.conversion.load import load_model
-
-    return load_model(path)
 
 
 def _named(inputs: InputFiles, name: str) -> NamedFile:
