@@ -966,16 +966,23 @@ def _by_submodules(module: Module) -> Iterator[None]:
 
 def _unfused() -> AbstractContextManager[object]:
     """A context that has no effect but this: torch takes no fast path while a ``TorchFunctionMode`` is active."""
+    return functions(lambda function, args, kwargs: function(*args, **kwargs))
+
+
+def functions(
+    answer: Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], object],
+) -> AbstractContextManager[object]:
+    """A context in which ``answer(function, args, kwargs)`` stands for every function of torch that is called."""
     from torch.overrides import TorchFunctionMode
 
-    class Unfused(TorchFunctionMode):
+    class Functions(TorchFunctionMode):
         def __torch_function__(
-            self, function: Callable[..., object], _: object, args: tuple[Any, ...] = (),
-            kwargs: Mapping[str, object] | None = None,
+            self, function: Callable[..., Any], _: object, args: tuple[Any, ...] = (),
+            kwargs: Mapping[str, Any] | None = None,
         ) -> object:  # fmt: skip
-            return function(*args, **(kwargs or {}))
+            return answer(function, args, kwargs or {})
 
-    return Unfused()
+    return Functions()
 
 
 def _softmax(scores: Tensor, dim: int = -1, **_: object) -> Tensor:
@@ -1036,7 +1043,7 @@ def _inputs(
 ) -> tuple[tuple[Nested, ...], tuple[str, ...]]:
     """Copies of the tensors among a module's arguments, in the order of its signature, nested ones in lists; and their
     parameters' names."""
-    order = _parameters(part)
+    order = parameter_names(part)
     named = [*zip([*order, *([""] * len(args))], args), *_ordered(part, kwargs).items()]
     held = [(name, value) for name, value in named if _tensors(value)]
     return tuple(_nested(value) for _, value in held), tuple(name for name, _ in held)
@@ -1065,8 +1072,8 @@ def _replaced(part: Module, output: object, tensors: Sequence[Tensor]) -> object
     return _filled(output, iter(tensors))
 
 
-def _parameters(part: Module) -> list[str]:
-    """The names of positional parameters."""
+def parameter_names(part: Module) -> list[str]:
+    """The names of the positional parameters of a module's ``forward``."""
     try:
         found = inspect.signature(part.forward).parameters.items()
     except (TypeError, ValueError):
@@ -1075,7 +1082,7 @@ def _parameters(part: Module) -> list[str]:
 
 
 def _ordered(part: Module, kwargs: Mapping[str, object]) -> dict[str, object]:
-    order = _parameters(part) if kwargs else []
+    order = parameter_names(part) if kwargs else []
     return dict(sorted(kwargs.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
 
@@ -1302,7 +1309,6 @@ def lifted() -> Iterator[None]:
     2e-6.
     """
     import torch
-    from torch.overrides import TorchFunctionMode
 
     narrow = (torch.float32, torch.float16, torch.bfloat16)
     wide: dict[object, object] = {**dict.fromkeys(narrow, torch.float64), torch.complex64: torch.complex128}
@@ -1312,21 +1318,17 @@ def lifted() -> Iterator[None]:
     def lift(value: object) -> object:
         return wide.get(value, value) if isinstance(value, (torch.dtype, type, str)) else value
 
-    class Lift(TorchFunctionMode):
-        def __torch_function__(
-            self, function: Callable[..., object], _: object, args: tuple[Any, ...] = (),
-            kwargs: Mapping[str, object] | None = None,
-        ) -> object:  # fmt: skip
-            name, kwargs = getattr(function, "__name__", ""), kwargs or {}
-            if name in ("float", "half", "bfloat16"):
-                return args[0].double()
-            # torch.load makes an empty tensor of the stored dtype and gives it the stored bytes.
-            empty = name in ("tensor", "empty") and bool(args) and _is_nothing(args[0])
-            if name not in _READING and not empty:
-                args, kwargs = tuple(map(lift, args)), {key: lift(value) for key, value in kwargs.items()}
-            return function(*args, **kwargs)
+    def in_float64(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        name = getattr(function, "__name__", "")
+        if name in ("float", "half", "bfloat16"):
+            return args[0].double()
+        # torch.load makes an empty tensor of the stored dtype and gives it the stored bytes.
+        empty = name in ("tensor", "empty") and bool(args) and _is_nothing(args[0])
+        if name not in _READING and not empty:
+            args, kwargs = tuple(map(lift, args)), {key: lift(value) for key, value in kwargs.items()}
+        return function(*args, **kwargs)
 
-    with _default_dtype(torch.float64), Lift():
+    with _default_dtype(torch.float64), functions(in_float64):
         yield
 
 

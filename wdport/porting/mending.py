@@ -44,28 +44,22 @@ def mends(run: TorchRun, wanted: Array, suspects: Sequence[Value]) -> list[str]:
 
 def _appears(run: TorchRun, at: int, change: Change, goal: Print) -> bool:
     """Whether the value occurs in a run with the function call ``at`` changed."""
-    from torch.overrides import TorchFunctionMode
 
     class Found(Exception):
         pass
 
     count = -1
 
-    class Changed(TorchFunctionMode):
-        def __torch_function__(
-            self, function: Callable[..., Any], _: object, args: tuple[Any, ...] = (),
-            kwargs: Mapping[str, Any] | None = None,
-        ) -> Any:  # fmt: skip
-            nonlocal count
-            count += 1
-            told = dict(kwargs or {})
-            made = change(function, (args, told)) if count == at else function(*args, **told)
-            if count >= at and _is(made, goal):
-                raise Found
-            return made
+    def changed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        nonlocal count
+        count += 1
+        made = change(function, (args, dict(kwargs))) if count == at else function(*args, **kwargs)
+        if count >= at and _is(made, goal):
+            raise Found
+        return made
 
     try:
-        with recorder.highest_precision(), Changed(), recorder.lifted():
+        with recorder.highest_precision(), recorder.functions(changed), recorder.lifted():
             recorder.record(run.module, run.inputs)  # as the values were, so that calls have the same numbers
     except Found:
         return True

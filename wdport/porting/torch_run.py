@@ -7,7 +7,6 @@ on, so that a guess about a parameter is settled when a value that depends on it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -153,7 +152,7 @@ def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -
     bits = _bits(module)
     trace, notes, names = _Trace(module, bits), list[str](), list[str]()
     try:
-        with recorder.highest_precision(), trace.watching(), recorder.lifted():
+        with recorder.highest_precision(), recorder.functions(trace.function), recorder.lifted():
             outputs, calls = recorder.record(module, inputs, note=notes.append, output_names=names)
     except recorder.Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
@@ -197,42 +196,28 @@ class _Trace:
         self._count = -1
         self._kept: list[object] = []  # so that no tensor's id is another's
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Inside, results of functions are recorded."""
-        from torch.overrides import TorchFunctionMode
-
-        trace = self
-
-        class Watch(TorchFunctionMode):
-            def __torch_function__(
-                self, function: Callable[..., object], _: object, args: tuple[Any, ...] = (),
-                kwargs: Mapping[str, object] | None = None,
-            ) -> object:  # fmt: skip
-                made = function(*args, **(kwargs or {}))
-                trace.keep(function, args, kwargs or {}, made)
-                return made
-
-        with Watch():
-            yield
-
-    def keep(
-        self, function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], made: object
-    ) -> None:
-        """The tensors among ``made`` as values."""
+    def function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        """Compute one call of a function, and record the tensors that it returns as values."""
+        made = function(*args, **kwargs)
         self._count += 1
-        tensors = list(_tensors(made))
-        if not tensors:
-            return
+        tensors = list(tensors_in(made))
+        if tensors:
+            self._record(function, args, kwargs, tensors)
+        return made
+
+    def _record(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any],
+        tensors: Sequence[torch.Tensor],
+    ) -> None:  # fmt: skip
         name = getattr(function, "__name__", "")
         numbers, depends = [], 0
-        for tensor in _tensors((args, dict(kwargs))):
+        for tensor in tensors_in((args, dict(kwargs))):
             number, bit = self._known.get(id(tensor), (-1, 0))
             depends |= bit
             if number >= 0:
                 numbers.append(number)
-        told = {str(at): value for at, value in enumerate(args) if not any(True for _ in _tensors(value))}
-        told |= {key: value for key, value in kwargs.items() if not any(True for _ in _tensors(value))}
+        told = {str(at): value for at, value in enumerate(args) if not any(True for _ in tensors_in(value))}
+        told |= {key: value for key, value in kwargs.items() if not any(True for _ in tensors_in(value))}
         for tensor in tensors:
             if tensor.numel() == 0 or tensor.is_complex() or tensor.device.type == "meta":
                 self._known[id(tensor)] = (-1, depends)
@@ -252,14 +237,15 @@ def _alike(first: Array, second: Array) -> bool:
     return first.shape == second.shape and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
 
 
-def _tensors(value: object) -> Iterator[torch.Tensor]:
+def tensors_in(value: object) -> Iterator[torch.Tensor]:
+    """The tensors of nested lists, tuples and dictionaries, in order."""
     import torch
 
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
         for each in value.values():
-            yield from _tensors(each)
+            yield from tensors_in(each)
     elif isinstance(value, (list, tuple)):
         for each in value:
-            yield from _tensors(each)
+            yield from tensors_in(each)

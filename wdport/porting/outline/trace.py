@@ -5,18 +5,18 @@ A module that counts as one layer is one event; for every other module, the call
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import torch
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport import recorder
 from wdport.errors import MisfitError
 from wdport.porting.outline.events import Depends, Event, Seen, Slice, Source, Trace, seen_in
 from wdport.porting.outline.unchanged import is_same, kind_of
+from wdport.porting.torch_run import tensors_in
 
 if TYPE_CHECKING:
     from wdport.model import Array
@@ -40,7 +40,7 @@ def trace(
         with (
             recorder.highest_precision(),
             recorder.lifted(),
-            tracer,
+            recorder.functions(tracer.function),
             recorder.watched(parts, tracer.called, MOST_EVENTS),
             torch.no_grad(),
         ):
@@ -62,11 +62,10 @@ _READS = frozenset((
 ))  # fmt: skip
 
 
-class _Tracer(TorchFunctionMode):
-    """Records every function of torch that is called outside a layer, and through :meth:`called` every module."""
+class _Tracer:
+    """Records the functions of torch that are called outside a layer by :meth:`function`, modules by :meth:`called`."""
 
     def __init__(self, module: torch.nn.Module, is_layer: Callable[[torch.nn.Module], bool]) -> None:
-        super().__init__()
         self.events: list[Event] = []
         self.reads: dict[str, None] = {}
         self.origins: MutableMapping[torch.Tensor, Source] = WeakTensorKeyDictionary()
@@ -101,14 +100,11 @@ class _Tracer(TorchFunctionMode):
         if event.whole:
             self._end(event, output)
         else:
-            event.outputs = tuple(seen_in(self._plain(_tree(output))))
+            event.outputs = tuple(seen_in(self._plain(output)))
         return output
 
-    def __torch_function__(
-        self, function: Callable[..., Any], types: object, args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> object:  # fmt: skip
-        kwargs = kwargs or {}
+    def function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        """Compute and record one call of a function."""
         if self._within:
             return function(*args, **kwargs)
         name = _name_of(function)
@@ -123,7 +119,7 @@ class _Tracer(TorchFunctionMode):
         short = name.rpartition(".")[2]
         output = args[0] if short == "__setitem__" else result
         told = list(seen_in(given))
-        made = [leaf for leaf in _leaves(_tree(output)) if isinstance(leaf, torch.Tensor)]
+        made = list(tensors_in(output))
         if not made:
             if short in _READS and any(self._depends([each]) == "input" for each in told):
                 self.reads[self._open[-1].name if self._open else ""] = None
@@ -150,13 +146,12 @@ class _Tracer(TorchFunctionMode):
         return event
 
     def _end(self, event: Event, output: object) -> None:
-        tree = _tree(output)
-        made = [leaf for leaf in _leaves(tree) if isinstance(leaf, torch.Tensor)]
+        made = list(tensors_in(output))
         if event.module is not None and event.depends == "constant" and any(True for _ in event.module.parameters()):
             event.depends = "parameter"
         for index, tensor in enumerate(made):
             self.origins[tensor] = Source("event", "", event.serial, index)
-        event.several = isinstance(tree, tuple)
+        event.several = isinstance(output, (Mapping, list, tuple))
         event.outputs = tuple(self._seen(tensor) for tensor in made)
 
     def _depends(self, given: Sequence[Seen]) -> Depends:
@@ -213,30 +208,6 @@ def _held(module: torch.nn.Module) -> Iterator[tuple[str, Literal["parameter", "
 
 def _named(part: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
     """A module's arguments by parameter name."""
-    try:
-        order = [
-            name
-            for name, each in inspect.signature(part.forward).parameters.items()
-            if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):
-        order = []
+    order = recorder.parameter_names(part)
     names = [*order, *(f"input_{at}" for at in range(len(order), len(args)))]
     return {**dict(zip(names, args, strict=False)), **kwargs}
-
-
-def _tree(value: object) -> object:
-    """An output as nested tuples."""
-    if isinstance(value, Mapping):
-        return tuple(_tree(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return tuple(_tree(item) for item in value)
-    return value
-
-
-def _leaves(value: object) -> Iterator[object]:
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
