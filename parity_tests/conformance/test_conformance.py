@@ -133,4 +133,4 @@ def test_the_document_has_every_pair() -> None:
         line.split(" | ")[0].removeprefix("| ") for line in DOCUMENT.read_text().splitlines() if line.startswith("| ")
     ]
     names = [row for row in rows if row not in ("pair", "PyTorch")]
-    assert names == [*suite.PAIRS, *(absent.name for absent in suite.ABSENT)]
+    assert names == [*suite.PAIRS, *(absent.name for absent in suite.ABSENT)], "run make kinds"
