@@ -5,15 +5,16 @@ A diffusion has the fields of a diffusers ``scheduler_config.json``, a flow its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final
 
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
+from wdport.families.ported import PlainSampled
 from wdport.families.sampling_form import ConditionForm, DiffusionForm, FlowForm, SamplingForm
-from wdport.model import Array, Condition, Diffused, Document, KerasModel, Named, NotDecoded, labels_of
+from wdport.model import Array, Condition, Diffused, Document, Named, NotDecoded, labels_of
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -132,10 +133,8 @@ def _diffusion(document: Document) -> tuple[Process, float | None]:
     return scheduler.process(told == "fraction"), scheduler.clip
 
 
-class CustomSampled(CustomFamily):
+class CustomSampled(PlainSampled, CustomFamily):
     """A :class:`CustomFamily` whose table has ``sampling:``."""
-
-    tables: tuple[str, ...] = ()
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -166,12 +165,6 @@ class CustomSampled(CustomFamily):
 
     def to_series(self, config: CustomConfig, states: Array | Tensor, /) -> None:
         return None
-
-    def time_tables(self, embedded: object) -> Iterator[tuple[str, Array]]:
-        return iter(())
-
-    def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
-        return iter(())
 
 
 if TYPE_CHECKING:  # checked by mypy

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from wdport import fields
 from wdport.compare.bounds import Bound
@@ -19,6 +19,9 @@ from wdport.families.tensor_shapes import Shapes
 from wdport.fields import json_setting
 from wdport.mapping.axes import Shape
 from wdport.model import Array, Constant, Document, KerasModel, Resolved, Source
+
+if TYPE_CHECKING:
+    from jax import Array as Tensor
 
 C = TypeVar("C", bound=fields.Fields)
 
@@ -39,6 +42,18 @@ class PlainFamily:
 
     def gates(self, config: Any) -> Sequence[Gate]:
         return ()
+
+
+class PlainSampled:
+    """A family that samples with its Keras model, without tables of what depends on time alone."""
+
+    tables: tuple[str, ...] = ()
+
+    def time_tables(self, embedded: object) -> Iterator[tuple[str, Array]]:
+        return iter(())
+
+    def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
+        return iter(())
 
 
 class PortedFamily(PlainFamily, Generic[C]):

@@ -11,6 +11,7 @@ from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.scheduler_classes import OWN_STEPS
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
+from wdport.families.ported import PlainSampled
 from wdport.families.tensor_shapes import Shapes, any_below, count, size
 from wdport.families.unet2d.battery import signature
 from wdport.families.unet2d.config import MID, SCHEDULER, Config
@@ -25,14 +26,13 @@ if TYPE_CHECKING:
     from wdport.diffusion.process import Process
     from wdport.families.keras_denoiser import KerasDenoiser
     from wdport.families.roles import Documented, Family, Referenced, Sampled
-    from wdport.families.unet2d.port import UNet2D
 
 
 _STEPS: Final = {"conv": "a convolution", "resnet": "a resnet", "": "nothing"}
 """How a stage changes the resolution, as text."""
 
 
-class UNet2DFamily(LibraryFamily[Config]):
+class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
     """An image diffusion in the roles of :mod:`wdport.families.roles`, except training."""
 
     name = "unet2d"
@@ -40,7 +40,6 @@ class UNet2DFamily(LibraryFamily[Config]):
     keras_class = "UNet2D"
     library_class = "UNet2DModel"
     model_phrase = "an image model"
-    tables: tuple[str, ...] = ()
     signature = staticmethod(signature)
 
     def load_config(self, values: Document) -> Config:
@@ -117,7 +116,16 @@ class UNet2DFamily(LibraryFamily[Config]):
 
     def features(self, config: Config) -> frozenset[str]:
         """Optional parts of a network, by their names under ``when:`` in the table."""
-        return features(config)
+        found = {config.time_embedding_type, f"classes_{config.classes or 'none'}"}
+        for way, stages in (("down", down_stages(config)), ("up", up_stages(config))):
+            found |= {f"{way}_attention" for stage in stages if stage.attention}
+            found |= {f"{way}_shortcut" for stage in stages if stage.shortcut}
+            found |= {each for stage in stages if stage.step for each in (f"{way}_{stage.step}", f"{way}_step")}
+        if config.mid_block_type is not None:
+            found.add("mid")
+        if attends(config):
+            found |= {"mid_attention", *(["mid_norm"] if mid_groups(config) is not None else [])}
+        return frozenset(found)
 
     def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
         from wdport.families.unet2d.library_scheduler import misread_scheduler
@@ -142,26 +150,6 @@ class UNet2DFamily(LibraryFamily[Config]):
 
     def to_series(self, config: Config, states: Array | Tensor, /) -> Tensor:
         return to_images(states)
-
-    def time_tables(self, embedded: object) -> Iterator[tuple[str, Array]]:
-        return iter(())
-
-    def time_layers(self, model: UNet2D, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
-        return iter(())
-
-
-def features(config: Config) -> frozenset[str]:
-    """See :meth:`UNet2DFamily.features`."""
-    found = {config.time_embedding_type, f"classes_{config.classes or 'none'}"}
-    for way, stages in (("down", down_stages(config)), ("up", up_stages(config))):
-        found |= {f"{way}_attention" for stage in stages if stage.attention}
-        found |= {f"{way}_shortcut" for stage in stages if stage.shortcut}
-        found |= {each for stage in stages if stage.step for each in (f"{way}_{stage.step}", f"{way}_step")}
-    if config.mid_block_type is not None:
-        found.add("mid")
-    if attends(config):
-        found |= {"mid_attention", *(["mid_norm"] if mid_groups(config) is not None else [])}
-    return frozenset(found)
 
 
 def _scheduler(source: Source) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:

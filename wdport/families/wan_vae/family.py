@@ -73,7 +73,15 @@ class WanVaeFamily(LibraryFamily[Config]):
 
     def features(self, config: Config) -> frozenset[str]:
         """Optional parts, by their names under ``when:`` in the table."""
-        return features(config)
+        kind = "residual" if config.is_residual else "plain"
+        found = {kind}
+        if any(config.temperal_downsample):
+            found.add(f"{kind}_temporal")
+        if any(stage.shortcut for stage in down_stages(config)):
+            found.add(f"{kind}_down_shortcut")
+        if any(stage.shortcut for stage in up_stages(config)):
+            found.add("up_shortcut")
+        return frozenset(found)
 
     def coded(self, config: Config) -> Coded:
         pixels = config.patch**2
@@ -94,19 +102,6 @@ class WanVaeFamily(LibraryFamily[Config]):
         from wdport.families.wan_vae.gates import gates
 
         return gates(config)
-
-
-def features(config: Config) -> frozenset[str]:
-    """See :meth:`WanVaeFamily.features`."""
-    kind = "residual" if config.is_residual else "plain"
-    found = {kind}
-    if any(config.temperal_downsample):
-        found.add(f"{kind}_temporal")
-    if any(stage.shortcut for stage in down_stages(config)):
-        found.add(f"{kind}_down_shortcut")
-    if any(stage.shortcut for stage in up_stages(config)):
-        found.add("up_shortcut")
-    return frozenset(found)
 
 
 FAMILY = WanVaeFamily()
