@@ -76,7 +76,9 @@ def _tapped(prepared: Prepared, names: Sequence[str], features: Collection[str])
 
 def _own_names(prepared: Prepared) -> list[str]:
     """The modules of wdport's own reference."""
-    extra = [name for row in prepared.table.rows if row.optional or row.drop is not None for name in row.torch]
+    features = prepared.family.features(prepared.config)
+    rows = [row for row in prepared.table.rows if row.when is None or row.when in features]
+    extra = [name for row in rows if row.optional or row.drop is not None for name in row.torch]
     zeros = {name: np.zeros(info.shape, np.float32) for name, info in prepared.checkpoint.tensors.items()
              if all(pattern.match(name) is None for pattern in extra)}  # fmt: skip
     try:
