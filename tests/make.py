@@ -94,4 +94,6 @@ def make_walk(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tests.make FOLDER   (write a small checkpoint and a recording of it there)")
     make_walk(Path(sys.argv[1]))

@@ -22,8 +22,8 @@ from wdport.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 
 ARGUMENTS: Final = {
     **{f"--{name.replace('_', '-')}": f"{name}=" for name in (
-        "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "model", "norm_stats",
-        "reference", "repro", "scale", "transform", "anchor")},
+        "cases", "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "model", "norm_stats",
+        "reference", "repro", "scale", "seed", "transform", "anchor")},
     **{f"--{name.replace('_', '-')}": f"{name}=True" for name in (
         "allow_nonfinite", "cast", "force", "fresh", "full", "strict", "unconditional")},
     "-o": "output=",

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, Unio
 import msgspec
 from msgspec import Meta
 
-from wdport.errors import UsageError, printable
+from wdport.errors import UsageError, did_you_mean, printable
 from wdport.limits import MAX_WIDTH
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ def json_setting(config: type[Fields], key: str, text: str, place: str = "config
     names = fields_of(config)
     if key not in names:
         what = f"is not a field of this model's {place}"
-        raise UsageError(f"--set {printable(key)}", what, f"use one of {', '.join(names)}")
+        raise UsageError(f"--set {printable(key)}", what, did_you_mean(key, names, f"use one of {', '.join(names)}"))
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -208,8 +208,11 @@ def json_setting(config: type[Fields], key: str, text: str, place: str = "config
 
 def typed_setting(config: type[Fields], key: str, text: str, phrase: str) -> object:
     """One ``--set KEY=VALUE``, the value in the field's type; raises ``UsageError`` if it is not ``phrase``."""
+    field = fields_of(config)[key]
+    if field.type.optional and text in ("None", "null"):
+        return None
     try:
-        return fields_of(config)[key].kind(text)
+        return field.kind(text)
     except ValueError:
         raise UsageError(f"--set {key}", f"{text!r} is not {phrase}", "give a number") from None
 
@@ -338,6 +341,8 @@ class _Type:
         if self.base is int and most is not None:
             told = {"value": _quoted(value), "least": least, "most": most}
             return wording.above.format(**told) if value > most else refusal or wording.below.format(**told)
+        if self.base is str:
+            return refusal or f"has {len(value)} characters, at most {self._lengths[1]} are supported"
         if self._bound("lt") == 1:
             return f"{_quoted(value)} is not in [0, 1)"
         if refusal or not abs(value) < FINITE:

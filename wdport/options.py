@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import lru_cache
 from inspect import get_annotations
+from numbers import Integral
 from os import PathLike
 from types import MappingProxyType, NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from wdport.errors import UsageError
 from wdport.limits import MAX_PAD_WIDTHS
 
 T = TypeVar("T")
@@ -118,6 +120,15 @@ class Declared:
     def marker(self, kind: type[T]) -> T | None:
         """Its marker of this kind, if it has one."""
         return next((each for each in self.markers if isinstance(each, kind)), None)
+
+
+def require_bounds(request: Any) -> None:
+    """Raise :class:`UsageError` for the first option of a request whose value is out of its bounds."""
+    for option in options_of(type(request)).values():
+        value, bounds = getattr(request, option.name), option.option.bounds
+        if bounds and value is not None and not (isinstance(value, Integral) and bounds[0] <= int(value) <= bounds[1]):
+            fix = f"give a whole number from {bounds[0]} to {bounds[1]}"
+            raise UsageError(option.flags[0], f"invalid value {value!r:.40}", fix)
 
 
 def options_of(request: type) -> Mapping[str, Declared]:

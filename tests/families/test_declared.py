@@ -51,7 +51,9 @@ def wrong(field: Field) -> Iterator[object]:
     elif item.base is bool:
         values = [1, 0.0, "true"]
     else:
-        values = [3, True, 0.5, *(["no such choice", "9"] if item.choices else [])]
+        most = item._lengths[1]
+        texts = ["no such choice", "9"] if item.choices else ["x" * (most + 1)] if most else []
+        values = [3, True, 0.5, *texts]
     yield from ([value] for value in values) if member.item else values
     if not field.type.optional and None not in (item.choices.synonyms if item.choices else ()):
         yield from [] if item.choices and None in item.choices.values else [None]
@@ -73,7 +75,8 @@ def test_a_wrong_value_is_refused_in_one_line_that_names_the_field(name: str, fi
 def test_a_field_has_a_sentence_an_effect_and_a_sound_default(name: str, field: str) -> None:
     found = declared(name)[field]
     assert found.description.endswith(".")
-    assert sum(isinstance(each, Effect) for each in found.type.markers) == 1
+    effects = [each for each in found.type.markers if isinstance(each, Effect)]
+    assert len(effects) == 1, "state by one Effect what the field changes: NETWORK, SAMPLES, UNUSED"
     wording = family(name).configuration.wording
     assert found.required or found.checked(found.default, wording) == found.default
 
@@ -83,6 +86,9 @@ def test_unknown_names(name: str) -> None:
     assert family(name).load_config(WHOLE[name]).to_dict()
     with pytest.raises(ValueError, match="colour"):
         family(name).load_config({**WHOLE[name], "colour": 1})
+    near = "num_heads" if name == "waveletdiff" else next(field for field in declared(name) if "_" in field)
+    with pytest.raises(UsageError, match=f"did you mean {near}"):
+        family(name).parse_setting(near[:-1], "1")  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="colour") as caught:
         family(name).parse_setting("colour", "1")  # type: ignore[attr-defined]  # every family has it
     assert "\n" not in str(caught.value)

@@ -33,7 +33,7 @@ def test_files_are_what_the_code_makes() -> None:
     """Run `make schemas` if this fails."""
     made = dict(written(DOCS))
     stale = [path.name for path, text in made.items() if path.read_text(encoding="utf-8") != text]
-    assert stale == []
+    assert stale == [], "run `make schemas`"
     assert sorted((DOCS / "schemas").iterdir()) == sorted(path for path in made if path.suffix == ".json")
 
 

@@ -18,10 +18,10 @@ from wdport.errors import UsageError
 from wdport.families.choice import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import InputFiles
-from wdport.options import PathText, Unrecorded, options_of
+from wdport.options import PathText, Unrecorded, options_of, require_bounds
 from wdport.parity.fresh.described import described
 from wdport.parity.recording import open_recording
-from wdport.parity.request import CONFIGURES, NEEDS_MODEL, OWN_INPUTS, PairOptions
+from wdport.parity.request import CONFIGURES, PairOptions
 
 
 @dataclass(frozen=True)
@@ -36,24 +36,22 @@ class Pair(PairOptions):
     """
 
     def require_consistent(self) -> None:
-        """Raise :class:`UsageError` if fields exclude each other."""
+        """Raise :class:`UsageError` if a field is out of its bounds, or fields exclude each other."""
+        require_bounds(self)
         if self.schedule and not self.resume:
             raise UsageError("--schedule", "is the class of the schedule that --resume resumes", "add --resume")
         if self.against is None:
             return
         if self.checkpoint is not None:
             raise UsageError("--against", "the recording replaces CHECKPOINT", "give only CONVERTED")
-        for reason in (NEEDS_MODEL, OWN_INPUTS):
-            for flag in self._unrecorded(reason, given=True):
-                raise UsageError(flag, reason, "leave it out, or leave out `--against`")
-        if self._unrecorded(CONFIGURES, given=True):
-            *first, last = [f"`{flag}`" for flag in self._unrecorded(CONFIGURES)]
+        excluded = [(option, reason) for option in options_of(Pair).values() if (reason := option.marker(Unrecorded))]
+        for option, reason in sorted(excluded, key=lambda pair: pair[1] == CONFIGURES):
+            if not getattr(self, option.name):
+                continue
+            if reason != CONFIGURES:
+                raise UsageError(option.flags[0], reason, "leave it out, or leave out `--against`")
+            *first, last = [f"`{other.flags[0]}`" for other, why in excluded if why == CONFIGURES]
             raise UsageError("--against", CONFIGURES, f"leave out {', '.join(first)} and {last}")
-
-    def _unrecorded(self, reason: Unrecorded, given: bool = False) -> list[str]:
-        """The options that a recording excludes for this reason; those that are ``given``, or all."""
-        options = [each for each in options_of(Pair).values() if each.marker(Unrecorded) == reason]
-        return [each.flags[0] for each in options if not given or getattr(self, each.name)]
 
     @property
     def optimizer(self) -> Path | None:

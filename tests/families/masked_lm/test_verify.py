@@ -13,6 +13,8 @@ from safetensors.torch import load_file, save_file
 import wdport
 from tests.families.masked_lm.make import SMALL, Fields, config_of, fields_of, random_fields, save, tensors_of
 from wdport.cli.main import main
+from wdport.parity.expected import expected
+from wdport.parity.pair import Pair
 
 TINY: Fields = {**SMALL, "vocab_size": 12, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 1}
 
@@ -55,6 +57,7 @@ def test_what_the_library_saves_goes_both_ways(tied: bool, dtype: torch.dtype, t
     file = wdport.convert(tmp_path / "m", tmp_path / "m.keras").output
     stored = {name: each for part in (tmp_path / "m").glob("*.safetensors") for name, each in load_file(part).items()}
     assert ("lm_head.weight" in stored) is not tied
+    assert "lm_head" in expected(Pair(file, tmp_path / "m")).layers  # as the pytest plugin names its tests
     back = tmp_path / "back.safetensors"
     for words in ([], ["--like", str(tmp_path / "m"), "--force"]):
         assert main(["export", str(file), "--to", "torch", "-o", str(back), *words]) == 0

@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.config import OMITTED, Config
 from wdport.families.waveletdiff.resolve import ASSUMED, resolve
+from wdport.fields import fields_of, marked
 
 from .sources import source, state
 
@@ -58,14 +59,8 @@ def test_every_value_says_where_it_is_from() -> None:
         "wavelet": "assumed",
         "seq_len": "assumed",
     }
-    assert resolved.origins.keys() == asdict(OFFICIAL).keys() - {
-        "norm_mean",
-        "norm_std",
-        "feature_names",
-        "conditioning",
-        "transform",
-        "window_statistics",
-    }  # nobody gave these
+    unstated = {"norm_mean", "norm_std", *marked(Config, OMITTED)}
+    assert resolved.origins.keys() == fields_of(Config).keys() - unstated
     assert resolved.assumed == {"boundary_mode": "symmetric", "wavelet": "db2", "seq_len": 24}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wdport.declared import given
-from wdport.errors import MisfitError, UsageError
+from wdport.errors import MisfitError, UsageError, did_you_mean
 from wdport.families.ts2vec.config import NAMES, Config
 from wdport.fields import fields_of, typed_setting
 from wdport.model import Document
@@ -45,5 +45,7 @@ def parse_setting(key: str, text: str) -> object:
     """The value of one ``--set KEY=VALUE``; raises :class:`UsageError`."""
     names = fields_of(Config)
     if key not in names:
-        raise UsageError("--set", f"unknown name {key[:40]!r}", f"use one of {', '.join(names)}")
+        raise UsageError(
+            "--set", f"unknown name {key[:40]!r}", did_you_mean(key, names, f"use one of {', '.join(names)}")
+        )
     return typed_setting(Config, key, text, "a whole number")
