@@ -18,7 +18,6 @@ _NUMBER = re.compile(r"\d+")
 _CALL = re.compile(r"#\d+")
 _PICKING = ("getitem", "select", "narrow")
 """Functions that may read another index in each repetition."""
-_REFERENCE = re.compile(r"(?<![\]\w])\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -111,19 +110,13 @@ def _lines(step: Step) -> int:
 
 def _signature(step: Step) -> object:
     """A key that is equal for repetitions of a step."""
-
-    def near(text: str) -> str:
-        """The text without the numbers of paths and calls, and with step numbers relative to this step."""
-        text = _CALL.sub("", text)
-        if not step.number:
-            return _NUMBER.sub("#", text)
-        relative = _REFERENCE.sub(lambda found: f"[-{step.number - int(found[1])}]", text)
-        return re.sub(r"\.\d+", ".#", _NUMBER.sub("#", relative) if step.name in _PICKING else relative)
-
+    plain = [_CALL.sub("", text) for text in (step.relative if step.what == "function" else (step.torch, step.there))]
+    if not step.number or step.name in _PICKING:
+        plain = [_NUMBER.sub("#", text) for text in plain]
     settings = {} if step.name in _PICKING else dict(step.settings)
-    return (
-        step.what, _NUMBER.sub("#", _CALL.sub("", step.name)), step.type, step.kind, repr(settings), near(step.torch),
-        near(step.there), tuple(value.sizes for value in (*step.inputs, *step.outputs)),
-        tuple(near(value.source) for value in step.inputs) if step.what == "function" else (),
-        tuple(_NUMBER.sub("#", note) for note in step.notes), tuple(map(_signature, step.steps)),
-    )  # fmt: skip
+    sizes, notes = (
+        [value.sizes for value in (*step.inputs, *step.outputs)],
+        [_NUMBER.sub("#", note) for note in step.notes],
+    )
+    name = _NUMBER.sub("#", _CALL.sub("", step.name))
+    return step.what, name, step.type, step.kind, repr(settings), plain, sizes, notes, [*map(_signature, step.steps)]

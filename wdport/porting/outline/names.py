@@ -21,29 +21,30 @@ class Names:
         self._events, self._numbers, self._behind = trace.events, numbers, behind
         self._arguments: dict[int, dict[Source, str]] = {}
         self._given: dict[int, dict[Source, int]] = {}
-        self._texts: dict[tuple[int, int], str] = {}
+        self._texts: dict[tuple[int, int, int], str] = {}
         self._depth = 0
 
-    def of(self, seen: Seen, around: Event) -> str:
-        """The name of a tensor within the module ``around``: an argument of it, one of its steps, or a parameter."""
-        return self._of(seen.source, around, seen)
+    def of(self, seen: Seen, around: Event, origin: int = 0) -> str:
+        """The name of a tensor within the module ``around``: an argument of it, one of its steps, or a parameter. Steps
+        without a name are numbered back from the step ``origin``, if it is one."""
+        return self._of(seen.source, around, seen, origin)
 
-    def _of(self, source: Source, around: Event, seen: Seen) -> str:
+    def _of(self, source: Source, around: Event, seen: Seen, origin: int) -> str:
         known = self._known(around)
         if source in known and around.parent >= 0:
             return known[source]
         if source.kind == "event":
-            return self._made(self._events[source.event], source, around)
+            return self._made(self._events[source.event], source, around, origin)
         if source.kind == "constant" and not source.name:
             return "a constant" if seen.shape else "a number"
         prefix = f"{around.name.partition('#')[0]}."
         return source.name.removeprefix(prefix) if around.name else source.name
 
-    def _made(self, event: Event, source: Source, around: Event) -> str:
+    def _made(self, event: Event, source: Source, around: Event, origin: int) -> str:
         """The step that computed it: a sibling of the reader, or another one by its full path."""
         step = event
         if event.module is None and event.serial not in self._numbers and event.serial not in self._behind:
-            return self.written(event, around)
+            return self.written(event, around, origin)
         while step.parent != around.serial and step.parent >= 0:
             parent = self._events[step.parent]
             if not self._within(parent, around):
@@ -53,19 +54,19 @@ class Names:
         inside = step.parent == around.serial
         if step.module is None:
             number = self._numbers[self._behind.get(step.serial, step.serial)]
-            return f"[{number}]" + (f"[{source.index}]" if step.several else "")
+            return f"[{number - origin}]" + (f"[{source.index}]" if step.several else "")
         name = local(step, around) if inside else step.name
         index = self._outputs(step).get(source, 0)
         return name + (f"[{index}]" if len(step.outputs) > 1 else "")
 
-    def written(self, event: Event, around: Event) -> str:
+    def written(self, event: Event, around: Event, origin: int) -> str:
         """A value that is not a step, since it does not depend on an input, written as an expression."""
-        key = (event.serial, around.serial)
+        key = (event.serial, around.serial, origin)
         if key not in self._texts:
             if self._depth > DEEPEST:
                 return "…"
             self._depth += 1
-            text = expression(event, lambda seen: self.of(seen, around))
+            text = expression(event, lambda seen: self.of(seen, around, origin))
             self._depth -= 1
             self._texts[key] = text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…"
         return self._texts[key]

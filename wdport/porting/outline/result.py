@@ -54,6 +54,7 @@ class Step:
         notes: other differences, and what to check.
         parameters: the module's own tensors that its code reads directly, with their shapes.
         steps: the steps inside a module.
+        relative: for a function, its texts and its inputs with steps numbered back from this one: equal in repetitions.
     """
 
     what: Literal["layer", "function", "module"]
@@ -72,6 +73,7 @@ class Step:
     notes: tuple[str, ...] = ()
     parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
+    relative: tuple[str, ...] = ()
 
     def every(self) -> Iterator[Step]:
         """This step and all inside it, in call order."""

@@ -122,11 +122,13 @@ class Steps:
         told = bound(event)
         found, there = of_function(event.name, told, self._call(event))
         notes = [*found.notes, *self._weights(event, found, around)]
+        relative = self._broadcast(event, around, number) if function in OPERATORS and not there else there
         if function in OPERATORS and not there:
             there = self._broadcast(event, around)
         owner = layer_of(function)
         usual = {key: value for key, value in parameters(owner).items() if key != "mode"} if owner else {}
         written = expression(event, lambda seen: self._names.of(seen, around), usual)
+        alike = expression(event, lambda seen: self._names.of(seen, around, number), usual)
         settings = {key: value for key, value in told.items() if not any(True for _ in seen_in(value))}
         if "index" in settings:
             settings["index"] = index(settings["index"], lambda seen: self._names.of(seen, around))
@@ -134,9 +136,10 @@ class Steps:
             "function", function, "", event.name, number, found.kind if self._row(event) else "", settings, written,
             self._given(event, around), self._values(event.outputs, around), found.calls, there,
             tuple(_defaults(owner, settings, found)) if owner else (), tuple(notes),
+            relative=(alike, relative, *(self._names.of(each, around, number) for each in event.inputs)),
         )  # fmt: skip
 
-    def _broadcast(self, event: Event, around: Event) -> str:
+    def _broadcast(self, event: Event, around: Event, origin: int = 0) -> str:
         """The layout in Keras of operands that are broadcast over an image: ``scale as b 1 1 c``."""
         given = [(each, self._flow.of(each)) for each in event.inputs]
         axes = next((axes for _, axes in given if keras_permutation(axes)), None)
@@ -148,7 +151,7 @@ class Steps:
             if own is axes or keras_permutation(own) or len(own) < 2:
                 continue
             whole: Axes = (*((),) * (len(axes) - len(own)), *own)
-            said.append(f"{self._names.of(each, around)} as {text(tuple(whole[at] for at in order))}")
+            said.append(f"{self._names.of(each, around, origin)} as {text(tuple(whole[at] for at in order))}")
         return ", ".join(said)
 
     def _move(self, event: Event, around: Event) -> Step:
@@ -157,10 +160,13 @@ class Steps:
         first = functions[0].inputs[0]
         sizes = "".join(f" {name}={size}" for name, size in move.sizes.items())
         name = " ".join(canonical(each.name) if canonical(each.name) != "getitem" else "[None]" for each in functions)
+        number, moved = self.numbers[event.serial], f"{move}{sizes}"
+        source = self._names.of(first, around, number)
         return Step(
-            "function", name, "", " ".join(each.name for each in functions), self.numbers[event.serial],
-            settings={"rearrange": str(move), **move.sizes}, torch=f"{self._names.of(first, around)}: {move}{sizes}",
+            "function", name, "", " ".join(each.name for each in functions), number,
+            settings={"rearrange": str(move), **move.sizes}, torch=f"{self._names.of(first, around)}: {moved}",
             inputs=(self._value(first, around),), outputs=self._values(event.outputs, around), there=there, notes=notes,
+            relative=(f"{source}: {moved}", there, source),
         )  # fmt: skip
 
     def _call(self, event: Event) -> TorchCall:
