@@ -157,6 +157,7 @@ DIFFUSION = {"process": "diffusion", "shape": 2}
         ({**FLOW, "path": "curly"}, "path is not one of linear, cosine"),
         ({**FLOW, "target": "speed"}, "target is not one of velocity, noise, sample"),
         ({**FLOW, "time": 0}, "time is not a number"),
+        ({**FLOW, 1: 0, "beta_start": 0.1}, "unknown field '1' of a flow"),
         ({**FLOW, "beta_start": 0.1}, "unknown field 'beta_start' of a flow"),
         ({**DIFFUSION, "path": "linear"}, "unknown field 'path' of a diffusion"),
         ({**DIFFUSION, "betas": [0.1]}, "unknown field 'betas' of a diffusion"),

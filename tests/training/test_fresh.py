@@ -91,6 +91,8 @@ def test_wrong_configurations(config: Path, tmp_path: Path) -> None:
 
     refused("model: {embed_dim: 32}\n", MisfitError, r"dataset\.seq_len: is missing; give the length of a window")
     refused("model: {embed_dim: 33, num_heads: 4}\ndataset: {seq_len: 24}\n", MisfitError, "does not divide embed_dim")
+    deep = "wavelet: {type: db2, levels: 1000000000}\ndataset: {seq_len: 24}\n"  # a loop over them would not end
+    refused(deep, MisfitError, "levels is 1000000000, at most 63 are supported")
     refused("model: {embed_dmi: 33}\n", MisfitError, r"model\.embed_dmi: no such setting")
     refused("- 3\n", MisfitError, "is not a mapping of sections")
     with pytest.raises(InputError, match="no such file"):

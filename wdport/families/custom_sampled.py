@@ -81,7 +81,7 @@ def _sampling(document: Document) -> Sampling:
 
 def _condition(told: object) -> Condition:
     if not isinstance(told, Mapping) or (unknown := set(told) - set(ConditionForm.__annotations__)):
-        what = f"has no field {min(unknown)!r}" if isinstance(told, Mapping) else "is not a mapping"
+        what = f"has no field {min(map(str, unknown))!r}" if isinstance(told, Mapping) else "is not a mapping"
         raise ValueError(f"condition {what}")
     name, kind, shape = told.get("name"), told.get("kind", "real"), told.get("shape", [])
     if not isinstance(name, str) or not name.isidentifier():
@@ -109,7 +109,7 @@ def _flow(document: Document) -> tuple[Process, float | None]:
     from wdport.diffusion.flow import PATHS, TARGETS, Flow
 
     if unknown := set(document) - set(FlowForm.__annotations__):
-        raise ValueError(f"unknown field {min(unknown)!r} of a flow")
+        raise ValueError(f"unknown field {min(map(str, unknown))!r} of a flow")
     path, target = document.get("path", "linear"), document.get("target", "velocity")
     for name, value, known in (("path", path, tuple(PATHS)), ("target", target, TARGETS)):
         if value not in known:
@@ -124,7 +124,7 @@ def _diffusion(document: Document) -> tuple[Process, float | None]:
     from wdport.diffusion.scheduler import Scheduler
 
     if unknown := set(document) - set(DiffusionForm.__annotations__):
-        raise ValueError(f"unknown field {min(unknown)!r} of a diffusion")
+        raise ValueError(f"unknown field {min(map(str, unknown))!r} of a diffusion")
     told = document.get("time", "step")
     if told not in _TIMES:
         raise ValueError(f"time is not one of {', '.join(_TIMES)}")

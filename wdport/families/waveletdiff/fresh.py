@@ -13,6 +13,7 @@ from wdport.diffusion.process import MIN_SNR
 from wdport.errors import MisfitError
 from wdport.families.waveletdiff.config import SIZES, Config
 from wdport.families.waveletdiff.settings import is_of
+from wdport.limits import MAX_GROUPS
 from wdport.model import Document, Recipe
 from wdport.wavelets.lengths import auto_level, auto_wavelet, group_lengths
 
@@ -61,6 +62,8 @@ def fresh_config(settings: Document, where: str | Path) -> tuple[Config, dict[st
     try:
         wavelet = told.setdefault("wavelet", auto_wavelet(length))
         level = told.pop("levels", None) or auto_level(length, wavelet)
+        if level >= MAX_GROUPS:
+            raise ValueError(f"levels is {level}, at most {MAX_GROUPS - 1} are supported")
         mode = told.setdefault("boundary_mode", "symmetric")
         features = told.pop("features", None)
         if callable(statistics := told.get("window_statistics")):
