@@ -34,7 +34,7 @@ from wdport.options import (
 
 if TYPE_CHECKING:
     from wdport.cli.results import ConversionDocument
-    from wdport.conversion.entries import ConfigEntry
+    from wdport.conversion.entries import ConfigEntry, Manifest
     from wdport.conversion.river import Conversion
     from wdport.conversion.value_finding import ValueFinding
 
@@ -131,12 +131,16 @@ def command(request: ConvertRequest) -> int:
         "conversion",
         lambda: _document(conversion),
         document,
-        lambda: "\n".join([_text(conversion), *_optimizer(conversion), *_odd(conversion.values)]),
+        lambda: "\n".join([_summary(conversion), *_optimizer(conversion), *_odd(conversion.values)]),
     )
     if conversion.doubts:
         told = "; ".join(f"{name}={conversion.assumed[name]} ({why})" for name, why in conversion.doubts.items())
         console.warn(f"assumed, since neither the file nor a configuration tells: {told}; give --config FILE or --set")
     return 0
+
+
+def _summary(conversion: Conversion) -> str:
+    return _text(conversion.manifest, str(conversion.output), conversion.shown)
 
 
 def _optimizer(conversion: Conversion) -> list[str]:
@@ -176,12 +180,11 @@ def _odd(found: Sequence[ValueFinding]) -> list[str]:
     return [f"  {level:<8} {printable(text, LONGEST_FACT)}" for level, text in by_level(found, MOST_VALUES)]
 
 
-def _text(conversion: Conversion) -> str:
+def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
     """A short text summary: input, assumptions, checks, output.
 
     The model is already written, so nothing here may fail: any value may be missing from a family.
     """
-    manifest = conversion.manifest
     source, mapping = manifest["source"], manifest["mapping"]
     prefixes = source["prefixes"] or ()
     layout = f"weights under {source['key']}" if source["layout"] == "fabric" else source["layout"]
@@ -195,7 +198,7 @@ def _text(conversion: Conversion) -> str:
     heading = f"{source['name']}: {mapping['family']}{variant}"
     rows = [
         ("file", f"{layout}; {mapping['name']}"),
-        ("model", ", ".join(f"{label} {told[name]}" for name, label in conversion.shown.items() if name in told)),
+        ("model", ", ".join(f"{label} {told[name]}" for name, label in shown.items() if name in told)),
         ("assumed", ", ".join(f"{name}={value}" for name, value in manifest["assumed"].items())),
         ("fits too", "; ".join(f"{name}: {text}" for name, text in manifest["alternatives"].items())),
         ("series", _units(manifest["config"])),
@@ -207,10 +210,7 @@ def _text(conversion: Conversion) -> str:
         ("recomputed", f"{', '.join(recomputed)} (not accurate in 16 bits)" if recomputed else ""),
         *(("note", note) for note in manifest.get("notes", [])),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in manifest["ignored"].items())),
-        (
-            "wrote",
-            f"{conversion.output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)",
-        ),
+        ("wrote", f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)"),
     ]
     return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
 
