@@ -110,7 +110,7 @@ def command(request: SuggestRequest) -> int:
         return MisfitError.exit_code
     if found.proved or request.no_proof:
         return 0
-    return found.verdict.exit_code if found.verdict else MisfitError.exit_code
+    return found.verdict.exit_code if found.verdict is not None else MisfitError.exit_code
 
 
 def _again() -> list[str]:
