@@ -13,6 +13,7 @@ from tests.porting.replay import replayed, tensors
 from wdport.cli.main import main
 from wdport.porting.outline.make import outline
 from wdport.porting.outline.result import Outline, Step
+from wdport.porting.outline.settings import short
 from wdport.recorder import CASES, Input, lifted, parse_input
 
 INPUTS = {
@@ -127,6 +128,16 @@ def test_another_way_for_another_batch() -> None:
     found = made("branching")
     assert any("with a batch of 3 it calls other functions" in note for note in found.notes)
     assert any("reads values of tensors" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "text"),
+    [((3, 3), "kernel_size", "3"), ((2, 3), "kernel_size", "(2, 3)"), ((4,), "normalized_shape", "4"),
+     ((4, 4), "normalized_shape", "(4, 4)"), ((2, 2), "target_shape", "(2, 2)"), ((5,), "target_shape", "(5,)"),
+     (((1, 1), (1, 1)), "padding", "((1, 1), (1, 1))"), ((1, 1), "axis", "(1, 1)"), (1e-5, "eps", "1e-05")],
+)  # fmt: skip
+def test_a_number_stands_for_every_axis_but_not_for_a_shape(value: object, name: str, text: str) -> None:
+    assert short(value, name) == text
 
 
 def test_a_deep_model_fits_on_a_screen(capsys: pytest.CaptureFixture[str]) -> None:

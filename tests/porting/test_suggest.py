@@ -191,3 +191,30 @@ def test_a_twin_of_another_width_stops_at_its_layer(project: Path, capsys: pytes
     assert "the first that does not:     first" in said
     assert "units (out_features) 5 where the reference has 3" in said
     assert not Path("t.yaml").exists()
+
+
+def test_a_table_that_is_not_proved_ends_with_the_code_of_its_verdict(project: Path) -> None:
+    """A ReLU that ends at 20 is one for the inputs that are compared first, not for the larger ones of the proof."""
+    capped = """
+import keras
+from keras import layers
+
+
+def build():
+    x = keras.Input((4,))
+    hidden = layers.ReLU(max_value=20)(layers.Dense(3, name="first")(x))
+    return keras.Model(x, layers.Dense(2, name="second")(hidden))
+"""
+    (project / "suggested_twin.py").write_text(capped)
+    words = [
+        "--reference",
+        "suggested_net:build",
+        "--model",
+        "suggested_twin:build",
+        "--input",
+        "x: b 4",
+        "-o",
+        "t.yaml",
+    ]
+    assert main(["map", "suggest", *words]) == 1
+    assert "not proved" in Path("t.yaml").read_text().lower()

@@ -176,7 +176,7 @@ def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> N
         try:
             found.verdict = verify(table, weights, config)
         except WdportError as error:
-            found.failure = " ".join(str(error).replace(str(folder), "").split())
+            found.failure = " ".join(error.command_line.replace(str(folder), "").split())
 
 
 def loads_itself(models: Models) -> bool:

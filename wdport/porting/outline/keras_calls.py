@@ -26,10 +26,10 @@ def call_text(call: KerasCall) -> str:
             continue
         value = call.arguments[key]
         if default is _EMPTY or (at == 0 and key not in _FIRST_BY_NAME):
-            words.append(_value_text(value))
+            words.append(_value_text(value, key))
         elif not same(value, default):
-            words.append(f"{key}={_value_text(value)}")
-    words += [f"{key}={_value_text(value)}" for key, value in call.arguments.items() if key not in known]
+            words.append(f"{key}={_value_text(value, key)}")
+    words += [f"{key}={_value_text(value, key)}" for key, value in call.arguments.items() if key not in known]
     name = call.name.removeprefix("layers.")
     return f"{name}({', '.join(words)})" if words or name != call.name else name
 
@@ -98,5 +98,5 @@ def defaults(name: str) -> Mapping[str, object]:
     return {each.name: each.default for each in (told if name.startswith("layers.") else told[1:])}
 
 
-def _value_text(value: object) -> str:
-    return call_text(value) if isinstance(value, KerasCall) else short(value)
+def _value_text(value: object, name: str) -> str:
+    return call_text(value) if isinstance(value, KerasCall) else short(value, name)

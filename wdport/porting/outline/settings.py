@@ -18,6 +18,10 @@ _EMPTY = inspect.Parameter.empty
 _RENAMED: Mapping[str, str] = MappingProxyType({"NonDynamicallyQuantizableLinear": "Linear"})
 """Classes that are treated as another class."""
 
+_SHAPES = ("unflattened_size", "target_shape", "newshape", "shape")
+_LISTS = ("normalized_shape", "axes", "axis", "dims")
+"""Arguments of which a number is no list, or a list of one, and not the value for every axis."""
+
 _SILENT = ("device", "dtype", "inplace", "init", "_weight", "_freeze", "sparse", "scale_grad_by_freq")
 """Parameters that do not affect inference."""
 
@@ -80,13 +84,13 @@ def torch_text(name: str, settings: Settings) -> str:
             continue
         value = settings[key]
         if default is _EMPTY and not by_name:
-            words.append(short(value))
+            words.append(short(value, key))
             continue
         by_name = True
         absent = (key == "bias" and not default and value is False) or (key in ("kdim", "vdim") and _own(key, settings))
         follows = key == "stride" and default is None and value == settings.get("kernel_size")
         if not same(value, default) and not absent and not follows:
-            words.append(short(value) if at == 0 else f"{key}={short(value)}")
+            words.append(short(value, key) if at == 0 else f"{key}={short(value, key)}")
     return f"{name}({', '.join(words)})"
 
 
@@ -94,12 +98,14 @@ def _own(key: str, settings: Settings) -> bool:
     return bool(settings[key] == settings.get("embed_dim"))
 
 
-def short(value: object, inner: bool = False) -> str:
-    """A value as source text: ``3`` for ``(3, 3)``, ``1e-05`` for a float."""
+def short(value: object, name: str = "") -> str:
+    """The value of the argument ``name`` as source text: ``3`` for ``(3, 3)`` unless it is a shape, ``1e-05`` for a
+    float."""
     if isinstance(value, (tuple, list)):
-        if value and isinstance(value[0], int) and len(set(value)) == 1 and not inner:
+        equal = bool(value) and isinstance(value[0], int) and len(set(value)) == 1 and name not in _SHAPES
+        if equal and (len(value) == 1 or name not in _LISTS):
             return short(value[0])
-        listed = ", ".join(short(each, inner=True) for each in value)
+        listed = ", ".join(short(each, "shape") for each in value)
         return f"({listed},)" if len(value) == 1 else f"({listed})"
     if isinstance(value, str):
         return f'"{value}"'
