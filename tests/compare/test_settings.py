@@ -134,6 +134,13 @@ MORE_ALIKE: dict[str, Pair] = {
     "same takes off what PyTorch's padding does": Pair(
         "conv_transpose1d", TRANSPOSED, layers.Conv1DTranspose(4, 4, 2, padding="same")
     ),
+    "valid, of which a following layer can crop the rest": Pair(
+        "conv_transpose1d", TRANSPOSED, layers.Conv1DTranspose(4, 4, 2), given=(2, 9, 3), made=(2, 18, 4)
+    ),
+    "zeros behind the windows, which a following layer can add": Pair(
+        "conv_transpose1d", nn.ConvTranspose1d(3, 4, 2, stride=2, output_padding=1), layers.Conv1DTranspose(4, 2, 2),
+        given=(2, 9, 3), made=(2, 19, 4),
+    ),
     "a norm over the last axes": Pair(
         "layer_norm", nn.LayerNorm((4, 8)), layers.LayerNormalization(axis=(-2, -1), epsilon=1e-5), SAME, (2, 4, 8),
         (2, 4, 8),
@@ -172,6 +179,11 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     "valid cuts nothing": (
         Pair("conv_transpose1d", TRANSPOSED, layers.Conv1DTranspose(4, 4, 2)),
         "padding valid cuts 0 and 0 off the ends where the reference (padding (1,), output_padding (0,)) cuts 1 and 1",
+    ),
+    "same cuts what no following layer brings back": (
+        Pair("conv_transpose1d", nn.ConvTranspose1d(3, 4, 3), layers.Conv1DTranspose(4, 3, padding="same"),
+             given=(2, 9, 3), made=(2, 11, 4)),
+        "padding same cuts 1 and 1 off the ends where the reference (padding (0,), output_padding (0,)) cuts 0 and 0",
     ),
     "strides of a window along one axis": (
         Pair("conv2d", nn.Conv2d(3, 4, (5, 1), stride=(2, 1)), layers.Conv1D(4, 5)),

@@ -80,7 +80,8 @@ def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
     if not has_windows(pair.kind):
         return (), []
     if (ends := cuts(module, layer)) is not None:
-        off = [] if _cut_behind(pair) else [each for each in zip(*ends, strict=True) if each[0] != each[1]]
+        off = [each for each in zip(*ends, strict=True) if each[0] != each[1]]
+        off = [each for each in off if not _croppable(*each)] if _cut_behind(pair) else off
         return (("padding", "padding"), ("output_padding", "tuple")), _cut(pair, *off[0]) if off else []
     words = differing(module, layer, pair.given, pair.made) if pair.given else None
     if words is None:
@@ -92,6 +93,12 @@ def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
 def _cut_behind(pair: Pair) -> bool:
     """Whether the port's output has another size than the reference's, so that a following layer must crop it."""
     return bool(pair.made) and tuple(pair.layer.compute_output_shape(pair.given)) != pair.made
+
+
+def _croppable(theirs: Cut, ours: Cut) -> bool:
+    """Whether a following layer can crop what the port's layer does not: it crops no more than the reference's at
+    either end. It may also add the zeros that ``output_padding`` adds behind the windows."""
+    return ours.before <= theirs.before and ours.behind <= max(theirs.behind, 0)
 
 
 def _cut(pair: Pair, theirs: Cut, ours: Cut) -> list[Setting]:
