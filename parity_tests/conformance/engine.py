@@ -184,10 +184,10 @@ def compared(pair: Pair, reference: Reference, changes: Mapping[str, Any]) -> tu
 
 def largest_error(pair: Pair, reference: Reference, port: Port) -> float:
     """The largest float64 error that verify's engine finds."""
-    module, inputs = Whole(reference.module["m"]), reference.inputs
+    module, inputs = Whole(reference.module["m"], pair), reference.inputs
     end = NamePattern("end")
     table = Table(pair.name, "", "", "", None, (), (TapRow(0, end, end),))
-    output = Output("output", (pair.out or pair.axes).removeprefix("..."))
+    output = Output("output", "" if pair.sizes else (pair.out or pair.axes).removeprefix("..."))
     candidate = Candidate({"float64": port}, table, LaidOut((), (output,), layout=pair.axes), eager=True)
     live = Live({"float64": module, "float32": module}, lambda *_: inputs)
     comparison = compare(live, candidate, [Float64(0, len(inputs[0]), 1.0)])
@@ -215,15 +215,19 @@ class LaidOut(Signature):
 
 
 class Whole(torch.nn.Module):
-    """A network of the module alone, whose state it does not give."""
+    """A network of the module alone, whose state it does not give. A network states no sizes of its output's axes, so
+    an output that needs them is already in the layout of the port."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, pair: Pair) -> None:
         super().__init__()
-        self.m, self.end = module, torch.nn.Identity()
+        self.m, self.end, self.pair = module, torch.nn.Identity(), pair
         self.eval()
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.end(first(self.m(*inputs)))
+        made = first(self.m(*inputs))
+        if self.pair.sizes:
+            made = torch.from_numpy(laid_out(made.numpy(), self.pair.out, self.pair.sizes))
+        return self.end(made)
 
 
 class Shaped:
