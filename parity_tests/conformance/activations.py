@@ -72,5 +72,5 @@ PAIRS = (
          {"PyTorch's axis 1 is rows": {"axis": 2}},
          LAST[2]),
     Pair("dropout: none in inference", "dropout", partial(nn.Dropout, 0.5), partial(Drop, rate=0.5), X,
-         {"dropout as in training": {"training": True}}),
+         {"dropout as in training": {"training": True}}, code=("training",)),
 )  # fmt: skip

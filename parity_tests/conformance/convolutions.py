@@ -26,7 +26,7 @@ def strided(make: object, rank: int) -> Pair:
         partial(Padded, partial(make, 5, 3, strides=2), widths=widths), ((2, 4, *(8, 6, 4)[:rank]),),
         {"padding behind, as by same": {"widths": ((0, 1),) * rank + (NO,)},
          "all padding in front": {"widths": ((2, 0),) * rank + (NO,)}},
-        LAST[rank], at=INNER,
+        LAST[rank], at=INNER, code=("widths",),
     )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def moded(mode: str, name: str) -> Pair:
         partial(Padded, partial(C2, 5, 3), widths=(ONE, (2, 2), NO), mode=name), ((2, 4, 6, 5),),
         {"zeros": {"mode": "constant"}, "symmetric": {"mode": "symmetric"},
          "widths of the other axis": {"widths": ((2, 2), ONE, NO)}},
-        LAST[2], at=INNER,
+        LAST[2], at=INNER, code=("mode", "widths"),
     )  # fmt: skip
 
 
@@ -60,6 +60,8 @@ PAIRS = (
         lambda: nn.Sequential(nn.ConstantPad1d((4, 0), 0.0), nn.Conv1d(4, 5, 3, dilation=2)),
         partial(C1, 5, 3, dilation_rate=2, padding="causal"), SEQ,
         UNDILATED | {"padding on both sides": {"padding": "same"}}, LAST[1], at=(".1", ""),
+        unnamed={"padding on both sides": "PyTorch's padding is a module of its own"},
+        no_outline="its module is more layers than one",
     ),
     Pair(
         "conv1d, groups and dilation", "conv1d", partial(nn.Conv1d, 4, 6, 3, dilation=2, groups=2),
@@ -67,7 +69,7 @@ PAIRS = (
     ),
     Pair(
         "conv1d, channels first", "conv1d", partial(nn.Conv1d, 4, 5, 3, padding=1),
-        partial(C1, 5, 3, padding="same", **FIRST), SEQ, {"padding valid": {"padding": "valid"}},
+        partial(C1, 5, 3, padding="same", **FIRST), SEQ, {"padding valid": {"padding": "valid"}}, channels_first=True,
     ),
     strided(C1, 1),
     Pair(
@@ -99,7 +101,7 @@ PAIRS = (
     Pair(
         "conv2d, channels first", "conv2d", partial(nn.Conv2d, 4, 5, 3, stride=2), partial(C2, 5, 3, strides=2,
         **FIRST),
-        IMAGE, {"stride 1": {"strides": 1}},
+        IMAGE, {"stride 1": {"strides": 1}}, channels_first=True,
     ),
     moded("reflect", "reflect"),
     moded("replicate", "edge"),
@@ -107,9 +109,11 @@ PAIRS = (
     Pair(
         "conv2d of (k, 1) as conv1d", "conv2d", partial(nn.Conv2d, 4, 5, (3, 1)), partial(C1, 5, 3), ((2, 4, 9, 1),),
         PADDED, "b c l 1 -> b l c", row='axes: "b c l 1 -> b l c"',
+        no_outline="its twin is another layer than the nearest",
     ),
     Pair("conv2d of 1 x 1 as dense", "conv2d", partial(nn.Conv2d, 4, 5, 1), partial(layers.Dense, 5), IMAGE,
-         {"an activation is fused": {"activation": "relu"}}, LAST[2]),
+         {"an activation is fused": {"activation": "relu"}}, LAST[2],
+         no_outline="its twin is another layer than the nearest"),
     Pair("conv3d", "conv3d", partial(nn.Conv3d, 4, 5, (2, 3, 2)), partial(C3, 5, (2, 3, 2)), VOLUME, PADDED, LAST[3]),
     Pair(
         "conv3d, strides (1, 2, 1)", "conv3d", partial(nn.Conv3d, 4, 5, 2, stride=(1, 2, 1)),
@@ -136,6 +140,6 @@ PAIRS = (
     ),
     Pair(
         "depthwise_conv2d, channels first", "depthwise_conv2d", partial(nn.Conv2d, 4, 8, (3, 2), groups=4),
-        partial(layers.DepthwiseConv2D, (3, 2), depth_multiplier=2, **FIRST), IMAGE, PADDED,
+        partial(layers.DepthwiseConv2D, (3, 2), depth_multiplier=2, **FIRST), IMAGE, PADDED, channels_first=True,
     ),
 )  # fmt: skip

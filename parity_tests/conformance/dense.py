@@ -86,33 +86,36 @@ PAIRS = (
     Pair(
         "linear as a convolution of 1 x 1", "linear", partial(nn.Linear, 4, 5),
         partial(layers.Conv2D, 5, 1), ((2, 5, 6, 4),), {"stride 2": {"strides": 2}},
+        no_outline="its twin is another layer than the nearest",
     ),
     Pair(
         "linear behind a flatten of (c h w)", "linear", Flattened, behind_flatten, ((2, 2, 3, 4),),
         {"the order (w h c)": {"row": ROW.format("w h c")}, "the order (h w c)": {"row": ROW.format("h w c")}},
-        LAST[2], "...", (".fc", "/fc"), ROW.format("c h w"),
+        LAST[2], "...", (".fc", "/fc"), ROW.format("c h w"), no_outline="its module is more layers than one",
     ),
     Pair(
         "linear behind a permuted flatten, (w h c)", "linear", partial(Flattened, (0, 3, 2, 1)), behind_flatten,
         ((2, 2, 3, 4),), {"the order (c h w)": {"row": ROW.format("c h w")}},
-        LAST[2], "...", (".fc", "/fc"), ROW.format("w h c"),
+        LAST[2], "...", (".fc", "/fc"), ROW.format("w h c"), no_outline="its module is more layers than one",
     ),
     Pair(
         "flatten of (c h w)", "flatten", nn.Flatten, layers.Flatten, ((2, 2, 3, 4),),
         {"Keras told that channels come first": {"data_format": "channels_first"}},
         LAST[2], "b (c h w) -> b (h w c)", row=ROW.format("c h w"), sizes=FLAT,
+        no_outline="the order of its output stands in the row of the layer behind it",
     ),
     Pair(
         "embedding", "embedding", partial(nn.Embedding, 7, 4), embedding, ((4, 9),),
-        {"id 0 taken for padding": {"zero": 0}, "the last id taken for padding": {"zero": 6}}, below=7,
+        {"id 0 taken for padding": {"zero": 0}, "the last id taken for padding": {"zero": 6}}, below=7, code=("zero",),
     ),
     Pair(
         "embedding with padding_idx and a trained row there", "embedding", partial(nn.Embedding, 7, 4, padding_idx=0),
-        embedding, ((4, 9),), {"zeros at the padding": {"zero": 0}}, below=7,
+        embedding, ((4, 9),), {"zeros at the padding": {"zero": 0}}, below=7, code=("zero",),
     ),
     Pair(
         "embedding times the root of its width", "embedding", Scaled, partial(ScaledTwin, factor=2.0), ((2, 5),),
         {"no factor": {"factor": 1.0}, "the width itself": {"factor": 4.0}}, at=(".table", "/table"), below=7,
+        code=("factor",), no_outline="its module is more layers than one",
     ),
     *(
         Pair(

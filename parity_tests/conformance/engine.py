@@ -114,7 +114,11 @@ def run(pair: Pair) -> Outcome:
         own = {key: value for key, value in changes.items() if key in OF_THE_PAIR}
         mutant = replace(pair, **own)
         given = replace(reference, state=stored(mutant, reference.module)) if "state" in own else reference
-        mutants[name], now = compared(mutant, given, {k: v for k, v in changes.items() if k not in own})
+        try:
+            mutants[name], now = compared(mutant, given, {k: v for k, v in changes.items() if k not in own})
+        except NoPlanError as error:
+            fix = "let the mutant have the shapes of the layer's variables, or state what Keras lacks in absent.py"
+            raise NoPlanError(f"{error}, with the mutant {name!r}: {fix}") from error
         named += [name] if {each.text for each in now} - {each.text for each in told} else []
     return Outcome(pair, error, mutants, alarms, tuple(named))
 
@@ -151,13 +155,13 @@ def stored(pair: Pair, module: torch.nn.Module) -> Mapping[str, Array]:
 
 
 def draw(pair: Pair, seed: int) -> list[Array]:
-    """Inputs; those of one shape are one array, as in self-attention."""
+    """The arguments of the module; one array several times where the pair says so."""
     rng = np.random.default_rng(seed)
-    made: dict[tuple[int, ...], Array] = {}
-    for shape in pair.input:
-        if shape not in made:
-            made[shape] = rng.integers(0, pair.below, shape) if pair.below else pair.scale * rng.standard_normal(shape)
-    return [made[shape] for shape in pair.input]
+    arrays = [
+        rng.integers(0, pair.below, shape) if pair.below else pair.scale * rng.standard_normal(shape)
+        for shape in pair.shapes
+    ]
+    return [arrays[at] for at in pair.arrays]
 
 
 def compared(pair: Pair, reference: Reference, changes: Mapping[str, Any]) -> tuple[float, list[Setting]]:

@@ -14,7 +14,8 @@ Make = Callable[..., Any]
 Changes = Mapping[str, Mapping[str, Any]]
 
 OF_THE_PAIR = ("row", "state", "axes")
-"""Fields of a pair that a mutant may change; all else that it names is an argument of the Keras layer."""
+"""Fields of a pair that a mutant may change, by a value of the field's type; all else that it names is an argument of
+``keras``."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,9 @@ class Pair:
         torch: makes the module.
         keras: makes the layer; a :func:`functools.partial`, so that a mutant can change its keyword arguments.
         input: shapes of the inputs as PyTorch has them, in the order of the module's arguments.
-        mutants: by what is wrong, the arguments that are changed (or fields of :data:`OF_THE_PAIR`).
+        mutants: by what is wrong, the arguments of ``keras`` that are changed, or the fields ``row``, ``state`` or
+            ``axes`` of the pair. A mutant computes something else with the same weights: its variables have the
+            layer's shapes, so that the tensors fit. What leaves no place for a tensor is an :class:`Absent`.
         axes: layout of the inputs and of the output, PyTorch's to Keras's; empty where they are the same.
         out: the output's layout where it is another; "..." where it stays.
         at: where module and layer lie within what ``torch`` and ``keras`` make.
@@ -36,6 +39,16 @@ class Pair:
         below: 0, or inputs are whole numbers below this.
         scale: standard deviation of the inputs.
         state: the tensors that a checkpoint would have, if not the module's own ``state_dict``.
+        one_array: whether inputs of one shape are one array, as in self-attention. Others are distinct, so that a
+            layer that exchanges its inputs is found.
+        channels_first: whether the Keras layer has PyTorch's layout where the outline writes channels last.
+        code: arguments of ``keras`` that only a twin's code reads, such as ``widths`` of :class:`~.layers.Padded`: no
+            layer states them, so that the settings check cannot name a mutant of them.
+        unnamed: mutants of other arguments that the settings check does not name, each with the reason.
+        in_words: why ``map outline`` describes the module instead of writing calls of layers; empty where it writes
+            them, and they compute the same.
+        no_outline: why the pair is no example for ``map outline``, such as a module that is not a class of
+            ``torch.nn``.
     """
 
     name: str
@@ -52,6 +65,23 @@ class Pair:
     below: int = 0
     scale: float = 1.0
     state: Callable[[torch.nn.Module], State] | None = None
+    one_array: bool = False
+    channels_first: bool = False
+    code: tuple[str, ...] = ()
+    unnamed: Mapping[str, str] = field(default_factory=dict)
+    in_words: str = ""
+    no_outline: str = ""
+
+    @property
+    def arrays(self) -> tuple[int, ...]:
+        """By argument of the module, the number of its array among the distinct ones."""
+        shapes = list(dict.fromkeys(self.input))
+        return tuple(map(shapes.index, self.input)) if self.one_array else tuple(range(len(self.input)))
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the distinct arrays."""
+        return tuple(dict.fromkeys(self.input)) if self.one_array else self.input
 
 
 @dataclass(frozen=True)

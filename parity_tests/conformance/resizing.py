@@ -21,7 +21,8 @@ NO = (0, 0)
 def pads(name: str, torch: Any, mode: str, wrong: dict[str, Any], **given: Any) -> Pair:
     widths = ((1, 3), (2, 0), NO)  # PyTorch lists the last axis first: left, right, top, bottom
     return Pair(name, "", torch, partial(Padded, layers.Identity, widths=widths, mode=mode, **given), ((2, 3, 5, 6),),
-                {"axes in PyTorch's order": {"widths": ((2, 0), (1, 3), NO)}} | wrong, LAST[2])  # fmt: skip
+                {"axes in PyTorch's order": {"widths": ((2, 0), (1, 3), NO)}} | wrong, LAST[2],
+                code=("widths", "value" if given else "mode"))  # fmt: skip
 
 
 CONSTANT = {"filled with zeros": {"mode": "constant"}}
@@ -36,7 +37,7 @@ PAIRS = (
          {"sides exchanged": {"padding": (1, 2)}}, LAST[1]),
     Pair("zero padding of volumes, channels first", "", partial(nn.ZeroPad3d, (0, 1, 2, 0, 1, 1)),
          partial(layers.ZeroPadding3D, padding=((1, 1), (2, 0), (0, 1)), **FIRST), VOLUME,
-         {"axes in PyTorch's order": {"padding": ((0, 1), (2, 0), (1, 1))}}),
+         {"axes in PyTorch's order": {"padding": ((0, 1), (2, 0), (1, 1))}}, channels_first=True),
     Pair("cropping: a negative padding", "", partial(nn.ZeroPad2d, (-1, -2, 0, -3)),
          partial(layers.Cropping2D, cropping=((0, 3), (1, 2))), IMAGE,
          {"axes in PyTorch's order": {"cropping": ((1, 2), (0, 3))}, "sides exchanged": {"cropping": ((3, 0), (2,
@@ -55,7 +56,7 @@ PAIRS = (
     Pair("upsampling, nearest", "", partial(nn.Upsample, scale_factor=(2, 3)), partial(UP2, size=(2, 3)), IMAGE,
          {"bilinear": {"interpolation": "bilinear"}, "(3, 2)": {"size": (3, 2)}}, LAST[2]),
     Pair("upsampling, nearest, channels first", "", partial(nn.Upsample, scale_factor=2), partial(UP2, size=2, **FIRST),
-         IMAGE, {"channels last": {"data_format": "channels_last"}}),
+         IMAGE, {"channels last": {"data_format": "channels_last"}}, channels_first=True),
     Pair("upsampling, bilinear", "", partial(nn.Upsample, scale_factor=2, mode="bilinear"),
          partial(UP2, size=2, interpolation="bilinear"), IMAGE,
          {"nearest": {"interpolation": "nearest"}, "bicubic": {"interpolation": "bicubic"}}, LAST[2]),
@@ -63,5 +64,6 @@ PAIRS = (
          size=2),
          VOLUME, {"not in depth": {"size": (1, 2, 2)}}, LAST[3]),
     Pair("pixel shuffle", "", partial(nn.PixelShuffle, 2), partial(Shuffle, 2), ((2, 12, 3, 4),),
-         {"TensorFlow's order of channels": {"channels_slowest": False}}, LAST[2]),
+         {"TensorFlow's order of channels": {"channels_slowest": False}}, LAST[2],
+         code=("channels_slowest",), in_words="a rearrangement of axes, which the outline writes as a rule"),
 )  # fmt: skip

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from keras import layers
 from torch import nn
 
 from parity_tests.conformance import suite
 from parity_tests.conformance.__main__ import main
 from parity_tests.conformance.engine import BOUND, NoPlanError, run
+from parity_tests.conformance.layers import Twin
 from parity_tests.conformance.pair import OF_THE_PAIR, Absent, Pair
 from parity_tests.conformance.report import refusal, report
 from wdport.mapping.kinds import KINDS
@@ -27,24 +30,6 @@ QUICK = {
 }  # fmt: skip
 """A pair or two of each group for ``make test``; ``make parity`` runs all."""
 
-IN_CODE = {
-    *OF_THE_PAIR, "widths", "mode", "value", "zero", "factor", "offset", "mask", "causal", "inverted", "training",
-    "channels_slowest",
-}  # fmt: skip
-"""What a mutant changes in code, in the table or in the weights: no layer was told it."""
-
-UNTOLD = {
-    "conv1d, causal: padding on both sides": "PyTorch's padding is a module of its own",
-    "rms_norm, eps None: that of the dtype: that of float32": "None is that of either dtype",
-    "rms_norm of images with a weight (c, 1, 1): epsilon 1e-5": "the module's own code has the epsilon",
-    "rms_norm, weight stored less one: epsilon 1e-5": "the module's own code has the epsilon",
-    "lstm, last step: every step": "PyTorch's layer always gives every step",
-    "global mean: channels first": "the module is two modules",
-    "global mean: axes kept": "the module is two modules",
-    "global maximum: channels first": "the module is two modules",
-}
-"""Mutants of a setting that is not told, and why."""
-
 DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
 
 
@@ -53,13 +38,25 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
 ])  # fmt: skip
 def test_the_pair_is_equal_and_its_mutants_are_not(name: str) -> None:
     outcome = run(suite.PAIRS[name])
-    assert outcome.error <= BOUND
-    assert outcome.mutants
-    assert outcome.survivors == ()
-    assert outcome.alarms == ()
-    told = {each for each, changes in outcome.pair.mutants.items() if not IN_CODE & set(changes)}
-    assert {f"{name}: {each}" for each in told - set(outcome.named)} <= set(UNTOLD)
-    assert not {f"{name}: {each}" for each in outcome.named} & set(UNTOLD)
+    pair = outcome.pair
+    assert outcome.error <= BOUND, (
+        "the Keras layer computes something else: correct `keras`, `axes` or the kind's rules"
+    )
+    assert outcome.mutants, "state a wrong argument in `mutants`"
+    assert outcome.survivors == (), (
+        "these mutants compute the same on these inputs: choose sizes of axes that differ, or leave out what is right; "
+        "distinct inputs need `one_array` to be false"
+    )
+    assert outcome.alarms == (), "the kind's `compared` names settings that do not differ: correct it"
+    stated = {each for each, changes in pair.mutants.items() if not {*OF_THE_PAIR, *pair.code} & set(changes)}
+    assert stated - set(outcome.named) - set(pair.unnamed) == set(), (
+        "`wdport verify` does not name these wrong settings: add them to the kind's `compared`; if a twin's code alone "
+        "reads the argument, name it in `code` of the pair; otherwise state the reason in `unnamed`"
+    )
+    assert set(pair.unnamed) <= stated - set(outcome.named), "`wdport verify` names these: remove them from `unnamed`"
+    assert set(pair.code) <= {argument for changes in pair.mutants.values() for argument in changes}, (
+        "no mutant changes these arguments: remove them from `code`"
+    )
 
 
 @pytest.mark.parametrize("absent", [
@@ -126,6 +123,33 @@ def test_a_layer_without_a_place_for_a_tensor_is_refused() -> None:
         run(
             replace(GOOD, kind="linear", torch=partial(nn.Linear, 4, 5), keras=partial(layers.Dense, 5, use_bias=False))
         )
+
+
+def test_a_mutant_without_a_place_for_a_tensor_is_named() -> None:
+    pair = replace(GOOD, kind="linear", torch=partial(nn.Linear, 4, 5), keras=partial(layers.Dense, 5))
+    with pytest.raises(NoPlanError, match="with the mutant 'no bias': let the mutant have the shapes"):
+        run(replace(pair, mutants={"no bias": {"use_bias": False}}))
+
+
+class LessSquare(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a - b * b
+
+
+class LessSquareTwin(Twin):
+    def __init__(self, exchanged: bool = False) -> None:
+        super().__init__()
+        self.exchanged = exchanged
+
+    def call(self, a: Any, b: Any) -> Any:
+        return b - a * a if self.exchanged else a - b * b
+
+
+def test_exchanged_inputs_are_found_where_they_are_not_one_array() -> None:
+    mutants = {"inputs exchanged": {"exchanged": True}}
+    pair = Pair("two inputs of one size", "", LessSquare, partial(LessSquareTwin), ((3, 4), (3, 4)), mutants)
+    assert run(pair).passed
+    assert run(replace(pair, one_array=True)).survivors == ("inputs exchanged",)
 
 
 def test_the_document_has_every_pair() -> None:

@@ -37,30 +37,13 @@ from wdport.porting.outline.settings import parameters, settings_of, torch_class
 from wdport.porting.outline.steps import Steps
 from wdport.recorder import parse_input
 
-WRITTEN_OUT = {
-    "packed under other names", "separate projections", "separate projections under other names", "cross-attention",
-    "grouped queries", "rms_norm of images with a weight (c, 1, 1)", "rms_norm, weight stored less one",
-}  # fmt: skip
-"""Modules of a project's own, of which no layer of ``torch.nn`` is the whole."""
-
-OTHERWISE = {
-    "linear as a convolution of 1 x 1", "conv2d of 1 x 1 as dense", "conv2d of (k, 1) as conv1d",
-    "packed, to dense projections", "batch_norm, momentum 0.1: the mean after a step",
-    "embedding times the root of its width", "conv1d, causal", "lstm, last step", "global mean", "global maximum",
-    "linear behind a flatten of (c h w)", "linear behind a permuted flatten, (w h c)",
-}  # fmt: skip
-"""Twins that are another layer than the nearest, more layers than one, or look at training."""
-
-IN_WORDS = {"conv_transpose2d, output padding beyond the windows", "pixel shuffle"}
-"""What no calls of layers are, so that the outline says it in words or as a rule."""
-
 
 def of(pair: Pair) -> tuple[nn.Module, Counterpart]:
     """The layer of a pair and what the outline says of it, on inputs with channels first where it has spatial axes."""
     module = torch_side(pair).module["m"]
     part = next(each for each in module.modules() if torch_class(each) in LAYERS)
     shape, name = pair.input[0], torch_class(part)
-    axes = image(shape) if pair.axes.startswith("b c ") or pair.kind == "group_norm" else named(shape)
+    axes = image(shape) if pair.axes.startswith("b c ") or pair.channels_first else named(shape)
     given = TorchCall(shape, axes, dtype="float64")
     return part, LAYERS[name](name, settings_of(part), given)
 
@@ -88,8 +71,7 @@ class Chain(Twin):
 def with_outline(pair: Pair, found: Counterpart) -> Pair:
     """The pair with the outline's layers in place of its own."""
     calls, kind = found.calls, pair.kind
-    last = pair.axes if not pair.axes and pair.kind in LAST_KINDS else ""
-    pair = replace(pair, axes=LAST[len(pair.input[0]) - 2]) if last or channels_first(pair) else pair
+    pair = replace(pair, axes=LAST[len(pair.input[0]) - 2]) if pair.channels_first else pair
     twin = pair.keras.func if isinstance(pair.keras, partial) else pair.keras
     given = dict(pair.keras.keywords) if isinstance(pair.keras, partial) else {}
     first = partial(make, calls[0])
@@ -109,17 +91,6 @@ def with_outline(pair: Pair, found: Counterpart) -> Pair:
 
 
 WITH_WEIGHTS = ("layers.Conv", "layers.Depth", "layers.MaxP", "layers.Average")
-LAST_KINDS = {
-    "group_norm",
-    *(f"{name}{rank}d" for name in ("conv", "depthwise_conv", "conv_transpose", "max_pool", "avg_pool")
-      for rank in (1, 2, 3)),
-}  # fmt: skip
-
-
-def channels_first(pair: Pair) -> bool:
-    """Whether the pair's twin keeps PyTorch's layout, which the outline never does."""
-    first = "channels first" in pair.name or (pair.kind == "prelu" and not pair.axes)
-    return first and len(pair.input[0]) > 2
 
 
 class Held(Twin):
@@ -143,21 +114,22 @@ def names(make: Any) -> Iterator[tuple[str, Mapping[str, Any], tuple[Any, ...]]]
 LAYOUT = {"data_format", "axis", "shared_axes", "padding"}
 TRAINING = {"training", "dropout"}
 
-PAIRS = {name: pair for name, pair in suite.PAIRS.items()
-         if name not in WRITTEN_OUT | OTHERWISE and pair.kind != "flatten"}  # fmt: skip
+PAIRS = {name: pair for name, pair in suite.PAIRS.items() if not pair.no_outline}
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in PAIRS if name not in IN_WORDS
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.full)
+    for name, pair in PAIRS.items() if not pair.in_words
 ])  # fmt: skip
 def test_the_layers_that_are_named_compute_the_same(name: str) -> None:
     pair = PAIRS[name]
     _, found = of(pair)
-    assert found.calls, found.notes
+    assert found.calls, (
+        f"the outline says only {found.notes}: if no calls of layers compute it, state why in `in_words`"
+    )
     error, alarms = compared(with_outline(pair, found), torch_side(pair), {})
-    assert error <= BOUND
-    told = [each for each in alarms if each.level == "differs"]
-    assert not told or pair.kind.startswith("conv_transpose")  # it is cut by a layer of its own behind it
+    assert error <= BOUND, f"{found.calls} compute something else: correct the kind's `call`"
+    assert not [each for each in alarms if each.level == "differs"]
 
 
 @pytest.mark.parametrize("name", list(PAIRS))
@@ -165,13 +137,16 @@ def test_the_layers_are_those_of_the_pair(name: str) -> None:
     """Class, kind and arguments, wherever the twin states one and it is not a matter of the layout."""
     pair = PAIRS[name]
     _, found = of(pair)
-    if pair.kind and name != "instance norm with running statistics":
+    if pair.kind:
         assert found.kind == pair.kind
     for own, told, args in names(pair.keras):
         calls = [each for call in found.calls for each in flat(call) if each.name == f"layers.{own}"]
         if own in ("Identity", "Dense", "Flatten") and not calls:
             continue
-        assert calls or name in IN_WORDS, (own, found.calls)
+        assert calls or pair.in_words, (
+            f"the outline writes {found.calls} where the pair has {own}: correct the kind's `call`, or state in the "
+            "pair why there are no such calls (`in_words`) or why it is no example for the outline (`no_outline`)"
+        )
         for call in calls[:1]:
             first = dict(zip(defaults(call.name), args, strict=False))
             for key, value in {**first, **told}.items():

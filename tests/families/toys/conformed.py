@@ -21,8 +21,8 @@ NAMES = list(PAIRS)
 
 
 def spread(pair: Pair, inputs: Sequence[Any]) -> list[Any]:
-    """The layer's arguments: those of one shape are one array, as in self-attention."""
-    return [inputs[list(dict.fromkeys(pair.input)).index(shape)] for shape in pair.input]
+    """The layer's arguments: one array several times where the pair says so."""
+    return [inputs[at] for at in pair.arrays]
 
 
 class Net(nn.Module):
@@ -55,7 +55,7 @@ def inputs(pair: Pair) -> list[str]:
     """The inputs as a table states them."""
     left, _, right = pair.axes.partition(" -> ")
     found = []
-    for name, shape in zip("xyz", dict.fromkeys(pair.input), strict=False):
+    for name, shape in zip("xyz", pair.shapes, strict=False):
         axes = left.split() if right else ["b", *"defg"[: len(shape) - 1]]
         sized = [axis if axis == "b" else f"{axis}={size}" for axis, size in zip(axes, shape, strict=True)]
         arrow = f" -> {right}" if right else ""
