@@ -1,4 +1,5 @@
-"""``python -m parity_tests.conformance``: run every pair and print the report; 1 where one is not as it should be."""
+"""``python -m parity_tests.conformance``: run every pair and print the report; 1, and its name on stderr, where one is
+not as it should be."""
 
 from __future__ import annotations
 
@@ -29,13 +30,16 @@ def main(words: list[str] | None = None) -> int:
     if unknown := set(given.group or ()) - set(GROUPS):
         parser.error(f"no group {', '.join(sorted(unknown))}; there are: {', '.join(GROUPS)}")
     groups = {name: pairs for name, pairs in GROUPS.items() if not given.group or name in given.group}
-    text, passed = report(groups, () if given.group else ABSENT)
+    made = report(groups, () if given.group else ABSENT)
     if given.markdown:
         before = given.markdown.read_text().partition(MADE)[0] if given.markdown.exists() else HEADING
-        given.markdown.write_text(before + MADE + "\n" + text)
+        given.markdown.write_text(before + MADE + "\n" + made.text)
     else:
-        sys.stdout.write(text)
-    return 0 if passed else 1
+        sys.stdout.write(made.text)
+    for name in made.wrong:
+        where = given.markdown or "the report"
+        sys.stderr.write(f"{name}: not as it should be; see its row in {where}\n")
+    return 1 if made.wrong else 0
 
 
 if __name__ == "__main__":

@@ -95,16 +95,22 @@ WRONG = {
 
 
 def test_a_good_pair_passes() -> None:
-    text, passed = report({"all": [GOOD]}, ())
-    assert passed
-    assert "1 pairs, 0 layers that Keras does not have; all are as they should be." in text
+    made = report({"all": [GOOD]}, ())
+    assert made.wrong == ()
+    assert "1 pairs, 0 layers that Keras does not have; all are as they should be." in made.text
+    assert "| elu | `activation` | < 1e-15 | 1 of 1 |" in made.text
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_the_report_tells_what_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(suite, "GROUPS", {"all": (GOOD, WRONG[name])})
+def test_the_report_tells_what_is_wrong(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = replace(WRONG[name], name=name)
+    monkeypatch.setattr(suite, "GROUPS", {"all": (GOOD, wrong)})
     monkeypatch.setattr(suite, "ABSENT", ())
     assert main(["--markdown", str(tmp_path / "report.md")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{name}: not as it should be; see its row in ")
     text = (tmp_path / "report.md").read_text()
     assert "**1 of them are not as they should be**" in text
     assert main(["--markdown", str(tmp_path / "report.md")]) == 1
@@ -113,9 +119,9 @@ def test_the_report_tells_what_is_wrong(name: str, monkeypatch: pytest.MonkeyPat
 
 def test_what_keras_now_has_is_told() -> None:
     for how in ("refuses", "differs", "unplanned"):
-        text, passed = report({}, [Absent("elu", "there is one", GOOD, how)])  # type: ignore[arg-type]
-        assert not passed
-        assert "| **elu** |" in text
+        made = report({}, [Absent("elu", "there is one", GOOD, how)])  # type: ignore[arg-type]
+        assert made.wrong == ("elu",)
+        assert "| **elu** |" in made.text
 
 
 def test_a_layer_without_a_place_for_a_tensor_is_refused() -> None:
