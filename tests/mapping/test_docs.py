@@ -1,4 +1,4 @@
-"""docs/mapping.md: every table in it is read, every kind and rule that it names exists."""
+"""docs/mapping.md: every table is read, every kind and rule that it names exists. CONTRIBUTING.md: its kind too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from wdport.mapping.kinds import KINDS
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import Table, parse_table
 
-TEXT = (Path(__file__).parents[2] / "docs" / "mapping.md").read_text()
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "mapping.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 
 SHAPES: list[tuple[dict[str, Shape], dict[str, Shape]]] = [
@@ -79,3 +80,15 @@ def test_every_rule_that_is_shown_is_read() -> None:
     assert len(shown) == 5
     for text in shown:
         parse_rule(text, text)
+
+
+def test_the_kind_in_contributing_is_the_one_in_the_code() -> None:
+    block = re.search(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert block is not None
+    parts = re.findall(r"# in ALL of (\S+)\n(.*?)# in PAIRS of (\S+)\n(.*)", block[1], re.DOTALL)
+    for path, code in (parts[0][:2], parts[0][2:]):
+        assert _unformatted(code) in _unformatted((ROOT / path).read_text()), f"copy it from {path}"
+
+
+def _unformatted(code: str) -> str:
+    return re.sub(r"\s+", "", code).replace(",)", ")")

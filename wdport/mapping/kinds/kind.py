@@ -58,10 +58,11 @@ class Compared:
     by padding. ``shape``: PyTorch's shape against the axes that Keras normalises. ``names``: the same function by
     name. ``needed``: PyTorch's is true, since Keras has no alternative. ``is``: Keras's is ``value``, which is what
     PyTorch always does; ``not``: PyTorch's is anything else. ``unit``: Keras's is one. ``channels``: Keras's axis or
-    format is that of PyTorch's channels; ``shared``: it shares a slope along all others. ``instance``: PyTorch has a
-    group per channel. ``masked``: Keras's mask leaves out PyTorch's padding index. ``flat``: Keras moves no axis
-    before it flattens. ``margins``: PyTorch's widths, last axis first, against Keras's. ``time``: PyTorch's steps come
-    first only if the port exchanges these axes.
+    format is that of PyTorch's channels; ``shared``: it shares a slope along all others, where ``torch`` is PyTorch's
+    number of slopes (``num_parameters``), of which one is a slope for all values. ``instance``: PyTorch has a group
+    per channel. ``masked``: Keras's mask leaves out PyTorch's padding index. ``flat``: Keras moves no axis before it
+    flattens. ``margins``: PyTorch's widths, last axis first, against Keras's. ``time``: PyTorch's steps come first
+    only if the port exchanges these axes.
 
     A path of attributes on Keras's side is joined by dots. ``level`` states what uses the setting.
     """
@@ -179,7 +180,8 @@ class TorchFunction:
 
 @dataclass(frozen=True)
 class LayerCall:
-    """The layer of Keras that computes what a module computes, if its arguments follow from the module's one by one.
+    """The layer of Keras that computes what a module computes, if its arguments follow from the module's one by one,
+    for every shape and layout of the input.
 
     Attributes:
         layer: its class in ``keras.layers``.
@@ -199,7 +201,9 @@ class Kind:
         name: its name in a table.
         torch: the classes of PyTorch whose modules are of this kind.
         functions: functions of ``torch.nn.functional`` that compute the same.
-        keras: the classes of ``keras.layers`` that may be, the most likely first; none if it is not known by its class.
+        keras: the classes of ``keras.layers`` that may be, the most likely first; none if Keras has no such class, or
+            it is not known by its class. A table's row then names a layer of the user's own, with the variables of
+            ``parts``.
         parts: its tensors; none for a layer without weights.
         axes: layouts of its activations, PyTorch's to Keras's, the most likely first.
         compared: hyper-parameters of the two layers.
