@@ -30,16 +30,16 @@ def main(words: list[str] | None = None) -> int:
     if unknown := set(given.group or ()) - set(GROUPS):
         parser.error(f"no group {', '.join(sorted(unknown))}; there are: {', '.join(GROUPS)}")
     groups = {name: pairs for name, pairs in GROUPS.items() if not given.group or name in given.group}
-    made = report(groups, () if given.group else ABSENT)
+    result = report(groups, () if given.group else ABSENT)
     if given.markdown:
         before = given.markdown.read_text().partition(MADE)[0] if given.markdown.exists() else HEADING
-        given.markdown.write_text(before + MADE + "\n" + made.text)
+        given.markdown.write_text(before + MADE + "\n" + result.text)
     else:
-        sys.stdout.write(made.text)
-    for name in made.wrong:
+        sys.stdout.write(result.text)
+    for name in result.wrong:
         where = given.markdown or "the report"
         sys.stderr.write(f"{name}: not as it should be; see its row in {where}\n")
-    return 1 if made.wrong else 0
+    return 1 if result.wrong else 0
 
 
 if __name__ == "__main__":

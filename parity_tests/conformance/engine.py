@@ -228,10 +228,10 @@ class Whole(torch.nn.Module):
         self.eval()
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        made = first(self.m(*inputs))
+        output = first(self.m(*inputs))
         if self.pair.sizes:
-            made = torch.from_numpy(laid_out(made.numpy(), self.pair.out, self.pair.sizes))
-        return self.end(made)
+            output = torch.from_numpy(laid_out(output.numpy(), self.pair.out, self.pair.sizes))
+        return self.end(output)
 
 
 class Shaped:

@@ -95,10 +95,10 @@ WRONG = {
 
 
 def test_a_good_pair_passes() -> None:
-    made = report({"all": [GOOD]}, ())
-    assert made.wrong == ()
-    assert "1 pairs, 0 layers that Keras does not have; all are as they should be." in made.text
-    assert "| elu | `activation` | < 1e-15 | 1 of 1 |" in made.text
+    result = report({"all": [GOOD]}, ())
+    assert result.wrong == ()
+    assert "1 pairs, 0 layers that Keras does not have; all are as they should be." in result.text
+    assert "| elu | `activation` | < 1e-15 | 1 of 1 |" in result.text
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -119,9 +119,9 @@ def test_the_report_tells_what_is_wrong(
 
 def test_what_keras_now_has_is_told() -> None:
     for how in ("refuses", "differs", "unplanned"):
-        made = report({}, [Absent("elu", "there is one", GOOD, how)])  # type: ignore[arg-type]
-        assert made.wrong == ("elu",)
-        assert "| **elu** |" in made.text
+        result = report({}, [Absent("elu", "there is one", GOOD, how)])  # type: ignore[arg-type]
+        assert result.wrong == ("elu",)
+        assert "| **elu** |" in result.text
 
 
 def test_a_layer_without_a_place_for_a_tensor_is_refused() -> None:
