@@ -84,7 +84,7 @@ PAIRS = (
          {"key_padding_mask": PADDING}),
          partial(MHA, mask=~PADDING[:, None, :]), SELF,
          {"the mask inverted": {"mask": PADDING[:, None, :]}, "a mask of queries": {"mask": ~PADDING[:, :, None]}},
-         at=(".inner", "/inner"), code=("mask",), one_array=True),
+         at=(".inner", "/inner"), code=("mask",), one_array=True, no_model="has a mask for one size of batch"),
     Pair("packed, dropout: none in inference", "attention_packed",
          partial(nn.MultiheadAttention, 8, 2, dropout=0.5, batch_first=True), partial(MHA, dropout=0.5), SELF, ORDERED,
          at=INNER, code=("causal",), one_array=True),

@@ -109,7 +109,7 @@ PAIRS = (
     Pair(
         "conv2d of (k, 1) as conv1d", "conv2d", partial(nn.Conv2d, 4, 5, (3, 1)), partial(C1, 5, 3), ((2, 4, 9, 1),),
         PADDED, "b c l 1 -> b l c", row='axes: "b c l 1 -> b l c"',
-        no_outline="its twin is another layer than the nearest",
+        no_outline="its twin is another layer than the nearest", no_model="its input has no layout that a table states",
     ),
     Pair("conv2d of 1 x 1 as dense", "conv2d", partial(nn.Conv2d, 4, 5, 1), partial(layers.Dense, 5), IMAGE,
          {"an activation is fused": {"activation": "relu"}}, LAST[2],

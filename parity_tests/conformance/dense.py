@@ -103,6 +103,7 @@ PAIRS = (
         {"Keras told that channels come first": {"data_format": "channels_first"}},
         LAST[2], "b (c h w) -> b (h w c)", row=ROW.format("c h w"), sizes=FLAT,
         no_outline="the order of its output stands in the row of the layer behind it",
+        no_model="its output has no layout that a table states; a linear layer behind it does",
     ),
     Pair(
         "embedding", "embedding", partial(nn.Embedding, 7, 4), embedding, ((4, 9),),
@@ -132,11 +133,12 @@ PAIRS = (
     Pair(
         "linear under spectral_norm, folded", "linear",
         lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 5)), partial(layers.Dense, 5), ((6, 3),),
-        {"the stored weight": {"state": unfolded}}, state=folded,
+        {"the stored weight": {"state": unfolded}}, state=folded, no_model="its checkpoint is not that of its module",
     ),
     Pair(
         "conv2d under spectral_norm, folded", "conv2d",
         lambda: nn.utils.parametrizations.spectral_norm(nn.Conv2d(4, 5, 3)), partial(layers.Conv2D, 5, 3),
         ((2, 4, 6, 5),), {"the stored weight": {"state": unfolded}}, LAST[2], state=folded,
+        no_model="its checkpoint is not that of its module",
     ),
 )  # fmt: skip

@@ -101,7 +101,7 @@ PAIRS = (
     Pair("batch_norm, momentum 0.1: the mean after a step", "batch_norm", partial(Trained, "running_mean", 0.1),
          partial(AfterStep, "moving_mean", momentum=0.9, epsilon=1e-5), IMAGE,
          {"PyTorch's momentum as it is": {"momentum": 0.1}, "Keras's momentum 0.99": {"momentum": 0.99}},
-         LAST[2], "...", (".bn", "/inner"), no_outline="it compares a step of training"),
+         LAST[2], "...", (".bn", "/inner"), no_outline="it compares a step of training", no_model="looks at training"),
     Pair("rms_norm", "rms_norm", partial(nn.RMSNorm, 8, eps=1e-6), partial(RMS, epsilon=1e-6), TOKENS,
          {"epsilon 1e-5": {"epsilon": 1e-5}}),
     Pair("rms_norm, eps None: that of the dtype", "rms_norm", partial(nn.RMSNorm, 8),

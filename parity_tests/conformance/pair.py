@@ -49,6 +49,7 @@ class Pair:
             them, and they compute the same.
         no_outline: why the pair is no example for ``map outline``, such as a module that is not a class of
             ``torch.nn``.
+        no_model: why the pair is not converted and verified as a model of one layer, such as a mask for one batch size.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Pair:
     unnamed: Mapping[str, str] = field(default_factory=dict)
     in_words: str = ""
     no_outline: str = ""
+    no_model: str = ""
 
     @property
     def arrays(self) -> tuple[int, ...]:

@@ -68,8 +68,8 @@ def test_keras_does_not_have_it(absent: Absent) -> None:
 
 
 def test_every_kind_has_a_pair() -> None:
-    assert {pair.kind for pair in suite.PAIRS.values()} - {""} == set(KINDS) - {"sequential"}
-    assert len(suite.PAIRS) == sum(map(len, suite.GROUPS.values()))
+    assert {pair.kind for pair in suite.PAIRS.values()} - {""} == set(KINDS) - {"sequential"}, "every kind needs a pair"
+    assert len(suite.PAIRS) == sum(map(len, suite.GROUPS.values())), "two pairs have one name"
     assert set(suite.PAIRS) >= QUICK
 
 
@@ -77,7 +77,7 @@ def test_the_layouts_of_pairs_are_those_of_their_kinds() -> None:
     for pair in suite.PAIRS.values():
         if pair.kind and pair.axes and "axes:" not in pair.row and not pair.out:
             known = {str(axes) for axes in KINDS[pair.kind].axes}
-            assert pair.axes in known, pair.name
+            assert pair.axes in known, f"{pair.name}: add the layout to the kind's `axes`, or state it in `row`"
 
 
 GOOD = Pair("elu", "activation", nn.ELU, partial(layers.ELU, alpha=1.0), ((3, 4),), {"alpha 2": {"alpha": 2.0}})

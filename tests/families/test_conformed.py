@@ -12,20 +12,6 @@ import wdport
 from tests.families.toys.conformed import PAIRS, Net, Pair, table
 from wdport.errors import MisfitError
 
-ELSEWHERE = {
-    "flatten of (c h w)": "its output has no layout that a table states; a linear layer behind it does",
-    "conv2d of (k, 1) as conv1d": "its input has no layout that a table states",
-    "linear under spectral_norm, folded": "its checkpoint is not that of its module",
-    "conv2d under spectral_norm, folded": "its checkpoint is not that of its module",
-    "batch_norm, momentum 0.1: the mean after a step": "looks at training",
-    "softplus": "without its threshold PyTorch's overflows in float32",
-    "rnn_cell, relu": "is all zeros in the batch of one, and compared below",
-    "lstm, three lengths": "has lengths for one size of batch; test_masked.py draws masks",
-    "bidirectional_lstm, three lengths": "has lengths for one size of batch",
-    "packed, key_padding_mask: True is left out": "has a mask for one size of batch",
-}
-"""Pairs that are no model for every batch, with the reason."""
-
 QUICK = [
     "conv1d, causal", "conv1d, stride 2, padding 1", "conv2d, padding_mode reflect", "conv2d, padding_mode circular",
     "conv_transpose1d, padding 1", "conv_transpose2d, window 4, stride 2, padding 1",
@@ -40,7 +26,7 @@ QUICK = [
 MUTANTS = {
     name: next(key for key, changes in PAIRS[name].mutants.items() if not {"axes", "state"} & set(changes))
     for name in PAIRS
-    if name not in ELSEWHERE and any(not {"axes", "state"} & set(each) for each in PAIRS[name].mutants.values())
+    if not PAIRS[name].no_model and any(not {"axes", "state"} & set(each) for each in PAIRS[name].mutants.values())
 }
 """The first mutant of every pair that is another port or another row."""
 
@@ -66,7 +52,7 @@ def verified(folder: Path, pair: Pair, mutant: str = "") -> wdport.Verdict:
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
-@pytest.mark.parametrize("name", quickly([name for name in PAIRS if name not in ELSEWHERE]))
+@pytest.mark.parametrize("name", quickly([name for name, pair in PAIRS.items() if not pair.no_model]))
 def test_it_passes(tmp_path: Path, name: str) -> None:
     verdict = verified(tmp_path, PAIRS[name])
     assert verdict.exit_code == 0, verdict
