@@ -122,13 +122,17 @@ class Declared:
         return next((each for each in self.markers if isinstance(each, kind)), None)
 
 
+def whole_numbers(least: int, most: int) -> str:
+    """Bounds in words, for errors."""
+    return f"a whole number from {least} to {most}"
+
+
 def require_bounds(request: Any) -> None:
     """Raise :class:`UsageError` for the first option of a request whose value is out of its bounds."""
     for option in options_of(type(request)).values():
         value, bounds = getattr(request, option.name), option.option.bounds
         if bounds and value is not None and not (isinstance(value, Integral) and bounds[0] <= int(value) <= bounds[1]):
-            fix = f"give a whole number from {bounds[0]} to {bounds[1]}"
-            raise UsageError(option.flags[0], f"invalid value {value!r:.40}", fix)
+            raise UsageError(option.flags[0], f"invalid value {value!r:.40}", f"give {whole_numbers(*bounds)}")
 
 
 def options_of(request: type) -> Mapping[str, Declared]:

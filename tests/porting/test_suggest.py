@@ -135,6 +135,10 @@ def build():
 """
 
 
+BOTH = ["--reference", "suggested_net:build", "--model", "suggested_twin:build"]
+SUGGEST = ["map", "suggest", *BOTH, "--input", "x: b 4", "-o", "t.yaml"]
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -157,13 +161,12 @@ def test_a_checkpoint_alone_gives_a_guess(project: Path, capsys: pytest.CaptureF
 
 
 def test_refusals(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    both = ["--reference", "suggested_net:build", "--model", "suggested_twin:build"]
     for words, said in (
         (["--model", "suggested_twin:build"], "--reference"),
         (["--reference", "suggested_net:build"], "--model"),
-        (both, "the models' inputs are not known"),
-        ([*both, "--input", "x: b 5"], "where the Keras model takes"),
-        ([*both, "--input", "x: b 4", "-o", "suggested_net.py"], "exists already"),
+        (BOTH, "the models' inputs are not known"),
+        ([*BOTH, "--input", "x: b 5"], "where the Keras model takes"),
+        ([*BOTH, "--input", "x: b 4", "-o", "suggested_net.py"], "exists already"),
         (["--reference", "suggested_net:none", "--model", "suggested_twin:build", "--input", "x: b 4"], "none"),
     ):
         assert main(["map", "suggest", *words]) in (2, 4)
@@ -176,17 +179,7 @@ def test_refusals(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_twin_of_another_width_stops_at_its_layer(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "suggested_twin.py").write_text(TWIN.format(width=5))
-    words = [
-        "--reference",
-        "suggested_net:build",
-        "--model",
-        "suggested_twin:build",
-        "--input",
-        "x: b 4",
-        "-o",
-        "t.yaml",
-    ]
-    assert main(["map", "suggest", *words]) == 4
+    assert main(SUGGEST) == 4
     said = capsys.readouterr().out
     assert "the first that does not:     first" in said
     assert "units (out_features) 5 where the reference has 3" in said
@@ -206,15 +199,5 @@ def build():
     return keras.Model(x, layers.Dense(2, name="second")(hidden))
 """
     (project / "suggested_twin.py").write_text(capped)
-    words = [
-        "--reference",
-        "suggested_net:build",
-        "--model",
-        "suggested_twin:build",
-        "--input",
-        "x: b 4",
-        "-o",
-        "t.yaml",
-    ]
-    assert main(["map", "suggest", *words]) == 1
+    assert main(SUGGEST) == 1
     assert "not proved" in Path("t.yaml").read_text().lower()

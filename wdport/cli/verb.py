@@ -15,6 +15,7 @@ from wdport.cli.machine import noted_cache
 from wdport.cli.usage import dashed_file, mistyped_option, name_of, no_such_verb, unexpected
 from wdport.compile_cache import leave_unsafe_cache
 from wdport.errors import UsageError, did_you_mean, printable
+from wdport.options import whole_numbers
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -206,7 +207,7 @@ class Whole(_Number):
 
     def __init__(self, least: int, most: int) -> None:
         self.least, self.most = least, most
-        self.values = f"a whole number from {least} to {most}"
+        self.values = whole_numbers(least, most)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
         text = str(value)

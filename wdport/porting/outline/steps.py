@@ -122,9 +122,9 @@ class Steps:
         told = bound(event)
         found, there = of_function(event.name, told, self._call(event))
         notes = [*found.notes, *self._weights(event, found, around)]
-        relative = self._broadcast(event, around, number) if function in OPERATORS and not there else there
+        relative = there
         if function in OPERATORS and not there:
-            there = self._broadcast(event, around)
+            there, relative = (self._broadcast(event, around, origin) for origin in (0, number))
         owner = layer_of(function)
         usual = {key: value for key, value in parameters(owner).items() if key != "mode"} if owner else {}
         written = expression(event, lambda seen: self._names.of(seen, around), usual)
