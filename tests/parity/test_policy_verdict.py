@@ -39,7 +39,7 @@ def make(*changed: TapResult, whole: float = 1.0, level: float = 1.0, gates: tup
         Gate("A'", "constants", 8, 8, (measure("table", "ulp", 0.5, "table_ulp"),)),
         Gate("A", "float64", 4, 4, tuple(logic)),
         Gate("B", "float32", 4, 4, tuple(numerics)),
-        Gate("F", "wavelet", 4, 4, (measure("cD1 analysis", "error", 2e-15, "wavelet", own=BOUNDS),)),
+        Gate("F", "wavelet", 4, 4, (measure("cD1 analysis", "error", 2e-15, "wavelet", family_bounds=BOUNDS),)),
     )
     gates = tuple(next((new for new in gates if new.name == gate.name), gate) for gate in made)
     environment = dict.fromkeys(("torch", "keras", "jax", "device", "torch_matmul", "jax_matmul"), "x")
@@ -266,7 +266,9 @@ class TestOneValue:
     def test_the_bound_of_the_other_boundary_modes(self, tmp_path: Path) -> None:
         text = f"[bounds]\nwavelet_extrapolated = {{ value = 1e-9, {self.ENDS} }}\n"
         for bound, failing in (("wavelet", {"F"}), ("wavelet_extrapolated", set())):
-            off = make(gates=(Gate("F", "wavelet", 4, 4, (measure("cD1", "error", 5e-10, bound, own=BOUNDS),)),))
+            off = make(
+                gates=(Gate("F", "wavelet", 4, 4, (measure("cD1", "error", 5e-10, bound, family_bounds=BOUNDS),)),)
+            )
             assert failed(off) == {"F"}
             assert failed(under(tmp_path, off, text)) == failing
 

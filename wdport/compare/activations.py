@@ -10,11 +10,11 @@ from wdport.compare.relations import same
 from wdport.compare.taps import Tap
 
 
-def other_activation(tap: Tap, own: Call, expected: Expected) -> list[str]:
+def other_activation(tap: Tap, port_call: Call, expected: Expected) -> list[str]:
     """The activation that follows the layer on only one side: one sentence, or none."""
-    if len(own.outputs) != 1 or len(expected.outputs) != 1:
+    if len(port_call.outputs) != 1 or len(expected.outputs) != 1:
         return []
-    ours, theirs = np.asarray(own.outputs[0]), np.asarray(expected.outputs[0])
+    ours, theirs = np.asarray(port_call.outputs[0]), np.asarray(expected.outputs[0])
     stated = tap.layout.after
     if stated and same(AFTER[stated](ours), theirs):
         return [lacking(stated)]

@@ -43,7 +43,7 @@ def compare_settings(
     """
     last = _channels_last(layers)
     count, compared = 0, 0
-    found: dict[tuple[str, str], Setting] = {}
+    settings: dict[tuple[str, str], Setting] = {}
     unread: dict[str, None] = {}
     for tap in taps:
         module = modules.get(layer_of(tap.reference))
@@ -54,39 +54,39 @@ def compare_settings(
             if path == layer_of(tap.candidate) and len(tap.stack) < 2:
                 pair = _with_shapes(pair, tap, reference or {}, port or {})
             try:
-                own, differing = compare_pair(pair)
+                pair_count, differing = compare_pair(pair)
             except (TypeError, ValueError, AttributeError, IndexError):  # a class of the user's own has its own values
                 unread[layer_of(tap.reference)] = None
                 continue
-            count, compared = count + bool(own), compared + own
-            for each in differing:
-                key = (path, each.text)
-                found.setdefault(key, replace(each, reference=layer_of(tap.reference), candidate=path))
+            count, compared = count + bool(pair_count), compared + pair_count
+            for difference in differing:
+                key = (path, difference.text)
+                settings.setdefault(key, replace(difference, reference=layer_of(tap.reference), candidate=path))
     compared_paths = {path for tap in taps for path in tap.stack or (layer_of(tap.candidate),)}
     for path, layer in layers.items():
         if getattr(layer, "mask_zero", False) is True and path not in compared_paths:
-            found[path, "mask_zero"] = Setting("mask_zero", None, True, "differs", MASKED, candidate=path)
-    return SettingsReport(count, compared, tuple(found.values()), unread=tuple(unread))
+            settings[path, "mask_zero"] = Setting("mask_zero", None, True, "differs", MASKED, candidate=path)
+    return SettingsReport(count, compared, tuple(settings.values()), unread=tuple(unread))
 
 
 def _with_shapes(pair: Pair, tap: Tap, reference: Calls, port: Calls) -> Pair:
     """Add the shapes of each side's first input and of the reference's output."""
     theirs, ours = reference.get(tap.reference), port.get(tap.candidate)
     fed = _first(theirs.inputs) if theirs is not None else ()
-    made = _first(theirs.outputs) if theirs is not None else ()
-    given = _first(ours.inputs) if ours is not None else ()
-    if len(made) > 2 and getattr(pair.layer, "data_format", "") != "channels_first":
-        made = (made[0], *made[2:], made[1])
-    return replace(pair, fed=fed, given=given, made=made if len(made) == len(given) else ())
+    output = _first(theirs.outputs) if theirs is not None else ()
+    port_input = _first(ours.inputs) if ours is not None else ()
+    if len(output) > 2 and getattr(pair.layer, "data_format", "") != "channels_first":
+        output = (output[0], *output[2:], output[1])
+    return replace(pair, fed=fed, given=port_input, made=output if len(output) == len(port_input) else ())
 
 
 def _first(values: Sequence[object]) -> Shape:
-    found = leaves(list(values))
-    return tuple(int(size) for size in getattr(found[0], "shape", ())) if found else ()
+    arrays = leaves(list(values))
+    return tuple(int(size) for size in getattr(arrays[0], "shape", ())) if arrays else ()
 
 
 def _channels_last(layers: Mapping[str, KerasLayer]) -> bool | None:
     """Whether all layers with windows are channels-last; ``None`` if there are none, or of both kinds."""
-    windowed = [each for each in layers.values() if hasattr(each, "kernel_size") or hasattr(each, "pool_size")]
-    formats = {str(each.data_format) for each in windowed if getattr(each, "data_format", None)}
+    windowed = [layer for layer in layers.values() if hasattr(layer, "kernel_size") or hasattr(layer, "pool_size")]
+    formats = {str(layer.data_format) for layer in windowed if getattr(layer, "data_format", None)}
     return formats == {"channels_last"} if len(formats) == 1 else None

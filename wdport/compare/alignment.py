@@ -79,31 +79,33 @@ class Alignment:
         absent = {name: f"no tensors, and no {path} in Keras" for name, path in self.unconverted.items()}
         return {**{tap.reference: why for tap, why in self.left_out.items()}, **absent}
 
-    def compare_settings(self, seen: Observation, shapes: Calls) -> None:
+    def compare_settings(self, observation: Observation, shapes: Calls) -> None:
         """Compare the settings of the layers of every tap; with ``shapes``, the port's calls, paddings and axes too."""
         if self.modules:
-            self.settings = compare_settings(self.taps, self.modules, self._layers, seen.calls, shapes)
+            self.settings = compare_settings(self.taps, self.modules, self._layers, observation.calls, shapes)
 
-    def settle(self, seen: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
+    def settle(self, observation: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
         """Determine from the calls of both sides which calls are compared, their order and their callers.
 
         Returns an empty result for every tap, and the findings on calls.
         """
-        theirs = {name: call.caller for name, call in seen.calls.items()}
+        theirs = {name: call.caller for name, call in observation.calls.items()}
         ours = {name: call.caller for name, call in shapes.items()}
         self.left_out = left_out(self.taps, theirs, ours)
-        self.timed = scalar_fed(seen.inputs, seen.calls) if len(seen.inputs) == self._inputs else {}
+        self.timed = (
+            scalar_fed(observation.inputs, observation.calls) if len(observation.inputs) == self._inputs else {}
+        )
         self._once = [tap for tap in self.taps if tap not in self.left_out]
-        self.taps, faults = _every_call(self._once, seen, ours)
-        self.compare_settings(seen, shapes)
+        self.taps, faults = _every_call(self._once, observation, ours)
+        self.compare_settings(observation, shapes)
         return self._results(self.taps, ours), faults
 
-    def extend(self, seen: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
+    def extend(self, observation: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
         """Add the calls that a later case makes and none before did; returns as :meth:`settle`."""
         ours = {name: call.caller for name, call in shapes.items()}
-        taps, faults = _every_call(self._once, seen, ours)
-        known = {tap.reference for tap in self.taps}
-        more = [tap for tap in taps if tap.reference not in known]
+        taps, faults = _every_call(self._once, observation, ours)
+        references = {tap.reference for tap in self.taps}
+        more = [tap for tap in taps if tap.reference not in references]
         self.taps += more
         self.later |= {tap.reference for tap in more}
         return self._results(more, ours), faults
@@ -120,8 +122,8 @@ class Alignment:
                 or not (tap.reference in self.later or (fewer and tap.candidate not in port))]  # fmt: skip
 
     def _results(self, taps: Sequence[Tap], ours: Mapping[str, str]) -> dict[str, TapResult]:
-        known = {tap.candidate: tap.reference for tap in self.taps}
-        callers = [known.get(nearest(tap.candidate, ours, known), "") for tap in taps]
+        references = {tap.candidate: tap.reference for tap in self.taps}
+        callers = [references.get(nearest(tap.candidate, ours, references), "") for tap in taps]
         return {tap.reference: TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
                 for tap, caller in zip(taps, callers, strict=True)}  # fmt: skip
 
@@ -131,14 +133,19 @@ class Alignment:
         try:
             yield
         except WdportError as error:
-            differ = [f"{each.reference} -> {each.candidate}: {each.text}" for each in self.settings.of("differs")]
+            differ = [
+                f"{difference.reference} -> {difference.candidate}: {difference.text}"
+                for difference in self.settings.of("differs")
+            ]
             if differ:
                 error.details = (*(error.details or (f"{error.where}: {error.what}",)), *differ)
             raise
 
 
-def _every_call(taps: Sequence[Tap], seen: Observation, ours: Mapping[str, str]) -> tuple[list[Tap], list[Finding]]:
+def _every_call(
+    taps: Sequence[Tap], observation: Observation, ours: Mapping[str, str]
+) -> tuple[list[Tap], list[Finding]]:
     """A tap for every call, in the order of the computation, and the findings on calls."""
-    found, faults = every_call(taps, {name: call.caller for name, call in seen.calls.items()}, ours)
-    order = {name: position for position, name in enumerate(seen.calls)}
-    return sorted(found, key=lambda tap: order.get(tap.reference, len(order))), faults
+    call_taps, faults = every_call(taps, {name: call.caller for name, call in observation.calls.items()}, ours)
+    order = {name: position for position, name in enumerate(observation.calls)}
+    return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults

@@ -13,7 +13,7 @@ from wdport.mapping.kinds import CATALOGUE
 _ALONE = ("", "activation", "sequential")
 """Kinds of rows whose layer may be just a function."""
 
-_LINEAR = tuple(each.short for kind in CATALOGUE if kind.activates for each in kind.torch)
+_LINEAR = tuple(torch_class.short for kind in CATALOGUE if kind.activates for torch_class in kind.torch)
 """Modules that apply no function to their output, where a Keras layer may."""
 
 
@@ -32,26 +32,26 @@ def applied(pair: Pair) -> tuple[Function, Function] | None:
 def unlike(theirs: Function, ours: Function, pair: Pair) -> list[Setting]:
     """The differences of two functions: their names, or their numbers and axes."""
     if not theirs.same_by_name(ours) or (theirs.name == "gelu" and theirs.shown != ours.shown):
-        return [Setting("activation", theirs.own, ours.own, "differs", _told(theirs, ours, pair))]
-    found = []
+        return [Setting("activation", theirs.alias, ours.alias, "differs", _sentence(theirs, ours, pair))]
+    settings = []
     for name in sorted(theirs.parameters.keys() & ours.parameters.keys()):
-        wanted, own = theirs.parameters[name], ours.parameters[name]
+        expected, actual = theirs.parameters[name], ours.parameters[name]
         if name == "axis":
-            places = pair.axes([int(wanted)])
-            if places is None or len(places) != 1 or places == (int(own) % pair.rank,):
+            places = pair.axes([int(expected)])
+            if places is None or len(places) != 1 or places == (int(actual) % pair.rank,):
                 continue
-            wanted = places[0]
-        elif equal(wanted, own):
+            expected = places[0]
+        elif equal(expected, actual):
             continue
-        words = f"{name} {text(own)} where the reference has {text(wanted)}"
-        found.append(Setting(name, plain(wanted), plain(own), "differs", words))
-    return found
+        words = f"{name} {text(actual)} where the reference has {text(expected)}"
+        settings.append(Setting(name, plain(expected), plain(actual), "differs", words))
+    return settings
 
 
-def _told(theirs: Function, ours: Function, pair: Pair) -> str:
+def _sentence(theirs: Function, ours: Function, pair: Pair) -> str:
     if pair.kind not in _ALONE and ours.name == "linear":
-        return lacking(theirs.own)
+        return lacking(theirs.alias)
     if pair.kind not in _ALONE and theirs.name == "linear":
-        known = (name for name in AFTER if (each := by_name(name)) and each.does_as(ours))
-        return beside(next(known, ours.shown))
+        names = (name for name in AFTER if (function := by_name(name)) and function.does_as(ours))
+        return beside(next(names, ours.shown))
     return f"activation: {ours.shown} where {'the table' if pair.layout.after else 'the reference'} has {theirs.shown}"

@@ -68,6 +68,6 @@ BOUNDS: Final[Mapping[str, Bound]] = {
 """The bounds of the gates that every model has; families add those of their own gates."""
 
 
-def bounds(own: Mapping[str, Bound] | None = None) -> dict[str, float]:
-    """Every default bound by name, including a family's ``own``."""
-    return {name: bound.value for name, bound in {**BOUNDS, **(own or {})}.items()}
+def bounds(family_bounds: Mapping[str, Bound] | None = None) -> dict[str, float]:
+    """Every default bound by name, including ``family_bounds``."""
+    return {name: bound.value for name, bound in {**BOUNDS, **(family_bounds or {})}.items()}

@@ -47,4 +47,4 @@ class Expected:
     @property
     def given(self) -> list[Array]:
         """The inputs in order."""
-        return [self.inputs[at] for at in sorted(self.inputs)]
+        return [self.inputs[index] for index in sorted(self.inputs)]

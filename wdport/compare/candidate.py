@@ -103,11 +103,11 @@ class PortSide:
         """The output of one layer that is fed one number per sample."""
         layer = self.probes[dtype].layers[path]
 
-        def run(given: Array) -> Any:
+        def run(inputs: Array) -> Any:
             if dtype == "float64":
                 with exact_float64():
-                    return layer(given)
-            return layer(given)
+                    return layer(inputs)
+            return layer(inputs)
 
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             return np.asarray(Program(run, FAST_COMPILE)(cast(values, np.dtype(dtype))))

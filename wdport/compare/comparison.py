@@ -126,17 +126,17 @@ class Comparison:
 
     def observe(self, case: Case) -> Observation:
         """Run the reference on one case."""
-        seen = self.reference.observe(case, self.alignment.observed)
+        observation = self.reference.observe(case, self.alignment.observed)
         for text in self.reference.findings:
             self.find(text)
         trim_memory()
-        return seen
+        return observation
 
-    def outputs_in_port(self, outputs: Outputs, names: Sequence[str], wanted: Sequence[Any]) -> Outputs:
+    def outputs_in_port(self, outputs: Outputs, names: Sequence[str], shapes: Sequence[Any]) -> Outputs:
         """The reference's outputs in the port's layout; empty, with a finding, if they do not fit."""
         try:
             rules = [axes(text) for text in self.signature.axes]
-            return outputs_in_port(outputs, names, wanted, self.port.output_names, rules)
+            return outputs_in_port(outputs, names, shapes, self.port.output_names, rules)
         except ValueError as error:
             self.find(f"the network's output: {error}")
             return ()

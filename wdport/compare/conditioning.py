@@ -20,26 +20,26 @@ class Explained:
     in the running network."""
 
     fed: float = 0.0
-    made: float = 0.0
+    isolated: float = 0.0
     running: float = 0.0
 
 
 NOTHING = Explained()
 
 
-def explained(told: Conditioning, seen: Observation) -> tuple[dict[str, Explained], Explained]:
+def explained(conditioning: Conditioning, observation: Observation) -> tuple[dict[str, Explained], Explained]:
     """The explained errors by the reference's names, and of the output: the effect of one rounding times the ratio that
     float32 (B) allows, but at most :data:`LEAK`."""
-    found = {}
-    for name, spread in told.taps.items():
-        if name not in seen.calls:
+    by_tap = {}
+    for name, spread in conditioning.taps.items():
+        if name not in observation.calls:
             continue
-        sizes = [_size(side) for side in (seen.calls[name].inputs, seen.calls[name].outputs)]
+        sizes = [_size(side) for side in (observation.calls[name].inputs, observation.calls[name].outputs)]
         squares = (spread.fed[0] / sizes[0], spread.made[0] / sizes[1], spread.running[0] / sizes[1])
-        found[name] = Explained(*(min(NUMERICS * square**0.5, LEAK) for square in squares))
-    pairs = zip(seen.outputs, told.outputs, strict=True)
-    whole = min(NUMERICS * max(relative_l2(output + moves, output) for output, moves in pairs), LEAK)
-    return found, Explained(whole, whole, whole)
+        by_tap[name] = Explained(*(min(NUMERICS * square**0.5, LEAK) for square in squares))
+    pairs = zip(observation.outputs, conditioning.outputs, strict=True)
+    output_error = min(NUMERICS * max(relative_l2(output + moves, output) for output, moves in pairs), LEAK)
+    return by_tap, Explained(output_error, output_error, output_error)
 
 
 def beyond(result: TapResult, error: float, allowed: float) -> float:

@@ -80,7 +80,7 @@ def compare(
     )
     engine = _Engine(result, companion, brief)
     with alignment.settings_in_errors():
-        for at, (random_biases, group) in enumerate(groupby(probes, key=lambda case: case.random_biases)):
+        for index, (random_biases, group) in enumerate(groupby(probes, key=lambda case: case.random_biases)):
             with result.clock.gate("0"):
                 reference.use(random_biases)
                 candidate.use(random_biases)
@@ -88,7 +88,7 @@ def compare(
             engine.run(list(group))
             if brief and result.faulty:
                 break
-            if not at:
+            if not index:
                 engine.sweep()
         else:
             engine.require_variation()
@@ -101,14 +101,14 @@ class _Started:
     """The reference's results in one case, in its own layout and in the port's, and the port's pending results."""
 
     case: Case
-    seen: Observation
+    observation: Observation
     outputs: Outputs
     calls: Mapping[str, Expected]
     into: InPort
     taps: Sequence[Tap]
     inputs: tuple[Array, ...]
     port: Pending
-    whole: Pending | None = None
+    running: Pending | None = None
     isolated: Pending | None = None
     companion: Mapping[str, Pending] = field(default_factory=dict)
 
@@ -138,16 +138,16 @@ class _Engine:
                 with self.clock.gate("0"):
                     if self.own_values and case.gain != 1.0:
                         plain = replace(case, gain=1.0)
-                        self.result.probes = tuple(plain if each == case else each for each in self.result.probes)
+                        self.result.probes = tuple(plain if probe == case else probe for probe in self.result.probes)
                         case = plain
-                    seen = self.result.observe(case)
-                    self.largest = max(self.largest, _values(seen.inputs))
+                    observation = self.result.observe(case)
+                    self.largest = max(self.largest, _values(observation.inputs))
                     if not self.result.taps:
-                        self._settle(seen)
+                        self._settle(observation)
                     submit = Deferred if self.result.candidate.eager else pool.submit
-                    under_way += self._started(submit, case, seen)
-                ahead = 0 if self.brief or _size(seen) > LARGE else CASES_AT_ONCE
-                del seen  # what is under way holds it
+                    under_way += self._started(submit, case, observation)
+                ahead = 0 if self.brief or _size(observation) > LARGE else CASES_AT_ONCE
+                del observation  # what is under way holds it
                 self._finish(under_way, ahead)
                 if self.brief and self.result.faulty:
                     return
@@ -163,7 +163,7 @@ class _Engine:
             if values is not None:
                 with self.clock.gate("A"):
                     self._sweep(tap, values)
-        times = next((values for each in self.signature.inputs if (values := each.every) is not None), None)
+        times = next((values for port in self.signature.inputs if (values := port.every) is not None), None)
         if self.companion is not None and times is not None:
             with self.clock.gate(self.companion.letter):
                 self.companion.compare_times(times)
@@ -175,15 +175,16 @@ class _Engine:
             self.result.float64.compared -= self.result.runs[name]
             self.result.runs[name] = 0
 
-    def _settle(self, seen: Observation) -> None:
+    def _settle(self, observation: Observation) -> None:
         """Determine which calls are compared, before the port computes anything."""
-        self.alignment.compare_settings(seen, {})  # so that the error of a port that cannot run names what differs
-        outputs, shapes = self.port.shapes(self.signature.in_port(seen.inputs))
+        # Before the port runs: the error of a port that cannot run then names the settings that differ.
+        self.alignment.compare_settings(observation, {})
+        outputs, shapes = self.port.shapes(self.signature.in_port(observation.inputs))
         stated = [port.name for port in self.signature.outputs]
-        self.result.outputs = output_names((self.port.output_names, seen.names, stated), len(outputs))
-        self.result.taps, findings = self.alignment.settle(seen, shapes)
+        self.result.outputs = output_names((self.port.output_names, observation.names, stated), len(outputs))
+        self.result.taps, findings = self.alignment.settle(observation, shapes)
         self.result.findings |= dict.fromkeys(findings)
-        self.plain = PlainUse(self.result.candidate.models["float64"], self.signature.in_port(seen.inputs))
+        self.plain = PlainUse(self.result.candidate.models["float64"], self.signature.in_port(observation.inputs))
 
     def use_plainly(self) -> None:
         """Compare the model called as users call it, after all other calls."""
@@ -194,48 +195,48 @@ class _Engine:
                 self.result.findings |= dict.fromkeys(self.plain.differing(self.first))
                 self.result.candidate.use(last)
 
-    def _extend(self, seen: Observation, shapes: Calls) -> None:
+    def _extend(self, observation: Observation, shapes: Calls) -> None:
         """Compare the calls too that no case before this one makes."""
-        results, findings = self.alignment.extend(seen, shapes)
+        results, findings = self.alignment.extend(observation, shapes)
         self.result.taps |= results
         self.result.findings |= dict.fromkeys(findings)
         self.result.runs.update(dict.fromkeys(results, self.result.cases))
 
-    def _started(self, submit: Callable[..., Pending], case: Case, seen: Observation) -> list[_Started]:
+    def _started(self, submit: Callable[..., Pending], case: Case, observation: Observation) -> list[_Started]:
         """Start one case; nothing, with a finding, if the port does not accept its inputs."""
         try:
-            return [self._start(submit, case, seen)]
+            return [self._start(submit, case, observation)]
         except WdportError:
             raise
         except Exception as error:  # of the user's code
-            shapes = ", ".join(str(each.shape) for each in seen.inputs)
+            shapes = ", ".join(str(array.shape) for array in observation.inputs)
             text = f"the port raises {one_line(error)} on inputs of {shapes}, which the reference accepts"
             self.result.find(text)
             return []
 
-    def _start(self, submit: Callable[..., Pending], case: Case, seen: Observation) -> _Started:
+    def _start(self, submit: Callable[..., Pending], case: Case, observation: Observation) -> _Started:
         """Start all of Keras's programs for one case."""
-        inputs = self.signature.in_port(seen.inputs)
-        wanted, shapes = self.port.shapes(inputs)
-        self._extend(seen, shapes)
-        taps = self.alignment.of(seen.calls, shapes, len(seen.inputs) < len(self.signature.inputs))
+        inputs = self.signature.in_port(observation.inputs)
+        output_shapes, shapes = self.port.shapes(inputs)
+        self._extend(observation, shapes)
+        taps = self.alignment.of(observation.calls, shapes, len(observation.inputs) < len(self.signature.inputs))
         into = InPort(taps, shapes)
-        outputs = self.result.outputs_in_port(seen.outputs, seen.names, wanted)
-        calls = into(seen.calls)
+        outputs = self.result.outputs_in_port(observation.outputs, observation.names, output_shapes)
+        calls = into(observation.calls)
         self.own_values |= bool(into.misfits) or _keeps_own_values(calls, shapes)
-        port, single = submit(self.port.record, inputs), seen.single
+        port, single = submit(self.port.record, inputs), observation.single
         dtypes = self.companion.dtypes(case) if self.companion is not None else ()
         if single is None:
             exact = [dtype for dtype in dtypes if dtype == "float64"]
             companion = {dtype: submit(self._accompany, dtype, inputs) for dtype in exact}
-            return _Started(case, seen, outputs, calls, into, taps, inputs, port, companion=companion)
-        answers = into(answers_of(case, seen.calls))
+            return _Started(case, observation, outputs, calls, into, taps, inputs, port, companion=companion)
+        answers = into(answers_of(case, observation.calls))
         narrow = self.signature.in_port(single.inputs)
-        whole = submit(self.port.run, "float32", "whole", narrow)
+        running = submit(self.port.run, "float32", "whole", narrow)
         isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(taps, into))
         pairs = {"float64": inputs, "float32": narrow}
         companion = {dtype: submit(self._accompany, dtype, pairs[dtype]) for dtype in dtypes}
-        return _Started(case, seen, outputs, calls, into, taps, inputs, port, whole, isolated, companion)
+        return _Started(case, observation, outputs, calls, into, taps, inputs, port, running, isolated, companion)
 
     def _finish(self, under_way: list[_Started], ahead: int = 0) -> None:
         """Compare the cases under way, the first ones first, and release their arrays, but for ``ahead`` of them."""
@@ -247,9 +248,9 @@ class _Engine:
         """Wait for the port's results of one case and compare them."""
         with self.clock.gate("A"):
             self._float64(started)
-        if started.seen.single is not None and not (self.brief and self.result.faulty):
+        if started.observation.single is not None and not (self.brief and self.result.faulty):
             with self.clock.gate("B"):
-                self._float32(started, started.seen.single)
+                self._float32(started, started.observation.single)
         if self.companion is not None and not (self.brief and self.result.faulty):
             with self.clock.gate(self.companion.letter):
                 self._accompanied(started, self.companion)
@@ -258,9 +259,9 @@ class _Engine:
     def _sweep(self, tap: Tap, values: Array) -> None:
         """One layer at every value of its input."""
         result = self.result
-        seen = result.reference.sweep([tap.reference], values).get(tap.reference)
+        recording = result.reference.sweep([tap.reference], values).get(tap.reference)
         result.float64.expected += 1
-        if seen is None:
+        if recording is None:
             text = f"{tap.reference} was not run at every value of its input by the reference"
             result.find(text, tap.reference)
             return
@@ -268,10 +269,10 @@ class _Engine:
         result.float64.compared += 1
         if not result.taps[tap.reference].cumulative <= self.logic:
             return  # it is off, or a layer inside it is, at the battery's values already
-        errors = output_errors(tuple(port["float64"]), tuple(seen.exact))
+        errors = output_errors(tuple(port["float64"]), tuple(recording.exact))
         result.taps[tap.reference].isolated = max(result.taps[tap.reference].isolated, *errors)
-        if port["float32"].shape == seen.truth.shape:
-            result.single.add_time(tap.reference, port["float32"], seen.single, seen.truth)
+        if port["float32"].shape == recording.truth.shape:
+            result.single.add_time(tap.reference, port["float32"], recording.single, recording.truth)
 
     def _accompany(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         assert self.companion is not None
@@ -290,47 +291,52 @@ class _Engine:
         """
         result, (outputs, through) = self.result, started.port.result()
         self.first = outputs if self.first is None else self.first
-        own = self._tap_errors(through, started, started.calls, started.into)
-        padded = {name for name in started.into.misfed if (error := own[name]) is not None and error[1] <= self.logic}
-        own |= dict.fromkeys(padded, (0.0, 0.0))  # other inputs, such as fewer zeros around them, and equal outputs
-        own |= self._arranged(own, through, started, outputs)
-        alone, alone_outputs, into = own, outputs, started.into
-        if any(error is not None and not max(error) <= self.logic for error in own.values()):
+        running_errors = self._tap_errors(through, started, started.calls, started.into)
+        padded = {
+            name
+            for name in started.into.misfed
+            if (error := running_errors[name]) is not None and error[1] <= self.logic
+        }
+        # Other inputs, such as fewer zeros around them, and equal outputs.
+        running_errors |= dict.fromkeys(padded, (0.0, 0.0))
+        running_errors |= self._arranged(running_errors, through, started, outputs)
+        isolated_errors, isolated_outputs, into = running_errors, outputs, started.into
+        if any(error is not None and not max(error) <= self.logic for error in running_errors.values()):
             doubtful = self._doubtful(started.taps, started.into)
-            alone_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
-            port = {**answered, "": Call((), alone_outputs)}
-            whole = {**started.calls, "": Expected({}, 0, started.outputs)}
-            evidence = Evidence(started.inputs, port, whole, started.case.random_biases)
+            isolated_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
+            port = {**answered, "": Call((), isolated_outputs)}
+            reference = {**started.calls, "": Expected({}, 0, started.outputs)}
+            evidence = Evidence(started.inputs, port, reference, started.case.random_biases)
             result.evidence = result.evidence or evidence
             expected = started.calls
             if into.misfits:  # most of them only follow from the first: in isolation, the shapes behind it are right
                 into = InPort(started.taps, answered)
-                expected = into(started.seen.calls)
-            alone = self._tap_errors(answered, started, expected, into)
-            alone |= dict.fromkeys(into.misfed, (inf, 0.0))  # of these, the code around the layer is to blame
-            alone |= dict.fromkeys(padded, (0.0, 0.0))
+                expected = into(started.observation.calls)
+            isolated_errors = self._tap_errors(answered, started, expected, into)
+            isolated_errors |= dict.fromkeys(into.misfed, (inf, 0.0))  # of these, the code around the layer is to blame
+            isolated_errors |= dict.fromkeys(padded, (0.0, 0.0))
         if not result.arranged:
             for name, text in into.misfits.items():
                 if name not in padded:
                     result.find(f"{name}: {text}", name)
-        explanations = self._explained(started, own, alone)
-        self._output_errors(started, outputs, alone_outputs, explanations.get(OUTPUT, NOTHING))
+        explanations = self._explained(started, running_errors, isolated_errors)
+        self._output_errors(started, outputs, isolated_outputs, explanations.get(OUTPUT, NOTHING))
         called = {tap.reference for tap in started.taps}
         for tap in self.alignment.taps:
             if tap.reference not in called:  # neither side calls it in this case
                 result.runs[tap.reference] += 1
                 continue
             result.float64.expected += 1
-            cumulative, isolated = own[tap.reference], alone[tap.reference]
+            cumulative, isolated = running_errors[tap.reference], isolated_errors[tap.reference]
             if cumulative is None or isolated is None:
                 text = f"{tap.reference} did not run on both sides with inputs that can be compared"
                 result.find(text, tap.reference, "silent")
                 continue
-            measured, call = result.taps[tap.reference], started.seen.calls[tap.reference]
+            measured, call = result.taps[tap.reference], started.observation.calls[tap.reference]
             spread = explanations.get(tap.reference, NOTHING)
             measured.cumulative = max(measured.cumulative, beyond(measured, cumulative[1], spread.running))
             measured.inputs = max(measured.inputs, beyond(measured, isolated[0], spread.fed))
-            measured.isolated = max(measured.isolated, beyond(measured, isolated[1], spread.made))
+            measured.isolated = max(measured.isolated, beyond(measured, isolated[1], spread.isolated))
             shares = [0.0 if started.case.extremes else narrowed(side) for side in (call, through[tap.candidate])]
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
             self.ranges.add(tap.reference, call.outputs)
@@ -342,11 +348,11 @@ class _Engine:
     ) -> dict[str, tuple[float, float] | None]:
         """Errors by the reference's name; infinite if the arrays cannot be compared."""
         floors = floors_of(started.case)
-        found = {tap.reference: tap_errors(tap, calls, expected, floors) for tap in started.taps}
+        errors = {tap.reference: tap_errors(tap, calls, expected, floors) for tap in started.taps}
         for name in into.misfits:
-            error = found.get(name)
-            found[name] = (0.0, inf) if error is None else error
-        return found
+            error = errors.get(name)
+            errors[name] = (0.0, inf) if error is None else error
+        return errors
 
     def _arranged(
         self, errors: Mapping[str, tuple[float, float] | None], through: Calls, started: _Started, outputs: Outputs
@@ -354,10 +360,14 @@ class _Engine:
         """Set no error for layers that hold the reference's values in another order, if the output agrees and no other
         layers differ: the order of keys, for example, is mathematically arbitrary."""
         taps = started.taps
-        off = [tap for tap in taps if (each := errors[tap.reference]) is not None and not max(each) <= self.logic]
-        if not off or not started.outputs or not max(output_errors(outputs, started.outputs)) <= self.logic:
+        differing = [
+            tap for tap in taps if (error := errors[tap.reference]) is not None and not max(error) <= self.logic
+        ]
+        if not differing or not started.outputs or not max(output_errors(outputs, started.outputs)) <= self.logic:
             return {}
-        orders = {tap.reference: rearranged(tap, through, started.calls, started.seen.calls) for tap in off}
+        orders = {
+            tap.reference: rearranged(tap, through, started.calls, started.observation.calls) for tap in differing
+        }
         if not all(orders.values()):
             return {}
         self.result.arranged |= {name: order for name, order in orders.items() if order}
@@ -365,13 +375,16 @@ class _Engine:
 
     def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, Explained]:
         """The relative errors that one rounding explains, by tap; measured only if an error exceeds the bound."""
-        off = [
-            error for each in errors for error in each.values() if error is not None and not max(error) <= self.logic
+        exceeding = [
+            error
+            for errors_by_tap in errors
+            for error in errors_by_tap.values()
+            if error is not None and not max(error) <= self.logic
         ]
-        if not off:
+        if not exceeding:
             return {}
-        by_tap, whole = explained(self.result.reference.conditioning(started.case, "float64"), started.seen)
-        return {**by_tap, OUTPUT: whole}
+        by_tap, output = explained(self.result.reference.conditioning(started.case, "float64"), started.observation)
+        return {**by_tap, OUTPUT: output}
 
     def _condition(self, cases: Sequence[Case]) -> None:
         """If a float32 error exceeds the bound, compare it with the effect of one rounding as well."""
@@ -384,44 +397,49 @@ class _Engine:
             if result.parts is not None:
                 result.parts.allow(spread.outputs[0])
 
-    def _output_errors(self, started: _Started, outputs: Outputs, alone: Outputs, spread: Explained) -> None:
+    def _output_errors(self, started: _Started, outputs: Outputs, isolated_outputs: Outputs, spread: Explained) -> None:
         """Compare the network's outputs, as a whole and part by part."""
         result, reference, extremes = self.result, started.outputs, bool(started.case.extremes)
         isolated = reference
-        if not reference and alone is not outputs:  # of another size, which may be the fault of a layer alone
-            isolated = result.outputs_in_port(started.seen.outputs, started.seen.names, alone)
-        for at, name in enumerate(result.outputs):
+        if not reference and isolated_outputs is not outputs:
+            # Outputs of another size may be the fault of one layer.
+            isolated = result.outputs_in_port(started.observation.outputs, started.observation.names, isolated_outputs)
+        for index, name in enumerate(result.outputs):
             measured = result.taps.setdefault(name, TapResult(name, "", None))
             result.float64.expected += 1
             result.float64.compared += 1
             result.runs[name] += 1
             if not reference:
                 measured.cumulative = inf
-                error = output_errors((alone[at],), (isolated[at],))[0] if isolated else inf
+                error = output_errors((isolated_outputs[index],), (isolated[index],))[0] if isolated else inf
                 measured.isolated = max(measured.isolated, error)
                 continue
             floors = floors_of(started.case)
-            errors = [output_errors((side[at],), (reference[at],), floors)[0] for side in (outputs, alone)]
+            errors = [
+                output_errors((side[index],), (reference[index],), floors)[0] for side in (outputs, isolated_outputs)
+            ]
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
-            measured.isolated = max(measured.isolated, beyond(measured, errors[1], spread.made))
-            shares = (0.0, 0.0) if extremes else (float32_share(reference[at]), float32_share(outputs[at]))
+            measured.isolated = max(measured.isolated, beyond(measured, errors[1], spread.isolated))
+            shares = (0.0, 0.0) if extremes else (float32_share(reference[index]), float32_share(outputs[index]))
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
         if result.parts is not None and reference and not extremes:
             result.parts.add(outputs[0], reference[0])
 
     def _float32(self, started: _Started, single: Single) -> None:
         """Float32 errors of both sides relative to float64, of every isolated layer and of the outputs."""
-        if started.whole is None or started.isolated is None:
+        if started.running is None or started.isolated is None:
             return
         result = self.result
-        outputs, (own, port) = started.whole.result(), started.isolated.result()
-        reference, truth, *alone = (
-            result.outputs_in_port(each, started.seen.names, outputs)
-            for each in (*single.outputs, *(outputs for outputs, _ in single.isolated))
+        outputs, (isolated_outputs, port) = started.running.result(), started.isolated.result()
+        reference, truth, *isolated_references = (
+            result.outputs_in_port(reference_outputs, started.observation.names, outputs)
+            for reference_outputs in (*single.outputs, *(outputs for outputs, _ in single.isolated))
         )
         result.float32.expected += len(result.outputs)
         if reference:
-            result.single.add_outputs(result.outputs, (outputs, reference, truth), (own, *alone))
+            result.single.add_outputs(
+                result.outputs, (outputs, reference, truth), (isolated_outputs, *isolated_references)
+            )
             result.float32.compared += len(result.outputs)
         if result.parts is not None and reference:
             result.parts.add_single(outputs[0], reference[0], truth[0])
@@ -429,8 +447,10 @@ class _Engine:
         for tap in started.taps:
             result.float32.expected += 1
             if all(tap.candidate in side for side in (port, references, truths)):
-                at, arranged = tap.candidate, bool(result.arranged)  # of any layer: those behind it get its own order
-                result.float32.compared += result.single.add_tap(tap, port[at], references[at], truths[at], arranged)
+                path, arranged = tap.candidate, bool(result.arranged)  # of any layer: those behind it get its own order
+                result.float32.compared += result.single.add_tap(
+                    tap, port[path], references[path], truths[path], arranged
+                )
 
     def _accompanied(self, started: _Started, companion: Companion) -> None:
         """Compare the companion's outputs with the reference's."""
@@ -439,21 +459,26 @@ class _Engine:
         outputs = {dtype: future.result() for dtype, future in started.companion.items()}
         if "float64" in outputs:
             companion.compare(started.case.describe(), outputs["float64"], started.outputs[0])
-        if (single := started.seen.single) is None:
+        if (single := started.observation.single) is None:
             return
-        names, shapes = started.seen.names, started.outputs
-        reference, truth = (self.result.outputs_in_port(each, names, shapes) for each in single.outputs)
+        names, shapes = started.observation.names, started.outputs
+        reference, truth = (
+            self.result.outputs_in_port(reference_outputs, names, shapes) for reference_outputs in single.outputs
+        )
         if reference and truth:
             companion.compare_single(outputs["float32"], reference[0], truth[0])
 
 
 def _values(inputs: Sequence[Array]) -> int:
-    return sum(each.size for each in inputs)
+    return sum(array.size for array in inputs)
 
 
-def _size(seen: Observation) -> int:
+def _size(observation: Observation) -> int:
     """The bytes of a case's recorded arrays; calls share some."""
-    runs = [seen.calls, *((calls for _, calls in seen.single.isolated) if seen.single is not None else ())]
+    runs = [
+        observation.calls,
+        *((calls for _, calls in observation.single.isolated) if observation.single is not None else ()),
+    ]
     arrays = (leaf for run in runs for call in run.values() for leaf in leaves([*call.inputs, *call.outputs]))
     return sum({id(array): array.nbytes for array in arrays}.values())
 
@@ -461,8 +486,8 @@ def _size(seen: Observation) -> int:
 def _keeps_own_values(calls: Mapping[str, Expected], shapes: Calls) -> bool:
     """Whether the reference has no counterpart of an input with at least three axes, or of a part of an output."""
     return any(call.window for call in calls.values()) or any(
-        at not in call.inputs and len(leaf.shape) > 2
+        index not in call.inputs and len(leaf.shape) > 2
         for name, call in calls.items()
-        for at, leaf in enumerate(leaves(list(shapes[name].inputs)))
+        for index, leaf in enumerate(leaves(list(shapes[name].inputs)))
         if len(call.inputs) < call.count
     )

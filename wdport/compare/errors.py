@@ -34,27 +34,31 @@ class InPort:
 
     def __call__(self, calls: Calls) -> dict[str, Expected]:
         """The converted calls by the candidate's name."""
-        found = {}
+        converted = {}
         for tap in self._taps:
-            call, own = calls.get(tap.reference), self._shapes.get(tap.candidate)
-            if call is None or own is None:
+            call, port_call = calls.get(tap.reference), self._shapes.get(tap.candidate)
+            if call is None or port_call is None:
                 continue
-            names, masks = leaf_names(own), mask_places(own)
-            given, made = ([tuple(leaf.shape) for leaf in leaves(list(side))] for side in (own.inputs, own.outputs))
+            names, masks = leaf_names(port_call), mask_places(port_call)
+            input_shapes, output_shapes = (
+                [tuple(leaf.shape) for leaf in leaves(list(side))] for side in (port_call.inputs, port_call.outputs)
+            )
             try:
-                found[tap.candidate] = in_port(call, tap.layout, (given, made), names, masks=masks)
+                converted[tap.candidate] = in_port(call, tap.layout, (input_shapes, output_shapes), names, masks=masks)
             except ValueError as error:
                 self.misfits[tap.reference] = str(error)
                 try:
-                    fed_in_port(call, tap.layout, given, names, masks=masks)
+                    fed_in_port(call, tap.layout, input_shapes, names, masks=masks)
                 except ValueError:
                     self.misfed.add(tap.reference)
                 with suppress(ValueError):  # so that what is behind the layer can still be looked at by itself
-                    found[tap.candidate] = in_port(call, tap.layout, (given, made), names, False, masks)
+                    converted[tap.candidate] = in_port(
+                        call, tap.layout, (input_shapes, output_shapes), names, False, masks
+                    )
             if (first := self._shapes.get(tap.fed)) is not None:
                 with suppress(ValueError):
-                    found[tap.fed] = _fed_alone(call, tap, first)
-        return found
+                    converted[tap.fed] = _fed_alone(call, tap, first)
+        return converted
 
 
 def _fed_alone(call: Call, tap: Tap, first: Call) -> Expected:
@@ -65,53 +69,53 @@ def _fed_alone(call: Call, tap: Tap, first: Call) -> Expected:
 
 
 def outputs_in_port(
-    outputs: Outputs, names: Sequence[str], shapes: Sequence[Array], wanted: Sequence[str], rules: Sequence[Rule]
+    outputs: Outputs, names: Sequence[str], shapes: Sequence[Array], port_names: Sequence[str], rules: Sequence[Rule]
 ) -> Outputs:
-    """Convert the reference's outputs to the order and layout of the port's, whose names are ``wanted``.
+    """Convert the reference's outputs to the order and layout of the port's, whose names are ``port_names``.
 
     Raises ``ValueError`` if count or shapes do not fit.
     """
     if len(outputs) != len(shapes):
         raise ValueError(f"{len(outputs)} outputs where the port has {len(shapes)}")
     order = list(range(len(outputs)))
-    if wanted and sorted(wanted) == sorted(names):
-        order = [list(names).index(name) for name in wanted]
+    if port_names and sorted(port_names) == sorted(names):
+        order = [list(names).index(name) for name in port_names]
     pairs = zip(order, shapes, strict=True)
-    return tuple(laid_out(outputs[at], tuple(shape.shape), rules) for at, shape in pairs)
+    return tuple(laid_out(outputs[index], tuple(shape.shape), rules) for index, shape in pairs)
 
 
-def fed(own: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
+def fed(port_call: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
     """Pairs of actual and expected inputs of a layer of the port; ``None`` if their numbers differ."""
-    given = leaves(list(own.inputs))
-    if len(given) != expected.count:
+    inputs = leaves(list(port_call.inputs))
+    if len(inputs) != expected.count:
         return None
-    return [(np.asarray(given[at]), right) for at, right in expected.inputs.items()]
+    return [(np.asarray(inputs[index]), right) for index, right in expected.inputs.items()]
 
 
-def made(tap: Tap, own: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
+def made(tap: Tap, port_call: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
     """Pairs of actual and expected outputs of a layer of the port; ``None`` if their numbers differ."""
-    if len(own.outputs) != len(expected.outputs):
+    if len(port_call.outputs) != len(expected.outputs):
         return None
-    ours, theirs = (comparable(tap, expected.cropped(side)) for side in (own.outputs, expected.outputs))
+    ours, theirs = (comparable(tap, expected.cropped(side)) for side in (port_call.outputs, expected.outputs))
     return list(zip(ours, theirs, strict=True))
 
 
 def floors_of(case: Case) -> tuple[float, ...]:
     """By sample of a case with extreme values, the floor of :func:`~wdport.compare.measure.sample_errors`: behind a
     norm, a sample of zeros holds nothing but rounding errors. Empty for other cases."""
-    return tuple({"zeros": 1.0, "constant": 1.0, "small": TINY}.get(each, 0.0) for each in case.extremes)
+    return tuple({"zeros": 1.0, "constant": 1.0, "small": TINY}.get(extreme, 0.0) for extreme in case.extremes)
 
 
 def tap_errors(
     tap: Tap, candidate: Calls, expected: Mapping[str, Expected], floors: Sequence[float] = ()
 ) -> tuple[float, float] | None:
     """Relative errors of a tap's inputs and outputs; ``None`` if one side did not run it."""
-    own, call = candidate.get(tap.candidate), expected.get(tap.candidate)
-    if own is None or call is None:
+    port_call, call = candidate.get(tap.candidate), expected.get(tap.candidate)
+    if port_call is None or call is None:
         return None
     first, right = candidate.get(tap.fed), expected.get(tap.fed)
     before = _largest(fed(first, right), floors) if first is not None and right is not None else 0.0
-    return max(before, _largest(fed(own, call), floors)), _largest(made(tap, own, call), floors)
+    return max(before, _largest(fed(port_call, call), floors)), _largest(made(tap, port_call, call), floors)
 
 
 def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], reference: Calls) -> str | None:
@@ -120,35 +124,35 @@ def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], ref
 
     ``reference`` are the reference's calls in its own layout, for shapes that differ from the port's.
     """
-    own, call, theirs = candidate.get(tap.candidate), expected.get(tap.candidate), reference.get(tap.reference)
-    if own is None or theirs is None:
+    port_call, call, theirs = candidate.get(tap.candidate), expected.get(tap.candidate), reference.get(tap.reference)
+    if port_call is None or theirs is None:
         return None
-    found = ""
+    first_relation = ""
     if call is not None:
-        inputs, outputs = fed(own, call), made(tap, own, call)
+        inputs, outputs = fed(port_call, call), made(tap, port_call, call)
     else:
-        sides = [[leaves(list(each.inputs)), leaves(list(each.outputs))] for each in (own, theirs)]
-        if [len(each) for each in sides[0]] != [len(each) for each in sides[1]]:
+        sides = [[leaves(list(side_call.inputs)), leaves(list(side_call.outputs))] for side_call in (port_call, theirs)]
+        if [len(arrays) for arrays in sides[0]] != [len(arrays) for arrays in sides[1]]:
             return None
-        inputs, outputs = (list(zip(*each, strict=True)) for each in zip(*sides, strict=True))
+        inputs, outputs = (list(zip(*arrays, strict=True)) for arrays in zip(*sides, strict=True))
     if inputs is None or outputs is None:
         return None
-    masks = [*(each.mask for each in candidate.values() if each.mask is not None), *_seeing(reference)]
+    masks = [*(masked.mask for masked in candidate.values() if masked.mask is not None), *_seeing(reference)]
     for c, r in [*inputs, *outputs]:
-        how = arrangement(*_alike(np.asarray(c), np.asarray(r)))
-        if how is None and any(_counted_alike(np.asarray(c), np.asarray(r), mask) for mask in masks):
-            how = "at steps that a mask leaves out"
-        if how is None:
+        relation = arrangement(*_alike(np.asarray(c), np.asarray(r)))
+        if relation is None and any(_counted_alike(np.asarray(c), np.asarray(r), mask) for mask in masks):
+            relation = "at steps that a mask leaves out"
+        if relation is None:
             return None
-        found = found or how
-    return found
+        first_relation = first_relation or relation
+    return first_relation
 
 
 def _seeing(reference: Calls) -> Iterator[Array]:
     """For every attention of the reference, the queries (B, L) that see a key in all heads, if some do not."""
     for name, call in reference.items():
         out, masks = reference.get(inside(name, "out")), dict(zip(call.names, call.inputs, strict=False))
-        attended, padded = (masks.get(each) for each in ("attn_mask", "key_padding_mask"))
+        attended, padded = (masks.get(argument) for argument in ("attn_mask", "key_padding_mask"))
         if out is None or (attended is None and padded is None):
             continue
         count, length = np.shape(out.inputs[0])[:2]
@@ -197,8 +201,8 @@ def _largest(pairs: Sequence[tuple[Array, Array]] | None, floors: Sequence[float
 def _error(candidate: Array, reference: Array, floors: Sequence[float]) -> float:
     if candidate.shape != reference.shape:
         return inf
-    whole = relative_l2(candidate, reference)
-    return max(whole, sample_errors(candidate, reference, floors)) if floors else whole
+    error = relative_l2(candidate, reference)
+    return max(error, sample_errors(candidate, reference, floors)) if floors else error
 
 
 def narrowed(call: Call) -> float:
@@ -215,9 +219,9 @@ def output_errors(outputs: Outputs, reference: Outputs, floors: Sequence[float] 
     return [_error(c, r, floors) for c, r in zip(outputs, reference, strict=True)]
 
 
-def output_names(known: Sequence[Sequence[str]], count: int) -> tuple[str, ...]:
-    """Names of the port's outputs in results: the first of the ``known`` lists that names all of them."""
+def output_names(name_lists: Sequence[Sequence[str]], count: int) -> tuple[str, ...]:
+    """Names of the port's outputs in results: the first of ``name_lists`` that names all of them."""
     if count == 1:
         return (OUTPUT,)
-    chosen = next((names for names in known if len(names) == count and all(names)), range(count))
+    chosen = next((names for names in name_lists if len(names) == count and all(names)), range(count))
     return tuple(f"{OUTPUT}.{name}" for name in chosen)

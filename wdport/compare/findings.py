@@ -92,9 +92,9 @@ class Finding:
     leak: bool = False
 
     def __str__(self) -> str:
-        told = SENTENCES.get(self.kind, "{detail}")
-        text = told.format(name=f"{self.subject}{self.part}", subject=self.subject, part=self.part, value=self.value,
-                           detail=self.detail)  # fmt: skip
+        template = SENTENCES.get(self.kind, "{detail}")
+        text = template.format(name=f"{self.subject}{self.part}", subject=self.subject, part=self.part,
+                               value=self.value, detail=self.detail)  # fmt: skip
         return f"precision leak: {text}" if self.leak else text
 
     @property
@@ -160,10 +160,10 @@ class Measure:
 
 
 def measure(
-    subject: str, kind: str, value: float, bound: str, part: str = "", own: Mapping[str, Bound] | None = None
+    subject: str, kind: str, value: float, bound: str, part: str = "", family_bounds: Mapping[str, Bound] | None = None
 ) -> Measure:
-    """A number compared with the default of its bound, which may be a family's ``own``."""
-    held = {**BOUNDS, **(own or {})}
+    """A number compared with the default of its bound, which may be one of ``family_bounds``."""
+    held = {**BOUNDS, **(family_bounds or {})}
     leak = held["leak"].value if bound == "logic" else 0.0
     return Measure(subject, kind, value, bound, held[bound].value, part, leak)
 
@@ -194,15 +194,19 @@ class Gate:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """Its objections, numbers first, then its notices."""
-        told = dict[tuple[str, str, str, str], Finding]()
-        for each in self.measures:
-            if each.beyond:
-                group = _FIRST_ONLY.get(each.kind)
-                key = (each.subject, group, "", "") if group else (each.subject, "", each.kind, each.part)
-                told.setdefault(key, each.finding())
+        objections = dict[tuple[str, str, str, str], Finding]()
+        for measurement in self.measures:
+            if measurement.beyond:
+                group = _FIRST_ONLY.get(measurement.kind)
+                key = (
+                    (measurement.subject, group, "", "")
+                    if group
+                    else (measurement.subject, "", measurement.kind, measurement.part)
+                )
+                objections.setdefault(key, measurement.finding())
         facts = dict.fromkeys(self.facts)
-        faults = [*told.values(), *(each for each in facts if not each.notice)]
-        return (*faults, *(each for each in facts if each.notice))
+        faults = [*objections.values(), *(finding for finding in facts if not finding.notice)]
+        return (*faults, *(finding for finding in facts if finding.notice))
 
     @property
     def complete(self) -> bool:
@@ -212,7 +216,7 @@ class Gate:
     @property
     def passed(self) -> bool:
         """Whether it has no objections and everything was compared."""
-        return self.complete and all(each.notice for each in self.findings)
+        return self.complete and all(finding.notice for finding in self.findings)
 
     @property
     def differs(self) -> bool:
@@ -230,8 +234,8 @@ class Gate:
     @cached_property
     def _largest(self) -> Measure | None:
         """The largest of the numbers that are compared with the gate's main bound, that of its first measure."""
-        own = [each for each in self.measures if each.bound == self.measures[0].bound]
-        return max(own, key=lambda each: each.size, default=None)
+        main_measures = [measurement for measurement in self.measures if measurement.bound == self.measures[0].bound]
+        return max(main_measures, key=lambda measurement: measurement.size, default=None)
 
     @property
     def worst(self) -> float | None:
@@ -251,7 +255,8 @@ class Gate:
     def document(self) -> GateFacts:
         """The outcome for a document; single measures are stored with their layers, variables, parts and runs."""
         return GateFacts(self.name, self.title, self.meaning, self.passed, self.compared, self.expected, self.worst,
-                         self.bound, self.where, self.seconds, [each.document() for each in self.findings])  # fmt: skip
+                         self.bound, self.where, self.seconds,
+                         [finding.document() for finding in self.findings])  # fmt: skip
 
 
 def joined(first: Gate, second: Gate) -> Gate:
@@ -262,7 +267,7 @@ def joined(first: Gate, second: Gate) -> Gate:
 
 def by_subject(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     """Findings by subject."""
-    found = dict[str, list[Finding]]()
-    for each in findings:
-        found.setdefault(each.subject, []).append(each)
-    return found
+    groups = dict[str, list[Finding]]()
+    for finding in findings:
+        groups.setdefault(finding.subject, []).append(finding)
+    return groups

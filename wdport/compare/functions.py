@@ -35,7 +35,7 @@ def _function_name(activation: Activation) -> str:
     return _LAYERS.get(activation.keras_name, (activation.keras_name,))[0]
 
 
-_TITLES = {_function_name(each): each.title for each in ACTIVATIONS if each.title}
+_TITLES = {_function_name(activation): activation.title for activation in ACTIVATIONS if activation.title}
 
 EXACT_FROM = 37.0
 """Above this, log(1 + exp(x)) is x in float64, so a larger threshold of softplus changes nothing."""
@@ -43,11 +43,11 @@ EXACT_FROM = 37.0
 
 @dataclass(frozen=True)
 class Function:
-    """A function of one array: ``name`` and ``parameters`` in common terms, ``own`` in its library's terms."""
+    """A function of one array: ``name`` and ``parameters`` in common terms, ``alias`` in its library's terms."""
 
     name: str
     parameters: Parameters
-    own: str
+    alias: str
 
     @property
     def shown(self) -> str:
@@ -65,7 +65,7 @@ class Function:
 
     def same_by_name(self, other: Function) -> bool:
         """Whether the two have the same name, or equivalent names."""
-        keys = {(each.name, *each.parameters.values()) for each in (self, other)}
+        keys = {(function.name, *function.parameters.values()) for function in (self, other)}
         return self.name == other.name or keys in SAME
 
 
@@ -74,61 +74,65 @@ def _relu(negative_slope: float = 0.0, max_value: float | None = None, threshold
     return {"negative_slope": float(negative_slope), "max_value": limit, "threshold": float(threshold)}
 
 
-def _clip(low: float, high: float, own: str) -> Function:
-    return Function("relu", _relu(0.0, high), own) if low == 0 else Function("clip", {"min": low, "max": high}, own)
+def _clip(low: float, high: float, alias: str) -> Function:
+    return Function("relu", _relu(0.0, high), alias) if low == 0 else Function("clip", {"min": low, "max": high}, alias)
 
 
-def _celu(alpha: float, own: str) -> Function:
-    return Function("celu", {"alpha": float(alpha)}, own)
+def _celu(alpha: float, alias: str) -> Function:
+    return Function("celu", {"alpha": float(alpha)}, alias)
 
 
-def _softplus(beta: float, threshold: float, own: str) -> Function:
+def _softplus(beta: float, threshold: float, alias: str) -> Function:
     bend = inf if threshold >= EXACT_FROM else threshold
-    return Function("softplus", {"beta": float(beta), "threshold": bend}, own)
+    return Function("softplus", {"beta": float(beta), "threshold": bend}, alias)
 
 
-_SAME_EVERYWHERE = [each for each in ACTIVATIONS if not each.parameters and each.keras.startswith("activations.")]
+_SAME_EVERYWHERE = [
+    activation
+    for activation in ACTIVATIONS
+    if not activation.parameters and activation.keras.startswith("activations.")
+]
 """Activations without settings, which Keras has under one name."""
 
 _TORCH: Mapping[str, Callable[[Any, str], Function | None]] = {
-    "Softplus": lambda module, own: _softplus(module.beta, module.threshold, own),
-    "Softmax2d": lambda _, own: Function("softmax", {"axis": -3}, own),
+    "Softplus": lambda module, alias: _softplus(module.beta, module.threshold, alias),
+    "Softmax2d": lambda _, alias: Function("softmax", {"axis": -3}, alias),
     "Softmin": lambda *_: None,  # the softmax of another input
-    "Identity": lambda _, own: Function("linear", {}, own),
+    "Identity": lambda _, alias: Function("linear", {}, alias),
 }
 """Functions of classes of ``torch.nn`` that their declarations as activations do not state."""
 
 _SLOPES = {"keras": 0.2, "jax": 0.01}
 _KERAS: Mapping[str, Callable[..., Function]] = {
-    "relu": lambda own, **given: Function("relu", _relu(**given), own),
-    "relu6": lambda own: Function("relu", _relu(0.0, 6.0), own),
-    "leaky_relu": lambda own, negative_slope: Function("relu", _relu(negative_slope), own),
-    "hard_tanh": lambda own: _clip(-1.0, 1.0, own),
-    "clip": lambda own, x_min, x_max: _clip(x_min, x_max, own),
-    "elu": lambda own, alpha=1.0: Function("elu", {"alpha": float(alpha)}, own),
-    "celu": lambda own, alpha=1.0: _celu(alpha, own),
-    "gelu": lambda own, approximate: Function("gelu", {"approximate": bool(approximate)}, own),
-    "softplus": lambda own: _softplus(1.0, inf, own),
-    "soft_shrink": lambda own, threshold=0.5: Function("soft_shrink", {"threshold": threshold}, own),
-    "hard_shrink": lambda own, threshold=0.5: Function("hard_shrink", {"threshold": threshold}, own),
-    "threshold": lambda own, **given: Function("threshold", given, own),
-    **{name: partial(lambda common, own, axis=-1: Function(common, {"axis": axis}, own), name)
+    "relu": lambda alias, **parameters: Function("relu", _relu(**parameters), alias),
+    "relu6": lambda alias: Function("relu", _relu(0.0, 6.0), alias),
+    "leaky_relu": lambda alias, negative_slope: Function("relu", _relu(negative_slope), alias),
+    "hard_tanh": lambda alias: _clip(-1.0, 1.0, alias),
+    "clip": lambda alias, x_min, x_max: _clip(x_min, x_max, alias),
+    "elu": lambda alias, alpha=1.0: Function("elu", {"alpha": float(alpha)}, alias),
+    "celu": lambda alias, alpha=1.0: _celu(alpha, alias),
+    "gelu": lambda alias, approximate: Function("gelu", {"approximate": bool(approximate)}, alias),
+    "softplus": lambda alias: _softplus(1.0, inf, alias),
+    "soft_shrink": lambda alias, threshold=0.5: Function("soft_shrink", {"threshold": threshold}, alias),
+    "hard_shrink": lambda alias, threshold=0.5: Function("hard_shrink", {"threshold": threshold}, alias),
+    "threshold": lambda alias, **parameters: Function("threshold", parameters, alias),
+    **{name: partial(lambda common, alias, axis=-1: Function(common, {"axis": axis}, alias), name)
        for name in ("softmax", "log_softmax", "glu")},
-    **{name: partial(lambda common, own: Function(common, {}, own), common) for name, common in {
-        **{each.keras_name: each.keras_name for each in _SAME_EVERYWHERE},
-        **{each: each for each in ("linear", "exponential", "squareplus")},
+    **{name: partial(lambda common, alias: Function(common, {}, alias), common) for name, common in {
+        **{activation.keras_name: activation.keras_name for activation in _SAME_EVERYWHERE},
+        **{keras_name: keras_name for keras_name in ("linear", "exponential", "squareplus")},
         "swish": "silu", "hard_swish": "hard_silu",
     }.items()},
 }  # fmt: skip
-"""By name of a function of Keras or JAX: its common form, given its own name and its arguments."""
+"""By name of a function of Keras or JAX: its common form, given its library's name and its arguments."""
 
 
 def of_module(module: object) -> Function | None:
     """The function of a module of ``torch.nn``."""
     if not computes_as_torch(module):
         return None
-    names = (each.__name__ for each in type(module).__mro__)
-    name = next((each for each in names if each in _TORCH or each in BY_CLASS), "")
+    names = (base.__name__ for base in type(module).__mro__)
+    name = next((class_name for class_name in names if class_name in _TORCH or class_name in BY_CLASS), "")
     if not name:
         return None
     if name in _TORCH:
@@ -138,7 +142,7 @@ def of_module(module: object) -> Function | None:
     if activation.along:
         return Function(_function_name(activation), {} if settings["dim"] is None else {"axis": settings["dim"]}, name)
     arguments = {key: value(settings) for key, value in activation.arguments.items()}
-    return _KERAS[_function_name(activation)](own=name, **arguments)
+    return _KERAS[_function_name(activation)](alias=name, **arguments)
 
 
 def of_layer(layer: KerasLayer) -> Function | None:
@@ -146,29 +150,29 @@ def of_layer(layer: KerasLayer) -> Function | None:
     if not computes_as_keras(layer):
         return of_callable(getattr(layer, "activation", None))
     for name, (function, *attributes) in _LAYERS.items():
-        arguments = {each: getattr(layer, each) for each in attributes} if is_keras(layer, name) else {}
+        arguments = {attribute: getattr(layer, attribute) for attribute in attributes} if is_keras(layer, name) else {}
         if arguments and isinstance(arguments.get("axis", 0), int):
-            return _KERAS[function](own=name, **arguments)
+            return _KERAS[function](alias=name, **arguments)
     return of_callable(layer.activation) if is_keras(layer, "Activation") else None
 
 
 def of_callable(function: object) -> Function | None:
     """The function for one of Keras or JAX, or for ``functools.partial`` of one with keyword arguments."""
-    told: dict[str, Value] = {}
+    settings: dict[str, Value] = {}
     if isinstance(function, partial):
         if function.args:
             return None
-        told, function = dict(function.keywords), function.func
+        settings, function = dict(function.keywords), function.func
     name, home = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", ""))
     library = home.partition(".")[0]
     if library not in ("keras", "jax") or name not in _KERAS:
         return None
     if name == "gelu":  # keras.ops and jax.nn approximate unless they are told not to, keras.activations does not
-        told = {"approximate": "activations" not in home, **told}
+        settings = {"approximate": "activations" not in home, **settings}
     if name == "leaky_relu":
-        told = {"negative_slope": _SLOPES[library], **told}
+        settings = {"negative_slope": _SLOPES[library], **settings}
     try:
-        return _KERAS[name](own=name, **told)
+        return _KERAS[name](alias=name, **settings)
     except TypeError:  # an argument that it is not known to take
         return None
 
@@ -179,4 +183,4 @@ def by_name(name: str) -> Function | None:
         return Function("gelu", {"approximate": name == "gelu_tanh"}, name)
     if name == "leaky_relu":
         return Function("relu", _relu(0.01), name)
-    return _KERAS[name](own=name) if name in _KERAS else None
+    return _KERAS[name](alias=name) if name in _KERAS else None

@@ -14,7 +14,7 @@ EAGER = "output, eager"
 
 def float64_gate(comparison: Comparison) -> Gate:
     """Gate float64 (A): every layer, fed the reference's input, and the whole network."""
-    measures = tuple(each for tap in comparison.taps.values() for each in float64_measures(tap))
+    measures = tuple(measurement for tap in comparison.taps.values() for measurement in float64_measures(tap))
     silent = [name for name in comparison.taps if name != EAGER and comparison.runs[name] < comparison.cases]
     facts = tuple(fact(f"{name} was not compared in every case", name, "missing") for name in silent)
     expected = len(comparison.alignment.taps) + len(comparison.outputs) + (EAGER in comparison.taps)
@@ -25,8 +25,8 @@ def float64_measures(tap: TapResult) -> list[Measure]:
     """The measurements of float64 (A) at one tap."""
     errors = ((FED, tap.inputs), (ALONE, tap.isolated), (RUNNING, tap.cumulative))
     shares = zip(("the reference", "the port"), tap.share32, strict=True)
-    found = [measure(tap.reference, kind, error, "logic") for kind, error in errors]
-    return found + [measure(tap.reference, "narrow", share, "float32_share", side) for side, share in shares]
+    measures = [measure(tap.reference, kind, error, "logic") for kind, error in errors]
+    return measures + [measure(tap.reference, "narrow", share, "float32_share", side) for side, share in shares]
 
 
 def float32_gate(comparison: Comparison) -> Gate:
@@ -39,7 +39,9 @@ def float32_gate(comparison: Comparison) -> Gate:
     for name, pair in comparison.single.times.items():
         tap = comparison.taps[name]
         tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
-    measures = [each for name in comparison.single.alone for each in float32_measures(comparison.taps[name])]
+    measures = [
+        measurement for name in comparison.single.alone for measurement in float32_measures(comparison.taps[name])
+    ]
     measures += [measure(name, "float32", _ratio(pair), "numerics", ", whole network")
                  for name, pair in comparison.single.whole.items()]  # fmt: skip
     if comparison.parts is not None:

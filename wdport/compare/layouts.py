@@ -80,10 +80,10 @@ def laid_out(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[s
     """Convert an array of the reference to the port's ``shape``; raises ``ValueError`` if it does not fit."""
     for rule in rules:
         try:
-            found = rule.sizes([array.shape], [shape], sizes or {})
+            axis_sizes = rule.sizes([array.shape], [shape], sizes or {})
         except AxisError:
             continue
-        return apply_rule(rule, [array], found)[0]
+        return apply_rule(rule, [array], axis_sizes)[0]
     if array.shape == (1, *shape):
         return np.asarray(array[0])  # the state of one recurrent layer
     if array.ndim == len(shape) and all(a == b or 1 in (a, b) for a, b in zip(array.shape, shape, strict=True)):
@@ -114,7 +114,7 @@ def margins(array: Array, shape: Shape, rules: Sequence[Rule]) -> list[int] | No
         placed = moved(array, len(shape), rules)
     except ValueError:
         return None
-    more = [wanted - size for wanted, size in zip(shape, placed.shape, strict=True)]
+    more = [target - size for target, size in zip(shape, placed.shape, strict=True)]
     return more if min(more) == 0 < max(more) or min(more) < 0 == max(more) else None
 
 
@@ -128,12 +128,16 @@ def in_port(
     Raises ``ValueError`` if counts do not fit, or, if ``strict``, shapes.
     """
     inputs = {} if layout.outputs_only else fed_in_port(call, layout, shapes[0], names, strict, masks)
-    made = _chosen(leaves(list(call.outputs)), shapes[1])
+    arrays = _chosen(leaves(list(call.outputs)), shapes[1])
     if layout.after:
-        made = [AFTER[layout.after](array) for array in made]
-    if layout.cropped and len(made) == 1 and (found := _uncropped(made[0], tuple(shapes[1][0]), layout)) is not None:
-        return Expected(inputs, len(shapes[0]), (found[0],), call.caller, found[1])
-    pairs = zip(made, shapes[1], strict=True)
+        arrays = [AFTER[layout.after](array) for array in arrays]
+    if (
+        layout.cropped
+        and len(arrays) == 1
+        and (uncropped := _uncropped(arrays[0], tuple(shapes[1][0]), layout)) is not None
+    ):
+        return Expected(inputs, len(shapes[0]), (uncropped[0],), call.caller, uncropped[1])
+    pairs = zip(arrays, shapes[1], strict=True)
     outputs = tuple(_fitted(array, shape, layout.outputs, layout, strict) for array, shape in pairs)
     return Expected(inputs, len(shapes[0]), outputs, call.caller)
 
@@ -148,19 +152,21 @@ def _uncropped(array: Array, shape: Shape, layout: Layout) -> tuple[Array, tuple
         return None
     first = 1 if layout.outputs else 2  # channels last, or the reference's own order
     spatial = range(first, first + len(shape) - 2)
-    if placed.shape == shape or any(shape[at] != placed.shape[at] for at in range(len(shape)) if at not in spatial):
+    if placed.shape == shape or any(
+        shape[axis] != placed.shape[axis] for axis in range(len(shape)) if axis not in spatial
+    ):
         return None
-    window, kept = [slice(None)] * len(shape), [slice(None)] * len(shape)
-    for at in spatial:
-        more = shape[at] - placed.shape[at]
-        before = layout.before[at - first] if layout.before else (max(more, 0) + 1) // 2
-        count = min(placed.shape[at], shape[at] - before)
+    window, source = [slice(None)] * len(shape), [slice(None)] * len(shape)
+    for axis in spatial:
+        more = shape[axis] - placed.shape[axis]
+        before = layout.before[axis - first] if layout.before else (max(more, 0) + 1) // 2
+        count = min(placed.shape[axis], shape[axis] - before)
         if count < 1:
             return None
-        window[at], kept[at] = slice(before, before + count), slice(count)
-    whole = np.zeros(shape, placed.dtype)
-    whole[tuple(window)] = placed[tuple(kept)]
-    return whole, tuple(window)
+        window[axis], source[axis] = slice(before, before + count), slice(count)
+    padded = np.zeros(shape, placed.dtype)
+    padded[tuple(window)] = placed[tuple(source)]
+    return padded, tuple(window)
 
 
 def fed_in_port(
@@ -177,21 +183,21 @@ def fed_in_port(
     layer what PyTorch pads before: such an input is left out if the padding is not known, since the layer's output is
     compared.
     """
-    given = leaves(list(call.inputs))
-    order = matched(leaf_names(call), names, len(given), len(shapes))
+    arrays = leaves(list(call.inputs))
+    order = matched(leaf_names(call), names, len(arrays), len(shapes))
     if order is None:
-        order = _matched_by_place(given, len(shapes), mask_places(call), masks)
+        order = _matched_by_place(arrays, len(shapes), mask_places(call), masks)
     if order is None:
-        raise ValueError(f"{len(given)} inputs where the port has {len(shapes)}")
+        raise ValueError(f"{len(arrays)} inputs where the port has {len(shapes)}")
     inputs = {}
     for theirs, ours in order:
-        array, shape = np.asarray(given[theirs]), tuple(shapes[ours])
+        array, shape = np.asarray(arrays[theirs]), tuple(shapes[ours])
         more = margins(array, shape, layout.inputs) if layout.padded else None
-        even = more is not None and min(more) == 0 and not any(each % 2 for each in more)
+        even = more is not None and min(more) == 0 and not any(extra % 2 for extra in more)
         if more is None or (min(more) == 0 and not even and layout.padded != "any"):
             inputs[ours] = _fitted(array, shape, layout.inputs, layout, strict)
         elif even and layout.padded in PADDING_MODES:
-            apart = [(each // 2, each // 2) for each in more]
+            apart = [(extra // 2, extra // 2) for extra in more]
             inputs[ours] = _padded(moved(array, len(shape), layout.inputs), apart, PADDING_MODES[layout.padded])
     return inputs
 
@@ -216,14 +222,16 @@ def leaf_names(call: Call) -> tuple[str, ...]:
         return ()
     parts = [(name, leaves(value)) for name, value in zip(call.names, call.inputs, strict=True)]
     return tuple(
-        name and (f"{name}[{at}]" if len(held) > 1 else name) for name, held in parts for at in range(len(held))
+        name and (f"{name}[{position}]" if len(held) > 1 else name)
+        for name, held in parts
+        for position in range(len(held))
     )
 
 
-def matched(theirs: Sequence[str], ours: Sequence[str], count: int, wanted: int) -> list[tuple[int, int]] | None:
+def matched(theirs: Sequence[str], ours: Sequence[str], count: int, port_count: int) -> list[tuple[int, int]] | None:
     """Pairs of positions of inputs with corresponding names; ``None`` if the names do not determine them."""
-    if theirs and ours and all(theirs) and all(ours) and len(theirs) == count and len(ours) == wanted:
-        both = [(theirs.index(name), at) for at, name in enumerate(ours) if name in theirs]
+    if theirs and ours and all(theirs) and all(ours) and len(theirs) == count and len(ours) == port_count:
+        both = [(theirs.index(name), position) for position, name in enumerate(ours) if name in theirs]
         if len(both) > 1 or len(both) == len(ours) < len(theirs):
             return both
     return None
@@ -234,38 +242,52 @@ def mask_places(call: Call) -> frozenset[int]:
     arrays = leaves(list(call.inputs))
     names = leaf_names(call) or [""] * len(arrays)
     pairs = enumerate(zip(arrays, names, strict=True))
-    return frozenset(at for at, (array, name) in pairs if array.dtype == bool or name.endswith("mask"))
+    return frozenset(position for position, (array, name) in pairs if array.dtype == bool or name.endswith("mask"))
 
 
 def _matched_by_place(
-    given: Sequence[Array], wanted: int, theirs: Collection[int], ours: Collection[int]
+    arrays: Sequence[Array], port_count: int, theirs: Collection[int], ours: Collection[int]
 ) -> list[tuple[int, int]] | None:
     """Pairs of positions of inputs in their order, without the masks if other inputs remain on both sides and fit."""
-    places = [[at for at in range(count) if at not in masks] for count, masks in ((len(given), theirs), (wanted, ours))]
-    for left, right in (places, [list(range(len(given))), list(range(wanted))]):
+    places = [
+        [position for position in range(count) if position not in masks]
+        for count, masks in ((len(arrays), theirs), (port_count, ours))
+    ]
+    for left, right in (places, [list(range(len(arrays))), list(range(port_count))]):
         if len(left) != len(right):  # the port may take bitwise equal arrays once
-            left = [at for n, at in enumerate(left) if not any(_equal(given[at], given[one]) for one in left[:n])]
+            left = [
+                position
+                for n, position in enumerate(left)
+                if not any(_equal(arrays[position], arrays[one]) for one in left[:n])
+            ]
         if left and len(left) == len(right):
             return list(zip(left, right, strict=True))
-    return None if given or wanted else []
+    return None if arrays or port_count else []
 
 
 def _equal(first: Array, second: Array) -> bool:
     return first is second or (np.shape(first) == np.shape(second) and bool(np.array_equal(first, second)))
 
 
-def _chosen(made: list[Array], shapes: Shapes) -> list[Array]:
+def _chosen(outputs: list[Array], shapes: Shapes) -> list[Array]:
     """Select the outputs of a recurrent layer: of its sequence and last states, the port may return the sequence, or
     the last step."""
-    if len(made) == len(shapes):
-        return made
-    if made and len(made) + 1 == len(shapes) and {np.shape(each) for each in made} == {tuple(each) for each in shapes}:
-        return [made[0], *made]  # a cell of Keras gives its output and, beside it, its states, of which it is the first
-    if len(made) > len(shapes) == 1 and np.ndim(made[0]) == 3:
+    if len(outputs) == len(shapes):
+        return outputs
+    if (
+        outputs
+        and len(outputs) + 1 == len(shapes)
+        and {np.shape(output) for output in outputs} == {tuple(shape) for shape in shapes}
+    ):
+        return [
+            outputs[0],
+            *outputs,
+        ]  # a cell of Keras gives its output and, beside it, its states, of which it is the first
+    if len(outputs) > len(shapes) == 1 and np.ndim(outputs[0]) == 3:
         if len(shapes[0]) == 3:
-            return made[:1]
-        if len(shapes[0]) == 2 and np.ndim(made[1]) == 3:
-            state = np.asarray(made[1])  # (ways, B, H): the last step of each way
+            return outputs[:1]
+        if len(shapes[0]) == 2 and np.ndim(outputs[1]) == 3:
+            state = np.asarray(outputs[1])  # (ways, B, H): the last step of each way
             ways = max(shapes[0][-1] // state.shape[-1], 1)  # those of the last layer come last
             return [np.concatenate(list(state[-ways:]), axis=-1)]
-    raise ValueError(f"{len(made)} outputs where the port has {len(shapes)}")
+    raise ValueError(f"{len(outputs)} outputs where the port has {len(shapes)}")

@@ -31,8 +31,8 @@ def like(candidate: Array, reference: Array) -> Array:
 def relative_l2(candidate: Array, reference: Array) -> float:
     """||c - r|| / ||r|| in float64, without copies of more than a block."""
     axis = int(np.argmax(reference.shape)) if reference.ndim else 0
-    blocks = [[each] if each.size <= BLOCK else np.array_split(each, each.size // BLOCK + 1, axis)
-              for each in (candidate, reference)]  # fmt: skip
+    blocks = [[array] if array.size <= BLOCK else np.array_split(array, array.size // BLOCK + 1, axis)
+              for array in (candidate, reference)]  # fmt: skip
     difference = size = 0.0
     for c, r in zip(*blocks, strict=True):
         c, r = c.astype(np.float64, copy=False), r.astype(np.float64, copy=False)
@@ -52,8 +52,8 @@ def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -
     """
     if not candidate.ndim or len(reference) != len(floors) or not np.isfinite(candidate).all():
         return relative_l2(candidate, reference)
-    sides = (np.asarray(each, np.float64).reshape(len(floors), -1) for each in (candidate - reference, reference))
-    differences, sizes = (np.linalg.norm(each, axis=1) for each in sides)
+    sides = (np.asarray(array, np.float64).reshape(len(floors), -1) for array in (candidate - reference, reference))
+    differences, sizes = (np.linalg.norm(side, axis=1) for side in sides)
     ordinary = min((size for size, floor in zip(sizes, floors, strict=True) if size and not floor), default=0.0)
     scales = np.maximum(sizes, np.asarray(floors) * ordinary)
     pairs = zip(differences.tolist(), scales.tolist(), strict=True)
@@ -97,10 +97,10 @@ class Ranges:
 
     def add(self, name: str, outputs: Sequence[Array]) -> None:
         """Add the outputs of one case."""
-        for at, values in enumerate(outputs):
+        for index, values in enumerate(outputs):
             if values.size > 1:
-                least, largest = self._ranges.get((name, at), (inf, -inf))
-                self._ranges[name, at] = min(least, float(np.min(values))), max(largest, float(np.max(values)))
+                least, largest = self._ranges.get((name, index), (inf, -inf))
+                self._ranges[name, index] = min(least, float(np.min(values))), max(largest, float(np.max(values)))
 
     @property
     def constant(self) -> list[str]:

@@ -27,28 +27,28 @@ MOST_AXES = 4
 Sizes = Mapping[str, int]
 
 
-def flatten_order(tap: Tap, own: Call, answers: Mapping[str, Expected], taps: Sequence[Tap]) -> list[str]:
-    """The ``flatten`` under which the inputs of the layer of ``tap``, whose call in the port is ``own``, agree with the
-    reference's: one sentence, or none.
+def flatten_order(tap: Tap, port_call: Call, answers: Mapping[str, Expected], taps: Sequence[Tap]) -> list[str]:
+    """The ``flatten`` under which the inputs of the layer of ``tap``, whose call in the port is ``port_call``, agree
+    with the reference's: one sentence, or none.
 
     Axes that the table does not state are those of a layer among ``taps`` with as many output values.
     """
-    expected, given = answers.get(tap.candidate), leaves(list(own.inputs))
-    if expected is None or tap.kind not in KINDS or not KINDS[tap.kind].flattens or len(given) != 1:
+    expected, arrays = answers.get(tap.candidate), leaves(list(port_call.inputs))
+    if expected is None or tap.kind not in KINDS or not KINDS[tap.kind].flattens or len(arrays) != 1:
         return []
-    if 0 not in expected.inputs or np.shape(given[0]) != np.shape(expected.inputs[0]):
+    if 0 not in expected.inputs or np.shape(arrays[0]) != np.shape(expected.inputs[0]):
         return []
-    ours, laid = np.asarray(given[0]), np.asarray(expected.inputs[0])
+    ours, laid = np.asarray(arrays[0]), np.asarray(expected.inputs[0])
     if (stated := _stated(tap.layout, laid)) is not None:
         rule, sizes = stated
         theirs = apply_rule(rule.inverse(), [laid], dict(sizes))[0]
         flat = tuple(rule.source.groups[-1]), tuple(rule.target.groups[-1])
-        found = agreeing(theirs, ours, {name: sizes[name] for name in flat[1]}, flat)
-        return [f'flatten "{found}" agrees where "{_text(*flat)}" does not'] if found else []
-    for made in _made(answers, taps, laid.shape[-1]) if laid.ndim == 2 else ():
-        if found := agreeing(laid, ours, made, (tuple(made), tuple(made))):
-            told = ", ".join(f"{name}: {size}" for name, size in list(made.items())[:-1])
-            return [f'flatten "{found}" agrees, with sizes {{{told}}}; the table states none']
+        flatten = agreeing(theirs, ours, {name: sizes[name] for name in flat[1]}, flat)
+        return [f'flatten "{flatten}" agrees where "{_text(*flat)}" does not'] if flatten else []
+    for axis_sizes in _output_sizes(answers, taps, laid.shape[-1]) if laid.ndim == 2 else ():
+        if flatten := agreeing(laid, ours, axis_sizes, (tuple(axis_sizes), tuple(axis_sizes))):
+            size_text = ", ".join(f"{name}: {size}" for name, size in list(axis_sizes.items())[:-1])
+            return [f'flatten "{flatten}" agrees, with sizes {{{size_text}}}; the table states none']
     return []
 
 
@@ -91,9 +91,9 @@ def _stated(layout: Layout, laid: Array) -> tuple[Rule, dict[str, int]] | None:
     return None
 
 
-def _made(answers: Mapping[str, Expected], taps: Sequence[Tap], count: int) -> Iterator[Sizes]:
+def _output_sizes(answers: Mapping[str, Expected], taps: Sequence[Tap], count: int) -> Iterator[Sizes]:
     """Axes, by name in the port's order, of layer outputs with ``count`` values per sample."""
-    seen = []
+    previous = []
     for tap in taps:
         shapes = (
             {tuple(np.shape(array)) for array in answers[tap.candidate].outputs} if tap.candidate in answers else ()
@@ -104,6 +104,6 @@ def _made(answers: Mapping[str, Expected], taps: Sequence[Tap], count: int) -> I
                 if len(names) != len(shape) or len(shape) < 3 or prod(shape[1:]) != count:
                     continue
                 sizes = dict(zip(names[1:], shape[1:], strict=True))
-                if sizes not in seen:
-                    seen.append(sizes)
+                if sizes not in previous:
+                    previous.append(sizes)
                     yield sizes

@@ -32,17 +32,17 @@ class OutputParts:
                 self._energy[name] = self._energy.get(name, 0.0) + float(np.sum(decoded[1] ** 2))
                 self._decoded.setdefault(name, []).append(relative_l2(decoded[0], decoded[1]))
         if self.port.decode:
-            whole = relative_l2(self.port.decode(candidate), self.port.decode(reference))
-            self.decoded_error = max(self.decoded_error or 0.0, whole)
+            error = relative_l2(self.port.decode(candidate), self.port.decode(reference))
+            self.decoded_error = max(self.decoded_error or 0.0, error)
 
     def add_single(self, candidate: Array, reference: Array, truth: Array) -> None:
         """Add float32 outputs of both sides and the truth; the first ones are kept for plots."""
         self.overlays = self.overlays or self._overlays(truth, candidate)
         for name, part in self.port.parts.items():
             for channel in range(truth.shape[-1]):
-                at = (slice(None), part, channel)
+                index = (slice(None), part, channel)
                 pair = self.errors.setdefault((name, channel), ErrorPair())
-                pair.add(candidate[at], reference[at], truth[at])
+                pair.add(candidate[index], reference[index], truth[index])
 
     def allow(self, spread: Array) -> None:
         """Allow every value of the output an error of ``spread``, the effect of rounding."""
@@ -52,15 +52,17 @@ class OutputParts:
 
     def results(self) -> tuple[PartResult, ...]:
         """The results per part."""
-        found = []
+        part_results = []
         total = sum(self._energy.values())
         for name in self.port.parts:
-            ratios = [pair.rms_ratio for (own, _), pair in self.errors.items() if own == name]
+            ratios = [pair.rms_ratio for (part_name, _), pair in self.errors.items() if part_name == name]
             decoded = self._decoded.get(name)
             logic = max(self._logic.get(name, [inf]))
             energy = self._energy[name] / total if total else None
-            found.append(PartResult(name, logic, max(decoded) if decoded else None, max(ratios, default=inf), energy))
-        return tuple(found)
+            part_results.append(
+                PartResult(name, logic, max(decoded) if decoded else None, max(ratios, default=inf), energy)
+            )
+        return tuple(part_results)
 
     def _alone(self, output: Array, part: slice) -> Array | None:
         """The decoded output with only this part; ``None`` if unknown."""
@@ -72,10 +74,10 @@ class OutputParts:
 
     def _overlays(self, truth: Array, output: Array) -> tuple[Overlay, ...]:
         """The first sample's first channel, part by part."""
-        made = []
+        overlays = []
         for name, part in self.port.parts.items():
             decoded = [self._alone(side[:1], part) for side in (truth, output)]
-            drawn = [tuple(float(value) for value in each[0, :, 0]) for each in decoded if each is not None]
+            drawn = [tuple(float(value) for value in array[0, :, 0]) for array in decoded if array is not None]
             if len(drawn) == 2:
-                made.append(Overlay(name, drawn[0], drawn[1]))
-        return tuple(made)
+                overlays.append(Overlay(name, drawn[0], drawn[1]))
+        return tuple(overlays)

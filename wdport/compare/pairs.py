@@ -59,16 +59,16 @@ class Pair:
     def places(self) -> list[Places]:
         """The possible positions of the reference's input axes in the port's input, by the layout and the shapes."""
         rules = self.layout.inputs or (KINDS[self.kind].axes if self.kind in KINDS else ())
-        found = [places for rule in rules if (places := _places(rule, self.fed, self.given)) is not None]
-        if self.given and self.fed in ((), self.given) and not (found and (self.layout.inputs or not self.fed)):
-            found.append(tuple(range(self.rank)))  # what no rule says is taken as it is
-        return list(dict.fromkeys(found))
+        candidates = [places for rule in rules if (places := _places(rule, self.fed, self.given)) is not None]
+        if self.given and self.fed in ((), self.given) and not (candidates and (self.layout.inputs or not self.fed)):
+            candidates.append(tuple(range(self.rank)))  # what no rule says is taken as it is
+        return list(dict.fromkeys(candidates))
 
     def axes(self, theirs: Sequence[int]) -> tuple[int, ...] | None:
         """The port's axes, in order, that correspond to these of the reference; ``None`` if they cannot be
         determined."""
-        found = {tuple(sorted(_picked(places, theirs))) for places in self.places()}
-        return found.pop() if len(found) == 1 else None
+        candidates = {tuple(sorted(_picked(places, theirs))) for places in self.places()}
+        return candidates.pop() if len(candidates) == 1 else None
 
     def channels(self) -> int | None:
         """The port's axis that corresponds to the reference's axis 1; ``None`` if it cannot be determined.
@@ -76,42 +76,42 @@ class Pair:
         If the sizes are ambiguous, it is where the port's convolutions have it. If no size is known, that holds only
         for images, since sequences may have steps before features in any model.
         """
-        found = {places[1] for places in self.places() if len(places) > 1 and places[1] is not None}
-        if len(found) > 1 and self.last is not None and (self.fed or self.rank > 3):
-            found &= {self.rank - 1 if self.last else 1}
-        return found.pop() if len(found) == 1 else None
+        candidates = {places[1] for places in self.places() if len(places) > 1 and places[1] is not None}
+        if len(candidates) > 1 and self.last is not None and (self.fed or self.rank > 3):
+            candidates &= {self.rank - 1 if self.last else 1}
+        return candidates.pop() if len(candidates) == 1 else None
 
 
-def _places(rule: Rule, fed: Shape, given: Shape) -> Places | None:
+def _places(rule: Rule, fed: Shape, port_input: Shape) -> Places | None:
     """The positions by a rule that maps one shape to the other; of unknown shapes, only the number of axes is used."""
-    if not given:
+    if not port_input:
         return None
     if rule.source.any_axes:
-        return tuple(range(len(given))) if fed in ((), given) else None
+        return tuple(range(len(port_input))) if fed in ((), port_input) else None
     groups = (rule.source.groups, rule.target.groups)
-    if any(len(group) > 1 for side in groups for group in side) or len(groups[1]) != len(given):
+    if any(len(group) > 1 for side in groups for group in side) or len(groups[1]) != len(port_input):
         return None
     if fed:
         try:
-            rule.sizes([fed], [given])
+            rule.sizes([fed], [port_input])
         except AxisError:
             return None
-    target = {group[0]: at for at, group in enumerate(groups[1]) if group}
+    target = {group[0]: position for position, group in enumerate(groups[1]) if group}
     return tuple(target[group[0]] if group else None for group in groups[0])
 
 
 def _picked(places: Places, axes: Sequence[int]) -> list[int]:
-    return [at for axis in axes if -len(places) <= axis < len(places) and (at := places[axis]) is not None]
+    return [position for axis in axes if -len(places) <= axis < len(places) and (position := places[axis]) is not None]
 
 
 def is_torch(module: object, *names: str) -> bool:
     """Whether a module is an instance of one of these classes of ``torch.nn``."""
-    return any(each.__name__ in names and each.__module__.startswith("torch.nn") for each in type(module).__mro__)
+    return any(base.__name__ in names and base.__module__.startswith("torch.nn") for base in type(module).__mro__)
 
 
 def is_keras(layer: object, *names: str) -> bool:
     """Whether a layer is an instance of one of these classes of Keras."""
-    return any(each.__name__ in names and each.__module__.startswith("keras.") for each in type(layer).__mro__)
+    return any(base.__name__ in names and base.__module__.startswith("keras.") for base in type(layer).__mro__)
 
 
 def computes_as_torch(module: object) -> bool:

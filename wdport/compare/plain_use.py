@@ -41,8 +41,8 @@ class PlainUse:
             try:
                 self._first = _program(model, inputs, None)
             except Exception as error:  # of the user's code
-                told = " ".join(f"{type(error).__name__}: {error}".split())[:160]
-                self._raised = fact(f"the model raises {told} where it is called without `training`")
+                text = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+                self._raised = fact(f"the model raises {text} where it is called without `training`")
 
     def differing(self, outputs: Outputs | None) -> list[Finding]:
         """The first layer that computes something else where the model is called without ``training``, or else that
@@ -53,11 +53,11 @@ class PlainUse:
             if self._first == _program(self._model, self._inputs, False):
                 return []
             plain, still = (_run(self._model, self._inputs, training) for training in (None, False))
-            if (found := _differing(plain, still)) or outputs is None:
-                return found
+            if (findings := _differing(plain, still)) or outputs is None:
+                return findings
         error = _error(outputs, still[0])
-        told = f"the model is off by {error:.1e} on the first inputs after others: it keeps something of earlier calls"
-        return [] if error <= LOGIC else [fact(told)]
+        text = f"the model is off by {error:.1e} on the first inputs after others: it keeps something of earlier calls"
+        return [] if error <= LOGIC else [fact(text)]
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None
         with exact_float64():
             return tensors(stateless(model, trainable, fixed, inputs, training))
 
-    held = ([v.value for v in each] for each in (model.trainable_variables, model.non_trainable_variables))
+    held = ([v.value for v in variables] for variables in (model.trainable_variables, model.non_trainable_variables))
     return _ADDRESS.sub("", str(jax.make_jaxpr(call)(*held, inputs)))
 
 
@@ -88,13 +88,13 @@ def _differing(plain: tuple[Outputs, Mapping[str, Call]], still: tuple[Outputs, 
         error = _error(sides[0].get(name), outputs)
         if not error <= LOGIC:
             who = name or "the model"
-            told = f"{who} is off by {error:.1e} where the model is called as model(x), without training=False"
-            return [fact(told, name)]
+            text = f"{who} is off by {error:.1e} where the model is called as model(x), without training=False"
+            return [fact(text, name)]
     return []
 
 
 def _error(plain: Sequence[Array] | None, still: Sequence[Array]) -> float:
     """The largest relative error; infinite if the calls cannot be compared."""
-    if plain is None or [each.shape for each in plain] != [each.shape for each in still]:
+    if plain is None or [array.shape for array in plain] != [array.shape for array in still]:
         return np.inf
     return max((relative_l2(a, b) for a, b in zip(plain, still, strict=True)), default=0.0)

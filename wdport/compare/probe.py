@@ -52,19 +52,19 @@ def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[di
     enclosing call; "" is the model. Raises :class:`IncompleteError` if a layer is called within a function that is
     traced separately, such as the step of a loop: its values are not accessible outside.
     """
-    wanted = {id(layer): path for path, layer in layers.items()}
+    paths = {id(layer): path for path, layer in layers.items()}
     count = dict.fromkeys(layers, 0)
     callers: dict[str, str] = {}
     inside, looped = [""], list[str]()
-    own, around = keras.layers.Layer.__call__, _traced_by()
+    original_call, around = keras.layers.Layer.__call__, _traced_by()
 
     def intercept(self: KerasLayer, *args: object, **kwargs: object) -> object:
-        path = wanted.get(id(self))
+        path = paths.get(id(self))
         if path is None:
-            return own(self, *args, **kwargs)
+            return original_call(self, *args, **kwargs)
         if _traced_by() != around:
             looped.append(path)  # Keras rewords what is raised inside a layer
-            return own(self, *args, **kwargs)
+            return original_call(self, *args, **kwargs)
         count[path] += 1
         call = call_name(path, count[path])
         callers[call] = inside[-1]
@@ -73,7 +73,7 @@ def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[di
 
         def compute(values: Sequence[Tensor]) -> object:
             args, kwargs = arguments.with_tensors(values)
-            return own(self, *args, **kwargs)
+            return original_call(self, *args, **kwargs)
 
         try:
             return handle(call, compute, arguments)
@@ -98,29 +98,29 @@ class Arguments:
 
     def __init__(self, layer: KerasLayer, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         order = call_names(layer)
-        place = {name: at for at, name in enumerate(order)}
+        place = {name: position for position, name in enumerate(order)}
         named = sorted(kwargs.items(), key=lambda item: (place.get(item[0], len(place)), item[0]))
-        given = [*zip([*order, *([""] * len(args))], args, strict=False), *named]
-        self._keys, self._positional = [name for name, _ in given], len(args)
-        self._flat, self._tree = jax.tree.flatten([value for _, value in given], is_leaf=lambda leaf: leaf is None)
-        self._places = [at for at, leaf in enumerate(self._flat) if is_tensor(leaf)]
-        self.tensors = [self._flat[at] for at in self._places]
-        self.nested = [_nest(value) for _, value in given if _holds(value)]
+        arguments = [*zip([*order, *([""] * len(args))], args, strict=False), *named]
+        self._keys, self._positional = [name for name, _ in arguments], len(args)
+        self._flat, self._tree = jax.tree.flatten([value for _, value in arguments], is_leaf=lambda leaf: leaf is None)
+        self._places = [index for index, leaf in enumerate(self._flat) if is_tensor(leaf)]
+        self.tensors = [self._flat[index] for index in self._places]
+        self.nested = [_nest(value) for _, value in arguments if _holds(value)]
         """One tensor, or a nested list of tensors, for each argument that has any."""
-        self.names = tuple(name for name, value in given if _holds(value))
+        self.names = tuple(name for name, value in arguments if _holds(value))
         """The names of those arguments' parameters."""
-        masks = [mask for each in self.tensors if (mask := get_keras_mask(each)) is not None]
+        masks = [mask for tensor in self.tensors if (mask := get_keras_mask(tensor)) is not None]
         self.mask = masks[0] if masks else None
         """The mask that Keras hands on beside the first of the tensors that has one."""
 
     def with_tensors(self, values: Sequence[Tensor]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Positional and named arguments with these tensors in place of their own."""
         filled = list(self._flat)
-        for at, each in zip(self._places, values, strict=True):
-            filled[at] = each
-        given = jax.tree.unflatten(self._tree, filled)
+        for index, value in zip(self._places, values, strict=True):
+            filled[index] = value
+        arguments = jax.tree.unflatten(self._tree, filled)
         first = self._positional
-        return tuple(given[:first]), dict(zip(self._keys[first:], given[first:], strict=True))
+        return tuple(arguments[:first]), dict(zip(self._keys[first:], arguments[first:], strict=True))
 
 
 def is_tensor(value: object) -> TypeGuard[jax.Array]:
@@ -167,14 +167,14 @@ class Probe:
     def record(self, inputs: tuple[Array, ...]) -> tuple[Outputs, dict[str, Call]]:
         """Run the model; returns its outputs, and every call of the layers. If one raises, raises
         :class:`MisfitError`."""
-        outputs, found = self._record(*self._weights(), inputs)
-        return tuple(map(np.asarray, outputs)), self._calls(found)
+        outputs, calls = self._record(*self._weights(), inputs)
+        return tuple(map(np.asarray, outputs)), self._calls(calls)
 
     def shapes(self, inputs: tuple[Array, ...]) -> tuple[Sequence[Array | jax.ShapeDtypeStruct], dict[str, Call]]:
         """The same with shapes and dtypes in place of arrays; runs nothing unless ``eager``."""
         if isinstance(self._record, Program):
-            outputs, found = self._record.result_of(*self._weights(), inputs)
-            return outputs, self._calls(found)
+            outputs, calls = self._record.result_of(*self._weights(), inputs)
+            return outputs, self._calls(calls)
         return self.record(inputs)
 
     def isolate(self, inputs: tuple[Array, ...], answers: Answers) -> tuple[Outputs, dict[str, Call]]:
@@ -183,30 +183,34 @@ class Probe:
         A call that is not made is left out of the result, and thus not compared.
         """
         plain = {call: _plain(answer) for call, answer in answers.items()}
-        outputs, found = self._isolate(*self._weights(), inputs, plain)
-        return tuple(map(np.asarray, outputs)), self._calls(found)
+        outputs, calls = self._isolate(*self._weights(), inputs, plain)
+        return tuple(map(np.asarray, outputs)), self._calls(calls)
 
     def isolate_layer(self, path: str, call: Call, answers: Answers) -> dict[str, Call]:
         """Run one layer eagerly, with it and the layers below it isolated; ``call`` is any call of it, for the shapes
         of its inputs."""
         name = layer_of(path)
-        inside = {each: layer for each, layer in self.layers.items() if each == name or each.startswith(f"{name}/")}
-        plain = {call_name(layer_of(each), 1): _plain(answer) for each, answer in answers.items()
-                 if layer_of(each) in inside and (each == path or "#" not in each)}  # fmt: skip
-        found: Found = {}
+        inside = {
+            layer_path: layer
+            for layer_path, layer in self.layers.items()
+            if layer_path == name or layer_path.startswith(f"{name}/")
+        }
+        plain = {call_name(layer_of(call_path), 1): _plain(answer) for call_path, answer in answers.items()
+                 if layer_of(call_path) in inside and (call_path == path or "#" not in call_path)}  # fmt: skip
+        calls: Found = {}
         layer = self.layers[name]
-        with intercepted(inside, self._answering(plain, found)) as callers:
+        with intercepted(inside, self._answering(plain, calls)) as callers:
             run_layer(layer, call.inputs, call.names)
-        self._callers.update({each: caller for each, caller in callers.items() if each != name})
-        if path != name and name in found:
-            found[path] = found.pop(name)
-        return self._calls(found)
+        self._callers.update({call_path: caller for call_path, caller in callers.items() if call_path != name})
+        if path != name and name in calls:
+            calls[path] = calls.pop(name)
+        return self._calls(calls)
 
-    def _calls(self, found: Found) -> dict[str, Call]:
+    def _calls(self, calls: Found) -> dict[str, Call]:
         return {
-            call: Call(tuple(map(_arrays, given)), tuple(map(_arrays, made)), self._callers.get(call, ""),
+            call: Call(tuple(map(_arrays, inputs)), tuple(map(_arrays, outputs)), self._callers.get(call, ""),
                        self._names.get(call, ()), None if mask is None else _arrays(mask))
-            for call, (given, made, mask) in found.items()
+            for call, (inputs, outputs, mask) in calls.items()
         }  # fmt: skip
 
     def _weights(self) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -223,15 +227,15 @@ class Probe:
     def _traced_record(
         self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
     ) -> tuple[list[jax.Array], Found]:
-        found: Found = {}
+        calls: Found = {}
         within: list[str] = []
 
-        def keep(call: str, compute: Compute, given: Arguments) -> object:
+        def keep(call: str, compute: Compute, arguments: Arguments) -> object:
             within.append(call)
-            output = compute(given.tensors)
+            output = compute(arguments.tensors)
             within.pop()
-            self._names[call] = given.names
-            found[call] = (given.nested, tensors(output), given.mask)
+            self._names[call] = arguments.names
+            calls[call] = (arguments.nested, tensors(output), arguments.mask)
             return output
 
         try:
@@ -241,7 +245,7 @@ class Probe:
             where = within[-1] if within else "the Keras model"
             raise MisfitError(where, f"running it raises {first_line(error)}", "correct the layer") from error
         self._callers.update(callers)
-        return outputs, found
+        return outputs, calls
 
     def _traced_isolate(
         self,
@@ -250,37 +254,37 @@ class Probe:
         inputs: tuple[Tensor, ...],
         answers: dict[str, Plain],
     ) -> tuple[list[jax.Array], Found]:
-        found: Found = {}
+        calls: Found = {}
         inside = {path: layer for path, layer in self.layers.items() if any(layer_of(call) == path for call in answers)}
-        with intercepted(inside, self._answering(answers, found)) as callers:
+        with intercepted(inside, self._answering(answers, calls)) as callers:
             outputs = self._outputs(trainable, fixed, inputs)
         self._callers.update(callers)
-        return outputs, found
+        return outputs, calls
 
-    def _answering(self, answers: Mapping[str, Plain], found: Found) -> Handle:
-        """A handler that feeds every call its answer's inputs and passes on its answer's outputs; ``found`` gets the
+    def _answering(self, answers: Mapping[str, Plain], calls: Found) -> Handle:
+        """A handler that feeds every call its answer's inputs and passes on its answer's outputs; ``calls`` gets the
         actual inputs and outputs. A call without an answer is not changed."""
 
-        def answer(call: str, compute: Compute, given: Arguments) -> object:
-            own = answers.get(call)
-            if own is None:
-                return compute(given.tensors)
-            fed, made = own
-            values: list[Tensor] = list(given.tensors)
-            for at, array in fed.items():
-                if int(at) < len(values) and _of_one_batch(array, values[int(at)]):
-                    values[int(at)] = _masked(array, values[int(at)])
+        def answer(call: str, compute: Compute, arguments: Arguments) -> object:
+            replacement = answers.get(call)
+            if replacement is None:
+                return compute(arguments.tensors)
+            fed, outputs = replacement
+            values: list[Tensor] = list(arguments.tensors)
+            for index, array in fed.items():
+                if int(index) < len(values) and _of_one_batch(array, values[int(index)]):
+                    values[int(index)] = _masked(array, values[int(index)])
             output = compute(values)
-            for tensor, value in zip(given.tensors, values, strict=True):
+            for tensor, value in zip(arguments.tensors, values, strict=True):
                 if get_keras_mask(tensor) is not get_keras_mask(value):
                     set_keras_mask(tensor, get_keras_mask(value))  # a layer may take its input's mask away
-            self._names[call] = given.names
-            found[call] = (given.nested, tensors(output), given.mask)
+            self._names[call] = arguments.names
+            calls[call] = (arguments.nested, tensors(output), arguments.mask)
             flat, tree = jax.tree.flatten(output)
-            fits = len(flat) == len(made) and all(map(_of_one_batch, flat, made))
+            fits = len(flat) == len(outputs) and all(map(_of_one_batch, flat, outputs))
             if not fits:
                 return output
-            return jax.tree.unflatten(tree, [_masked(a, b) for a, b in zip(made, flat, strict=True)])
+            return jax.tree.unflatten(tree, [_masked(a, b) for a, b in zip(outputs, flat, strict=True)])
 
         return answer
 
@@ -327,7 +331,7 @@ def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object
     """Arguments for a model's call: a single input, or several as one list or as separate arguments."""
     if len(inputs) == 1:
         return tuple(inputs)
-    wanted = [name for name in call_names(model) if name not in ("training", "mask")]
+    names = [name for name in call_names(model) if name not in ("training", "mask")]
     if isinstance(model, keras.Sequential) or getattr(model, "_functional", None) is not None:
         return (list(inputs),)
     if hasattr(model, "_inputs_struct"):
@@ -335,7 +339,7 @@ def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object
         if isinstance(struct, dict):
             return (dict(zip(struct, inputs, strict=True)),)
         return (type(struct)(inputs) if isinstance(struct, (list, tuple)) else list(inputs),)
-    return tuple(inputs) if len(wanted) >= len(inputs) else (tuple(inputs),)
+    return tuple(inputs) if len(names) >= len(inputs) else (tuple(inputs),)
 
 
 def tensors(value: object) -> list[jax.Array]:
@@ -345,13 +349,13 @@ def tensors(value: object) -> list[jax.Array]:
 
 def tensor_names(value: object) -> tuple[str, ...]:
     """The names of the arrays of :func:`tensors` in a dictionary; empty for other outputs."""
-    if isinstance(value, dict) and all(len(tensors(each)) == 1 for each in value.values()):
+    if isinstance(value, dict) and all(len(tensors(output)) == 1 for output in value.values()):
         return tuple(sorted(value))
     return ()
 
 
 def _plain(answer: Expected) -> Plain:
-    return {str(at): array for at, array in answer.inputs.items()}, list(answer.outputs)
+    return {str(index): array for index, array in answer.inputs.items()}, list(answer.outputs)
 
 
 def _arrays(value: object) -> Any:

@@ -45,13 +45,13 @@ class Program(Generic[*Arguments, Result]):
 
     def __call__(self, *arguments: *Arguments) -> Result:
         fitting: tuple[*Arguments] = jax.tree.map(_canonical, arguments)
-        made: Result = self._nested(_key(fitting), self.compiled(*fitting)(*fitting))
-        return made
+        result: Result = self._nested(_key(fitting), self.compiled(*fitting)(*fitting))
+        return result
 
     def _nested(self, key: Key, distinct: Sequence[object]) -> Any:
         """The function's result from its distinct arrays."""
         tree, places = self._forms[key]
-        return jax.tree.unflatten(tree, [distinct[at] for at in places])
+        return jax.tree.unflatten(tree, [distinct[index] for index in places])
 
     def compiled(self, *arguments: *Arguments) -> jax.stages.Compiled:
         """The program for arguments like these."""
@@ -86,10 +86,10 @@ def _distinct(
 
     def distinct(*arguments: *Arguments) -> list[object]:
         leaves, tree = jax.tree.flatten(compute(*arguments))
-        each = list({id(leaf): leaf for leaf in leaves}.values())
-        place = {id(leaf): at for at, leaf in enumerate(each)}
+        unique = list({id(leaf): leaf for leaf in leaves}.values())
+        place = {id(leaf): index for index, leaf in enumerate(unique)}
         forms[_key(arguments)] = tree, [place[id(leaf)] for leaf in leaves]
-        return each
+        return unique
 
     return distinct
 

@@ -29,31 +29,31 @@ class Form:
     setting: str
 
 
-def forms(given: Array, made: Array) -> Iterator[Form]:
-    """Every form that maps ``given`` to ``made``."""
-    if given.shape == made.shape and np.all(np.isfinite(made)):
-        yield from _activations(given, made)
-        yield from _softmaxes(given, made)
-        yield from _norms(given, made)
+def forms(inputs: Array, outputs: Array) -> Iterator[Form]:
+    """Every form that maps ``inputs`` to ``outputs``."""
+    if inputs.shape == outputs.shape and np.all(np.isfinite(outputs)):
+        yield from _activations(inputs, outputs)
+        yield from _softmaxes(inputs, outputs)
+        yield from _norms(inputs, outputs)
 
 
-def difference(given: Array, right: Array, wrong: Array) -> list[str]:
-    """How ``wrong`` differs from ``right``, both computed from ``given``: one sentence, or none."""
-    theirs = list(forms(given, right))
+def difference(inputs: Array, right: Array, wrong: Array) -> list[str]:
+    """How ``wrong`` differs from ``right``, both computed from ``inputs``: one sentence, or none."""
+    theirs = list(forms(inputs, right))
     if not theirs:
         return []
-    for own in forms(given, wrong):
+    for wrong_form in forms(inputs, wrong):
         for form in theirs:
-            if own.kind == form.kind and own.setting != form.setting:
-                return [f"{own.kind}: {own.setting} where the reference has {form.setting}"]
+            if wrong_form.kind == form.kind and wrong_form.setting != form.setting:
+                return [f"{wrong_form.kind}: {wrong_form.setting} where the reference has {form.setting}"]
     return []
 
 
-def _activations(given: Array, made: Array) -> Iterator[Form]:
-    given = given.astype(np.float64)
+def _activations(inputs: Array, outputs: Array) -> Iterator[Form]:
+    inputs = inputs.astype(np.float64)
     for name, function in _ACTIVATIONS.items():
         with np.errstate(over="ignore", invalid="ignore"):
-            if same(function(given), made):
+            if same(function(inputs), outputs):
                 yield Form("activation", name)
 
 
@@ -70,23 +70,23 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 """Functions that a table may state, and others, by name in messages; softmaxes, which have an axis, are apart."""
 
 
-def _softmaxes(given: Array, made: Array) -> Iterator[Form]:
-    for axis in range(given.ndim):
+def _softmaxes(inputs: Array, outputs: Array) -> Iterator[Form]:
+    for axis in range(inputs.ndim):
         with np.errstate(invalid="ignore"):  # where a mask hides all
-            values = special.softmax(given, axis=axis)
-        if same(values, made):
+            values = special.softmax(inputs, axis=axis)
+        if same(values, outputs):
             yield Form("softmax", f"axis {axis}")
 
 
-def _norms(given: Array, made: Array) -> Iterator[Form]:
+def _norms(inputs: Array, outputs: Array) -> Iterator[Form]:
     """Norms over the last axis; a scale and a shift per channel are fitted, so weights need not be known."""
-    if given.ndim < 2 or given.shape[-1] < 2 or not np.all(np.isfinite(given)):
+    if inputs.ndim < 2 or inputs.shape[-1] < 2 or not np.all(np.isfinite(inputs)):
         return
-    size = given.shape[-1]
-    centred = given - given.mean(-1, keepdims=True)
+    size = inputs.shape[-1]
+    centred = inputs - inputs.mean(-1, keepdims=True)
     square = (centred**2).sum(-1, keepdims=True)
     spreads = {"layer norm": [("", centred, square / size), (", variance by n - 1", centred, square / (size - 1))],
-               "RMS norm": [("", given, (given**2).mean(-1, keepdims=True))]}  # fmt: skip
+               "RMS norm": [("", inputs, (inputs**2).mean(-1, keepdims=True))]}  # fmt: skip
     for kind, choices in spreads.items():
         for more, values, variance in choices:
             for epsilon in EPSILONS:
@@ -96,15 +96,15 @@ def _norms(given: Array, made: Array) -> Iterator[Form]:
                 ):
                     with np.errstate(divide="ignore", invalid="ignore"):
                         normed = values / root
-                    if np.all(np.isfinite(normed)) and _is_affine(normed, made):
+                    if np.all(np.isfinite(normed)) and _is_affine(normed, outputs):
                         yield Form(kind, f"epsilon {epsilon:g}{where}{more}")
 
 
-def _is_affine(normed: Array, made: Array) -> bool:
-    """Whether ``made`` is ``normed`` times a scale plus a shift, by channel."""
-    if same(normed, made):
+def _is_affine(normed: Array, outputs: Array) -> bool:
+    """Whether ``outputs`` is ``normed`` times a scale plus a shift, by channel."""
+    if same(normed, outputs):
         return True
-    x, y = (array.reshape(-1, array.shape[-1]) for array in (normed, made))
+    x, y = (array.reshape(-1, array.shape[-1]) for array in (normed, outputs))
     if len(x) < 4:
         return False
     away = x - x.mean(0)
@@ -142,26 +142,26 @@ def attention_difference(parts: Sequence[Array], right: Array, wrong: Array) -> 
         query, key, value = (parts[role] for role in roles)
         if not query.shape[-1] == key.shape[-1] == value.shape[-1] == width or key.shape != value.shape:
             continue
-        own = next((h for h in _divisors(width) if same(_attend(Attention(h), query, key, value), right)), None)
-        if own is None or query.shape != right.shape:
+        heads = next((h for h in _divisors(width) if same(_attend(Attention(h), query, key, value), right)), None)
+        if heads is None or query.shape != right.shape:
             continue
-        for other in _variants(Attention(own), width):
+        for other in _variants(Attention(heads), width):
             if same(_attend(other, query, key, value), wrong):
-                pairs = zip(other.settings().items(), Attention(own).settings().values(), strict=True)
+                pairs = zip(other.settings().items(), Attention(heads).settings().values(), strict=True)
                 return [
                     f"{name} {ours} where the reference has {theirs}"
                     for (name, ours), theirs in pairs
                     if ours != theirs
                 ]
-        return _exchanged(Attention(own), (query, key, value), wrong)
+        return _exchanged(Attention(heads), (query, key, value), wrong)
     return []
 
 
-def _exchanged(how: Attention, parts: tuple[Array, Array, Array], wrong: Array) -> list[str]:
+def _exchanged(attention: Attention, parts: tuple[Array, Array, Array], wrong: Array) -> list[str]:
     names = ("query", "key", "value")
     for roles in permutations(range(3)):
         chosen = [parts[role] for role in roles]
-        if roles != (0, 1, 2) and chosen[1].shape == chosen[2].shape and same(_attend(how, *chosen), wrong):
+        if roles != (0, 1, 2) and chosen[1].shape == chosen[2].shape and same(_attend(attention, *chosen), wrong):
             return [f"{', '.join(names[role] for role in roles)} in the places of {', '.join(names)}"]
     return []
 
@@ -170,19 +170,19 @@ def _divisors(width: int) -> list[int]:
     return [count for count in range(1, width + 1) if width % count == 0]
 
 
-def _variants(how: Attention, width: int) -> Iterator[Attention]:
+def _variants(attention: Attention, width: int) -> Iterator[Attention]:
     """Every variant that differs in one setting."""
     for heads in _divisors(width):
-        if heads != how.heads:
-            yield replace(how, heads=heads)
+        if heads != attention.heads:
+            yield replace(attention, heads=heads)
     for scale in _SCALES:
-        yield replace(how, scale=scale)
-    yield replace(how, over="queries")
+        yield replace(attention, scale=scale)
+    yield replace(attention, over="queries")
     for layout in ("heads innermost", "heads outermost, tokens and heads exchanged"):
-        yield replace(how, split=layout)
-        yield replace(how, merge=layout)
+        yield replace(attention, split=layout)
+        yield replace(attention, merge=layout)
     for mask in ("causal mask", "itself left out"):
-        yield replace(how, mask=mask)
+        yield replace(attention, mask=mask)
 
 
 _SCALES: dict[str, Callable[[int, int], float]] = {
@@ -194,33 +194,35 @@ _SCALES: dict[str, Callable[[int, int], float]] = {
 }
 
 
-def _attend(how: Attention, query: Array, key: Array, value: Array) -> Array:
+def _attend(attention: Attention, query: Array, key: Array, value: Array) -> Array:
     width = query.shape[-1]
-    q, k, v = (_split(part, how) for part in (query, key, value))
-    logits = np.einsum("bqhk,bshk->bhqs", q, k) * _SCALES[how.scale](width // how.heads, width)
-    if how.mask != "no mask":
-        lower = np.tril(np.ones(logits.shape[-2:])) if how.mask == "causal mask" else 1 - np.eye(*logits.shape[-2:])
+    q, k, v = (_split(part, attention) for part in (query, key, value))
+    logits = np.einsum("bqhk,bshk->bhqs", q, k) * _SCALES[attention.scale](width // attention.heads, width)
+    if attention.mask != "no mask":
+        lower = (
+            np.tril(np.ones(logits.shape[-2:])) if attention.mask == "causal mask" else 1 - np.eye(*logits.shape[-2:])
+        )
         logits = np.where(lower > 0, logits, -np.inf)
     if not np.all(np.isfinite(logits.max(-1))):
         return np.full(query.shape, np.nan)
     with np.errstate(invalid="ignore"):
-        weights = special.softmax(logits, axis=-1 if how.over == "keys" else -2)
-    return _merge(np.einsum("bhqs,bshk->bqhk", weights, v), how)
+        weights = special.softmax(logits, axis=-1 if attention.over == "keys" else -2)
+    return _merge(np.einsum("bhqs,bshk->bqhk", weights, v), attention)
 
 
-def _split(part: Array, how: Attention) -> Array:
+def _split(part: Array, attention: Attention) -> Array:
     batch, length, width = part.shape
-    if how.split == "heads innermost":
-        return part.reshape(batch, length, width // how.heads, how.heads).swapaxes(2, 3)
-    if how.split != "heads outermost":
-        return part.reshape(batch, how.heads, length, width // how.heads).swapaxes(1, 2)
-    return part.reshape(batch, length, how.heads, width // how.heads)
+    if attention.split == "heads innermost":
+        return part.reshape(batch, length, width // attention.heads, attention.heads).swapaxes(2, 3)
+    if attention.split != "heads outermost":
+        return part.reshape(batch, attention.heads, length, width // attention.heads).swapaxes(1, 2)
+    return part.reshape(batch, length, attention.heads, width // attention.heads)
 
 
-def _merge(made: Array, how: Attention) -> Array:
-    batch, length = made.shape[:2]
-    if how.merge == "heads innermost":
-        made = made.swapaxes(2, 3)
-    elif how.merge != "heads outermost":
-        made = made.swapaxes(1, 2)
-    return made.reshape(batch, length, -1)
+def _merge(values: Array, attention: Attention) -> Array:
+    batch, length = values.shape[:2]
+    if attention.merge == "heads innermost":
+        values = values.swapaxes(2, 3)
+    elif attention.merge != "heads outermost":
+        values = values.swapaxes(1, 2)
+    return values.reshape(batch, length, -1)

@@ -22,13 +22,13 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Gates:
-    """Variables whose last axis is ``count`` blocks, one per gate, and their description; ``own`` if they belong to
-    Keras's own layers, whose gates have names."""
+    """Variables whose last axis is ``count`` blocks, one per gate, and their description; ``from_keras`` if they belong
+    to Keras's own layers, whose gates have names."""
 
     variables: tuple[KerasVariable, ...]
     count: int
     subject: str
-    own: bool
+    from_keras: bool
 
     def orders(self) -> Iterator[Order]:
         """Every order except the current one."""
@@ -41,7 +41,7 @@ class Gates:
         with jax.enable_x64(True):
             for variable, array in zip(self.variables, before, strict=True):
                 blocks = np.split(array, self.count, axis=-1)
-                set_variable(variable, np.concatenate([blocks[at] for at in order], axis=-1))
+                set_variable(variable, np.concatenate([blocks[index] for index in order], axis=-1))
             try:
                 yield
             finally:
@@ -50,29 +50,35 @@ class Gates:
 
     def sentence(self, order: Order, kind: str) -> str:
         """The message that the layer agrees with the gates in this order."""
-        names = _labels(kind, self.count) if self.own else ()
+        names = _labels(kind, self.count) if self.from_keras else ()
         if not names:
             return f"{self.subject} agree in the order {', '.join(map(str, order))} of their blocks"
-        stored = [names[order.index(at)] for at in range(self.count)]
+        stored = [names[order.index(index)] for index in range(self.count)]
         return f"{self.subject} are stored as {', '.join(stored)} where the layer has {', '.join(names)}"
 
 
 def gates_of(layers: dict[str, KerasLayer]) -> list[Gates]:
     """Candidates for another gate order: the weights of all these layers, of each layer, and every single variable."""
     cells = [(path, cell) for path, layer in layers.items() for cell in _cells(layer)]
-    found = {path: _variables(cell) for path, cell in cells}
+    cell_variables = {path: _variables(cell) for path, cell in cells}
     counts = {_count(cell) for _, cell in cells}
     if len(counts) != 1:
         return []
     (count,) = counts
-    own = {path: type(cell).__module__.startswith("keras.") for path, cell in cells}
-    every = tuple(variable for each in found.values() for variable in each)
-    groups = [Gates(every, count, "its gates", all(own.values()))]
-    if len(found) > 1:
-        groups += [Gates(tuple(each), count, f"the gates of {path}", own[path]) for path, each in found.items()]
-    for path, variables in found.items():
-        where = f" of {path}" if len(found) > 1 else ""
-        groups += [Gates((each,), count, f"the gates of {each.name}{where}", own[path]) for each in variables]
+    from_keras = {path: type(cell).__module__.startswith("keras.") for path, cell in cells}
+    every = tuple(variable for group in cell_variables.values() for variable in group)
+    groups = [Gates(every, count, "its gates", all(from_keras.values()))]
+    if len(cell_variables) > 1:
+        groups += [
+            Gates(tuple(variables), count, f"the gates of {path}", from_keras[path])
+            for path, variables in cell_variables.items()
+        ]
+    for path, variables in cell_variables.items():
+        where = f" of {path}" if len(cell_variables) > 1 else ""
+        groups += [
+            Gates((variable,), count, f"the gates of {variable.name}{where}", from_keras[path])
+            for variable in variables
+        ]
     return groups
 
 
@@ -91,13 +97,13 @@ def _count(cell: KerasLayer) -> int:
 
 def _variables(cell: KerasLayer) -> list[KerasVariable]:
     width = cell.recurrent_kernel.shape[-1]
-    return [each for each in cell.weights if each.shape and each.shape[-1] == width]
+    return [variable for variable in cell.weights if variable.shape and variable.shape[-1] == width]
 
 
 def _labels(kind: str, count: int) -> Sequence[str]:
     """The layer's own names of its gates, in order."""
-    for each in (KINDS[kind],) if kind in KINDS else (KINDS["gru"], KINDS["lstm"]):
-        for rule in (rule for part in each.parts for rule in part.rules):
+    for layer_kind in (KINDS[kind],) if kind in KINDS else (KINDS["gru"], KINDS["lstm"]):
+        for rule in (rule for part in layer_kind.parts for rule in part.rules):
             for _, labels in rule.target.labels:
                 if len(labels) == count:
                     return labels

@@ -177,10 +177,10 @@ class Live:
         with translated(), highest_precision() as precision:
             inputs = self.inputs(case)
             try:
-                seen = observe(
+                observation = observe(
                     self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
                 )
-                off = 0.0 if self.environment else fast_path_error(self.modules["float32"], seen)
+                fast_error = 0.0 if self.environment else fast_path_error(self.modules["float32"], observation)
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
                 if not self.code:
                     raise
@@ -190,11 +190,11 @@ class Live:
                 import torch
 
                 self.environment = {"torch": str(torch.__version__), "torch_matmul": precision}
-                if not is_repeatable(self.modules["float64"], seen):
+                if not is_repeatable(self.modules["float64"], observation):
                     self.findings.append("the reference does not repeat itself bit for bit")
-                if off:
-                    self.findings.append(f"the reference {FAST} {off:.1e}")
-        return seen
+                if fast_error:
+                    self.findings.append(f"the reference {FAST} {fast_error:.1e}")
+        return observation
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         self.use(case.random_biases)

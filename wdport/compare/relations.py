@@ -25,21 +25,21 @@ Known = Mapping[str, Array]
 """Other arrays by description, in the order of the computation."""
 
 
-def relations(wrong: Array, right: Array, known: Known) -> list[str]:
+def relations(wrong: Array, right: Array, recorded: Known) -> list[str]:
     """Sentences without a subject that describe ``wrong``, such as "lacks the output of norm1"."""
     if wrong.shape != right.shape or not np.all(np.isfinite(wrong)) or same(wrong, right):
         return []
-    known = {name: array for name, array in known.items() if np.all(np.isfinite(array))}
-    found = (step(wrong, right) for step in _BY_ITSELF)
-    others = (step(wrong, right, known) for step in (_replaced, _added, _mistaken))
-    return list(next((text for text in chain(others, found) if text), []))
+    recorded = {name: array for name, array in recorded.items() if np.all(np.isfinite(array))}
+    sentences = (step(wrong, right) for step in _BY_ITSELF)
+    others = (step(wrong, right, recorded) for step in (_replaced, _added, _mistaken))
+    return list(next((text for text in chain(others, sentences) if text), []))
 
 
-def added_relations(wrong: Array, right: Array, given: Known) -> list[str]:
-    """The same for what a layer adds to one of the arrays that it is ``given``."""
-    for name, array in given.items():
-        if array.shape == right.shape and (found := relations(wrong - array, right - array, {})):
-            return [f"adds to {name} what {found[0]}"]
+def added_relations(wrong: Array, right: Array, inputs: Known) -> list[str]:
+    """The same for what a layer adds to one of its ``inputs``."""
+    for name, array in inputs.items():
+        if array.shape == right.shape and (sentences := relations(wrong - array, right - array, {})):
+            return [f"adds to {name} what {sentences[0]}"]
     return []
 
 
@@ -50,8 +50,8 @@ def variable_relations(wrong: Array, right: Array, others: Known) -> list[str]:
     others = {name: array for name, array in others.items() if array.shape == right.shape}
     steps = (_zero, _scaled, _transposed, _rounded, _masked, _clipped, _permuted_along_axis, _permuted_along_last_axes,
              _shuffled)  # fmt: skip
-    found = chain([_replaced(wrong, right, others)], (step(wrong, right) for step in steps))
-    return list(next((text for text in found if text), []))
+    sentences = chain([_replaced(wrong, right, others)], (step(wrong, right) for step in steps))
+    return list(next((text for text in sentences if text), []))
 
 
 def same(first: Array, second: Array) -> bool:
@@ -65,10 +65,10 @@ def arrangement(candidate: Array, reference: Array) -> str | None:
     if candidate.shape == reference.shape:
         if same(candidate, reference):
             return ""
-        found = next(
+        permuted_axis = next(
             (axis for axis in range(1, reference.ndim) if permutation(candidate, reference, axis) is not None), 0
         )
-        return f"another order along axis {found}" if found else None
+        return f"another order along axis {permuted_axis}" if permuted_axis else None
     if candidate.ndim != reference.ndim:
         return None
     wide, narrow = (candidate, reference) if candidate.size > reference.size else (reference, candidate)
@@ -77,14 +77,14 @@ def arrangement(candidate: Array, reference: Array) -> str | None:
     return "before a broadcast" if same(np.broadcast_to(narrow, wide.shape), wide) else None
 
 
-def _replaced(wrong: Array, right: Array, known: Known) -> list[str]:
-    return [f"is {name}" for name, other in known.items() if same(wrong, other) and not same(right, other)][:1]
+def _replaced(wrong: Array, right: Array, recorded: Known) -> list[str]:
+    return [f"is {name}" for name, other in recorded.items() if same(wrong, other) and not same(right, other)][:1]
 
 
-def _added(wrong: Array, right: Array, known: Known) -> list[str]:
+def _added(wrong: Array, right: Array, recorded: Known) -> list[str]:
     """A recorded array, or a multiple of it, is missing or added."""
     difference = wrong - right
-    for name, other in known.items():
+    for name, other in recorded.items():
         factor = _factor(difference, other)
         if factor is None or same(wrong, factor * other):
             continue
@@ -96,9 +96,9 @@ def _added(wrong: Array, right: Array, known: Known) -> list[str]:
     return []
 
 
-def _mistaken(wrong: Array, right: Array, known: Known) -> list[str]:
+def _mistaken(wrong: Array, right: Array, recorded: Known) -> list[str]:
     """One recorded array takes the place of another one in a sum."""
-    fitting = [(name, other) for name, other in known.items() if other.shape == right.shape][:MOST_TERMS]
+    fitting = [(name, other) for name, other in recorded.items() if other.shape == right.shape][:MOST_TERMS]
     difference = wrong - right
     for name, other in fitting:
         for instead, term in fitting:
@@ -118,13 +118,13 @@ def _factor(array: Array, other: Array) -> float | None:
 
 def _masked(wrong: Array, right: Array) -> list[str]:
     """Some values are dropped, and the others are scaled equally."""
-    kept = wrong != 0
-    factor = _factor(wrong, np.where(kept, right, 0.0)) if 0 < np.count_nonzero(kept) < kept.size else None
-    lost = np.count_nonzero(~kept & (right != 0))
+    nonzero = wrong != 0
+    factor = _factor(wrong, np.where(nonzero, right, 0.0)) if 0 < np.count_nonzero(nonzero) < nonzero.size else None
+    lost = np.count_nonzero(~nonzero & (right != 0))
     if not factor or not lost:
         return []
     elsewhere = "right" if abs(factor - 1) < 1e-8 else f"{factor:.6g} times what it should be"
-    return [f"is zero at {lost} of {kept.size} places and {elsewhere} elsewhere"]
+    return [f"is zero at {lost} of {nonzero.size} places and {elsewhere} elsewhere"]
 
 
 def _zero(wrong: Array, _: Array) -> list[str]:
@@ -206,17 +206,17 @@ def _shuffled(wrong: Array, right: Array) -> list[str]:
 
 def _transposed(wrong: Array, right: Array) -> list[str]:
     """A kernel was read as its transpose: as a matrix, some of its axes are the rows."""
-    sizes = [int(np.prod(right.shape[:at])) for at in range(1, right.ndim)]
+    sizes = [int(np.prod(right.shape[:axis])) for axis in range(1, right.ndim)]
     turned = (right.reshape(rows, -1).T.reshape(right.shape) for rows in sizes)
-    return ["is not transposed"] if any(same(wrong, each) for each in turned) else []
+    return ["is not transposed"] if any(same(wrong, array) for array in turned) else []
 
 
 def _permuted_along_last_axes(wrong: Array, right: Array) -> list[str]:
     """Along several axes taken together, such as heads and their widths."""
-    for at in range(1, right.ndim - 1):
-        flat = (*right.shape[:at], -1)
-        if permutation(wrong.reshape(flat), right.reshape(flat), at) is not None:
-            return [f"is in another order along axes {at} to {right.ndim - 1}"]
+    for axis in range(1, right.ndim - 1):
+        flat = (*right.shape[:axis], -1)
+        if permutation(wrong.reshape(flat), right.reshape(flat), axis) is not None:
+            return [f"is in another order along axes {axis} to {right.ndim - 1}"]
     return []
 
 
@@ -226,12 +226,12 @@ def permutation(wrong: Array, right: Array, axis: int) -> Array | None:
     count = right.shape[axis]
     if wrong.shape != right.shape or not 2 <= count <= LONGEST_AXIS:
         return None
-    rows, wanted = (np.moveaxis(array, axis, 0).reshape(count, -1) for array in (wrong, right))
-    sums = [np.array([float(row @ weights) for row in side]) for side in (rows, wanted)
+    rows, right_rows = (np.moveaxis(array, axis, 0).reshape(count, -1) for array in (wrong, right))
+    sums = [np.array([float(row @ weights) for row in side]) for side in (rows, right_rows)
             for weights in [np.cos(np.arange(1.0, rows.shape[1] + 1.0))]]  # fmt: skip
     order = np.empty(count, dtype=np.int64)
     order[np.argsort(sums[0], kind="stable")] = np.argsort(sums[1], kind="stable")
-    if np.array_equal(order, np.arange(count)) or not same(rows, wanted[order]):
+    if np.array_equal(order, np.arange(count)) or not same(rows, right_rows[order]):
         return None
     return order
 

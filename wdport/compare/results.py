@@ -105,14 +105,14 @@ def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NU
     A layer that is fed wrongly is the fault of the innermost tapped layer that calls it.
     """
     taps = tuple(taps)
-    known = {tap.reference: tap for tap in taps}
-    found: dict[tuple[str, bool], Fault] = {}
+    by_reference = {tap.reference: tap for tap in taps}
+    faults: dict[tuple[str, bool], Fault] = {}
     for tap in taps:
         if not tap.fed(logic, numerics):
-            candidate = known[tap.caller].candidate if tap.caller else ""
+            candidate = by_reference[tap.caller].candidate if tap.caller else ""
             fault = Fault(tap.caller, candidate, tap.reference, tap.inputs, tap.inputs_ratio)
-            found.setdefault((tap.caller, True), fault)
+            faults.setdefault((tap.caller, True), fault)
         if not tap.sound(logic, numerics):
             ratio = max(tap.rms_ratio, tap.max_ratio)
-            found[tap.reference, False] = Fault(tap.reference, tap.candidate, "", tap.isolated, ratio)
-    return tuple(found.values())
+            faults[tap.reference, False] = Fault(tap.reference, tap.candidate, "", tap.isolated, ratio)
+    return tuple(faults.values())

@@ -29,20 +29,20 @@ class RoundingErrors:
         self.times: dict[str, ErrorPair] = {}
         self.whole: dict[str, ErrorPair] = {}
 
-    def add_outputs(self, names: Sequence[str], running: Sequence[Outputs], alone: Sequence[Outputs]) -> None:
+    def add_outputs(self, names: Sequence[str], running: Sequence[Outputs], isolated: Sequence[Outputs]) -> None:
         """Add the network's outputs, running and isolated: of the port, the reference and the truth."""
-        for at, name in enumerate(names):
-            for known, (port, reference, truth) in ((self.whole, running), (self.alone, alone)):
-                if port[at].shape == truth[at].shape:  # float64 (A) has found others
-                    self._pair(known, name).add(port[at], reference[at], truth[at])
+        for index, name in enumerate(names):
+            for errors, (port, reference, truth) in ((self.whole, running), (self.alone, isolated)):
+                if port[index].shape == truth[index].shape:  # float64 (A) has found others
+                    self._pair(errors, name).add(port[index], reference[index], truth[index])
 
     def add_isolated(self, name: str, port: Array, reference: Array, truth: Array) -> None:
         """Add an output of the network with every tap isolated."""
         self._pair(self.alone, name).add(port, reference, truth)
 
-    def add_tap(self, tap: Tap, own: Call, reference: Expected, truth: Expected, arranged: bool) -> bool:
+    def add_tap(self, tap: Tap, port_call: Call, reference: Expected, truth: Expected, arranged: bool) -> bool:
         """Add one tap; returns whether it could be compared. Inputs of a reordered (``arranged``) tap are ignored."""
-        inputs, outputs = fed(own, truth), made(tap, own, truth)
+        inputs, outputs = fed(port_call, truth), made(tap, port_call, truth)
         if arranged:
             inputs = []
         if outputs is None or inputs is None or any(c.shape != r.shape for c, r in (*inputs, *outputs)):
@@ -55,8 +55,8 @@ class RoundingErrors:
             self._pair(self.inputs, tap.reference).add(c, r, t)
         return True
 
-    def _pair(self, known: dict[str, ErrorPair], name: str) -> ErrorPair:
-        return known.setdefault(name, ErrorPair(unit=self._unit))
+    def _pair(self, errors: dict[str, ErrorPair], name: str) -> ErrorPair:
+        return errors.setdefault(name, ErrorPair(unit=self._unit))
 
     def add_time(self, name: str, port: Array, reference: Array, truth: Array) -> None:
         """Add a tap at every value of its input."""
@@ -68,12 +68,12 @@ class RoundingErrors:
         pairs = [*self.alone.values(), *self.inputs.values(), *more, *self.whole.values()]
         return not all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs)
 
-    def allow(self, told: Conditioning, outputs: Sequence[str]) -> None:
+    def allow(self, conditioning: Conditioning, outputs: Sequence[str]) -> None:
         """Compare the errors with the effect of one rounding as well."""
-        for name, spread in told.taps.items():
-            for known, pair in ((self.alone, spread.made), (self.inputs, spread.fed)):
-                if name in known:
-                    known[name].allow(*pair)
-        for name, moves in zip(outputs, told.outputs, strict=True):
+        for name, spread in conditioning.taps.items():
+            for errors, pair in ((self.alone, spread.made), (self.inputs, spread.fed)):
+                if name in errors:
+                    errors[name].allow(*pair)
+        for name, moves in zip(outputs, conditioning.outputs, strict=True):
             if name in self.whole:
                 self.whole[name].allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))

@@ -39,7 +39,7 @@ class SettingsReport:
 
     def of(self, level: Level) -> list[Setting]:
         """The settings of one level."""
-        return [each for each in self.found if each.level == level]
+        return [difference for difference in self.found if difference.level == level]
 
     @property
     def told(self) -> bool:
@@ -48,28 +48,32 @@ class SettingsReport:
 
     def at(self, reference: str) -> list[Setting]:
         """The settings of one module of the reference that change its computation."""
-        return [each for each in self.of("differs") if each.reference == reference]
+        return [difference for difference in self.of("differs") if difference.reference == reference]
 
 
-def setting(each: Compared, theirs: object, ours: object) -> Setting:
+def setting(parameter: Compared, theirs: object, ours: object) -> Setting:
     """The setting of two values that differ, with its sentence."""
-    words = told(each, theirs, ours)
-    value = (theirs is not None and theirs is not False) if each.how == "present" else theirs
-    return Setting(each.keras or each.torch, plain(value), plain(ours), each.level, words)
+    words = told(parameter, theirs, ours)
+    value = (theirs is not None and theirs is not False) if parameter.how == "present" else theirs
+    return Setting(parameter.keras or parameter.torch, plain(value), plain(ours), parameter.level, words)
 
 
-def told(each: Compared, theirs: object, ours: object) -> str:
+def told(parameter: Compared, theirs: object, ours: object) -> str:
     """The sentence on the port's value and the reference's."""
-    if each.how == "time":
-        return f"treats the time axis as the batch: the reference has {each.torch} {text(theirs)}"
-    if not each.keras:
-        return f"the reference has {each.torch} {text(theirs)}, which has no counterpart in the port's layer"
-    if each.how in ("unit", "true") and not each.torch:
-        return f"{each.keras} {text(ours)}, unlike the reference"
-    name = each.keras if each.keras == each.torch or not each.torch else f"{each.keras} ({each.torch})"
+    if parameter.how == "time":
+        return f"treats the time axis as the batch: the reference has {parameter.torch} {text(theirs)}"
+    if not parameter.keras:
+        return f"the reference has {parameter.torch} {text(theirs)}, which has no counterpart in the port's layer"
+    if parameter.how in ("unit", "true") and not parameter.torch:
+        return f"{parameter.keras} {text(ours)}, unlike the reference"
+    name = (
+        parameter.keras
+        if parameter.keras == parameter.torch or not parameter.torch
+        else f"{parameter.keras} ({parameter.torch})"
+    )
     value = text(theirs)
-    if each.how == "present":
-        value = f"no {each.torch}" if theirs is None or theirs is False else f"a {each.torch}"
+    if parameter.how == "present":
+        value = f"no {parameter.torch}" if theirs is None or theirs is False else f"a {parameter.torch}"
     return f"{name} {text(ours)} where the reference has {value}"
 
 
@@ -87,7 +91,7 @@ def plain(value: object) -> object:
     if isinstance(value, float):
         return None if isinf(value) else value
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
+        return [plain(element) for element in value]
     return value if value is None or isinstance(value, (bool, int, str)) else str(named(value))
 
 

@@ -23,7 +23,7 @@ EPSILONS = (2.0**-23, 2.0**-52)
 """``torch.finfo(dtype).eps`` of float32 and float64."""
 
 NORMS = tuple(
-    {name for kind in CATALOGUE if any(each.keras == "axis" for each in kind.compared) for name in kind.keras}
+    {name for kind in CATALOGUE if any(parameter.keras == "axis" for parameter in kind.compared) for name in kind.keras}
 )
 """Layers of Keras with an ``axis`` of features or channels."""
 
@@ -38,7 +38,7 @@ def equal(theirs: object, ours: object, _: object = None) -> bool:
 
 def _epsilon(theirs: object, ours: object, _: Pair) -> bool:
     """Compare epsilons; None means the dtype's epsilon, for the dtype of the reference or of the port."""
-    return equal(theirs, ours) if theirs is not None else any(equal(own, ours) for own in EPSILONS)
+    return equal(theirs, ours) if theirs is not None else any(equal(epsilon, ours) for epsilon in EPSILONS)
 
 
 def _tuple(theirs: object, ours: object, pair: Pair) -> bool:
@@ -52,7 +52,7 @@ def _tuple(theirs: object, ours: object, pair: Pair) -> bool:
         return _filled(first, count) == _filled(second, count)
     if len(first) > len(second):  # a (k, 1) window as one of one axis
         window = _filled(every(getattr(pair.module, "kernel_size", 1)), len(first))
-        first = [size for size, own in zip(first, window, strict=True) if own != 1]
+        first = [size for size, window_size in zip(first, window, strict=True) if window_size != 1]
     return len(first) != len(second) or first == second
 
 
@@ -76,7 +76,7 @@ def _padding(theirs: object, ours: object, pair: Pair) -> bool:
         return True  # depends on the size
     windows, dilations = every(module.kernel_size), every(getattr(module, "dilation", 1))
     count = max(map(len, (widths, windows, dilations)))
-    rows = zip(*(_filled(each, count) for each in (widths, windows, dilations)), strict=True)
+    rows = zip(*(_filled(values, count) for values in (widths, windows, dilations)), strict=True)
     return all(2 * width == dilation * (window - 1) for width, window, dilation in rows)
 
 
@@ -98,8 +98,8 @@ def _names(theirs: object, ours: object, _: Pair) -> bool:
 
 def _time(theirs: object, _: object, pair: Pair) -> bool:
     """Time-first inputs stay so only if the port's layer is given the reference's input."""
-    kept = len(pair.fed) == 3 and pair.fed == pair.given and pair.fed[0] != pair.fed[1]
-    return theirs is not False or not kept
+    same_input = len(pair.fed) == 3 and pair.fed == pair.given and pair.fed[0] != pair.fed[1]
+    return theirs is not False or not same_input
 
 
 ALIKE: Mapping[str, Callable[[object, object, Pair], bool]] = {
@@ -127,32 +127,34 @@ def _complement(theirs: object, ours: object, _: Pair) -> object:
 
 def _channels(_: object, ours: object, pair: Pair) -> object:
     """The channels axis: the axis that a norm keeps, or ``data_format`` of a layer with windows."""
-    at = pair.channels()
-    if at is None or pair.rank < 2:
+    channels_axis = pair.channels()
+    if channels_axis is None or pair.rank < 2:
         return UNKNOWN
     if isinstance(ours, str):
         words = {"channels_first": 1, "channels_last": pair.rank - 1}
-        return next((word for word, axis in words.items() if axis == at), UNKNOWN) if ours in words else UNKNOWN
+        return (
+            next((word for word, axis in words.items() if axis == channels_axis), UNKNOWN) if ours in words else UNKNOWN
+        )
     if not isinstance(ours, int) or not is_keras(pair.layer, *NORMS):
         return UNKNOWN
-    return ours if ours % pair.rank == at else at
+    return ours if ours % pair.rank == channels_axis else channels_axis
 
 
 def _shape(theirs: object, ours: object, pair: Pair) -> object:
     """The port's axes that correspond to the last axes of PyTorch's layer."""
     if not is_keras(pair.layer, *NORMS) or not pair.rank:
         return UNKNOWN
-    wanted = pair.axes(range(-len(every(theirs)), 0))
-    same = wanted == tuple(sorted(axis % pair.rank for axis in every(ours)))
-    return UNKNOWN if wanted is None or same else list(wanted)
+    expected = pair.axes(range(-len(every(theirs)), 0))
+    same = expected == tuple(sorted(axis % pair.rank for axis in every(ours)))
+    return UNKNOWN if expected is None or same else list(expected)
 
 
 def _shared(theirs: object, ours: object, pair: Pair) -> object:
     """All axes except the batch and the channels; a single slope for all values cannot be misplaced."""
-    at = pair.channels()
-    if at is None or theirs == 1 or not is_keras(pair.layer, "PReLU"):
+    channels_axis = pair.channels()
+    if channels_axis is None or theirs == 1 or not is_keras(pair.layer, "PReLU"):
         return UNKNOWN
-    return [axis for axis in range(1, pair.rank) if axis != at] or (UNKNOWN if not ours else [])
+    return [axis for axis in range(1, pair.rank) if axis != channels_axis] or (UNKNOWN if not ours else [])
 
 
 def _instance(theirs: object, ours: object, pair: Pair) -> object:
@@ -166,15 +168,15 @@ def _masked(_: object, ours: object, __: Pair) -> object:
 
 
 def _flat(_: object, ours: object, pair: Pair) -> object:
-    at = pair.channels()
-    return "channels_last" if ours == "channels_first" and pair.rank > 2 and at == pair.rank - 1 else UNKNOWN
+    channels_axis = pair.channels()
+    return "channels_last" if ours == "channels_first" and pair.rank > 2 and channels_axis == pair.rank - 1 else UNKNOWN
 
 
 def _margins(theirs: object, ours: object, pair: Pair) -> object:
     """PyTorch lists (before, after) of the last axis first; a negative width crops."""
     widths = every(theirs)
     sign = -1 if is_keras(pair.layer, "Cropping1D", "Cropping2D", "Cropping3D") else 1
-    pairs = [(sign * widths[at], sign * widths[at + 1]) for at in range(len(widths) - 2, -1, -2)]
+    pairs = [(sign * widths[index], sign * widths[index + 1]) for index in range(len(widths) - 2, -1, -2)]
     return pairs[0] if len(pairs) == 1 else tuple(pairs)
 
 

@@ -77,10 +77,10 @@ def align(
                 layout = replace(layout, outputs_only=len(stack) > 1)
                 taps.append(Tap(module, path, indices.get(part), row.shift, row.optional, layout, row.kind, stack))
                 matched.add(id(row))
-    whole = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
+    attentions = {row.torch.text.rpartition(".")[0] for row in rows if row.implied and id(row) in matched}
     lacking = []
     for row in rows:  # all insides of an attention may be missing, but not some
-        needed = row.torch.text.rpartition(".")[0] in whole if row.implied else not row.optional
+        needed = row.torch.text.rpartition(".")[0] in attentions if row.implied else not row.optional
         lacking += [row] if needed and id(row) not in matched else []
     if lacking:
         where, names = (lacking[0].file or table.path, f"line {lacking[0].line}"), [row.torch.text for row in lacking]
@@ -103,7 +103,7 @@ def unconverted(
 ) -> dict[str, str]:
     """The modules matched by a row of a kind with tensors whose Keras layer does not exist, with the layer's path, if
     other matches of the row have one: a convolution in one block that is ``torch.nn.Identity`` in another."""
-    found: dict[str, str] = {}
+    absent: dict[str, str] = {}
     for row in table.taps:
         kind = KINDS.get(row.kind)
         if not kind or not kind.parts or kind.bare or row.implied or row.stack or row.when not in (None, *features):
@@ -111,8 +111,8 @@ def unconverted(
         hits = ((module, row.torch.match(module)) for module in modules)
         paths = {module: _layer(row, indices, layers) for module, indices in hits if indices is not None}
         lacking = {module: path for module, path in paths.items() if path not in layers}
-        found |= lacking if len(lacking) < len(paths) else {}
-    return found
+        absent |= lacking if len(lacking) < len(paths) else {}
+    return absent
 
 
 def without_module(table: Table, modules: Collection[str], features: Collection[str]) -> list[str]:
@@ -126,13 +126,13 @@ def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Lay
 
     A channels-first layer keeps the reference's order.
     """
-    own = [] if is_channels_first(layer) else [*row.axes, *map(axes, stated)]
-    inputs = list(own)
+    rules = [] if is_channels_first(layer) else [*row.axes, *map(axes, stated)]
+    inputs = list(rules)
     if row.flatten is not None:
         inputs = [axes(f"{before}{row.flatten.source} -> {before}{row.flatten.target}") for before in ("b ", "b t ")]
     kind = KINDS.get(row.kind)
     padded, cropped = (kind.padded, kind.cropped) if kind else ("", False)
-    return Layout(tuple(inputs), tuple(own), row.then, row.sizes, padded, cropped=cropped)
+    return Layout(tuple(inputs), tuple(rules), row.then, row.sizes, padded, cropped=cropped)
 
 
 def watched(taps: Sequence[Tap]) -> list[str]:
@@ -143,15 +143,15 @@ def watched(taps: Sequence[Tap]) -> list[str]:
 def padded_by(taps: Sequence[Tap], modules: Mapping[str, object]) -> list[Tap]:
     """The taps with the padding and the cropping that the reference's ``modules`` state; without modules they stay
     unknown."""
-    found = []
+    padded_taps = []
     for tap in taps:
         module, layout = modules.get(tap.reference), tap.layout
         if layout.padded == "module" and (mode := getattr(module, "padding_mode", "")):
             layout = replace(layout, padded=mode)
         if layout.cropped and isinstance(widths := getattr(module, "padding", ""), tuple):
             layout = replace(layout, before=widths)
-        found.append(replace(tap, layout=layout))
-    return found
+        padded_taps.append(replace(tap, layout=layout))
+    return padded_taps
 
 
 def is_channels_first(layer: KerasLayer) -> bool:
@@ -175,17 +175,17 @@ def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> 
 def _stack(row: TapRow, indices: Mapping[str, int], path: str, layers: Collection[str]) -> tuple[str, ...]:
     """The layers up to ``path`` that correspond to one module of the reference; empty if it is not the last of a
     stack."""
-    found = [layer for _, layer in sorted(_stacked(row, indices, layers).items())]
-    return tuple(found[: found.index(path) + 1]) if path in found else ()
+    stack = [layer for _, layer in sorted(_stacked(row, indices, layers).items())]
+    return tuple(stack[: stack.index(path) + 1]) if path in stack else ()
 
 
 def _stacked(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> dict[int, str]:
     """The layers of a row's stack by their position in it."""
     if row.stack is None:
         return {}
-    (own,) = set(row.stack.indices) - set(row.torch.indices)
+    (stack_index,) = set(row.stack.indices) - set(row.torch.indices)
     hits = {path: row.stack.match(path) or {} for path in layers}
-    return {hit[own]: path for path, hit in hits.items() if hit and indices.items() <= hit.items()}
+    return {hit[stack_index]: path for path, hit in hits.items() if hit and indices.items() <= hit.items()}
 
 
 Callers = Mapping[str, str]
@@ -195,17 +195,17 @@ Callers = Mapping[str, str]
 def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> tuple[list[Tap], list[Finding]]:
     """One tap for each call of layers that are called several times, and findings on layers that the two sides call a
     different number of times."""
-    found, faults = [], []
+    call_taps, faults = [], []
     counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
     for tap in taps:
         theirs, ours = counts[0][tap.reference], counts[1][tap.candidate]
         if theirs and ours and theirs != ours:
-            told = f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times"
-            faults.append(fact(told, tap.reference))
-        for at in range(1, max(min(theirs, ours), 1) + 1):
-            names = (call_name(tap.reference, at), call_name(tap.candidate, at))
-            found.append(replace(tap, reference=names[0], candidate=names[1]))
-    return found, faults
+            text = f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times"
+            faults.append(fact(text, tap.reference))
+        for number in range(1, max(min(theirs, ours), 1) + 1):
+            names = (call_name(tap.reference, number), call_name(tap.candidate, number))
+            call_taps.append(replace(tap, reference=names[0], candidate=names[1]))
+    return call_taps, faults
 
 
 def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:
@@ -218,35 +218,35 @@ def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dic
     by_candidate = {tap.candidate: tap for tap in taps}
     theirs, ours = _inside(by_reference, reference), _inside(by_candidate, candidate)
     both = {tap for tap in taps if tap.reference in reference and tap.candidate in candidate}
-    found: dict[Tap, str] = {}
+    reasons: dict[Tap, str] = {}
     for tap in (tap for tap in taps if tap.optional):
         if tap.reference not in reference:
-            found[tap] = "the reference does not call it"
+            reasons[tap] = "the reference does not call it"
         elif differing := (theirs[tap] ^ ours[tap]) & both:
-            other = min(differing, key=lambda each: each.reference)
+            other = min(differing, key=lambda inner: inner.reference)
             side = "the reference" if other in theirs[tap] else "the port"
-            found[tap] = f"{side} runs {other.reference.removeprefix(f'{tap.reference}.')} inside it"
-    for tap in found:
-        if not any(each.reference.startswith(f"{tap.reference}.") for each in taps if each not in found):
+            reasons[tap] = f"{side} runs {other.reference.removeprefix(f'{tap.reference}.')} inside it"
+    for tap in reasons:
+        if not any(inner.reference.startswith(f"{tap.reference}.") for inner in taps if inner not in reasons):
             fix = "add taps of the layers inside it"
             raise IncompleteError(tap.reference, "cannot be compared as a whole, and no tap is inside it", fix)
-    return found
+    return reasons
 
 
-def nearest(path: str, callers: Callers, known: Collection[str]) -> str:
-    """The innermost layer of ``known`` that encloses the call of ``path``; "" if there is none."""
+def nearest(path: str, callers: Callers, layers: Collection[str]) -> str:
+    """The innermost layer of ``layers`` that encloses the call of ``path``; "" if there is none."""
     path = callers.get(path, "")
-    while path and path not in known:
+    while path and path not in layers:
         path = callers.get(path, "")
     return path
 
 
 def _inside(taps: Mapping[str, Tap], callers: Callers) -> dict[Tap, set[Tap]]:
-    """By tap, the taps whose calls were made inside its own."""
-    found: dict[Tap, set[Tap]] = {tap: set() for tap in taps.values()}
+    """By tap, the taps whose calls were made inside its call."""
+    inner_taps: dict[Tap, set[Tap]] = {tap: set() for tap in taps.values()}
     for path, tap in taps.items():
         outer = nearest(path, callers, taps) if path in callers else ""
         while outer:
-            found[taps[outer]].add(tap)
+            inner_taps[taps[outer]].add(tap)
             outer = nearest(outer, callers, taps)
-    return found
+    return inner_taps

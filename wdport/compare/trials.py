@@ -60,11 +60,11 @@ class Trial:
         layers = layers_by_path(self.probe.model)
         paths = self.tap.stack or (layer_of(self.tap.candidate),)
         groups = gates_of({path: layers[path] for path in paths})
-        whole = Probe(self.probe.model, self.probe.layers) if groups else self.probe
+        probe = Probe(self.probe.model, self.probe.layers) if groups else self.probe
         for gates in groups:
             for order in gates.orders():
                 with gates.reordered(order):
-                    if self._agrees(lambda: whole.isolate(self.inputs, self.answers)[1]):
+                    if self._agrees(lambda: probe.isolate(self.inputs, self.answers)[1]):
                         return [gates.sentence(order, self.tap.kind)]
         return []
 

@@ -20,15 +20,17 @@ Numbers = int | tuple[int, ...] | list[int]
 """A size along every axis, or one for all."""
 
 
-def differing(module: torch.nn.Module, layer: KerasLayer, given: Sequence[int], made: Sequence[int] = ()) -> str | None:
-    """How the windows of the two layers differ on an input of the port of shape ``given``: a sentence, "" if they do
-    not, ``None`` if it cannot be determined.
+def differing(
+    module: torch.nn.Module, layer: KerasLayer, port_input: Sequence[int], output: Sequence[int] = ()
+) -> str | None:
+    """How the windows of the two layers differ on an input of the port of shape ``port_input``: a sentence, "" if they
+    do not, ``None`` if it cannot be determined.
 
-    If PyTorch's layer cannot produce ``made`` from that shape, the port's input is different, for example padded, and
+    If PyTorch's layer cannot produce ``output`` from that shape, the port's input is different, for example padded, and
     the result is "".
     """
     spatial = slice(2, None) if getattr(layer, "data_format", "") == "channels_first" else slice(1, -1)
-    sizes, left = given[spatial], made[spatial]
+    sizes, left = port_input[spatial], output[spatial]
     window = getattr(layer, "kernel_size", None) or getattr(layer, "pool_size", None)
     if not window or not hasattr(module, "kernel_size") or getattr(module, "transposed", False):
         return None
@@ -38,17 +40,17 @@ def differing(module: torch.nn.Module, layer: KerasLayer, given: Sequence[int], 
     )
     if ours is None or theirs is None:
         return None
-    wanted = [_torch(theirs[at], module, at, size) for at, size in enumerate(sizes)]
-    if left and [each.count for each in wanted] != list(left):
+    expected = [_torch(theirs[index], module, index, size) for index, size in enumerate(sizes)]
+    if left and [windows.count for windows in expected] != list(left):
         return ""
-    for axis, first, size in zip(ours, wanted, sizes, strict=True):
+    for axis, first, size in zip(ours, expected, sizes, strict=True):
         second = _keras(axis, layer.padding, size)
         if second is None:
             return None
         if first != second:
             names = [name for name in ("padding", "ceil_mode") if hasattr(module, name)]
-            told = ", ".join(f"{name} {getattr(module, name)}" for name in names)
-            return f"padding {layer.padding} has {second} of {size} where the reference ({told}) has {first}"
+            settings = ", ".join(f"{name} {getattr(module, name)}" for name in names)
+            return f"padding {layer.padding} has {second} of {size} where the reference ({settings}) has {first}"
     return ""
 
 
@@ -78,12 +80,12 @@ def cuts(module: torch.nn.Module, layer: KerasLayer) -> tuple[list[Cut], list[Cu
     ours = _axes(count, layer.kernel_size, layer.strides, layer.dilation_rate)
     theirs = _axes(count, *(getattr(module, word) for word in ("kernel_size", "stride", "dilation")))
     widths = [_several(getattr(module, word), count) for word in ("padding", "output_padding")]
-    if ours is None or ours != theirs or any(len(each) != count for each in widths):
+    if ours is None or ours != theirs or any(len(numbers) != count for numbers in widths):
         return None
     more = [None] * count if layer.output_padding is None else _several(layer.output_padding, count)
     return (
         [Cut(before, before - behind) for before, behind in zip(*widths, strict=True)],
-        [_keras_cut(axis, layer.padding, each) for axis, each in zip(ours, more, strict=True)],
+        [_keras_cut(axis, layer.padding, output_padding) for axis, output_padding in zip(ours, more, strict=True)],
     )
 
 
@@ -97,21 +99,21 @@ def _keras_cut(axis: Axis, padding: str, more: int | None) -> Cut:
 
 
 def _axes(count: int, window: Numbers, stride: Numbers, dilation: Numbers) -> list[Axis] | None:
-    columns = [_several(each, count) for each in (window, stride, dilation)]
-    if any(len(each) != count for each in columns):
+    columns = [_several(numbers, count) for numbers in (window, stride, dilation)]
+    if any(len(column) != count for column in columns):
         return None
     return [Axis(d * (k - 1) + 1, s) for k, s, d in zip(*columns, strict=True)]
 
 
 def _several(value: Numbers, count: int) -> list[int]:
-    return [int(each) for each in value] if isinstance(value, (tuple, list)) else [int(value)] * count
+    return [int(number) for number in value] if isinstance(value, (tuple, list)) else [int(value)] * count
 
 
-def _torch(axis: Axis, module: torch.nn.Module, at: int, size: int) -> Windows:
+def _torch(axis: Axis, module: torch.nn.Module, index: int, size: int) -> Windows:
     padding: Numbers | str = getattr(module, "padding")
     if padding == "same":
         return axis.padded(size, (axis.reach - 1) // 2, axis.reach // 2)
-    width = 0 if isinstance(padding, str) else _several(padding, at + 1)[at]  # "valid"
+    width = 0 if isinstance(padding, str) else _several(padding, index + 1)[index]  # "valid"
     return axis.padded(size, width, width, bool(getattr(module, "ceil_mode", False)))
 
 

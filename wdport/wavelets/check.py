@@ -115,6 +115,6 @@ def wavelet_gate(transform: WaveletTransform, series: Mapping[str, float] | None
     found |= {f"{name} synthesis": value for name, value in result.synthesis.items()}
     found |= series or {}
     limit = bound_name(transform.mode)
-    measures = tuple(measure(name, "error", value, limit, own=BOUNDS) for name, value in found.items())
+    measures = tuple(measure(name, "error", value, limit, family_bounds=BOUNDS) for name, value in found.items())
     expected = 2 * len(transform.level_names) + (0 if series is None else max(len(series), 1))
     return WAVELET.gate(len(found), expected, measures)

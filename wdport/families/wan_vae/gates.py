@@ -51,7 +51,7 @@ class Known:
 def gates(config: Config) -> list[Gate]:
     """Gate chunks (G) for a model of this configuration."""
     errors = chunk_errors(config)
-    measures = tuple(measure(name, "error", value, "chunks", own=BOUNDS) for name, value in errors.items())
+    measures = tuple(measure(name, "error", value, "chunks", family_bounds=BOUNDS) for name, value in errors.items())
     return [CHUNKS.gate(len(measures), len(measures), measures)]
 
 
