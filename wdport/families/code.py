@@ -146,15 +146,15 @@ def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> N
 def open_axes(model: KerasModel, inputs: Sequence[Input]) -> dict[str, int]:
     """The axes with a name of which a built model takes another size than the stated one, each with its step, 1. A
     subclass of ``keras.Model`` states no shapes, so it is traced at a size one greater."""
-    named = {axis: size for each in inputs for axis, size in each.sizes.items() if not axis.startswith("_")}
-    found = {}
+    named = {axis: size for port in inputs for axis, size in port.sizes.items() if not axis.startswith("_")}
+    steps = {}
     for axis, size in named.items():
         larger = {axis: size + 1}
         with suppress(Exception):  # whatever the user's code raises
-            changed = (replace(each, sizes={**each.sizes, **larger}) if axis in each.sizes else each for each in inputs)
+            changed = (replace(port, sizes={**port.sizes, **larger}) if axis in port.sizes else port for port in inputs)
             _call_symbolically(model, tuple(changed))
-            found[axis] = 1
-    return found
+            steps[axis] = 1
+    return steps
 
 
 def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
@@ -162,18 +162,18 @@ def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
 
     from wdport.compare.probe import model_arguments
 
-    symbols = [keras.KerasTensor(_shape(each), dtype=_dtype(each)) for each in inputs]
+    symbols = [keras.KerasTensor(_shape(port), dtype=_dtype(port)) for port in inputs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, which the caller reports
         model(*model_arguments(model, symbols))
 
 
-def _shape(told: Input) -> tuple[int | None, ...]:
-    return tuple(None if axis == "b" else told.sizes[axis] for axis in told.keras_axes)
+def _shape(port: Input) -> tuple[int | None, ...]:
+    return tuple(None if axis == "b" else port.sizes[axis] for axis in port.keras_axes)
 
 
-def _dtype(told: Input) -> str | None:
-    return {"int": "int32", "bool": "bool"}.get(told.kind)
+def _dtype(port: Input) -> str | None:
+    return {"int": "int32", "bool": "bool"}.get(port.kind)
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -72,17 +72,17 @@ class CustomFamily(PlainFamily):
 
     @property
     def _origins(self) -> dict[str, str]:
-        told = {"keras": (self.model, self.table.keras), "inputs": (self.inputs, self.table.inputs)}
-        origins = {name: "table" if ours == theirs else "flag" for name, (ours, theirs) in told.items()}
+        pairs = {"keras": (self.model, self.table.keras), "inputs": (self.inputs, self.table.inputs)}
+        origins = {name: "table" if ours == theirs else "flag" for name, (ours, theirs) in pairs.items()}
         return {**origins, "arguments": "config"}
 
     def arguments(self, source: Source, config: Document) -> dict[str, object]:
         """The arguments of the functions, in Keras and in PyTorch; raises :class:`MisfitError`."""
-        known = {**(source.document() if self.table.config else {}), **config}
-        if missing := [key for key in self.table.config if key not in known]:
+        values = {**(source.document() if self.table.config else {}), **config}
+        if missing := [key for key in self.table.config if key not in values]:
             fix = "give a config.json beside the checkpoint, or `--config FILE`"
             raise MisfitError(source.path, f"{', '.join(missing)} not given, and {self.table.path} asks for it", fix)
-        return {key: known[key] for key in self.table.config}
+        return {key: values[key] for key in self.table.config}
 
     def hint(self, config: CustomConfig) -> str:
         """A possible reason why the table does not fit, as text."""
@@ -141,7 +141,7 @@ class CustomFamily(PlainFamily):
     def _build(self, config: CustomConfig, dtype: str) -> KerasModel:
         model = build_keras(self.model, config.arguments, dtype, self.told())
         shapes = getattr(model, "inputs", None) or ()
-        self._known = tuple(tuple(each.shape) for each in shapes)
+        self._known = tuple(tuple(tensor.shape) for tensor in shapes)
         return model
 
     def unfilled(self) -> AbstractContextManager[None]:
@@ -155,16 +155,16 @@ class CustomFamily(PlainFamily):
         from wdport.keras_runtime import set_variable, variables_by_path
 
         model = self._keep(config)
-        variables, given = variables_by_path(model), {}
+        variables, values = variables_by_path(model), {}
         for name, array in arrays:
             set_variable(variables[name], array)
-            given[name] = array
+            values[name] = array
         with quiet_hdf5():
             if path.name.endswith(".weights.h5"):
                 model.save_weights(path)
             else:
                 save_whole(self.model, model, path)
-        return given
+        return values
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
         """Every variable by path, as Keras reads the file into a model filled with NaN, which shows what it does not
@@ -200,8 +200,8 @@ class CustomFamily(PlainFamily):
 
         from wdport.families.described import description, first_difference
 
-        if told := first_difference(saved, description(self._keep(config)), same_release):
-            what = f"holds another model than {self.model} makes now: {told}"
+        if difference := first_difference(saved, description(self._keep(config)), same_release):
+            what = f"holds another model than {self.model} makes now: {difference}"
             raise MisfitError(path, what, "convert the checkpoint again, or restore the code that it was made with")
 
     def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
@@ -210,16 +210,18 @@ class CustomFamily(PlainFamily):
 
     def signature(self, config: CustomConfig) -> Signature:
         """The inputs as stated; an input with channels last in the Keras model is recognised by its shape."""
-        told = self.told()
+        ports = self.told()
         if self._known is None:
             self._keep(config)
-        if self._known is None or len(self._known) != len(told):
+        if self._known is None or len(self._known) != len(ports):
             if self._open is None:
-                self._open = open_axes(self._keep(config), told)
-            return Signature(told, longer=self._open)
-        inputs = tuple(_as_taken(each, shape, self.table.path) for each, shape in zip(told, self._known, strict=True))
-        free = {axis: 1 for each, shape in zip(inputs, self._known, strict=True)
-                for axis, size in zip(each.keras_axes, shape, strict=True) if size is None and axis != "b"}  # fmt: skip
+                self._open = open_axes(self._keep(config), ports)
+            return Signature(ports, longer=self._open)
+        inputs = tuple(
+            _in_keras_order(port, shape, self.table.path) for port, shape in zip(ports, self._known, strict=True)
+        )
+        free = {axis: 1 for port, shape in zip(inputs, self._known, strict=True)
+                for axis, size in zip(port.keras_axes, shape, strict=True) if size is None and axis != "b"}  # fmt: skip
         return Signature(inputs, free=free)
 
     def build_reference(self, config: CustomConfig, tensors: Mapping[str, Array], dtype: str) -> NoReturn:
@@ -233,25 +235,25 @@ class CustomFamily(PlainFamily):
 
     def told(self) -> tuple[Input, ...]:
         """The inputs stated by the table or the user; raises :class:`MisfitError`."""
-        found = []
+        ports = []
         for text in self.inputs:
             try:
-                found.append(parse_input(text))
+                ports.append(parse_input(text))
             except ValueError as error:
                 raise MisfitError(self.table.path, str(error), "see the guide for your own model") from None
-        return tuple(found)
+        return tuple(ports)
 
 
-def _as_taken(told: Input, shape: Sequence[int | None], where: str) -> Input:
+def _in_keras_order(port: Input, shape: Sequence[int | None], where: str) -> Input:
     """An input with the Keras model's order of axes, if only its shape determines it."""
-    if told.axes != told.keras_axes:
-        return told
-    sizes = [None if axis == "b" else told.sizes[axis] for axis in told.axes]
-    for axes in (told.axes, (told.axes[0], *told.axes[2:], *told.axes[1:2])):
-        wanted = [None if axis == "b" else told.sizes[axis] for axis in axes]
-        if len(wanted) == len(shape) and all(b in (None, a) for a, b in zip(wanted, shape, strict=True)):
-            return replace(told, keras_axes=tuple(axes))
-    what = f"input {told.name} is {tuple(sizes)}, where the Keras model takes {tuple(shape)}"
+    if port.axes != port.keras_axes:
+        return port
+    sizes = [None if axis == "b" else port.sizes[axis] for axis in port.axes]
+    for axes in (port.axes, (port.axes[0], *port.axes[2:], *port.axes[1:2])):
+        expected = [None if axis == "b" else port.sizes[axis] for axis in axes]
+        if len(expected) == len(shape) and all(b in (None, a) for a, b in zip(expected, shape, strict=True)):
+            return replace(port, keras_axes=tuple(axes))
+    what = f"input {port.name} is {tuple(sizes)}, where the Keras model takes {tuple(shape)}"
     raise MisfitError(where, what, "state both orders, as in 'x: b c=3 h=48 w=48 -> b h w c'")
 
 

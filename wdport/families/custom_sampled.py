@@ -79,18 +79,18 @@ def _sampling(document: Document) -> Sampling:
     return Sampling(tuple(shape), name, process, clip, condition)
 
 
-def _condition(told: object) -> Condition:
-    if not isinstance(told, Mapping) or (unknown := set(told) - set(ConditionForm.__annotations__)):
-        what = f"has no field {min(map(str, unknown))!r}" if isinstance(told, Mapping) else "is not a mapping"
+def _condition(document: object) -> Condition:
+    if not isinstance(document, Mapping) or (unknown := set(document) - set(ConditionForm.__annotations__)):
+        what = f"has no field {min(map(str, unknown))!r}" if isinstance(document, Mapping) else "is not a mapping"
         raise ValueError(f"condition {what}")
-    name, kind, shape = told.get("name"), told.get("kind", "real"), told.get("shape", [])
+    name, kind, shape = document.get("name"), document.get("kind", "real"), document.get("shape", [])
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError("condition: name is not one word, such as scale")
     if kind not in ("positive", "real"):
         raise ValueError("condition: kind is not positive or real")
     if not isinstance(shape, list) or not all(type(size) is int and size > 0 for size in shape) or prod(shape) > _MOST:
         raise ValueError("condition: shape is not a list of whole numbers")
-    null, optional = told.get("unconditional"), told.get("optional", False)
+    null, optional = document.get("unconditional"), document.get("optional", False)
     if null is not None and (type(null) not in (int, float) or not isfinite(null)):
         raise ValueError("condition: unconditional is not a number")
     if not isinstance(optional, bool):
@@ -111,9 +111,9 @@ def _flow(document: Document) -> tuple[Process, float | None]:
     if unknown := set(document) - set(FlowForm.__annotations__):
         raise ValueError(f"unknown field {min(map(str, unknown))!r} of a flow")
     path, target = document.get("path", "linear"), document.get("target", "velocity")
-    for name, value, known in (("path", path, tuple(PATHS)), ("target", target, TARGETS)):
-        if value not in known:
-            raise ValueError(f"{name} is not one of {', '.join(known)}")
+    for name, value, names in (("path", path, tuple(PATHS)), ("target", target, TARGETS)):
+        if value not in names:
+            raise ValueError(f"{name} is not one of {', '.join(names)}")
     factor = document.get("time", 1.0)
     if not isinstance(factor, (int, float)) or isinstance(factor, bool) or not 0.0 < factor < _MOST:
         raise ValueError("time is not a number, the time passed to the network at the end of the flow")
@@ -125,19 +125,19 @@ def _diffusion(document: Document) -> tuple[Process, float | None]:
 
     if unknown := set(document) - set(DiffusionForm.__annotations__):
         raise ValueError(f"unknown field {min(map(str, unknown))!r} of a diffusion")
-    told = document.get("time", "step")
-    if told not in _TIMES:
+    time = document.get("time", "step")
+    if time not in _TIMES:
         raise ValueError(f"time is not one of {', '.join(_TIMES)}")
     values = {name: value for name, value in document.items() if name not in _OWN}
     scheduler = Scheduler.from_fields(values)
-    return scheduler.process(told == "fraction"), scheduler.clip
+    return scheduler.process(time == "fraction"), scheduler.clip
 
 
 class CustomSampled(PlainSampled, CustomFamily):
     """A :class:`CustomFamily` whose table has ``sampling:``."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.sampling = read_sampling(self.table.sampling, self.table.path)
 
     def unsampled(self, config: CustomConfig) -> str:
@@ -147,13 +147,13 @@ class CustomSampled(PlainSampled, CustomFamily):
         return self.sampling.process
 
     def diffused(self, config: CustomConfig) -> Diffused:
-        told = self.sampling
+        sampling = self.sampling
         reason = NotDecoded(
             "samples are the output of the network", "samples are not decoded", "leave out known values", data=True
         )
-        axis = "place" if len(told.shape) > 1 else "number"
-        return Diffused(told.shape, Named(told.name, axis, axis), Named("decoded", axis, axis), reason,
-                        LAYERS * prod(told.shape), {}, told.clip, told.condition)  # fmt: skip
+        axis = "place" if len(sampling.shape) > 1 else "number"
+        return Diffused(sampling.shape, Named(sampling.name, axis, axis), Named("decoded", axis, axis), reason,
+                        LAYERS * prod(sampling.shape), {}, sampling.clip, sampling.condition)  # fmt: skip
 
     def denoiser(self, config: CustomConfig, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports

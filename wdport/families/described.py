@@ -22,8 +22,8 @@ def description(model: KerasModel) -> Document:
     """What Keras writes as ``config.json`` for this model."""
     import keras
 
-    found: dict[str, object] = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
-    return found
+    document: dict[str, object] = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
+    return document
 
 
 def first_difference(saved: Document, now: Document, same_release: bool) -> str:
@@ -42,18 +42,18 @@ def _differences(saved: object, now: object, layer: str, strict: bool, key: str 
             if name not in _IGNORED and (strict or _ABSENT not in (one, other)):
                 yield from _differences(one, other, layer, strict, name)
     elif isinstance(saved, list) and isinstance(now, list):
-        names = [[_name(each) for each in side] for side in (saved, now)]
-        for at, (ours, theirs) in enumerate((names, names[::-1])):
-            if alone := [name for name in ours if name and name not in theirs]:
-                yield f"layer {alone[0]} is only in {'what it makes now' if at else 'the file'}"
+        names = [[_name(element) for element in side] for side in (saved, now)]
+        for index, (ours, theirs) in enumerate((names, names[::-1])):
+            if unmatched := [name for name in ours if name and name not in theirs]:
+                yield f"layer {unmatched[0]} is only in {'what it makes now' if index else 'the file'}"
                 return
         if len(saved) != len(now):
-            yield _told(layer, key, saved, now)
+            yield _sentence(layer, key, saved, now)
             return
         for one, other in zip(saved, now, strict=True):
             yield from _differences(one, other, layer, strict, key)
     elif saved != now or type(saved) is not type(now):
-        yield _told(layer, key, saved, now)
+        yield _sentence(layer, key, saved, now)
 
 
 def _name(value: object) -> str:
@@ -64,7 +64,7 @@ def _name(value: object) -> str:
     return str(inner.get("name") or "") if isinstance(inner, Mapping) else ""
 
 
-def _told(layer: str, key: str, saved: object, now: object) -> str:
+def _sentence(layer: str, key: str, saved: object, now: object) -> str:
     where = f"layer {layer} has {key}" if layer else f"it has {key}"
     return f"{where} {_short(saved)} in the file and {_short(now)} now"
 

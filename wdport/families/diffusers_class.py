@@ -29,11 +29,11 @@ class DiffusersClass:
 
     def require(self, values: Mapping[str, object]) -> Any:
         """The class; raises :class:`MachineError` if it is not installed, or lacks a field that ``values`` need."""
-        found = released_class(LIBRARY, self.name)
-        if lacking := set(self._arguments(values)) - set(inspect.signature(found.__init__).parameters):
+        library_class = released_class(LIBRARY, self.name)
+        if lacking := set(self._arguments(values)) - set(inspect.signature(library_class.__init__).parameters):
             what = f"{self.name} of {release(LIBRARY)} has no field {min(lacking)}, and is the reference"
             raise MachineError(LIBRARY, what, f"pip install 'wdport[{LIBRARY}]'")
-        return found
+        return library_class
 
     def release(self, values: Mapping[str, object]) -> str:
         """The class and its release, for a report; raises as :meth:`require`."""
@@ -44,16 +44,16 @@ class DiffusersClass:
         self,
         values: Mapping[str, object],
         stated: Stated | None = None,
-        changed: Callable[[Any], Any] = lambda found: found,
+        changed: Callable[[Any], Any] = lambda library_class: library_class,
     ) -> nn.Module:
         """The model with random weights, of the ``stated`` configuration as the library reads it, else of ``values``;
         of the ``changed`` class. Raises as :meth:`require`."""
-        found = self.require(values)
+        library_class = self.require(values)
         if stated is None:
-            return cast(nn.Module, changed(found)(**self._arguments(values)))
+            return cast(nn.Module, changed(library_class)(**self._arguments(values)))
         document = {name: value for name, value in {**stated.document, **stated.values}.items()
                     if name not in self.others}  # fmt: skip
-        return cast(nn.Module, changed(found).from_config(document))
+        return cast(nn.Module, changed(library_class).from_config(document))
 
     def filled(
         self,
@@ -61,7 +61,7 @@ class DiffusersClass:
         tensors: Mapping[str, Array],
         dtype: str,
         stated: Stated | None = None,
-        changed: Callable[[Any], Any] = lambda found: found,
+        changed: Callable[[Any], Any] = lambda library_class: library_class,
     ) -> nn.Module:
         """The model of :meth:`build` in evaluation mode with these weights, every one of them used; ``dtype`` float32
         or float64."""
@@ -76,9 +76,9 @@ class DiffusersClass:
     ) -> list[str]:
         """The fields that the library, whose ``module`` it built of a stated configuration, reads otherwise than
         ``values``; ``load`` makes a configuration of fields."""
-        theirs = load({name: each for name, each in module.config.items() if name in values}).to_dict()
-        return [f"{name} is {each!r} as {LIBRARY} reads config.json, and {values[name]!r} here"
-                for name, each in theirs.items() if name not in self.others and each != values[name]]  # fmt: skip
+        theirs = load({name: value for name, value in module.config.items() if name in values}).to_dict()
+        return [f"{name} is {value!r} as {LIBRARY} reads config.json, and {values[name]!r} here"
+                for name, value in theirs.items() if name not in self.others and value != values[name]]  # fmt: skip
 
     def _arguments(self, values: Mapping[str, object]) -> dict[str, object]:
         """The fields that differ from the defaults."""

@@ -64,19 +64,19 @@ class KerasDenoiser:
         if not self._embeds or self._conditioned:
             return times
         with self._holding(weights):
-            made: Tensor = self._model.embed(times)
-        return made
+            embedding: Tensor = self._model.embed(times)
+        return embedding
 
     def predict(self, weights: Weights, state: Tensor, embedded: Tensor, condition: Tensor | None = None) -> Tensor:
         if self._embeds:
             with self._holding(weights):
                 every = jnp.broadcast_to(embedded, (*state.shape[:1], *embedded.shape))
-                given = self._model.embed(every, condition) if self._conditioned else every
-                found: Tensor = self._model.denoise(state, given)
-            return found.astype(state.dtype)
+                embedding = self._model.embed(every, condition) if self._conditioned else every
+                prediction: Tensor = self._model.denoise(state, embedding)
+            return prediction.astype(state.dtype)
         every = jnp.broadcast_to(embedded, state.shape[:1])
-        made = self._call(weights, [state, every] if condition is None else [state, every, condition])
-        output: Tensor = made[0] if isinstance(made, (list, tuple)) else made
+        result = self._call(weights, [state, every] if condition is None else [state, every, condition])
+        output: Tensor = result[0] if isinstance(result, (list, tuple)) else result
         return output.astype(state.dtype)
 
     @contextmanager
@@ -96,7 +96,7 @@ class KerasDenoiser:
 
         model = self._model
         held = model.trainable_variables, model.non_trainable_variables
-        trained, others = ([self._value(each, weights) for each in found] for found in held)
+        trained, others = ([self._value(variable, weights) for variable in variables] for variables in held)
         with exact_float64() if self._exact else nullcontext():
             return model.stateless_call(trained, others, *model_arguments(model, inputs), training=False)[0]
 

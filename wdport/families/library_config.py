@@ -56,9 +56,9 @@ class LibraryFamily(PortedFamily[C]):
         self.require_known(document, fields_of(self.configuration), where)
         return {name: value for name, value in document.items() if not name.startswith("_")}
 
-    def require_known(self, names: Iterable[str], known: Iterable[str], where: str | Path) -> None:
-        """Raise :class:`MisfitError` for names that are not among ``known``, and not the library's own notes."""
-        if unknown := [name for name in names if name not in set(known) and not name.startswith("_")]:
+    def require_known(self, names: Iterable[str], declared: Iterable[str], where: str | Path) -> None:
+        """Raise :class:`MisfitError` for names that are not among ``declared``, and not the library's own notes."""
+        if unknown := [name for name in names if name not in set(declared) and not name.startswith("_")]:
             raise MisfitError(where, f"unknown field {quoted(unknown[0])}", self.supported, unknown)
 
     def parse_setting(self, key: str, text: str) -> object:
@@ -82,22 +82,22 @@ class LibraryFamily(PortedFamily[C]):
         if any(name in UNITS for name in values["flag"]):
             what = f"{self.model_phrase} has no series to normalise"
             raise MisfitError(source.path, what, "leave out `--norm-stats` and `--data`")
-        merged = {name: value for each in values.values() for name, value in each.items()}
-        given = {name: origin for origin, each in values.items() for name in each}
+        merged = {name: value for document in values.values() for name, value in document.items()}
+        value_origins = {name: origin for origin, document in values.items() for name in document}
         try:
             config = self.load_config(merged)
         except ValueError as error:
             raise MisfitError(source.path, str(error), FIX) from None
         if wrong := list(self.contradictions(config, source.shapes)):
             raise MisfitError(source.path, "; ".join(wrong), FIX, wrong)
-        origins = {name: given.get(name, "default") for name in fields_of(self.configuration)}
+        origins = {name: value_origins.get(name, "default") for name in fields_of(self.configuration)}
         return Resolved(config, origins, notes=tuple(self.notes(config)))
 
     def contradictions(self, config: C, shapes: Shapes) -> Iterator[str]:
         """Contradictions with the tensors, in words; what these do not determine is skipped."""
         ours = {**config.to_dict(), **self.compared(config)}
         for name, theirs in self.sizes(shapes).items():
-            label, mine = each if isinstance(each := ours[name], tuple) else (name, each)
+            label, mine = value if isinstance(value := ours[name], tuple) else (name, value)
             if theirs is not None and theirs != mine:
                 yield f"{label} is {_word(mine)}, but {_word(theirs)} in the tensors"
 
@@ -123,7 +123,7 @@ class LibraryFamily(PortedFamily[C]):
             "type": "object",
             "description": f"Configuration of {article} {self.library_class} as {self.library} writes it. "
             "Absent fields have its defaults.",
-            "properties": {**head, **{name: each.schema() for name, each in declared.items()}, **(more or {})},
+            "properties": {**head, **{name: field.schema() for name, field in declared.items()}, **(more or {})},
             "patternProperties": {"^_": {}},
             "additionalProperties": False,
         }

@@ -60,7 +60,7 @@ def all_families() -> list[Family]:
 def known_bounds() -> dict[str, Bound]:
     """Every bound that a policy may set: those of the engine and of the families' own gates."""
     families = (family.bounds for family in all_families())
-    return {name: bound for each in (BOUNDS, *families) for name, bound in each.items()}
+    return {name: bound for bounds in (BOUNDS, *families) for name, bound in bounds.items()}
 
 
 def family_of_class(registered_name: object, where: str | Path) -> Family:
@@ -77,9 +77,9 @@ def family_name(registered_name: str) -> str | None:
     """The name of the family whose Keras class is registered under this name; ``None`` if there is none."""
     package, _, keras_class = registered_name.partition(">")
     if package == OWN_PACKAGE:
-        return next((name for name, each in SHIPPED.items() if each == keras_class), None)
+        return next((name for name, class_name in SHIPPED.items() if class_name == keras_class), None)
     others = (find_family(name, name) for name in known_names() if name not in SHIPPED)
-    return next((each.name for each in others if each.registered_name == registered_name), None)
+    return next((family.name for family in others if family.registered_name == registered_name), None)
 
 
 _OWN: WeakKeyDictionary[object, tuple[Family, Any]] = WeakKeyDictionary()
@@ -94,8 +94,8 @@ def remember(model: KerasModel, family: Family, config: object) -> None:
 def known_model(model: object) -> tuple[Family, Any] | None:
     """The family of a Keras model and its configuration; ``None`` if wdport did not make the model."""
     with suppress(TypeError):  # not weakly referenceable
-        if (own := _OWN.get(model)) is not None:
-            return own
+        if (registration := _OWN.get(model)) is not None:
+            return registration
     family = family_of_model(model)
     return None if family is None else (family, getattr(model, "config", None))
 

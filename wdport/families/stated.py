@@ -16,16 +16,16 @@ C = TypeVar("C", bound=Fields)
 def read_fields(configuration: type[Fields], document: Document, where: str | Path) -> dict[str, object]:
     """The fields in a configuration file, by name; raises :class:`MisfitError` for an unknown name or a wrong value."""
     declared = fields_of(configuration)
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, value in document.items():
         if name not in declared:
             fix = did_you_mean(str(name), declared, f"use some of {', '.join(declared)}")
             raise MisfitError((where, name), "is not a field of this model's configuration", fix)
         try:
-            found[name] = declared[name].checked(value, configuration.wording)
+            values[name] = declared[name].checked(value, configuration.wording)
         except ValueError as error:
             raise MisfitError(where, str(error), "correct the value") from None
-    return found
+    return values
 
 
 def resolve_fields(

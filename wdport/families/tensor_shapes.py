@@ -26,14 +26,14 @@ def size(shapes: Shapes, name: str, axis: int) -> int | None:
 def most_frequent(sizes: Iterable[int | None]) -> int | None:
     """The most frequent of the sizes that are known, so that a single wrong tensor is reported by the plan and does not
     change the configuration."""
-    counts = Counter(each for each in sizes if each is not None)
+    counts = Counter(dimension for dimension in sizes if dimension is not None)
     return counts.most_common(1)[0][0] if counts else None
 
 
 def consecutive(indices: Iterable[int]) -> int:
     """The count of consecutive numbers from 0: a stray name does not make a model larger."""
-    found = set(indices)
-    return next(i for i in range(len(found) + 1) if i not in found)
+    index_set = set(indices)
+    return next(i for i in range(len(index_set) + 1) if i not in index_set)
 
 
 def count(shapes: Shapes, prefix: str) -> int:

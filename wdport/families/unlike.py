@@ -41,15 +41,15 @@ def first_unlike(model: KerasModel, reference: str | None, arguments: Document, 
         modules = dict(module.named_modules())
     except Exception:  # the function is the user's, and this is only a hint
         return ""
-    known = {tap.candidate: tap for tap in taps if tap.reference in modules}
+    taps_by_layer = {tap.candidate: tap for tap in taps if tap.reference in modules}
     for path, layer in layers.items():
-        if path not in known:
+        if path not in taps_by_layer:
             continue
-        tap, given = known[path], _given(layer)
-        if not given or not has_windows(tap.kind) or _may_be_padded(layer, model):
+        tap, input_shape = taps_by_layer[path], _known_input_shape(layer)
+        if not input_shape or not has_windows(tap.kind) or _may_be_padded(layer, model):
             continue  # it sets no size, or the effect of its own padding is unknown
-        if told := differences(tap.kind, modules[tap.reference], layer, given):
-            return f"{path}: {told[0]}"
+        if sentences := differences(tap.kind, modules[tap.reference], layer, input_shape):
+            return f"{path}: {sentences[0]}"
     return ""
 
 
@@ -75,14 +75,14 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
     except (Exception, SystemExit) as error:
         raise MisfitError(reference, f"raises {recorder.one_line(error)}", "correct the function") from error
     taps = align(table, recorder.module_names(cast("torch.nn.Module", module)), layers, ())
-    given = {path: shape for path, layer in layers.items() if (shape := _given(layer))}
+    input_shapes = {path: shape for path, layer in layers.items() if (shape := _known_input_shape(layer))}
     kinds = {tap.candidate: tap.kind or kind_of(modules[tap.reference]) for tap in taps if tap.reference in modules}
     doubtful = {path for path, kind in kinds.items() if has_windows(kind)}
-    doubtful -= {path for path in given if path in doubtful and not _may_be_padded(layers[path], model)}
-    calls = {path: Call((np.broadcast_to(np.float32(0), shape),), ()) for path, shape in given.items()}
+    doubtful -= {path for path in input_shapes if path in doubtful and not _may_be_padded(layers[path], model)}
+    calls = {path: Call((np.broadcast_to(np.float32(0), shape),), ()) for path, shape in input_shapes.items()}
     report = compare_settings(taps, modules, layers, None, calls)
-    kept = (each for each in report.found if each.name != "padding" or each.candidate not in doubtful)
-    return replace(report, found=tuple(kept))
+    settings = (setting for setting in report.found if setting.name != "padding" or setting.candidate not in doubtful)
+    return replace(report, found=tuple(settings))
 
 
 def _may_be_padded(layer: KerasLayer, model: KerasModel) -> bool:
@@ -90,17 +90,20 @@ def _may_be_padded(layer: KerasLayer, model: KerasModel) -> bool:
     if not getattr(model, "inputs", None):
         return True  # not a functional model as a whole
     tensor = layer.input
-    while not any(tensor is each for each in model.inputs):
+    while not any(tensor is model_input for model_input in model.inputs):
         history = tensor._keras_history
         inputs = history.operation._inbound_nodes[history.node_index].input_tensors
         if not inputs:
             return True  # inside a nested model: the layers before it are unknown
         if hasattr(history.operation, "kernel_size") or hasattr(history.operation, "pool_size"):
             return False
-        own, sizes = _sizes(tensor.shape, layer), [_sizes(each.shape, layer) for each in inputs]
-        if own not in sizes:
-            return any(None in each for each in (own, *sizes)) or any(prod(each) < prod(own) for each in sizes)
-        tensor = inputs[sizes.index(own)]
+        tensor_sizes = _sizes(tensor.shape, layer)
+        sizes = [_sizes(input_tensor.shape, layer) for input_tensor in inputs]
+        if tensor_sizes not in sizes:
+            return any(None in lengths for lengths in (tensor_sizes, *sizes)) or any(
+                prod(lengths) < prod(tensor_sizes) for lengths in sizes
+            )
+        tensor = inputs[sizes.index(tensor_sizes)]
     return False
 
 
@@ -109,7 +112,7 @@ def _sizes(shape: Sequence[int], layer: KerasLayer) -> tuple[int, ...]:
     return tuple(shape[2:] if getattr(layer, "data_format", "") == "channels_first" else shape[1:-1])
 
 
-def _given(layer: KerasLayer) -> tuple[int, ...]:
+def _known_input_shape(layer: KerasLayer) -> tuple[int, ...]:
     """The input shape of a layer of a functional model; empty if unknown."""
     try:
         shape = layer.input.shape

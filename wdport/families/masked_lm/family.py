@@ -81,10 +81,10 @@ class MaskedLMFamily(LibraryFamily[Config]):
 
     def settings_schema(self) -> dict[str, object]:
         """Every field that is read, and those without effect; names that begin with ``_`` are the library's notes."""
-        known = {"anyOf": [{"const": [self.library_class]}, {"type": "null"}]}
+        class_schema = {"anyOf": [{"const": [self.library_class]}, {"type": "null"}]}
         head = {
             "model_type": {"description": "Kind of the model; required in config.json.", "const": MODEL_TYPE},
-            "architectures": {"description": "Class of the model.", **known},
+            "architectures": {"description": "Class of the model.", **class_schema},
         }
         unread = {"description": "Not read: it does not change what the network computes."}
         return self.schema(head, {**rotary_schema(), **dict.fromkeys(INERT, unread)})
@@ -104,8 +104,8 @@ class MaskedLMFamily(LibraryFamily[Config]):
 
     def compared(self, config: Config) -> dict[str, object]:
         heads = {"num_attention_heads": config.num_attention_heads, "num_key_value_heads": config.kv_heads}
-        return {name: (f"{name} {each} times head_dim {config.width}", each * config.width)
-                for name, each in heads.items()}  # fmt: skip
+        return {name: (f"{name} {head_count} times head_dim {config.width}", head_count * config.width)
+                for name, head_count in heads.items()}  # fmt: skip
 
     def contradictions(self, config: Config, shapes: Shapes) -> Iterator[str]:
         yield from super().contradictions(config, shapes)
@@ -119,11 +119,11 @@ class MaskedLMFamily(LibraryFamily[Config]):
         return frozenset({"tied", "tied_bias"} if config.mlp_bias else {"tied"})
 
     def misread(self, config: Config, stated: Stated, module: Any) -> list[str]:
-        written = {name: each for name, each in module.config.to_dict().items() if name in (*FIELDS, *ROPE)}
+        written = {name: value for name, value in module.config.to_dict().items() if name in (*FIELDS, *ROPE)}
         theirs = self.load_config(self.read_settings(written, "config.json")).to_dict()
-        return [f"{name} is {each!r} as transformers reads config.json, and {value!r} here"
+        return [f"{name} is {library_value!r} as transformers reads config.json, and {value!r} here"
                 for name, value in config.to_dict().items()
-                if (each := theirs[name]) != value and (name, value) != ("mask_token_id", None)]  # fmt: skip
+                if (library_value := theirs[name]) != value and (name, value) != ("mask_token_id", None)]  # fmt: skip
 
     def library_of(self, config: Config) -> str:
         return str(self.reference_module.library_of())

@@ -73,8 +73,8 @@ class Block(layers.Layer):
     ) -> Tensor:
         """The result for a part of the tokens, (B, M, C), which ``cut`` takes of any array (B, N, ...)."""
         normed = self.attention_norm(hidden_states)
-        kept = cut(hidden_states) + self.attention.part(normed, position_embeddings, visible, cut)
-        return kept + self.mlp(self.mlp_norm(kept))
+        tokens = cut(hidden_states) + self.attention.part(normed, position_embeddings, visible, cut)
+        return tokens + self.mlp(self.mlp_norm(tokens))
 
 
 @keras.saving.register_keras_serializable("wdport")
@@ -105,8 +105,8 @@ class MaskedLM(keras.Model):
         config, tokens = self.config, self.config.vocab_size
         self.embed_tokens = TokenEmbedding(tokens, config.hidden_size, config.pad_token_id, name="embed_tokens")
         self.rotary = Rotary(config.width, config.rope_theta, name="rotary")
-        for at in range(self.depth):
-            setattr(self, f"block_{at}", Block(config, name=f"block_{at}"))
+        for index in range(self.depth):
+            setattr(self, f"block_{index}", Block(config, name=f"block_{index}"))
         self.norm = RMSNorm(config.rms_norm_eps, name="norm")
         if config.tie_word_embeddings:
             self.lm_head = TiedHead(tokens, self._table, config.mlp_bias, name="lm_head")
@@ -120,8 +120,8 @@ class MaskedLM(keras.Model):
         tokens = (None, None, self.config.hidden_size)
         self.embed_tokens.build((None, None))
         self.rotary.build((None, None))
-        for at in range(self.depth):
-            getattr(self, f"block_{at}").build()
+        for index in range(self.depth):
+            getattr(self, f"block_{index}").build()
         self.norm.build(tokens)
         self.lm_head.build(tokens)
         self.built = True
@@ -134,8 +134,8 @@ class MaskedLM(keras.Model):
         """The features (B, N, C) behind the last norm; all tokens are read if ``attention_mask`` is ``None``."""
         positions = self.rotary(jnp.arange(input_ids.shape[1])[None])
         x = self.embed_tokens(input_ids)
-        for at in range(self.depth):
-            x = getattr(self, f"block_{at}")(x, positions, attention_mask)
+        for index in range(self.depth):
+            x = getattr(self, f"block_{index}")(x, positions, attention_mask)
         return self.norm(x)
 
     def part(self, input_ids: Tensor, visible: Tensor, position_ids: Tensor, first: Tensor, count: int) -> Tensor:
@@ -149,8 +149,8 @@ class MaskedLM(keras.Model):
 
         positions = self.rotary(position_ids)
         x = self.embed_tokens(input_ids)
-        for at in range(self.depth - 1):
-            x = getattr(self, f"block_{at}")(x, positions, visible)
+        for index in range(self.depth - 1):
+            x = getattr(self, f"block_{index}")(x, positions, visible)
         x = getattr(self, f"block_{self.depth - 1}").part(x, positions, visible, cut)
         return self.logits(self.norm(x))
 

@@ -38,14 +38,14 @@ def library_arguments(config: Config, stated: Stated | None = None) -> dict[str,
     if stated is not None:
         rotary = ROPE if "rope_theta" in stated.values else ()
         written = {name: value for name, value in stated.document.items() if name not in rotary}
-        told = {**written, **stated.values, "bos_token_id": None, "eos_token_id": None}
-        return {name: value for name, value in told.items() if (name, value) != ("mask_token_id", None)}
-    told = config.to_dict()
-    theta = told.pop("rope_theta")
+        arguments = {**written, **stated.values, "bos_token_id": None, "eos_token_id": None}
+        return {name: value for name, value in arguments.items() if (name, value) != ("mask_token_id", None)}
+    arguments = config.to_dict()
+    theta = arguments.pop("rope_theta")
     if config.mask_token_id is None:
-        del told["mask_token_id"]
+        del arguments["mask_token_id"]
     rope = {"rope_type": "default", "rope_theta": theta}
-    return {**told, "rope_parameters": rope, "bos_token_id": None, "eos_token_id": None}
+    return {**arguments, "rope_parameters": rope, "bos_token_id": None, "eos_token_id": None}
 
 
 def library_model(config: Config, stated: Stated | None = None, attention: str = ATTENTION) -> nn.Module:

@@ -24,21 +24,21 @@ def rotary(document: Document, where: str | Path) -> dict[str, object]:
     ``rope_scaling`` precedes ``rope_parameters``, and what is in them the field beside them, as in the library.
     """
     name = next((name for name in reversed(ROPE) if document.get(name)), "")
-    told = document.get(name) if name else {}
-    if not isinstance(told, Mapping):
+    rope = document.get(name) if name else {}
+    if not isinstance(rope, Mapping):
         raise MisfitError(where, f"{name} is not a table of values or null", FIX)
-    kind = told.get("rope_type", told.get("type", "default"))
+    kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise MisfitError(
             where, f"{name} has the type {quoted(kind)}", "rotary positions of type default are supported"
         )
-    factor = told.get(FACTOR, document.get(FACTOR))
+    factor = rope.get(FACTOR, document.get(FACTOR))
     if factor is not None and (type(factor) not in (int, float) or factor != 1):
         raise MisfitError(where, f"{FACTOR} is {quoted(factor)}", "1 is supported: heads that are turned as a whole")
-    if unknown := sorted(str(each) for each in set(told) - {"rope_theta", "rope_type", "type", FACTOR}):
+    if unknown := sorted(str(key) for key in set(rope) - {"rope_theta", "rope_type", "type", FACTOR}):
         fix = "rope_theta and the type default are supported"
         raise MisfitError(where, f"{name} has {quoted(unknown[0])}, which is not supported", fix, unknown)
-    return {"rope_theta": told["rope_theta"]} if "rope_theta" in told else {}
+    return {"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {}
 
 
 def rotary_schema() -> dict[str, object]:

@@ -68,10 +68,10 @@ def draw_crops(key: Tensor, count: int, length: int) -> Crops:
     """Crops for ``count`` series of ``length`` steps; both have at least two steps in common."""
     drawn = jax.random.uniform(key, (4 + count,))
 
-    def between(at: int | slice, least: Tensor | int, end: Tensor) -> Tensor:
+    def between(index: int | slice, least: Tensor | int, end: Tensor) -> Tensor:
         """A whole number from ``least`` to ``end``, which is excluded."""
-        found: Tensor = least + (drawn[at] * (end - least)).astype(jnp.int32)
-        return found
+        number: Tensor = least + (drawn[index] * (end - least)).astype(jnp.int32)
+        return number
 
     shared = between(0, 2, jnp.asarray(length + 1))
     left = between(1, 0, length - shared + 1)
@@ -87,21 +87,21 @@ def loss(config: Config, weights: Weights, key: Tensor, series: Tensor) -> Tenso
     count, length, _ = series.shape
     crops = draw_crops(crops_key, count, length)
     steps = jnp.arange(length)
-    given = jnp.concatenate([_taken(series, first) for first in crops.first])
+    inputs = jnp.concatenate([_shifted(series, first) for first in crops.first])
     inside = jnp.repeat(steps < crops.length[:, None], count, 0)
-    seen = jax.random.bernoulli(masks_key, SEEN, inside.shape)
-    found = network.represent(config, weights, given, inside, seen)
-    kept = jax.random.bernoulli(dropout_key, 1.0 - DROPOUT, found.shape)
-    found = jnp.where(kept, found / (1.0 - DROPOUT), 0.0)
-    padded = jnp.pad(found[:count], ((0, 0), (0, length), (0, 0)))
+    visible = jax.random.bernoulli(masks_key, SEEN, inside.shape)
+    representations = network.represent(config, weights, inputs, inside, visible)
+    keep_mask = jax.random.bernoulli(dropout_key, 1.0 - DROPOUT, representations.shape)
+    representations = jnp.where(keep_mask, representations / (1.0 - DROPOUT), 0.0)
+    padded = jnp.pad(representations[:count], ((0, 0), (0, length), (0, 0)))
     one = jax.lax.dynamic_slice_in_dim(padded, crops.length[0] - crops.shared, length, 1)
-    return hierarchical_loss(one, found[count:], crops.shared)
+    return hierarchical_loss(one, representations[count:], crops.shared)
 
 
-def _taken(series: Tensor, first: Tensor) -> Tensor:
+def _shifted(series: Tensor, first: Tensor) -> Tensor:
     """Every series from its own first step on; its last step fills the end."""
-    at = jnp.minimum(first[:, None] + jnp.arange(series.shape[1]), series.shape[1] - 1)
-    return jnp.take_along_axis(series, at[..., None], 1)
+    steps = jnp.minimum(first[:, None] + jnp.arange(series.shape[1]), series.shape[1] - 1)
+    return jnp.take_along_axis(series, steps[..., None], 1)
 
 
 def hierarchical_loss(one: Tensor, other: Tensor, length: Tensor) -> Tensor:
@@ -126,8 +126,8 @@ def hierarchical_loss(one: Tensor, other: Tensor, length: Tensor) -> Tensor:
 def _halved(x: Tensor) -> Tensor:
     """(B, T, D) -> (B, T // 2, D)."""
     half = x.shape[1] // 2
-    found: Tensor = x[:, : 2 * half].reshape(x.shape[0], half, 2, -1).max(2)
-    return found
+    pooled: Tensor = x[:, : 2 * half].reshape(x.shape[0], half, 2, -1).max(2)
+    return pooled
 
 
 def _among_series(one: Tensor, other: Tensor, valid: Tensor) -> Tensor:
@@ -136,19 +136,19 @@ def _among_series(one: Tensor, other: Tensor, valid: Tensor) -> Tensor:
     if one.shape[0] == 1:
         return jnp.zeros((), one.dtype)
     both = jnp.moveaxis(jnp.concatenate([one, other]), 1, 0)  # (T, 2 B, D)
-    found = _partners_found(both, jnp.ones(both.shape[1], bool)).mean(1)
-    return -jnp.where(valid, found, 0.0).sum() / jnp.maximum(valid.sum(), 1)
+    log_probabilities = _partner_log_probabilities(both, jnp.ones(both.shape[1], bool)).mean(1)
+    return -jnp.where(valid, log_probabilities, 0.0).sum() / jnp.maximum(valid.sum(), 1)
 
 
 def _among_steps(one: Tensor, other: Tensor, valid: Tensor) -> Tensor:
     """Of the 2 T - 1 other steps of the same series, the one that shows the same step is to be found; the mean over
     series and valid steps."""
     both = jnp.tile(valid, 2)
-    found = _partners_found(jnp.concatenate([one, other], 1), both).mean(0)  # of (B, 2 T)
-    return -jnp.where(both, found, 0.0).sum() / jnp.maximum(both.sum(), 1)
+    log_probabilities = _partner_log_probabilities(jnp.concatenate([one, other], 1), both).mean(0)  # of (B, 2 T)
+    return -jnp.where(both, log_probabilities, 0.0).sum() / jnp.maximum(both.sum(), 1)
 
 
-def _partners_found(z: Tensor, valid: Tensor) -> Tensor:
+def _partner_log_probabilities(z: Tensor, valid: Tensor) -> Tensor:
     """The log-probability (A, n) of every vector's partner, which is n / 2 places on, among the other valid vectors of
     its row (A, n, D): the softmax of their products."""
     count = z.shape[1]

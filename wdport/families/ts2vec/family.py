@@ -43,7 +43,7 @@ class TS2VecFamily(PortedFamily[Config]):
 
     def sizes(self, shapes: Shapes) -> dict[str, int | None]:
         """All fields. Dilations leave no trace in a file: block i has 2^i, and the public code builds no other."""
-        last = consecutive(int(found[1]) for name in shapes if (found := _BLOCK.fullmatch(name))) - 1
+        last = consecutive(int(match[1]) for name in shapes if (match := _BLOCK.fullmatch(name))) - 1
         first, end = "feature_extractor.net.0.conv1.conv.weight", f"feature_extractor.net.{last}"
         hidden = (("input_fc.bias", 0), ("input_fc.weight", 0), (first, 1))
         outputs = [f"{end}.{part}.bias" for part in ("conv1.conv", "conv2.conv", "projector")]

@@ -22,15 +22,17 @@ Block = dict[str, Tensor]
 """Those of a block, by their path within it."""
 
 
-def represent(config: Config, weights: Weights, series: Tensor, inside: Tensor, seen: Tensor | None = None) -> Tensor:
+def represent(
+    config: Config, weights: Weights, series: Tensor, inside: Tensor, visible: Tensor | None = None
+) -> Tensor:
     """The representation (B, T, D) of series (B, T, F) whose steps count where ``inside`` (B, T) is true.
 
-    Steps where ``seen`` (B, T) is false are zero after the input projection, as the random masks of training are.
+    Steps where ``visible`` (B, T) is false are zero after the input projection, as the random masks of training are.
     Outputs beyond the end of a series are without meaning.
     """
     x = series @ weights["input_fc/kernel"] + weights["input_fc/bias"]
-    if seen is not None:
-        x = jnp.where(seen[..., None], x, 0.0)
+    if visible is not None:
+        x = jnp.where(visible[..., None], x, 0.0)
     for i in range(config.depth + 1):
         x = _block(_block_weights(weights, i), 2**i, x, inside)
     return x
@@ -43,13 +45,13 @@ def _block_weights(weights: Weights, number: int) -> Block:
 
 def _block(weights: Block, dilation: int, x: Tensor, inside: Tensor) -> Tensor:
     """(B, T, C) -> (B, T, C')."""
-    kept = x
+    shortcut = x
     if "projector/kernel" in weights:
-        kept = x @ weights["projector/kernel"][0] + weights["projector/bias"]
+        shortcut = x @ weights["projector/kernel"][0] + weights["projector/bias"]
     for name in ("conv1", "conv2"):
-        given = jnp.where(inside[..., None], jax.nn.gelu(x, approximate=False), 0.0)
-        x = _convolution(given, weights[f"{name}/conv/kernel"], dilation) + weights[f"{name}/conv/bias"]
-    return x + kept
+        activated = jnp.where(inside[..., None], jax.nn.gelu(x, approximate=False), 0.0)
+        x = _convolution(activated, weights[f"{name}/conv/kernel"], dilation) + weights[f"{name}/conv/bias"]
+    return x + shortcut
 
 
 def _convolution(x: Tensor, kernel: Tensor, dilation: int) -> Tensor:
@@ -64,5 +66,5 @@ def _convolution(x: Tensor, kernel: Tensor, dilation: int) -> Tensor:
 
 def embed(config: Config, weights: Weights, series: Tensor) -> Tensor:
     """The embeddings (B, D) of whole series (B, T, F): the maximum over all steps."""
-    found: Tensor = represent(config, weights, series, jnp.ones(series.shape[:2], bool)).max(1)
-    return found
+    embeddings: Tensor = represent(config, weights, series, jnp.ones(series.shape[:2], bool)).max(1)
+    return embeddings

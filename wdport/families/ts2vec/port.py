@@ -59,8 +59,8 @@ class Block(layers.Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
-        kept = x if self.projector is None else self.projector(x)
-        return self.conv2(self.gelu2(self.conv1(self.gelu1(x)))) + kept
+        shortcut = x if self.projector is None else self.projector(x)
+        return self.conv2(self.gelu2(self.conv1(self.gelu1(x)))) + shortcut
 
 
 class Blocks(layers.Layer):

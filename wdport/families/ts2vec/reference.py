@@ -36,8 +36,8 @@ class Block(nn.Module):
         self.gelu1, self.gelu2 = nn.GELU(), nn.GELU()
 
     def forward(self, x: Tensor) -> Tensor:
-        kept = x if self.projector is None else self.projector(x)
-        return self.conv2(self.gelu2(self.conv1(self.gelu1(x)))) + kept
+        shortcut = x if self.projector is None else self.projector(x)
+        return self.conv2(self.gelu2(self.conv1(self.gelu1(x)))) + shortcut
 
 
 class Blocks(nn.Module):

@@ -16,18 +16,18 @@ def read_settings(document: Document, where: str | Path) -> dict[str, object]:
 
     Its other settings concern training and are ignored.
     """
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key, name in NAMES.items():
         if key not in document:
             continue
         value = document[key]
         if type(value) is not int:
             raise MisfitError((where, key), f"{str(value)[:40]!r} is not a whole number", "correct the value")
-        if found.setdefault(name, value) != value:
-            raise MisfitError((where, key), f"is {value}, and {name} is {found[name]}", "keep the right one")
-    if not found:
+        if values.setdefault(name, value) != value:
+            raise MisfitError((where, key), f"is {value}, and {name} is {values[name]}", "keep the right one")
+    if not values:
         raise MisfitError(where, "holds no setting of a TS2Vec encoder", "leave it out: shapes determine all of them")
-    return found
+    return values
 
 
 def settings_schema() -> dict[str, object]:

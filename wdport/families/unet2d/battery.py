@@ -56,19 +56,20 @@ def _times(config: Config) -> str:
 
 def image_size(config: Config) -> tuple[tuple[int, int], str]:
     """Height and width for comparisons, and a note if these are not those of the model."""
-    told = (config.sample_size,) * 2 if isinstance(config.sample_size, int) else config.sample_size
+    model_size = (config.sample_size,) * 2 if isinstance(config.sample_size, int) else config.sample_size
     least = max(USUAL, 2 * config.stride)
     chosen = -(-least // config.stride) * config.stride
-    if told is None:
+    if model_size is None:
         return (chosen, chosen), f"compared at {chosen} x {chosen}: sample_size is null"
-    if any(each % config.stride for each in told):
-        why = f"its own {told[0]} x {told[1]} is not a multiple of {config.stride}, and the library does not run there"
+    if any(length % config.stride for length in model_size):
+        size = f"{model_size[0]} x {model_size[1]}"
+        why = f"its own {size} is not a multiple of {config.stride}, and the library does not run there"
         return (chosen, chosen), f"compared at {chosen} x {chosen}: {why}"
-    if max(told) > LARGEST and max(told) > chosen:
-        sizes = (min(told[0], chosen), min(told[1], chosen))
-        why = f"the network is convolutional, and its own size is {told[0]} x {told[1]}"
+    if max(model_size) > LARGEST and max(model_size) > chosen:
+        sizes = (min(model_size[0], chosen), min(model_size[1], chosen))
+        why = f"the network is convolutional, and its own size is {model_size[0]} x {model_size[1]}"
         return sizes, f"compared at {sizes[0]} x {sizes[1]}: {why}"
-    return told, ""
+    return model_size, ""
 
 
 def _images(states: Array) -> Array:

@@ -65,14 +65,14 @@ class Resnet(layers.Layer):
         self.conv_shortcut = None if inputs == channels else conv(channels, 1, name="conv_shortcut")
 
     def build(self, time_shape: Shape) -> None:
-        taken, made = (None, None, None, self.inputs), (None, None, None, self.channels)
-        self.norm1.build(taken)
-        self.conv1.build(taken)
+        input_shape, output_shape = (None, None, None, self.inputs), (None, None, None, self.channels)
+        self.norm1.build(input_shape)
+        self.conv1.build(input_shape)
         self.time_emb_proj.build(time_shape)
-        self.norm2.build(made)
-        self.conv2.build(made)
+        self.norm2.build(output_shape)
+        self.conv2.build(output_shape)
         if self.conv_shortcut is not None:
-            self.conv_shortcut.build(taken)
+            self.conv_shortcut.build(input_shape)
         self.built = True
 
     def call(self, x: Tensor, embedding: Tensor) -> Tensor:
@@ -115,16 +115,16 @@ class Down(layers.Layer):
         self.built = True
 
     def call(self, x: Tensor, embedding: Tensor) -> tuple[Tensor, list[Tensor]]:
-        kept = []
-        for at in range(len(self.stage.inputs)):
-            x = getattr(self, f"resnet_{at}")(x, embedding)
+        skips = []
+        for index in range(len(self.stage.inputs)):
+            x = getattr(self, f"resnet_{index}")(x, embedding)
             if self.stage.attention:
-                x = getattr(self, f"attention_{at}")(x)
-            kept.append(x)
+                x = getattr(self, f"attention_{index}")(x)
+            skips.append(x)
         if self.downsample is not None:
             x = _resized(self.downsample, x, embedding, self.stage)
-            kept.append(x)
-        return x, kept
+            skips.append(x)
+        return x, skips
 
 
 class Mid(layers.Layer):
@@ -170,29 +170,29 @@ class Up(layers.Layer):
         _build_resize(self.upsample, self.stage, time_shape)
         self.built = True
 
-    def call(self, x: Tensor, kept: Sequence[Tensor], embedding: Tensor) -> Tensor:
-        for at in range(len(self.stage.inputs)):
-            x = jnp.concatenate([x, kept[-1 - at]], axis=-1)
-            x = getattr(self, f"resnet_{at}")(x, embedding)
+    def call(self, x: Tensor, skips: Sequence[Tensor], embedding: Tensor) -> Tensor:
+        for index in range(len(self.stage.inputs)):
+            x = jnp.concatenate([x, skips[-1 - index]], axis=-1)
+            x = getattr(self, f"resnet_{index}")(x, embedding)
             if self.stage.attention:
-                x = getattr(self, f"attention_{at}")(x)
+                x = getattr(self, f"attention_{index}")(x)
         return x if self.upsample is None else _resized(self.upsample, x, embedding, self.stage)
 
 
 def _steps(layer: KerasLayer, blocks: Blocks, stage: Stage) -> None:
     """Give a stage its residual and attention blocks."""
-    for at, inputs in enumerate(stage.inputs):
-        setattr(layer, f"resnet_{at}", blocks.resnet(inputs, stage.channels, f"resnet_{at}"))
+    for index, inputs in enumerate(stage.inputs):
+        setattr(layer, f"resnet_{index}", blocks.resnet(inputs, stage.channels, f"resnet_{index}"))
         if stage.attention:
             groups = blocks.config.norm_num_groups
-            setattr(layer, f"attention_{at}", blocks.attention(stage.channels, groups, f"attention_{at}"))
+            setattr(layer, f"attention_{index}", blocks.attention(stage.channels, groups, f"attention_{index}"))
 
 
 def _build_steps(layer: KerasLayer, stage: Stage, time_shape: Shape) -> None:
-    for at in range(len(stage.inputs)):
-        getattr(layer, f"resnet_{at}").build(time_shape)
+    for index in range(len(stage.inputs)):
+        getattr(layer, f"resnet_{index}").build(time_shape)
         if stage.attention:
-            getattr(layer, f"attention_{at}").build((None, None, None, stage.channels))
+            getattr(layer, f"attention_{index}").build((None, None, None, stage.channels))
 
 
 def _build_resize(layer: KerasLayer, stage: Stage, time_shape: Shape) -> None:

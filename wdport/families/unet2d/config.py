@@ -172,7 +172,7 @@ class Config(Fields):
         """Replace names of old files and other spellings, and a table of values by the scheduler."""
         for name in ("down_block_types", "up_block_types"):
             if isinstance(value := getattr(self, name), list | tuple):
-                plain = tuple(each.removeprefix(RES) if isinstance(each, str) else each for each in value)
+                plain = tuple(block.removeprefix(RES) if isinstance(block, str) else block for block in value)
                 object.__setattr__(self, name, plain)
         if isinstance(self.scheduler, Mapping):
             object.__setattr__(self, "scheduler", Scheduler.from_dict(self.scheduler))

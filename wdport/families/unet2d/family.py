@@ -86,7 +86,8 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
     def sizes(self, shapes: Shapes) -> dict[str, object]:
         first = "down_blocks.0.resnets.0."
         levels = [
-            size(shapes, f"down_blocks.{at}.resnets.0.conv1.bias", 0) for at in range(count(shapes, "down_blocks"))
+            size(shapes, f"down_blocks.{level}.resnets.0.conv1.bias", 0)
+            for level in range(count(shapes, "down_blocks"))
         ]
         projected, channels = size(shapes, f"{first}time_emb_proj.weight", 0), size(shapes, f"{first}conv1.bias", 0)
         scales = "scale_shift" if projected == 2 * (channels or 0) else "default"
@@ -116,16 +117,16 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
 
     def features(self, config: Config) -> frozenset[str]:
         """Optional parts of a network, by their names under ``when:`` in the table."""
-        found = {config.time_embedding_type, f"classes_{config.classes or 'none'}"}
+        names = {config.time_embedding_type, f"classes_{config.classes or 'none'}"}
         for way, stages in (("down", down_stages(config)), ("up", up_stages(config))):
-            found |= {f"{way}_attention" for stage in stages if stage.attention}
-            found |= {f"{way}_shortcut" for stage in stages if stage.shortcut}
-            found |= {each for stage in stages if stage.step for each in (f"{way}_{stage.step}", f"{way}_step")}
+            names |= {f"{way}_attention" for stage in stages if stage.attention}
+            names |= {f"{way}_shortcut" for stage in stages if stage.shortcut}
+            names |= {name for stage in stages if stage.step for name in (f"{way}_{stage.step}", f"{way}_step")}
         if config.mid_block_type is not None:
-            found.add("mid")
+            names.add("mid")
         if attends(config):
-            found |= {"mid_attention", *(["mid_norm"] if mid_groups(config) is not None else [])}
-        return frozenset(found)
+            names |= {"mid_attention", *(["mid_norm"] if mid_groups(config) is not None else [])}
+        return frozenset(names)
 
     def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
         from wdport.families.unet2d.library_scheduler import misread_scheduler
@@ -158,20 +159,20 @@ def _scheduler(source: Source) -> tuple[Scheduler | None, MisfitError | None, tu
     if not document:
         return None, None, ()
     try:
-        found = Scheduler.from_document(document)
+        scheduler = Scheduler.from_document(document)
     except ValueError as error:
         fix = "give `--set scheduler='{...}'` (docs/unet2d.md), or leave sampling out: `--set scheduler=null`"
         return None, MisfitError((source.path, SCHEDULER), str(error), fix), ()
     kind = str(document["_class_name"])
     note = f"of {SCHEDULER}, a {kind}, the diffusion is read; its steps are not among the samplers"
-    return found, None, () if kind in OWN_STEPS else (note,)
+    return scheduler, None, () if kind in OWN_STEPS else (note,)
 
 
 def _block_contradictions(config: Config, shapes: Shapes) -> Iterator[str]:
     """Blocks whose attention or change of resolution contradicts their types."""
     for way, stages in (("down", down_stages(config)), ("up", up_stages(config))):
-        for at, stage in enumerate(stages):
-            field, prefix = f"{way}_block_types[{at}]", f"{way}_blocks.{at}."
+        for index, stage in enumerate(stages):
+            field, prefix = f"{way}_block_types[{index}]", f"{way}_blocks.{index}."
             if stage.attention != any_below(shapes, f"{prefix}attentions."):
                 yield f"{field} has {'' if stage.attention else 'no '}attention, but the tensors show the opposite"
             kinds = (kind for kind, layer in (("conv", "conv."), ("resnet", "conv1."))

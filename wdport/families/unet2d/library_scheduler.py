@@ -26,13 +26,13 @@ def misread_scheduler(config: Config, stated: Stated) -> list[str]:
         return []
     kind = str(document["_class_name"])
     theirs: Any = released_class("diffusers", kind).from_config(dict(document))
-    found = {
+    agreement = {
         "noise schedule": np.allclose(theirs.alphas_cumprod.numpy(), ours.schedule().alpha_bar[1:], ROUNDING, 0.0),
         "prediction_type": theirs.config.prediction_type == ours.prediction_type,
         **({"clipping": _clip(theirs) == ours.clip, **_steps(theirs, ours)} if kind in OWN_STEPS else {}),
     }
     return [f"the {name} of the samplers is not that of {kind} as diffusers reads {SCHEDULER}"
-            for name, same in found.items() if not same]  # fmt: skip
+            for name, same in agreement.items() if not same]  # fmt: skip
 
 
 def _clip(theirs: Any) -> float | None:

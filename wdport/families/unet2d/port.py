@@ -55,11 +55,11 @@ class UNet2D(keras.Model):
             self.class_embedding = layers.Embedding(config.num_class_embeds, config.time_width, name="class_embedding")
         elif config.classes == "timestep":
             self.class_embedding = TimeMlp(config.time_width, name="class_embedding")
-        for at, stage in enumerate(down_stages(config)):
-            setattr(self, f"down_{at}", Down(config, stage, name=f"down_{at}"))
+        for level, stage in enumerate(down_stages(config)):
+            setattr(self, f"down_{level}", Down(config, stage, name=f"down_{level}"))
         self.mid = None if config.mid_block_type is None else Mid(config, attends(config), name="mid")
-        for at, stage in enumerate(up_stages(config)):
-            setattr(self, f"up_{at}", Up(config, stage, name=f"up_{at}"))
+        for level, stage in enumerate(up_stages(config)):
+            setattr(self, f"up_{level}", Up(config, stage, name=f"up_{level}"))
         self.conv_norm_out = GroupNorm(config.norm_num_groups, config.norm_eps, name="conv_norm_out")
         self.conv_act = layers.Activation("silu", name="conv_act")
         self.conv_out = conv(config.out_channels, name="conv_out")
@@ -71,12 +71,12 @@ class UNet2D(keras.Model):
         self.time_embedding.build((None, config.wave_width))
         if self.class_embedding is not None:
             self.class_embedding.build((None,) if config.classes == "table" else (None, config.wave_width))
-        for at in range(self.levels):
-            getattr(self, f"down_{at}").build(time)
+        for level in range(self.levels):
+            getattr(self, f"down_{level}").build(time)
         if self.mid is not None:
             self.mid.build(time)
-        for at in range(self.levels):
-            getattr(self, f"up_{at}").build(time)
+        for level in range(self.levels):
+            getattr(self, f"up_{level}").build(time)
         self.conv_norm_out.build((None, None, None, config.block_out_channels[0]))
         self.conv_out.build((None, None, None, config.block_out_channels[0]))
         self.built = True
@@ -107,17 +107,17 @@ class UNet2D(keras.Model):
         divisor, embedding = embedding[:, None, None, self.config.time_width :], embedding[:, : self.config.time_width]
         embedding = ops.cast(embedding, self.compute_dtype)
         x = self.conv_in(2 * state - 1 if self.config.center_input_sample else state)
-        kept = [x]
-        for at in range(self.levels):
-            x, more = getattr(self, f"down_{at}")(x, embedding)
-            kept += more
+        skips = [x]
+        for level in range(self.levels):
+            x, more = getattr(self, f"down_{level}")(x, embedding)
+            skips += more
         if self.mid is not None:
             x = self.mid(x, embedding)
-        for at in range(self.levels):
-            up = getattr(self, f"up_{at}")
-            taken = len(up.stage.inputs)
-            x = up(x, kept[-taken:], embedding)
-            del kept[-taken:]
+        for level in range(self.levels):
+            up = getattr(self, f"up_{level}")
+            count = len(up.stage.inputs)
+            x = up(x, skips[-count:], embedding)
+            del skips[-count:]
         x = self.conv_out(self.conv_act(self.conv_norm_out(x)))
         return x if self.config.time_embedding_type != "fourier" else ops.cast(x / divisor, x.dtype)
 

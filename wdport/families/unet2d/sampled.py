@@ -40,7 +40,7 @@ def diffused(config: Config) -> Diffused:
     shape = (*_size(config), config.in_channels)
     clip = None if config.scheduler is None else config.scheduler.clip
     one = (1.0,) * config.in_channels
-    half = tuple(each / 2.0 for each in one)
+    half = tuple(value / 2.0 for value in one)
     decoding = Decoding(shape, _same, _same, half, half, "from 0 to 1")
     sizes = dict(zip(("height", "width", "channels"), shape, strict=True))
     return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, labels_of(config.num_class_embeds))
@@ -66,9 +66,9 @@ def _size(config: Config) -> tuple[int, int]:
 
 def _numbers(config: Config) -> int:
     height, width = _size(config)
-    found = 0
-    for at, stage in enumerate(down_stages(config)):
-        pixels = (height >> at) * (width >> at)
+    total = 0
+    for level, stage in enumerate(down_stages(config)):
+        pixels = (height >> level) * (width >> level)
         heads = stage.channels // (config.attention_head_dim or stage.channels) if stage.attention else 0
-        found += _LAYERS * pixels * stage.channels + 2 * heads * pixels**2
-    return found
+        total += _LAYERS * pixels * stage.channels + 2 * heads * pixels**2
+    return total

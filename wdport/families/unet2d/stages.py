@@ -32,41 +32,41 @@ class Stage:
     @property
     def shortcut(self) -> bool:
         """Whether a residual block has a convolution in its shortcut."""
-        return any(each != self.channels for each in self.inputs)
+        return any(width != self.channels for width in self.inputs)
 
 
 def down_stages(config: Config) -> list[Stage]:
     """The stages from the image size to the smallest."""
-    found, before = [], config.block_out_channels[0]
-    for at, (block, channels) in enumerate(zip(config.down_block_types, config.block_out_channels, strict=True)):
+    stages, before = [], config.block_out_channels[0]
+    for index, (block, channels) in enumerate(zip(config.down_block_types, config.block_out_channels, strict=True)):
         inputs = (before, *[channels] * (config.layers_per_block - 1))
-        last = at == len(config.block_out_channels) - 1
-        found.append(Stage(inputs, channels, block.startswith("Attn"),
+        last = index == len(config.block_out_channels) - 1
+        stages.append(Stage(inputs, channels, block.startswith("Attn"),
                            "" if last else _step(block, config.downsample_type)))  # fmt: skip
         before = channels
-    return found
+    return stages
 
 
 def up_stages(config: Config) -> list[Stage]:
     """The stages from the smallest size to the image size."""
-    kept = skips(config)
-    found, before = [], config.block_out_channels[-1]
-    for at, (block, channels) in enumerate(zip(config.up_block_types, config.block_out_channels[::-1], strict=True)):
-        own = (before, *[channels] * config.layers_per_block)
-        inputs = tuple(each + kept.pop() for each in own)
-        last = at == len(config.block_out_channels) - 1
-        found.append(Stage(inputs, channels, block.startswith("Attn"),
+    skip_channels = skips(config)
+    stages, before = [], config.block_out_channels[-1]
+    for index, (block, channels) in enumerate(zip(config.up_block_types, config.block_out_channels[::-1], strict=True)):
+        widths = (before, *[channels] * config.layers_per_block)
+        inputs = tuple(width + skip_channels.pop() for width in widths)
+        last = index == len(config.block_out_channels) - 1
+        stages.append(Stage(inputs, channels, block.startswith("Attn"),
                            "" if last else _step(block, config.upsample_type)))  # fmt: skip
         before = channels
-    return found
+    return stages
 
 
 def skips(config: Config) -> list[int]:
     """The channels of all skip connections, in order; the first is the output of the first convolution."""
-    kept = [config.block_out_channels[0]]
+    channels = [config.block_out_channels[0]]
     for stage in down_stages(config):
-        kept += [stage.channels] * (len(stage.inputs) + bool(stage.step))
-    return kept
+        channels += [stage.channels] * (len(stage.inputs) + bool(stage.step))
+    return channels
 
 
 def attends(config: Config) -> bool:
@@ -92,13 +92,13 @@ def faults(config: Config) -> Iterator[str]:
     down, up = down_stages(config), up_stages(config)
     normed = {channels for stage in (*down, *up) for channels in (*stage.inputs, stage.channels)}
     normed |= {config.block_out_channels[0], config.block_out_channels[-1]}
-    if odd := sorted(each for each in normed if each % config.norm_num_groups):
+    if odd := sorted(channels for channels in normed if channels % config.norm_num_groups):
         yield f"norm_num_groups {config.norm_num_groups} does not divide {', '.join(map(str, odd[:4]))} channels"
     last, groups = config.block_out_channels[-1], mid_groups(config)
     if attends(config) and groups is not None and last % groups:
         yield f"attn_norm_num_groups {groups} does not divide {last} channels"
     attended = {stage.channels for stage in (*down, *up) if stage.attention} | ({last} if attends(config) else set())
-    if wide := sorted(each for each in attended if head_width(config, each) > each):
+    if wide := sorted(channels for channels in attended if head_width(config, channels) > channels):
         yield f"attention_head_dim {config.attention_head_dim} is more than {wide[0]} channels have"
 
 
@@ -112,8 +112,8 @@ def require_sizes(config: Config) -> None:
     require_model_size(_VARIABLES * len(blocks), values, "about ")
 
 
-def _step(block: str, told: str) -> str:
+def _step(block: str, step_kind: str) -> str:
     """How a stage of this kind of block changes the resolution; only blocks with attention use the configured kind."""
     if block.startswith("Attn"):
-        return told
+        return step_kind
     return "resnet" if block.startswith("Resnet") else "conv"

@@ -80,8 +80,8 @@ class FrameAttention(layers.Layer):
         images = jnp.reshape(x, (batch * frames, height, width, channels))
         projected = jnp.reshape(self.to_qkv(self.norm(images)), (batch * frames, height * width, 3 * channels))
         read = attend(*jnp.split(projected, 3, axis=-1))
-        made = self.proj(jnp.reshape(read, (batch * frames, height, width, channels)))
-        return jnp.reshape(made, x.shape) + x
+        attended = self.proj(jnp.reshape(read, (batch * frames, height, width, channels)))
+        return jnp.reshape(attended, x.shape) + x
 
 
 class Mid(layers.Layer):
@@ -195,8 +195,8 @@ class Level(layers.Layer):
     def __init__(self, stage: Stage, down: bool, shortcut: bool, dropout: float, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.stage, self.down = stage, down
-        for at, inputs in enumerate(stage.inputs):
-            setattr(self, f"resnet_{at}", Residual(inputs, stage.channels, dropout, name=f"resnet_{at}"))
+        for index, inputs in enumerate(stage.inputs):
+            setattr(self, f"resnet_{index}", Residual(inputs, stage.channels, dropout, name=f"resnet_{index}"))
         self.resampler: KerasLayer = None
         if stage.resized:
             self.resampler = (Smaller(stage.channels, stage.temporal, name="resampler") if down else
@@ -209,8 +209,8 @@ class Level(layers.Layer):
             self.avg_shortcut = Copies(stage.channels, time, name="avg_shortcut")
 
     def build(self, _: Shape = ()) -> None:
-        for at in range(len(self.stage.inputs)):
-            getattr(self, f"resnet_{at}").build(())
+        for index in range(len(self.stage.inputs)):
+            getattr(self, f"resnet_{index}").build(())
         if self.resampler is not None:
             self.resampler.build(())
         self.built = True
@@ -218,8 +218,8 @@ class Level(layers.Layer):
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         stream = stream or Frames()
         before = x
-        for at in range(len(self.stage.inputs)):
-            x = getattr(self, f"resnet_{at}")(x, stream=stream)
+        for index in range(len(self.stage.inputs)):
+            x = getattr(self, f"resnet_{index}")(x, stream=stream)
         if self.resampler is not None:
             x = self.resampler(x, stream=stream)
         if self.avg_shortcut is None:
@@ -232,5 +232,5 @@ class Level(layers.Layer):
 def each_frame(layer: KerasLayer, x: Tensor) -> Tensor:
     """A layer of images (N, H, W, C) on every frame of a video."""
     batch, frames, *image = x.shape
-    made = layer(jnp.reshape(x, (batch * frames, *image)))
-    return jnp.reshape(made, (batch, frames, *made.shape[1:]))
+    outputs = layer(jnp.reshape(x, (batch * frames, *image)))
+    return jnp.reshape(outputs, (batch, frames, *outputs.shape[1:]))

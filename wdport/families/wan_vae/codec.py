@@ -54,19 +54,23 @@ class Codec:
     """Encodes and decodes with the layers of one :class:`wdport.families.wan_vae.port.WanVAE`, whose weights are
     arguments."""
 
-    def __init__(self, model: KerasModel, how: How) -> None:
+    def __init__(self, model: KerasModel, settings: How) -> None:
         self.config: Config = model.config
-        self.how = how
-        self._model = model if model.compute_dtype == how.compute_dtype else _without_values(model, how.compute_dtype)
+        self.settings = settings
+        self._model = (
+            model if model.compute_dtype == settings.compute_dtype else _without_values(model, settings.compute_dtype)
+        )
         self._paths = {id(variable): path for path, variable in variables_by_path(self._model).items()}
-        options = fast_compile() if how.quick else None
-        self.encoder, self.decoder = (Chunked(step, how.mesh, options) for step in (self.encode_step, self.decode_step))
+        options = fast_compile() if settings.quick else None
+        self.encoder, self.decoder = (
+            Chunked(step, settings.mesh, options) for step in (self.encode_step, self.decode_step)
+        )
 
     def weights(self, model: KerasModel) -> Weights:
         """The values of a model's variables, by path."""
-        kind = np.dtype(jax.numpy.dtype(self.how.dtype))
-        found = {path: each.value for path, each in variables_by_path(model).items()}
-        cast = {path: value if value.dtype == kind else value.astype(kind) for path, value in found.items()}
+        kind = np.dtype(jax.numpy.dtype(self.settings.dtype))
+        values = {path: variable.value for path, variable in variables_by_path(model).items()}
+        cast = {path: value if value.dtype == kind else value.astype(kind) for path, value in values.items()}
         return self.decoder.place(cast)
 
     def encode(self, weights: Weights, video: Array, chunk: int) -> Iterator[Array]:
@@ -75,39 +79,39 @@ class Codec:
         latents = (video.shape[1] - 1) // frames + 1
         before = -latents % chunk
         padded = _padded(video, before * frames + frames - 1, slots)
-        made = self.encoder.run(weights, padded, -before, chunk)
-        return (part[:, before:] if at == 0 else part for at, part in enumerate(made))
+        parts = self.encoder.run(weights, padded, -before, chunk)
+        return (part[:, before:] if index == 0 else part for index, part in enumerate(parts))
 
     def decode(self, weights: Weights, latents: Array, chunk: int) -> Iterator[Array]:
         """The video (B, T', H, W, C') of latents (B, t, h, w, z), in parts along T."""
         before = -latents.shape[1] % chunk
         unused = before * self.config.frames + self.config.frames - 1
-        made = self.decoder.run(weights, _padded(latents, before, chunk), -before, chunk)
-        return (part[:, unused:] if at == 0 else part for at, part in enumerate(made))
+        parts = self.decoder.run(weights, _padded(latents, before, chunk), -before, chunk)
+        return (part[:, unused:] if index == 0 else part for index, part in enumerate(parts))
 
     def encode_step(self, weights: Weights, held: Held, video: Any, start: Any) -> tuple[list[Any], Any]:
         """A step over the slots of some latent frames, of which the first has the number ``start``."""
         stream = Chunk(held, video.shape[1] // self.config.frames, start)
         with self._holding(weights):
-            moments = self._model.encode_part(video.astype(self.how.compute_dtype), stream)
-        made = jax.numpy.concatenate(self._model.split(wide(moments)), axis=-1)
-        return stream.kept, made
+            moments = self._model.encode_part(video.astype(self.settings.compute_dtype), stream)
+        clipped_moments = jax.numpy.concatenate(self._model.split(wide(moments)), axis=-1)
+        return stream.kept, clipped_moments
 
     def decode_step(self, weights: Weights, held: Held, latents: Any, start: Any) -> tuple[list[Any], Any]:
         """The same for the decoder."""
         stream = Chunk(held, latents.shape[1], start)
         with self._holding(weights):
-            made = self._model.decode_part(latents.astype(self.how.compute_dtype), stream)
-        if self.how.output == "uint8":
-            return stream.kept, to_bytes(made, self.how.truncate)
-        return stream.kept, made.astype(self.how.output)
+            video = self._model.decode_part(latents.astype(self.settings.compute_dtype), stream)
+        if self.settings.output == "uint8":
+            return stream.kept, to_bytes(video, self.settings.truncate)
+        return stream.kept, video.astype(self.settings.output)
 
     @contextmanager
     def _holding(self, weights: Weights) -> Iterator[None]:
         """Context in which the model has these values, in the dtype that it computes in."""
-        kind = self.how.compute_dtype
-        held = [(each, weights[self._paths[id(each)]].astype(kind)) for each in self._model.variables
-                if id(each) in self._paths]  # fmt: skip
+        kind = self.settings.compute_dtype
+        held = [(variable, weights[self._paths[id(variable)]].astype(kind)) for variable in self._model.variables
+                if id(variable) in self._paths]  # fmt: skip
         with exact_float64() if kind == "float64" else nullcontext(), keras.StatelessScope(state_mapping=held):
             yield
 
@@ -162,9 +166,9 @@ class Coding:
             UsageError: shapes or settings are not supported.
         """
         _require_video(self.config, video, chunk, mesh)
-        how = _how(self, None, dtype, compute_dtype, False, mesh)
-        with _enough(how.dtype, how.compute_dtype):
-            codec = _codec(self, how)
+        settings = _settings_of(self, None, dtype, compute_dtype, False, mesh)
+        with _enough(settings.dtype, settings.compute_dtype):
+            codec = _codec(self, settings)
             moments = np.concatenate(list(codec.encode(codec.weights(self), video, chunk)), axis=1)
         mean, logvar = np.split(moments, 2, axis=-1)
         if normalise:
@@ -206,20 +210,20 @@ class Coding:
     ) -> Iterator[Array]:  # fmt: skip
         """The same in parts along T, each returned as soon as it is decoded, for videos that memory cannot hold."""
         _require_latents(self.config, latents, chunk, mesh)
-        how = _how(self, output, dtype, compute_dtype, truncate, mesh)
+        settings = _settings_of(self, output, dtype, compute_dtype, truncate, mesh)
         if normalised:
-            centre, spread = statistics(self.config, np.float64 if how.compute_dtype == "float64" else np.float32)
+            centre, spread = statistics(self.config, np.float64 if settings.compute_dtype == "float64" else np.float32)
             latents = latents * spread + centre
-        with _enough(how.dtype, how.compute_dtype):
-            codec = _codec(self, how)
+        with _enough(settings.dtype, settings.compute_dtype):
+            codec = _codec(self, settings)
             parts = codec.decode(codec.weights(self), latents, chunk)
-        return _inside(parts, how)
+        return _inside(parts, settings)
 
 
-def _inside(parts: Iterator[Array], how: How) -> Iterator[Array]:
+def _inside(parts: Iterator[Array], settings: How) -> Iterator[Array]:
     """The parts, each computed with the dtypes that it needs."""
     while True:
-        with _enough(how.dtype, how.compute_dtype):
+        with _enough(settings.dtype, settings.compute_dtype):
             part = next(parts, None)
         if part is None:
             return
@@ -234,14 +238,14 @@ def statistics(config: Config, dtype: Any) -> tuple[Array, Array]:
     return np.asarray(config.latents_mean, dtype), np.asarray(config.latents_std, dtype)
 
 
-def _how(model: KerasModel, output: str | None, dtype: str | None, compute_dtype: str | None, truncate: bool,
+def _settings_of(model: KerasModel, output: str | None, dtype: str | None, compute_dtype: str | None, truncate: bool,
          mesh: Mesh | None) -> How:  # fmt: skip
     compute = compute_dtype or model.compute_dtype
     output = output or ("float64" if compute == "float64" else "float32")
-    for name, value, known in (("output", output, OUTPUTS), ("compute_dtype", compute, _FLOATS),
+    for name, value, choices in (("output", output, OUTPUTS), ("compute_dtype", compute, _FLOATS),
                                ("dtype", dtype or model.variable_dtype, _FLOATS)):  # fmt: skip
-        if value not in known:
-            raise UsageError(name, f"{value!r} is unknown", f"give one of {', '.join(known)}")
+        if value not in choices:
+            raise UsageError(name, f"{value!r} is unknown", f"give one of {', '.join(choices)}")
     if truncate and output != "uint8":
         raise UsageError("truncate", "is for bytes", "add output='uint8'")
     return How(dtype or model.variable_dtype, compute, output, truncate, mesh)
@@ -250,14 +254,14 @@ def _how(model: KerasModel, output: str | None, dtype: str | None, compute_dtype
 _FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
-def _codec(model: Any, how: How) -> Codec:
+def _codec(model: Any, settings: How) -> Codec:
     """The codec of a model with these settings, kept with the model, as are its compiled programs."""
-    return model.codecs(how)
+    return model.codecs(settings)
 
 
 def codecs_of(model: KerasModel) -> Any:
     """A function from settings to the codec, which keeps the last few."""
-    return lru_cache(maxsize=8)(lambda how: Codec(model, how))
+    return lru_cache(maxsize=8)(lambda settings: Codec(model, settings))
 
 
 def _require_video(config: Config, video: Array, chunk: int, mesh: Mesh | None) -> None:

@@ -43,31 +43,33 @@ class Encoder(Ends):
         stages = down_stages(config)
         last = stages[-1].channels
         super().__init__(config.in_channels, config.base_dim, last, 2 * config.z_dim, **kwargs)
-        made: list[KerasLayer] = []
+        down_layers: list[KerasLayer] = []
         if config.is_residual:
-            made += [Level(each, True, True, config.dropout, name=f"down_{at}") for at, each in enumerate(stages)]
+            down_layers += [
+                Level(stage, True, True, config.dropout, name=f"down_{index}") for index, stage in enumerate(stages)
+            ]
         else:
-            for at, (level, block) in enumerate(flat(config)):
-                stage, name = stages[level], f"down_{at}"
-                made.append(Smaller(stage.channels, stage.temporal, name=name) if block is None else
+            for index, (level, block) in enumerate(flat(config)):
+                stage, name = stages[level], f"down_{index}"
+                down_layers.append(Smaller(stage.channels, stage.temporal, name=name) if block is None else
                             Residual(stage.inputs[block], stage.channels, config.dropout, name=name))  # fmt: skip
-        self.count = len(made)
-        for layer in made:
+        self.count = len(down_layers)
+        for layer in down_layers:
             setattr(self, layer.name, layer)
         self.mid = Mid(last, config.dropout, name="mid")
 
     def build(self, _: tuple[int | None, ...] = ()) -> None:
         self.build_ends()
-        for at in range(self.count):
-            getattr(self, f"down_{at}").build(())
+        for index in range(self.count):
+            getattr(self, f"down_{index}").build(())
         self.mid.build(())
         self.built = True
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         stream = stream or Frames()
         x = stream.causal(self.conv_in, x)
-        for at in range(self.count):
-            x = getattr(self, f"down_{at}")(x, stream=stream)
+        for index in range(self.count):
+            x = getattr(self, f"down_{index}")(x, stream=stream)
         return self.end(self.mid(x, stream=stream), stream)
 
 
@@ -80,19 +82,19 @@ class Decoder(Ends):
         super().__init__(config.z_dim, first, last, config.out_channels, **kwargs)
         self.mid = Mid(first, config.dropout, name="mid")
         self.count = len(stages)
-        for at, stage in enumerate(stages):
-            setattr(self, f"up_{at}", Level(stage, False, config.is_residual, config.dropout, name=f"up_{at}"))
+        for index, stage in enumerate(stages):
+            setattr(self, f"up_{index}", Level(stage, False, config.is_residual, config.dropout, name=f"up_{index}"))
 
     def build(self, _: tuple[int | None, ...] = ()) -> None:
         self.build_ends()
         self.mid.build(())
-        for at in range(self.count):
-            getattr(self, f"up_{at}").build(())
+        for index in range(self.count):
+            getattr(self, f"up_{index}").build(())
         self.built = True
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         stream = stream or Frames()
         x = self.mid(stream.causal(self.conv_in, x), stream=stream)
-        for at in range(self.count):
-            x = getattr(self, f"up_{at}")(x, stream=stream)
+        for index in range(self.count):
+            x = getattr(self, f"up_{index}")(x, stream=stream)
         return self.end(x, stream)

@@ -43,7 +43,7 @@ class WanVaeFamily(LibraryFamily[Config]):
 
     def sizes(self, shapes: Shapes) -> dict[str, object]:
         levels, blocks = count(shapes, "decoder.up_blocks"), count(shapes, "decoder.up_blocks.0.resnets")
-        ups = [f"decoder.up_blocks.{at}." for at in reversed(range(levels))]
+        ups = [f"decoder.up_blocks.{level}." for level in reversed(range(levels))]
         widths = [size(shapes, f"{up}resnets.0.conv2.bias", 0) for up in ups]
         steps = [any(f"{up}{name}.time_conv.bias" in shapes for name in _UPSAMPLERS) for up in ups[1:]]
         return {
@@ -62,26 +62,26 @@ class WanVaeFamily(LibraryFamily[Config]):
         base, factors = config.decoder_dim, config.dim_mult
         return {
             "decoder_base_dim": ("decoder_base_dim times the last of dim_mult", base * factors[-1]),
-            "dim_mult": ("dim_mult times decoder_base_dim", [base * each for each in factors]),
+            "dim_mult": ("dim_mult times decoder_base_dim", [base * factor for factor in factors]),
         }
 
     def notes(self, config: Config) -> Iterator[str]:
         if not config.normalises:
-            told = f"{len(config.latents_mean)} and {len(config.latents_std)} values for {config.z_dim} channels"
-            yield f"latents_mean and latents_std have {told}, so latents cannot be normalised"
+            lengths = f"{len(config.latents_mean)} and {len(config.latents_std)} values for {config.z_dim} channels"
+            yield f"latents_mean and latents_std have {lengths}, so latents cannot be normalised"
         yield from super().notes(config)
 
     def features(self, config: Config) -> frozenset[str]:
         """Optional parts, by their names under ``when:`` in the table."""
         kind = "residual" if config.is_residual else "plain"
-        found = {kind}
+        names = {kind}
         if any(config.temperal_downsample):
-            found.add(f"{kind}_temporal")
+            names.add(f"{kind}_temporal")
         if any(stage.shortcut for stage in down_stages(config)):
-            found.add(f"{kind}_down_shortcut")
+            names.add(f"{kind}_down_shortcut")
         if any(stage.shortcut for stage in up_stages(config)):
-            found.add("up_shortcut")
-        return frozenset(found)
+            names.add("up_shortcut")
+        return frozenset(names)
 
     def coded(self, config: Config) -> Coded:
         pixels = config.patch**2

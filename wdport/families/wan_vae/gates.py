@@ -61,56 +61,56 @@ def chunk_errors(config: Config) -> dict[str, float]:
 
     Bytes are compared with the levels of the video that the same chunks gave.
     """
-    known = _known(_narrow(config))
-    known.model.codecs.cache_clear()  # its programs are those of another time
+    example = _known(_narrow(config))
+    example.model.codecs.cache_clear()  # its programs are those of another time
     with jax.enable_x64(True):
-        return {**_in_chunks(known), **_by_methods(known), **_whole(known)}
+        return {**_in_chunks(example), **_by_methods(example), **_whole(example)}
 
 
-def _in_chunks(known: Known) -> dict[str, float]:
-    exact, pixels = (Codec(known.model, How("float64", "float64", output, quick=True))
+def _in_chunks(example: Known) -> dict[str, float]:
+    exact, pixels = (Codec(example.model, How("float64", "float64", output, quick=True))
                      for output in ("float64", "uint8"))  # fmt: skip
-    weights = exact.weights(known.model)
-    mean, logvar = np.split(_joined(exact.encode(weights, known.video, CHUNK)), 2, axis=-1)
-    video = _joined(exact.decode(weights, known.mean, CHUNK))
+    weights = exact.weights(example.model)
+    mean, logvar = np.split(_joined(exact.encode(weights, example.video, CHUNK)), 2, axis=-1)
+    video = _joined(exact.decode(weights, example.mean, CHUNK))
     return {
-        "encode, mean": _error(mean, known.mean),
-        "encode, logvar": _error(logvar, known.logvar),
-        "decode": _error(video, known.decoded),
-        "bytes": _bytes_error(_joined(pixels.decode(weights, known.mean, CHUNK)), np.round(_levels(video))),
+        "encode, mean": _error(mean, example.mean),
+        "encode, logvar": _error(logvar, example.logvar),
+        "decode": _error(video, example.decoded),
+        "bytes": _bytes_error(_joined(pixels.decode(weights, example.mean, CHUNK)), np.round(_levels(video))),
     }
 
 
-def _by_methods(known: Known) -> dict[str, float]:
+def _by_methods(example: Known) -> dict[str, float]:
     """As `wdport encode` and `decode` call the model: one latent frame at a time, latents normalised if they can be."""
-    model, config = known.model, known.model.config
+    model, config = example.model, example.model.config
     normal = config.normalises
-    centre, spread = (np.asarray(each, np.float64) if normal else default for each, default in
+    centre, spread = (np.asarray(statistic, np.float64) if normal else default for statistic, default in
                       ((config.latents_mean, 0.0), (config.latents_std, 1.0)))  # fmt: skip
-    latents = (known.mean - centre) / spread
-    posterior = model.encode(known.video, normalise=normal)
+    latents = (example.mean - centre) / spread
+    posterior = model.encode(example.video, normalise=normal)
     video = model.decode(latents, normalised=normal)
     dark = model.decode(latents, normalised=normal, output="uint8", truncate=True)
     return {
         "encode, one at a time, mean": _error(posterior.mean, latents),
-        "encode, one at a time, logvar": _error(posterior.logvar, known.logvar - 2.0 * np.log(spread)),
-        "decode, one at a time": _error(video, known.decoded),
+        "encode, one at a time, logvar": _error(posterior.logvar, example.logvar - 2.0 * np.log(spread)),
+        "decode, one at a time": _error(video, example.decoded),
         "bytes, truncated": _bytes_error(dark, np.floor(_levels(video))),
     }
 
 
-def _whole(known: Known) -> dict[str, float]:
+def _whole(example: Known) -> dict[str, float]:
     """As the exported programs compute."""
-    programs, variables = functions(known.model), variables_by_path(known.model)
+    programs, variables = functions(example.model), variables_by_path(example.model)
     weights = {path: variable.value for path, variable in variables.items()}
-    inputs = {"encode": known.video, "decode": known.mean}
-    made = {name: jax.jit(programs[name].call, compiler_options=fast_compile())(weights, array)
+    inputs = {"encode": example.video, "decode": example.mean}
+    outputs = {name: jax.jit(programs[name].call, compiler_options=fast_compile())(weights, array)
             for name, array in inputs.items()}  # fmt: skip
-    mean, logvar = map(np.asarray, made["encode"])
+    mean, logvar = map(np.asarray, outputs["encode"])
     return {
-        "encode, exported, mean": _error(mean, known.mean),
-        "encode, exported, logvar": _error(logvar, known.logvar),
-        "decode, exported": _error(np.asarray(made["decode"][0]), known.decoded),
+        "encode, exported, mean": _error(mean, example.mean),
+        "encode, exported, logvar": _error(logvar, example.logvar),
+        "decode, exported": _error(np.asarray(outputs["decode"][0]), example.decoded),
     }
 
 
@@ -119,16 +119,16 @@ def _levels(video: Array) -> Array:
     return np.clip((video + 1.0) * 127.5, 0.0, 255.0)
 
 
-def _bytes_error(found: Array, levels: Array) -> float:
-    return _error(found.astype(np.float64), levels) if found.dtype == np.uint8 else inf
+def _bytes_error(candidate: Array, levels: Array) -> float:
+    return _error(candidate.astype(np.float64), levels) if candidate.dtype == np.uint8 else inf
 
 
 def _joined(parts: Iterator[Array]) -> Array:
     return np.concatenate(list(parts), axis=1)
 
 
-def _error(found: Array, right: Array) -> float:
-    return relative_l2(found, right) if found.shape == right.shape else inf
+def _error(candidate: Array, right: Array) -> float:
+    return relative_l2(candidate, right) if candidate.shape == right.shape else inf
 
 
 def _narrow(config: Config) -> Config:
@@ -150,5 +150,5 @@ def _known(config: Config) -> Known:
             scale = 0.1 if len(variable.shape) == 1 else width * np.prod(variable.shape[:-1]) ** -0.5
             set_variable(variable, scale * rng.standard_normal(variable.shape))
         video = rng.uniform(-1.0, 1.0, shape)
-        made = jax.jit(lambda x: model(x), compiler_options=fast_compile())(video)
-    return Known(model, video, *map(np.asarray, made))
+        outputs = jax.jit(lambda x: model(x), compiler_options=fast_compile())(video)
+    return Known(model, video, *map(np.asarray, outputs))

@@ -64,20 +64,20 @@ class WanVAE(Coding, keras.Model):
 
     def _moments(self, x: Tensor) -> Tensor:
         stream = Frames()
-        parts = [x[:, :1], *(x[:, at : at + GROUP] for at in range(1, x.shape[1], GROUP))]
-        made = [self.encoder(parts[0], stream=stream)]
+        parts = [x[:, :1], *(x[:, start : start + GROUP] for start in range(1, x.shape[1], GROUP))]
+        moments = [self.encoder(parts[0], stream=stream)]
         for part in parts[1:]:
             stream.next()
-            made.append(self.encoder(part, stream=stream))
-        return self.quant_conv(jnp.concatenate(made, axis=1))
+            moments.append(self.encoder(part, stream=stream))
+        return self.quant_conv(jnp.concatenate(moments, axis=1))
 
     def _decoded(self, latents: Tensor) -> Tensor:
         stream, x = Frames(), self.post_quant_conv(latents)
-        made = [self.decoder(x[:, :1], stream=stream)]
-        for at in range(1, x.shape[1]):
+        frames = [self.decoder(x[:, :1], stream=stream)]
+        for frame in range(1, x.shape[1]):
             stream.next()
-            made.append(self.decoder(x[:, at : at + 1], stream=stream))
-        return jnp.concatenate(made, axis=1)
+            frames.append(self.decoder(x[:, frame : frame + 1], stream=stream))
+        return jnp.concatenate(frames, axis=1)
 
     def encode_part(self, video: Tensor, stream: Stream) -> Tensor:
         """Mean and log-variance (B, t, h, w, 2z), not clipped, of the next frames (B, T, H, W, C) of a stream."""

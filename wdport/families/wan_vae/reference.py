@@ -23,11 +23,11 @@ class Opaque:
     def __init__(self, values: list[Any]) -> None:
         self.values = values
 
-    def __getitem__(self, at: int) -> Any:
-        return self.values[at]
+    def __getitem__(self, index: int) -> Any:
+        return self.values[index]
 
-    def __setitem__(self, at: int, value: Any) -> None:
-        self.values[at] = value
+    def __setitem__(self, index: int, value: Any) -> None:
+        self.values[index] = value
 
 
 def _opaque(name: str) -> property:

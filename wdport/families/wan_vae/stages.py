@@ -30,38 +30,38 @@ class Stage:
     @property
     def shortcut(self) -> bool:
         """Whether a residual block has a convolution in its shortcut."""
-        return any(each != self.channels for each in self.inputs)
+        return any(width != self.channels for width in self.inputs)
 
 
 def down_stages(config: Config) -> list[Stage]:
     """The encoder's levels, from the video's size to the smallest."""
-    widths = [config.base_dim * each for each in (1, *config.dim_mult)]
-    found = []
-    for at, (before, channels) in enumerate(pairwise(widths)):
-        last = at == len(config.dim_mult) - 1
+    widths = [config.base_dim * factor for factor in (1, *config.dim_mult)]
+    stages = []
+    for index, (before, channels) in enumerate(pairwise(widths)):
+        last = index == len(config.dim_mult) - 1
         inputs = (before, *[channels] * (config.num_res_blocks - 1))
-        found.append(Stage(inputs, channels, 0 if last else channels, not last and config.temperal_downsample[at]))
-    return found
+        stages.append(Stage(inputs, channels, 0 if last else channels, not last and config.temperal_downsample[index]))
+    return stages
 
 
 def up_stages(config: Config) -> list[Stage]:
     """The decoder's levels, from the smallest size to the video's."""
-    widths = [config.decoder_dim * each for each in (config.dim_mult[-1], *config.dim_mult[::-1])]
-    found = []
-    for at, (before, channels) in enumerate(pairwise(widths)):
-        last = at == len(config.dim_mult) - 1
-        first = before // 2 if at and not config.is_residual else before  # the step before it has halved them
+    widths = [config.decoder_dim * factor for factor in (config.dim_mult[-1], *config.dim_mult[::-1])]
+    stages = []
+    for index, (before, channels) in enumerate(pairwise(widths)):
+        last = index == len(config.dim_mult) - 1
+        first = before // 2 if index and not config.is_residual else before  # the step before it has halved them
         inputs = (first, *[channels] * config.num_res_blocks)
         resized = 0 if last else channels if config.is_residual else channels // 2
-        found.append(Stage(inputs, channels, resized, not last and config.temperal_downsample[::-1][at]))
-    return found
+        stages.append(Stage(inputs, channels, resized, not last and config.temperal_downsample[::-1][index]))
+    return stages
 
 
 def flat(config: Config) -> Iterator[tuple[int, int | None]]:
     """The encoder's blocks of Wan 2.1, which the library numbers without levels: (level, residual block or None for
     the step to the next level)."""
     for level, stage in enumerate(down_stages(config)):
-        yield from ((level, at) for at in range(len(stage.inputs)))
+        yield from ((level, block) for block in range(len(stage.inputs)))
         if stage.resized:
             yield level, None
 
@@ -73,14 +73,14 @@ def faults(config: Config) -> Iterator[str]:
         if any(not stage.resized for stage in up_stages(config)[:-1]):
             yield "decoder_base_dim is 1, which the steps of the decoder cannot halve"
         return
-    for at, stage in enumerate(down_stages(config)):
+    for index, stage in enumerate(down_stages(config)):
         factor = (2 if stage.temporal else 1) * (4 if stage.resized else 1)
         if stage.inputs[0] * factor % stage.channels:
-            yield f"down block {at} cannot average {stage.inputs[0]} channels by {factor} into {stage.channels}"
-    for at, stage in enumerate(up_stages(config)):
+            yield f"down block {index} cannot average {stage.inputs[0]} channels by {factor} into {stage.channels}"
+    for index, stage in enumerate(up_stages(config)):
         factor = (2 if stage.temporal else 1) * 4
         if stage.resized and stage.channels * factor % stage.inputs[0]:
-            yield f"up block {at} cannot repeat {stage.inputs[0]} channels into {stage.channels} times {factor}"
+            yield f"up block {index} cannot repeat {stage.inputs[0]} channels into {stage.channels} times {factor}"
 
 
 def require_sizes(config: Config) -> None:

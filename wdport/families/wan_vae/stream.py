@@ -104,13 +104,13 @@ class Chunk:
 
     def double(self, layer: KerasLayer, x: Tensor) -> Tensor:
         numbers = self._numbers(x)
-        seen = _where(numbers > 0, x, 0)
-        made = paired(layer(seen, self._exchange(seen, KEPT)))
-        return _where(jnp.repeat(numbers == 0, 2), jnp.repeat(x, 2, axis=1), made)
+        visible = _where(numbers > 0, x, 0)
+        doubled = paired(layer(visible, self._exchange(visible, KEPT)))
+        return _where(jnp.repeat(numbers == 0, 2), jnp.repeat(x, 2, axis=1), doubled)
 
     def halve(self, layer: KerasLayer, x: Tensor) -> Tensor:
-        made = layer(jnp.concatenate([self._exchange(x, 1), x], axis=1))
-        return _where(self._numbers(made) == 0, x[:, 1::2], made)
+        halved = layer(jnp.concatenate([self._exchange(x, 1), x], axis=1))
+        return _where(self._numbers(halved) == 0, x[:, 1::2], halved)
 
     def _numbers(self, x: Tensor) -> Tensor:
         """The numbers of the frames (T,): 0 is the video's first one, and those before it are below zero."""

@@ -45,5 +45,5 @@ def _each(step: Step, weights: Weights, x: Tensor, slots: int) -> Any:
     """The results of a step for every latent frame, which has so many slots of ``x`` (B, T, ...), joined along T."""
     batch, length, *image = x.shape
     chunks = jnp.moveaxis(jnp.reshape(x, (batch, length // slots, slots, *image)), 1, 0)
-    made = jnp.moveaxis(scanned(step, weights, chunks, np.int32(0), 1), 0, 1)
-    return jnp.reshape(made, (batch, made.shape[1] * made.shape[2], *made.shape[3:]))
+    results = jnp.moveaxis(scanned(step, weights, chunks, np.int32(0), 1), 0, 1)
+    return jnp.reshape(results, (batch, results.shape[1] * results.shape[2], *results.shape[3:]))

@@ -102,8 +102,8 @@ def position_table(function: Callable[[Array], Array]) -> Change:
     return lambda layer, _: attributes(layer, table=function(layer.table))
 
 
-def _own_embedding(model: KerasModel, *given: KerasTensor) -> KerasTensor:
-    return model.embedding_of(*given)
+def _own_embedding(model: KerasModel, *tensors: KerasTensor) -> KerasTensor:
+    return model.embedding_of(*tensors)
 
 
 def network(
@@ -111,16 +111,16 @@ def network(
 ) -> Change:
     """The network with its levels' inputs, its outputs, its time or its embedding changed."""
 
-    def call(model: KerasModel, given: tuple[KerasTensor, ...], training: bool | None = None) -> KerasTensor:
+    def call(model: KerasModel, tensors: tuple[KerasTensor, ...], training: bool | None = None) -> KerasTensor:
         config = model.config
-        embedded = embedding(model, time(given[1]), *given[2:])
+        embedded = embedding(model, time(tensors[1]), *tensors[2:])
         levels = [getattr(model, f"level_{i}") for i in range(config.groups)]
-        parts = inputs([given[0][:, part] for part in config.level_slices])
+        parts = inputs([tensors[0][:, part] for part in config.level_slices])
         tokens = [level(part, embedded) for level, part in zip(levels, parts, strict=True)]
         if model.cross_level is not None:
             tokens = model.cross_level(tokens, embedded)
-        made = [level.output_proj(h) for level, h in zip(levels, tokens, strict=True)]
-        return ops.concatenate(outputs(made), axis=1)
+        projected = [level.output_proj(h) for level, h in zip(levels, tokens, strict=True)]
+        return ops.concatenate(outputs(projected), axis=1)
 
     return lambda _, model: calling(call)(model, model)
 

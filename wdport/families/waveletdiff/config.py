@@ -239,8 +239,8 @@ class Config(Fields):
         except UsageError as error:
             raise ValueError(f"transform: {error.what}") from None
         if windowed != (self.window_statistics is not None) or windowed == (self.norm_mean is not None):
-            wanted = "window_statistics" if windowed else "norm_mean and norm_std"
-            raise ValueError(f"transform {self.transform} has {wanted}, and no other statistics")
+            expected = "window_statistics" if windowed else "norm_mean and norm_std"
+            raise ValueError(f"transform {self.transform} has {expected}, and no other statistics")
         if self.transform in (LOG_VOLUME, OHLC_ATR) and self.features != len(OHLCV):
             raise ValueError(f"transform {self.transform} has {len(OHLCV)} features, the model {self.features}")
         statistics = self.statistics
@@ -316,14 +316,14 @@ _OMITTED: Final = marked(Config, OMITTED)
 SETTINGS: Final = marked(Config, SETTABLE)
 """The fields that ``--set`` may give."""
 
-_RELEASED: Final = {name: each for name, one in fields_of(Config).items() if (each := one.marker(Released))}
-ASSUMED: Final = {name: each.value for name, each in _RELEASED.items() if each.assumed}
+_RELEASED: Final = {name: release for name, one in fields_of(Config).items() if (release := one.marker(Released))}
+ASSUMED: Final = {name: release.value for name, release in _RELEASED.items() if release.assumed}
 """The released configuration's values for fields that a checkpoint does not determine."""
 
-RISKS: Final = {name: each.risk for name, each in _RELEASED.items() if each.risk}
+RISKS: Final = {name: release.risk for name, release in _RELEASED.items() if release.risk}
 """What goes wrong if an assumed value is wrong."""
 
 SIZES: Final[dict[str, Any]] = {
-    name: each.value for name, each in _RELEASED.items() if fields_of(Config)[name].required
+    name: release.value for name, release in _RELEASED.items() if fields_of(Config)[name].required
 }
 """The sizes of the released models."""

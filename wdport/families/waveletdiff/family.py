@@ -78,7 +78,7 @@ class WaveletDiffFamily(PortedFamily[Config]):
         return variables(config)
 
     def constants(self, config: Config) -> dict[str, Constant]:
-        found: dict[str, Constant] = {}
+        table_constants: dict[str, Constant] = {}
         custom = config.noise_schedule == "custom"
         schedule = noise_schedule("linear" if custom else config.noise_schedule)
         roots = {"sqrt_alpha_bar": np.sqrt(schedule.alpha_bar),
@@ -87,26 +87,26 @@ class WaveletDiffFamily(PortedFamily[Config]):
             tolerance = SCHEDULE_TOLERANCE.get(config.noise_schedule)
             if name in roots and tolerance is not None:
                 tolerance **= 0.5  # of a value near 0 the root is off by the root of its error
-            found[f"noise_schedule.{name}"] = _known(values, tolerance, name not in roots)
+            table_constants[f"noise_schedule.{name}"] = _known(values, tolerance, name not in roots)
         # Real files are within 2e-8 of the frequencies and, at 35 positions, within 1.3e-6 of the
         # position table: float32 angles p * w lose p * 2^-24 of a radian.
         time = config.time_embed_dim
         frequencies = Constant((time // 2,), partial(time_frequencies, time), 1e-6)
-        found["time_frequencies"] = frequencies
+        table_constants["time_frequencies"] = frequencies
         if config.scale_embedding:
-            found["scale_frequencies"] = frequencies
+            table_constants["scale_frequencies"] = frequencies
         for level, (length, width) in enumerate(zip(config.level_lengths, config.widths, strict=True)):
             table = Constant((length, width), partial(position_table, length, width), 1e-7 * max(length, 8))
-            found[f"position_table.{level}"] = table
+            table_constants[f"position_table.{level}"] = table
             scale = _known(np.array(config.heads(width)[1] ** -0.5), 1e-6)
             for block in range(config.depths[level]):
-                found[f"attention_scale.{level}.{block}"] = scale
+                table_constants[f"attention_scale.{level}.{block}"] = scale
             if config.cross_level_attention:
                 others = np.array([i for i in range(config.groups) if i != level], dtype=np.float64)
-                found[f"other_levels.{level}"] = _known(others, 0.0)
+                table_constants[f"other_levels.{level}"] = _known(others, 0.0)
                 cross = config.heads(config.cross_width)[1] ** -0.5
-                found[f"cross_attention_scale.{level}"] = _known(np.array(cross), 1e-6)
-        return found
+                table_constants[f"cross_attention_scale.{level}"] = _known(np.array(cross), 1e-6)
+        return table_constants
 
     def load_config(self, values: Document) -> Config:
         return require_sizes(Config.from_dict(values))
@@ -208,19 +208,21 @@ class WaveletDiffFamily(PortedFamily[Config]):
         return objective(config, np.asarray(model.noise_schedule.alpha_bar.value))
 
     def port_tables(self, model: WaveletDiff) -> dict[str, Array]:
-        found = {"time_frequencies": model.time_embedding.frequencies}
+        tables = {"time_frequencies": model.time_embedding.frequencies}
         if model.scale_embedding is not None:
-            found["scale_frequencies"] = model.scale_embedding.frequencies
+            tables["scale_frequencies"] = model.scale_embedding.frequencies
         for level in range(model.config.groups):
-            own = getattr(model, f"level_{level}")
-            found[f"position_table.{level}"] = own.position.table
-            for block in range(own.depth):
-                found[f"attention_scale.{level}.{block}"] = np.asarray(getattr(own, f"block_{block}").attention.scale)
+            level_layer = getattr(model, f"level_{level}")
+            tables[f"position_table.{level}"] = level_layer.position.table
+            for block in range(level_layer.depth):
+                tables[f"attention_scale.{level}.{block}"] = np.asarray(
+                    getattr(level_layer, f"block_{block}").attention.scale
+                )
             if model.cross_level is not None:
                 attention = getattr(model.cross_level, f"attention_{level}")
-                found[f"cross_attention_scale.{level}"] = np.asarray(attention.scale)
-                found[f"other_levels.{level}"] = np.asarray(model.cross_level.others[level])
-        return found
+                tables[f"cross_attention_scale.{level}"] = np.asarray(attention.scale)
+                tables[f"other_levels.{level}"] = np.asarray(model.cross_level.others[level])
+        return tables
 
     def transform(self, config: Config) -> WaveletTransform | None:
         if config.wavelet is None or config.seq_len is None:

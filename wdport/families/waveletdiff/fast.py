@@ -73,17 +73,17 @@ class Denoiser:
         def low(path: str) -> Tensor:
             return get(path).astype(self.dtype)
 
-        found: Weights = {"levels": [_level(config, i, low, get) for i in range(config.groups)]}
+        arranged: Weights = {"levels": [_level(config, i, low, get) for i in range(config.groups)]}
         for name in ("time", "scale") if config.scale_embedding else ("time",):
-            found[name] = [_linear(get, f"{name}_embedding/mlp/{part}") for part in ("hidden", "out")]
+            arranged[name] = [_linear(get, f"{name}_embedding/mlp/{part}") for part in ("hidden", "out")]
         if config.cross_level_attention:
-            found["cross"] = [_cross(config, i, low, get) for i in range(config.groups)]
-            found["embeddings"] = low("cross_level/level_position_embeddings")
+            arranged["cross"] = [_cross(config, i, low, get) for i in range(config.groups)]
+            arranged["embeddings"] = low("cross_level/level_position_embeddings")
         if self.pad_widths > 1:
-            found = pad_weights(found, config, self.pad_widths)
-        if "cross" in found:
-            found["cross"] = [_query_apart(part) for part in found["cross"]]
-        return lay_kernels(found, by_outputs)
+            arranged = pad_weights(arranged, config, self.pad_widths)
+        if "cross" in arranged:
+            arranged["cross"] = [_query_apart(part) for part in arranged["cross"]]
+        return lay_kernels(arranged, by_outputs)
 
     def lay_out(self, weights: Weights, by_outputs: bool) -> Weights:
         """Arranged weights in this layout."""
@@ -104,7 +104,7 @@ class Denoiser:
         if condition is not None:
             scale = self._waves(weights["scale"], jnp.log1p(SCALE_GAIN * condition))
             more = self._modulations(weights, scale, False)
-            embedded = jax.tree.map(lambda time, own: time + own[:, None], embedded, more)
+            embedded = jax.tree.map(lambda time, offset: time + offset[:, None], embedded, more)
         parts = zip(weights["levels"], config.level_slices, config.widths, embedded["norms"], strict=True)
         for level, part, width, norms in parts:
             h = product(state[:, part], level["input"]) + level["position"]
@@ -113,8 +113,8 @@ class Denoiser:
             tokens.append(h)
         if "cross" in weights:
             tokens = _cross_level(weights, tokens, embedded["gates"], config)
-        made = [_dense(h, level["output"]) for h, level in zip(tokens, weights["levels"], strict=True)]
-        return jnp.concatenate(made, axis=1)
+        outputs = [_dense(h, level["output"]) for h, level in zip(tokens, weights["levels"], strict=True)]
+        return jnp.concatenate(outputs, axis=1)
 
     def _waves(self, mlp: list[Dense], values: Tensor, gain: float = 1.0) -> Tensor:
         """The embedding (n, T) of times or scales (n,): sines and cosines, then an MLP."""
@@ -129,8 +129,8 @@ class Denoiser:
         """The scales and shifts of all norms, and the gates' part, of an embedding (n, T), with or without biases."""
 
         def linear(kernel: Kernel, bias: Tensor) -> Tensor:
-            made = product(embedded, kernel)
-            return (made + bias if biases else made).astype(self.dtype)
+            projected = product(embedded, kernel)
+            return (projected + bias if biases else projected).astype(self.dtype)
 
         def scale_shift(ada: Dense) -> ScaleShift:
             scale, shift = jnp.split(linear(*ada), 2, axis=-1)
@@ -149,8 +149,8 @@ def _query_apart(part: Weights) -> Weights:
     """For attention whose queries come from other tokens than its keys: the query's kernel (D, D), and (D, 2D) of key
     and value."""
     (kernel, bias), rest = part["qkv"], {name: value for name, value in part.items() if name != "qkv"}
-    each = kernel.shape[1] // 3
-    return {**rest, "query": (kernel[:, :each], bias[:each]), "key_value": (kernel[:, each:], bias[each:])}
+    width = kernel.shape[1] // 3
+    return {**rest, "query": (kernel[:, :width], bias[:width]), "key_value": (kernel[:, width:], bias[width:])}
 
 
 def _dense(x: Tensor, part: Dense) -> Tensor:
@@ -166,13 +166,13 @@ def _level(config: Config, index: int, low: Get, get: Get) -> Weights:
     kernel, bias = _linear(low, f"{path}/input_proj")
     table = jnp.asarray(position_table(config.level_lengths[index], width), kernel.dtype)
     blocks = []
-    for at in range(config.depths[index]):
-        own = f"{path}/block_{at}"
+    for block in range(config.depths[index]):
+        block_path = f"{path}/block_{block}"
         blocks.append({
-            **_projections(config, low, f"{own}/attention"),
-            "norm1": _linear(get, f"{own}/norm1/ada_lin"),
-            "norm2": _linear(get, f"{own}/norm2/ada_lin"),
-            "mlp": [_linear(low, f"{own}/mlp/{part}") for part in ("hidden", "out")],
+            **_projections(config, low, f"{block_path}/attention"),
+            "norm1": _linear(get, f"{block_path}/norm1/ada_lin"),
+            "norm2": _linear(get, f"{block_path}/norm2/ada_lin"),
+            "mlp": [_linear(low, f"{block_path}/mlp/{part}") for part in ("hidden", "out")],
         })  # fmt: skip
     return {"input": kernel, "position": bias + table, "blocks": blocks, "output": _linear(low, f"{path}/output_proj")}
 
@@ -185,29 +185,29 @@ def _projections(config: Config, get: Get, path: str) -> Weights:
     scale = head**-0.5
     flat = [kernel.reshape(width, width) for kernel in kernels]
     shifts = [bias.reshape(width) for bias in biases]
-    found: Weights = {}
+    norms: Weights = {}
     if config.qk_norm:
-        found["query_norm"], found["key_norm"] = get(f"{path}/query_norm/scale") * scale, get(f"{path}/key_norm/scale")
+        norms["query_norm"], norms["key_norm"] = get(f"{path}/query_norm/scale") * scale, get(f"{path}/key_norm/scale")
     else:
         flat[0], shifts[0] = flat[0] * scale, shifts[0] * scale
     out, bias = _linear(get, f"{path}/out")
     return {
-        **found,
+        **norms,
         "qkv": (jnp.concatenate(flat, axis=1), jnp.concatenate(shifts)),
         "out": (out.reshape(width, width), bias),
     }
 
 
 def _cross(config: Config, index: int, low: Get, get: Get) -> Weights:
-    own, width = "cross_level", config.widths[index]
-    kernel, bias = _linear(get, f"{own}/gate_{index}/linear")
+    path, width = "cross_level", config.widths[index]
+    kernel, bias = _linear(get, f"{path}/gate_{index}/linear")
     return {
-        **_projections(config, low, f"{own}/attention_{index}"),
-        "pool": [_linear(low, f"{own}/aggregator_{index}/{part}") for part in ("hidden", "out")],
-        "project": _linear(low, f"{own}/projection_{index}"),
-        "expand": _linear(low, f"{own}/expander_{index}"),
-        "norm": _linear(get, f"{own}/norm_{index}/ada_lin"),
-        "gate": low(f"{own}/gate_{index}/linear/kernel")[:width],
+        **_projections(config, low, f"{path}/attention_{index}"),
+        "pool": [_linear(low, f"{path}/aggregator_{index}/{part}") for part in ("hidden", "out")],
+        "project": _linear(low, f"{path}/projection_{index}"),
+        "expand": _linear(low, f"{path}/expander_{index}"),
+        "norm": _linear(get, f"{path}/norm_{index}/ada_lin"),
+        "gate": low(f"{path}/gate_{index}/linear/kernel")[:width],
         "gate_time": kernel[width:],
         "gate_bias": bias,
     }
@@ -264,8 +264,8 @@ def _attend(part: Weights, query: Tensor, key: Tensor, value: Tensor, head: int)
     both = ((0, 1), (0, 1))
     logits = jax.lax.dot_general(query, key, (((3,), (3,)), both))
     weights = jax.nn.softmax(_wide(logits), axis=-1).astype(value.dtype)
-    made = jnp.moveaxis(jax.lax.dot_general(weights, value, (((3,), (2,)), both)), 1, 2)
-    return _dense(made.reshape(*made.shape[:2], -1), part["out"])
+    attended = jnp.moveaxis(jax.lax.dot_general(weights, value, (((3,), (2,)), both)), 1, 2)
+    return _dense(attended.reshape(*attended.shape[:2], -1), part["out"])
 
 
 def _rms(x: Tensor, head: int) -> Tensor:
@@ -277,17 +277,17 @@ def _cross_level(weights: Weights, tokens: list[Tensor], gates: list[Gate], conf
     """Every group's tokens plus the attention of its pooled vector to those of the other groups."""
     pooled = jnp.stack([_pooled(part, h) for part, h in zip(weights["cross"], tokens, strict=True)], axis=1)
     pooled = pooled + weights["embeddings"]
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
     heads = config.num_heads
     for part, h, width, (norm, time) in zip(weights["cross"], tokens, config.widths, gates, strict=True):
-        at = len(found)
-        others = jnp.concatenate([pooled[:, :at], pooled[:, at + 1 :]], axis=1)
-        (query,) = _by_head(_dense(pooled[:, at : at + 1], part["query"]), 1, heads)
+        index = len(outputs)
+        others = jnp.concatenate([pooled[:, :index], pooled[:, index + 1 :]], axis=1)
+        (query,) = _by_head(_dense(pooled[:, index : index + 1], part["query"]), 1, heads)
         key, value = _by_head(_dense(others, part["key_value"]), 2, heads)
         read = _attend(part, query, key, value, config.cross_width // heads)
         read = _dense(read, part["expand"])
-        found.append(h + jax.nn.sigmoid(product(h, part["gate"]) + time) * _adapted(read, norm, width))
-    return found
+        outputs.append(h + jax.nn.sigmoid(product(h, part["gate"]) + time) * _adapted(read, norm, width))
+    return outputs
 
 
 def _pooled(part: Weights, h: Tensor) -> Tensor:

@@ -42,57 +42,59 @@ PUBLIC_SCHEDULES = ("onecycle", "cosine_warmup")
 
 def public_recipe(document: Document, where: str | Path) -> Recipe:
     """The recipe of the public training script with this file."""
-    told = recipe(document, where)
-    schedule = told.schedule or "onecycle"
+    stated = recipe(document, where)
+    schedule = stated.schedule or "onecycle"
     if schedule not in PUBLIC_SCHEDULES:
         what = f"is {schedule}, which needs values measured in training, or other rates than are known"
         raise MisfitError((where, "optimizer.scheduler_type"), what, f"give {' or '.join(PUBLIC_SCHEDULES)}")
-    rate = PEAK if schedule == "onecycle" else told.learning_rate or RATE
-    warmup = WARMUP if told.warmup_epochs is None else told.warmup_epochs
-    return replace(told, learning_rate=rate, schedule=schedule, weight_decay=DECAY, clip=CLIP, law=MIN_SNR,
+    rate = PEAK if schedule == "onecycle" else stated.learning_rate or RATE
+    warmup = WARMUP if stated.warmup_epochs is None else stated.warmup_epochs
+    return replace(stated, learning_rate=rate, schedule=schedule, weight_decay=DECAY, clip=CLIP, law=MIN_SNR,
                    warmup_epochs=warmup if schedule == "cosine_warmup" else None)  # fmt: skip
 
 
 def fresh_config(settings: Document, where: str | Path) -> tuple[Config, dict[str, object]]:
     """See :class:`wdport.families.roles.Fresh`; ``auto`` and missing wavelets and levels are chosen by the length."""
-    told: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    length = told.get("seq_len")
+    values: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    length = values.get("seq_len")
     if length is None:
         raise MisfitError((where, "dataset.seq_len"), "is missing", "give the length of a window")
     try:
-        wavelet = told.setdefault("wavelet", auto_wavelet(length))
-        level = told.pop("levels", None) or auto_level(length, wavelet)
+        wavelet = values.setdefault("wavelet", auto_wavelet(length))
+        level = values.pop("levels", None) or auto_level(length, wavelet)
         if level >= MAX_GROUPS:
             raise ValueError(f"levels is {level}, at most {MAX_GROUPS - 1} are supported")
-        mode = told.setdefault("boundary_mode", "symmetric")
-        features = told.pop("features", None)
-        if callable(statistics := told.get("window_statistics")):
-            told["window_statistics"], features = statistics(length), features(length)
-            if told["transform"] == OHLC_ATR:
-                told |= {"scale_embedding": True, "conditioning": "scale"}
-        known = {each.name for each in fields(Config)}
-        made = Config(**{
-            **SIZES, **{name: value for name, value in told.items() if name in known},
+        mode = values.setdefault("boundary_mode", "symmetric")
+        features = values.pop("features", None)
+        if callable(statistics := values.get("window_statistics")):
+            values["window_statistics"], features = statistics(length), features(length)
+            if values["transform"] == OHLC_ATR:
+                values |= {"scale_embedding": True, "conditioning": "scale"}
+        names = {field.name for field in fields(Config)}
+        config = Config(**{
+            **SIZES, **{name: value for name, value in values.items() if name in names},
             "level_lengths": group_lengths(length, wavelet, level, mode),
-            "features": len(told["norm_mean"]) if features is None else features,
+            "features": len(values["norm_mean"]) if features is None else features,
         })  # fmt: skip
     except ValueError as error:
         raise MisfitError(where, str(error), "correct the configuration") from None
-    return made, {name: value for name, value in SIZES.items() if name not in told}
+    return config, {name: value for name, value in SIZES.items() if name not in values}
 
 
 def recipe(document: Document, where: str | Path) -> Recipe:
     """See :class:`wdport.families.roles.Fresh`."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, (kind, places) in _RECIPE.items():
         for section, key in places:
             inside = document.get(section)
             value = inside.get(key) if isinstance(inside, Mapping) else None
-            if value is None or name in found:
+            if value is None or name in values:
                 continue
             least = {"epochs": 1, "batch_size": 1}.get(name, 0)
             if not is_of(kind, value) or (kind is not str and not least <= value < inf):
-                wanted = "a name" if kind is str else f"{'a whole number' if kind is int else 'a number'} from {least}"
-                raise MisfitError((where, f"{section}.{key}"), f"is {value!r}", f"give {wanted}")
-            found[name] = value
-    return Recipe(**found)
+                expected = (
+                    "a name" if kind is str else f"{'a whole number' if kind is int else 'a number'} from {least}"
+                )
+                raise MisfitError((where, f"{section}.{key}"), f"is {value!r}", f"give {expected}")
+            values[name] = value
+    return Recipe(**values)

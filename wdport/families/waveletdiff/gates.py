@@ -31,15 +31,18 @@ def series_errors(config: Config, decode: Callable[[Array], Array], sampled: Way
     times the deviation plus the mean."""
     c = np.random.default_rng(1).standard_normal((BATCH, config.coefficients, config.features))
     with jax.enable_x64(True):
-        made = np.asarray(sampled(c))
-    known = config.norm_mean is not None and config.norm_std is not None
-    mean, deviation = (config.norm_mean, config.norm_std) if known else (0.0, 1.0)
+        series = np.asarray(sampled(c))
+    normalised = config.norm_mean is not None and config.norm_std is not None
+    mean, deviation = (config.norm_mean, config.norm_std) if normalised else (0.0, 1.0)
     right = decode(c) * np.asarray(deviation) + np.asarray(mean)
     if config.transform == LOG_VOLUME:
         right[..., VOLUME] = np.maximum(np.exp(right[..., VOLUME]) - 1.0, 0.0)
-    if made.shape != right.shape:
+    if series.shape != right.shape:
         return {"series": inf}
-    errors = {f"series, feature {at}": relative_l2(made[..., at], right[..., at]) for at in range(config.features)}
+    errors = {
+        f"series, feature {feature}": relative_l2(series[..., feature], right[..., feature])
+        for feature in range(config.features)
+    }
     return errors | _price_errors(config, right)
 
 
@@ -51,14 +54,16 @@ def _price_errors(config: Config, windows: Array) -> dict[str, float]:
         return {}
     rows = {name: array.astype(np.float64) for name, array in
             statistics.rows(np.arange(len(windows)) % statistics.count).items()}  # fmt: skip
-    made = transform_of(OHLC_ATR, windows.shape[1]).inverse(windows, rows)
+    prices = transform_of(OHLC_ATR, windows.shape[1]).inverse(windows, rows)
     right = np.zeros(windows.shape)
-    for at, (anchor, percent) in enumerate(zip(rows["anchors"], rows["atr_pcts"], strict=True)):
+    for index, (anchor, percent) in enumerate(zip(rows["anchors"], rows["atr_pcts"], strict=True)):
         unit = anchor * percent / 100.0
-        for step, (first, body, upper, lower, volume) in enumerate(windows[at]):
+        for step, (first, body, upper, lower, volume) in enumerate(windows[index]):
             opened = anchor + first * unit
             closed = opened + body * unit
             high, low = max(opened, closed) + max(upper, 0.0) * unit, min(opened, closed) - max(lower, 0.0) * unit
-            shares = float(np.exp(min(max(volume, -20.0), 20.0))) * rows["vol_smas"][at, step]
-            right[at, step] = opened, high, low, closed, shares
-    return {f"prices, {name}": relative_l2(made[..., at], right[..., at]) for at, name in enumerate(OHLCV)}
+            shares = float(np.exp(min(max(volume, -20.0), 20.0))) * rows["vol_smas"][index, step]
+            right[index, step] = opened, high, low, closed, shares
+    return {
+        f"prices, {name}": relative_l2(prices[..., column], right[..., column]) for column, name in enumerate(OHLCV)
+    }

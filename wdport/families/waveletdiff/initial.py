@@ -34,12 +34,12 @@ def blank() -> Iterator[None]:
 
 
 def _zeros(shape: tuple[int, ...], dtype: str | None) -> Array | jax.Array:
-    made = _BLANK.get()
-    if made is None:
+    blanks = _BLANK.get()
+    if blanks is None:
         return np.zeros(shape, np.float32)
-    if (shape, dtype) not in made:
-        made[shape, dtype] = jax.device_put(np.zeros(shape, dtype or "float32"))
-    return made[shape, dtype]
+    if (shape, dtype) not in blanks:
+        blanks[shape, dtype] = jax.device_put(np.zeros(shape, dtype or "float32"))
+    return blanks[shape, dtype]
 
 
 _SEEDED: ContextVar[np.random.Generator | None] = ContextVar("seeded", default=None)

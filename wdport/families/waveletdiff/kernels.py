@@ -54,8 +54,8 @@ def lay_kernels(weights: Weights, by_outputs: bool) -> Weights:
         table = leaf.ndim != 2 or getattr(path[-1], "key", None) in TABLES
         return leaf if table else Kernel(leaf, False).laid(by_outputs)
 
-    found: Weights = jax.tree_util.tree_map_with_path(laid, weights, is_leaf=lambda leaf: isinstance(leaf, Kernel))
-    return found
+    arranged: Weights = jax.tree_util.tree_map_with_path(laid, weights, is_leaf=lambda leaf: isinstance(leaf, Kernel))
+    return arranged
 
 
 def product(x: Tensor, kernel: Kernel) -> Tensor:

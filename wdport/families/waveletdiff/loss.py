@@ -30,5 +30,5 @@ def diffusion_loss(config: Config, alpha_bar: Array) -> DiffusionLoss:
 def level_parts(config: Config) -> tuple[LossPart, ...]:
     """Name, length and weight of every level; the approximation comes first."""
     lengths = config.level_lengths
-    weights = np.array([(2.0 if at == 0 else 1.0) / length for at, length in enumerate(lengths)])
+    weights = np.array([(2.0 if level == 0 else 1.0) / length for level, length in enumerate(lengths)])
     return tuple(map(LossPart, config.level_names, lengths, (weights / weights.sum()).tolist()))

@@ -31,8 +31,8 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
         rng = np.random.default_rng(seed)
         shape = (size, config.coefficients, config.features)
         uniform = np.concatenate([[0.0, 0.9999], rng.random(max(size - 2, 0))])[:size]
-        made = {"clean": rng.standard_normal(shape), "noise": rng.standard_normal(shape), "uniform": uniform}
-        return {**made, "scale": np.exp(rng.standard_normal(size))} if config.scale_embedding else made
+        batch = {"clean": rng.standard_normal(shape), "noise": rng.standard_normal(shape), "uniform": uniform}
+        return {**batch, "scale": np.exp(rng.standard_normal(size))} if config.scale_embedding else batch
 
     def inputs(batch: Batch) -> tuple[Array, ...]:
         scale = [batch["scale"]] if config.scale_embedding else []

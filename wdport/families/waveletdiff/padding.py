@@ -18,11 +18,11 @@ from wdport.families.waveletdiff.kernels import Weights
 def pad_weights(weights: Weights, config: Config, multiple: int) -> Weights:
     """Pad model widths, hidden widths and total head widths to multiples of ``multiple``."""
     padding = _Padding(config, multiple)
-    found = {**weights, "levels": [padding.level(level) for level in weights["levels"]]}
+    padded = {**weights, "levels": [padding.level(level) for level in weights["levels"]]}
     if "cross" in weights:
-        found["cross"] = [padding.cross(part) for part in weights["cross"]]
-        found["embeddings"] = padding.ends(weights["embeddings"])
-    return found
+        padded["cross"] = [padding.cross(part) for part in weights["cross"]]
+        padded["embeddings"] = padding.ends(weights["embeddings"])
+    return padded
 
 
 class _Padding:
@@ -59,8 +59,8 @@ class _Padding:
     def attention(self, part: Weights) -> Weights:
         """Pad every head to the same width K, so that the total width is a multiple."""
         (qkv, shift), (out, bias), heads = part["qkv"], part["out"], self.heads
-        head, each = qkv.shape[1] // (3 * heads), self.multiple // gcd(self.multiple, heads)
-        more = -head % each
+        head, unit = qkv.shape[1] // (3 * heads), self.multiple // gcd(self.multiple, heads)
+        more = -head % unit
         qkv = _zeros(qkv.reshape(-1, 3 * heads, head), (0, 0, more)).reshape(len(qkv), -1)
         shift = _zeros(shift.reshape(3 * heads, head), (0, more)).reshape(-1)
         out = _zeros(out.reshape(heads, head, -1), (0, more, 0)).reshape(-1, out.shape[1])
@@ -73,13 +73,15 @@ class _Padding:
 
     def halves(self, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Pad both halves, scale and shift, of a kernel (T, 2D) and its bias."""
-        kernel, bias = (self.ends(each.reshape(*each.shape[:-1], 2, -1)) for each in part)
+        kernel, bias = (self.ends(array.reshape(*array.shape[:-1], 2, -1)) for array in part)
         return kernel.reshape(len(kernel), -1), bias.reshape(-1)
 
     def ends(self, array: Tensor, *axes: int) -> Tensor:
         """Append zeros to these axes, by default the last."""
         padded = axes or (array.ndim - 1,)
-        return _zeros(array, tuple(-size % self.multiple if at in padded else 0 for at, size in enumerate(array.shape)))
+        return _zeros(
+            array, tuple(-size % self.multiple if axis in padded else 0 for axis, size in enumerate(array.shape))
+        )
 
 
 def _zeros(array: Tensor, more: tuple[int, ...]) -> Tensor:

@@ -17,9 +17,9 @@ from wdport.fields import fields_of
 from wdport.model import Document
 
 READ: Final[Mapping[tuple[str, str], tuple[str, type]]] = {
-    (place.section, place.key): (name, each.kind)
-    for name, each in fields_of(Config).items()
-    if (place := each.marker(Public))
+    (place.section, place.key): (name, field.kind)
+    for name, field in fields_of(Config).items()
+    if (place := field.marker(Public))
 }
 """Section, name and type of each field of :class:`Config`; the two names of ``wavelet`` are read separately."""
 
@@ -57,7 +57,7 @@ IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
 """Names, by section, that affect neither the network nor the transform from series to coefficients."""
 
 ALSO_CALLED: Final[Mapping[str, tuple[str, ...]]] = {
-    **{place.key: place.also for each in fields_of(Config).values() if (place := each.marker(Public))},
+    **{place.key: place.also for field in fields_of(Config).values() if (place := field.marker(Public))},
     "noise_schedule": ("schedule", "beta_schedule"),
     "type": ("wavelet", "wavelet_type", "wavelet_name", "name"),
     "wavelet": ("type", "wavelet_type", "wavelet_name"),
@@ -80,17 +80,17 @@ def is_public(document: object) -> bool:
 
 def unknown_names(document: Document) -> list[tuple[str, str]]:
     """Dotted name and remedy of everything in ``document`` that the public form does not have."""
-    found: list[tuple[str, str]] = []
+    remedies: list[tuple[str, str]] = []
     for section, inside in document.items():
         if section not in IGNORED:
-            found.append((section, _remedy(section, inside)))
+            remedies.append((section, _remedy(section, inside)))
         elif isinstance(inside, Mapping) and section not in UNREAD:
             names = [*_read(section), *IGNORED[section]]
             unknown = [name for name in inside if name not in names]
             if section in TRAINING:
                 unknown = [name for name in unknown if _is_ours(str(name), names)]
-            found += [(f"{section}.{name}", _misplaced(section, name)) for name in unknown]
-    return found
+            remedies += [(f"{section}.{name}", _misplaced(section, name)) for name in unknown]
+    return remedies
 
 
 def _is_ours(name: str, names: list[str]) -> bool:
@@ -98,9 +98,9 @@ def _is_ours(name: str, names: list[str]) -> bool:
     return any(name == key for _, key in READ) or bool(get_close_matches(name, names, n=1, cutoff=_CLOSE))
 
 
-def near(name: str, known: Iterable[str]) -> str | None:
-    """The one of ``known`` that ``name`` probably means: another spelling, a synonym, or a typo."""
-    return fields.near(name, known, ALSO_CALLED, _CLOSE)
+def near(name: str, names: Iterable[str]) -> str | None:
+    """The one of ``names`` that ``name`` probably means: another spelling, a synonym, or a typo."""
+    return fields.near(name, names, ALSO_CALLED, _CLOSE)
 
 
 def _remedy(name: str, value: object) -> str:
@@ -153,22 +153,22 @@ _WAVELET: Final = {
 def settings_schema() -> dict[str, object]:
     """Every section and name that the file may have; others are refused, and ignored ones have no effect."""
     read = {section for section, _ in (*READ, *WAVELET)}
-    told = [given(section, given(key, {"not": {"type": "null"}})) for section, key in READ]
+    alternatives = [given(section, given(key, {"not": {"type": "null"}})) for section, key in READ]
     return {
         "type": "object",
         "description": "Training configuration of a WaveletDiff model in its public form. Null means not given.",
         "properties": {section: _section(section, section in read) for section in IGNORED},
         "additionalProperties": False,
-        "anyOf": [*told, given("wavelet", {"type": "object", "minProperties": 1})],
+        "anyOf": [*alternatives, given("wavelet", {"type": "object", "minProperties": 1})],
     }
 
 
 def _section(section: str, read: bool) -> dict[str, Any]:
-    known: dict[str, object] = {key: _value(name) for (at, key), (name, _) in READ.items() if at == section}
-    known |= _WAVELET if section == "wavelet" else {}
+    properties: dict[str, object] = {key: _value(name) for (group, key), (name, _) in READ.items() if group == section}
+    properties |= _WAVELET if section == "wavelet" else {}
     ignored = {key: {"description": f"{NOT_READ}: it has no effect on the network."} for key in IGNORED[section]}
     others: dict[str, object] = {} if section in (*TRAINING, *UNREAD) else {"additionalProperties": False}
-    inside = {"type": "object", "properties": {**known, **ignored}, **others}
+    inside = {"type": "object", "properties": {**properties, **ignored}, **others}
     if not read:
         return {"description": f"{NOT_READ}: it concerns training.", "anyOf": [inside, {"not": {"type": "object"}}]}
     return {"description": f"Settings under `{section}`.", "anyOf": [inside, {"type": "null"}]}

@@ -23,15 +23,15 @@ def training_loss(
     """
     clean, noise = torch.from_numpy(batch["clean"]), torch.from_numpy(batch["noise"])
     steps = (torch.from_numpy(batch["uniform"]) * 1000).long()
-    kept = torch.tensor(alpha_bar).to(clean)[steps].view(-1, 1, 1)
-    noisy = kept.sqrt() * clean + (1 - kept).sqrt() * noise
+    step_alpha_bar = torch.tensor(alpha_bar).to(clean)[steps].view(-1, 1, 1)
+    noisy = step_alpha_bar.sqrt() * clean + (1 - step_alpha_bar).sqrt() * noise
     scale = [torch.from_numpy(batch["scale"])] if "scale" in batch else []
     prediction = network(noisy, steps.to(clean) / 1000, *scale)
-    wanted = noise if target == "noise" else clean
+    expected = noise if target == "noise" else clean
     raw = [(2.0 if level == 0 else 1.0) / length for level, length in enumerate(level_lengths)]
     loss, start = torch.zeros((), dtype=clean.dtype), 0
     for weight, length in zip(raw, level_lengths, strict=True):
-        difference = prediction[:, start : start + length] - wanted[:, start : start + length]
+        difference = prediction[:, start : start + length] - expected[:, start : start + length]
         loss = loss + weight / sum(raw) * difference.pow(2).mean()
         start += length
     return loss, prediction

@@ -40,21 +40,21 @@ _BLOCK = re.compile(rf"level_transformers\.{NUMBER}\.blocks\.{NUMBER}\.")
 
 def resolve(source: Source, config: Document, flags: Document) -> Resolved:
     """Determine the configuration; raises :class:`MisfitError` naming every contradiction."""
-    told = _told(source)
+    tensor_fields = _determined(source)
     config = {name: value for name, value in config.items() if value is not None}
-    given = {**{name: (value, "config") for name, value in config.items()},
+    supplied = {**{name: (value, "config") for name, value in config.items()},
              **{name: (value, "flag") for name, value in flags.items()}}  # fmt: skip
     saved = read_saved(source.saved)
-    _refuse_contradictions(source, saved, config, {*told, *flags})
+    _refuse_contradictions(source, saved, config, {*tensor_fields, *flags})
     notes = list(saved.notes)
     resolved = None
     if saved.fields:
-        own = {name: (value, NAME) for name, value in saved.fields.items()}
+        saved_fields = {name: (value, NAME) for name, value in saved.fields.items()}
         try:
-            resolved = _settle(source, told, {**own, **given})
+            resolved = _settle(source, tensor_fields, {**saved_fields, **supplied})
         except MisfitError as error:
             notes.append(f"{NAME} are not used: {error.what}")
-    resolved = resolved or _settle(source, told, given)
+    resolved = resolved or _settle(source, tensor_fields, supplied)
     return replace(resolved, notes=(*notes, *near_misses(saved, resolved.assumed), *_condition(resolved)))
 
 
@@ -75,13 +75,13 @@ def _condition(resolved: Resolved) -> list[str]:
 _UNTOLD = "whether it was trained with one is not known (--set conditioning=scale or none)"
 
 
-def _told(source: Source) -> Values:
+def _determined(source: Source) -> Values:
     """The fields that the tensors determine."""
-    told = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
+    tensor_fields = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
     if _untrained(source):
-        told["conditioning"] = ("none", "weights")
+        tensor_fields["conditioning"] = ("none", "weights")
     schedule = _from_buffers(source)
-    return told if schedule is None else {**told, "noise_schedule": (schedule, "buffers")}
+    return tensor_fields if schedule is None else {**tensor_fields, "noise_schedule": (schedule, "buffers")}
 
 
 def _refuse_contradictions(source: Source, saved: Saved, config: Document, settled: Collection[str]) -> None:
@@ -97,11 +97,14 @@ def _refuse_contradictions(source: Source, saved: Saved, config: Document, settl
         raise MisfitError(source.path, "; ".join(faults), fix, faults)
 
 
-def _settle(source: Source, told: Values, given: Values) -> Resolved:
+def _settle(source: Source, tensor_fields: Values, supplied: Values) -> Resolved:
     """The configuration from the tensors, given values, and assumptions for the rest."""
-    stated = [(name, *pair) for name, pair in given.items() if (name, pair[0]) != ("noise_schedule", "custom")]
-    faults = contradicted(stated, {name: value for name, (value, _) in told.items()})
-    values = {**told, **{name: pair for name, pair in given.items() if name not in told or name == "noise_schedule"}}
+    stated = [(name, *pair) for name, pair in supplied.items() if (name, pair[0]) != ("noise_schedule", "custom")]
+    faults = contradicted(stated, {name: value for name, (value, _) in tensor_fields.items()})
+    values = {
+        **tensor_fields,
+        **{name: pair for name, pair in supplied.items() if name not in tensor_fields or name == "noise_schedule"},
+    }
     if "noise_schedule" not in values and "beta_all" in source.shapes:
         faults.append("its noise schedule is not one of the known ones (`--set noise_schedule=custom` keeps it)")
     if faults:
@@ -112,11 +115,11 @@ def _settle(source: Source, told: Values, given: Values) -> Resolved:
     _units(values, source)
     plain = {name: value for name, (value, _) in values.items() if name != "levels"}
     try:
-        made = require_sizes(Config.from_dict(plain))
+        config = require_sizes(Config.from_dict(plain))
     except ValueError as error:
         raise MisfitError(source.path, str(error), _fix_of(values, str(error))) from None
     origins = {name: origin for name, (_, origin) in values.items() if name != "levels"}
-    return Resolved(made, origins, _alternatives(made, origins))
+    return Resolved(config, origins, _alternatives(config, origins))
 
 
 def _units(values: dict[str, tuple[Any, str]], source: Source) -> None:
@@ -151,8 +154,8 @@ def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:
     """Other wavelets and lengths with these groups, if the wavelet was assumed; the file cannot distinguish them."""
     if origins["wavelet"] != "assumed":
         return {}
-    found = candidates(config.level_lengths, config.mode)
-    classes = [f"{', '.join(c.wavelets)} at length {' or '.join(map(str, c.lengths))}" for c in found]
+    choices = candidates(config.level_lengths, config.mode)
+    classes = [f"{', '.join(c.wavelets)} at length {' or '.join(map(str, c.lengths))}" for c in choices]
     return {"wavelet": "; ".join(classes)} if classes else {"wavelet": "no wavelet of PyWavelets gives these groups"}
 
 
@@ -168,8 +171,8 @@ def _from_shapes(source: Source) -> dict[str, Any]:
         raise MisfitError(source.path, what, "use a checkpoint of this model")
     blocks: dict[int, list[int]] = {}
     for name in shapes:
-        if found := _BLOCK.match(name):
-            blocks.setdefault(int(found[1]), []).append(int(found[2]))
+        if match := _BLOCK.match(name):
+            blocks.setdefault(int(match[1]), []).append(int(match[2]))
     depth = [consecutive(blocks.get(i, ())) for i in range(1, groups)]
     lengths = [shapes.get(f"level_transformers.{i}.pos_encoding.pe", ())[:1] for i in range(groups)]
     if not depth or not all(lengths):
@@ -207,7 +210,7 @@ def _sizes(shapes: Mapping[str, Shape], name: str, axis: int, levels: Iterable[i
 
 def _untrained(source: Source) -> bool:
     """Whether the scale embedding has its initial weights, whose biases are 0: training without a scale leaves them."""
-    biases = [f"scale_embedding.mlp.{at}.bias" for at in (0, 2)]
+    biases = [f"scale_embedding.mlp.{index}.bias" for index in (0, 2)]
     return all(name in source.shapes and not source.read(name).any() for name in biases)
 
 
@@ -231,9 +234,9 @@ def _wavelet(values: dict[str, tuple[Any, str]], source: Source) -> None:
             if abs(seq_len[0]) > MAX_STEPS:
                 raise ValueError(f"seq_len is more than {MAX_STEPS}")
             wavelet = wavelet or (auto_wavelet(seq_len[0]), "assumed")
-            wanted = group_lengths(seq_len[0], wavelet[0], level, mode)
-            if wanted != lengths:
-                what = f"seq_len {seq_len[0]} with {wavelet[0]} and {level} levels gives groups {list(wanted)}"
+            expected = group_lengths(seq_len[0], wavelet[0], level, mode)
+            if expected != lengths:
+                what = f"seq_len {seq_len[0]} with {wavelet[0]} and {level} levels gives groups {list(expected)}"
                 fix = "correct seq_len or wavelet"
                 raise MisfitError(source.path, f"{what}, the file has {list(lengths)}", fix)
         else:

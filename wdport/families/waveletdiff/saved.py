@@ -18,7 +18,7 @@ from wdport.families.waveletdiff.settings import is_of, read_wavelet
 NAME: Final = "hyper_parameters"
 
 FLAT: Final[Mapping[str, tuple[str, type]]] = {
-    **{key: told for (section, key), told in READ.items() if section != "noise"},
+    **{key: field for (section, key), field in READ.items() if section != "noise"},
     "cross_level_attention": ("cross_level_attention", bool),
     "noise_schedule": ("noise_schedule", str),
     "boundary_mode": ("boundary_mode", str),
@@ -72,36 +72,36 @@ def near_misses(saved: Saved, assumed: Collection[str]) -> list[str]:
     return [f"{name} is not read; {meant} is assumed" for name, meant in saved.unknown.items() if meant in assumed]
 
 
-def _leaves(values: Mapping[object, object], path: Names, seen: set[int]) -> Iterator[tuple[Names, object]]:
+def _leaves(values: Mapping[object, object], path: Names, visited: set[int]) -> Iterator[tuple[Names, object]]:
     """Every value with its names; a group that occurs several times, or within itself, once."""
-    seen.add(id(values))
+    visited.add(id(values))
     for name, value in values.items():
         here = (*path, str(name))
         if not isinstance(value, Mapping):
             yield here, value
-        elif len(here) < _DEEPEST and id(value) not in seen:
-            yield from _leaves(value, here, seen)
+        elif len(here) < _DEEPEST and id(value) not in visited:
+            yield from _leaves(value, here, visited)
 
 
 def _take(saved: Saved, wavelet: dict[str, object], path: Names, value: object) -> None:
     """Store one value in ``saved.fields`` or ``wavelet``, or its name among the near misses."""
     section, key = ("", *path)[-2:]
     flat = all(part.casefold() in _AROUND for part in path[:-1])
-    told = READ.get((section, key)) or (FLAT.get(key) if flat else None)
+    field = READ.get((section, key)) or (FLAT.get(key) if flat else None)
     if (section, key) in (("wavelet", "type"), ("wavelet", "levels")):
         wavelet.setdefault(key, value)
     elif flat and key in _WAVELET:
         wavelet.setdefault(_WAVELET[key], value)
-    elif told and value is not None:
-        _keep(saved, path, told, value)
-    elif not told and (flat or any(section == where for where, _ in READ)):
+    elif field and value is not None:
+        _keep(saved, path, field, value)
+    elif not field and (flat or any(section == where for where, _ in READ)):
         meant = near(key, FLAT)
         if meant:
             saved.unknown[f"{NAME}.{'.'.join(path)}"] = FLAT[meant][0]
 
 
-def _keep(saved: Saved, path: Names, told: tuple[str, type], value: object) -> None:
-    name, kind = told
+def _keep(saved: Saved, path: Names, field: tuple[str, type], value: object) -> None:
+    name, kind = field
     what = f"{NAME}.{'.'.join(path)} is {printable(repr(value), 60)}"
     if not is_of(kind, value):
         saved.notes.append(f"{what}, which is not of type {kind.__name__}; not used")

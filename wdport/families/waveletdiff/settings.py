@@ -19,7 +19,7 @@ def read_settings(document: Document, where: str | Path) -> dict[str, object]:
         listed = [f"{name}: no such setting; {remedy}" for name, remedy in unknown]
         more = f", and {len(unknown) - 1} more like it" if len(unknown) > 1 else ""
         raise MisfitError((where, unknown[0][0]), f"no such setting{more}", unknown[0][1], listed)
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for (section, key), (name, kind) in READ.items():
         value = _section(document, section, where).get(key)
         if value is None:
@@ -28,14 +28,14 @@ def read_settings(document: Document, where: str | Path) -> dict[str, object]:
             raise MisfitError(
                 (where, f"{section}.{key}"), f"{value!r} is not of type {kind.__name__}", "correct the value"
             )
-        found[name] = value
+        values[name] = value
     _require_understood(document, where)
-    if not found and not _section(document, "wavelet", where):
+    if not values and not _section(document, "wavelet", where):
         raise MisfitError(where, f"holds no setting of a WaveletDiff model{_instead(document)}", _GIVE)
     # The public form has no field for the boundary mode: its pipeline always extends symmetrically.
-    found["boundary_mode"] = "symmetric"
-    read_wavelet(_section(document, "wavelet", where), found, where)
-    return found
+    values["boundary_mode"] = "symmetric"
+    read_wavelet(_section(document, "wavelet", where), values, where)
+    return values
 
 
 GAUSSIAN = ("gaussian", "normal")
@@ -68,16 +68,16 @@ def is_of(kind: type, value: object) -> bool:
     return isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
 
 
-def read_wavelet(section: Document, found: dict[str, object], where: str | Path) -> None:
+def read_wavelet(section: Document, values: dict[str, object], where: str | Path) -> None:
     """Read wavelet name and group count, resolving ``auto`` by the length as the public code does."""
-    name, levels, told = section.get("type"), section.get("levels"), found.get("seq_len")
-    seq_len = told if isinstance(told, int) else None
+    name, levels, stated_length = section.get("type"), section.get("levels"), values.get("seq_len")
+    seq_len = stated_length if isinstance(stated_length, int) else None
     if name is not None and not isinstance(name, str):
         raise MisfitError((where, "wavelet.type"), f"{name!r} is not a name", "give auto or a wavelet of PyWavelets")
     if name == "auto":
         name = auto_wavelet(seq_len) if seq_len else None
     if name is not None:
-        found["wavelet"] = name
+        values["wavelet"] = name
     if levels == "auto":
         try:
             levels = auto_level(seq_len, name) if seq_len and name else None
@@ -86,7 +86,7 @@ def read_wavelet(section: Document, found: dict[str, object], where: str | Path)
     if levels is not None:
         if type(levels) is not int or levels < 1:
             raise MisfitError((where, "wavelet.levels"), f"{levels!r} is not a level count", "give auto or a number")
-        found["levels"] = levels
+        values["levels"] = levels
 
 
 def _section(document: Document, name: str, where: str | Path) -> Document:

@@ -41,18 +41,18 @@ def time_layers(model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str,
     without the token half. In numpy: JAX would compile hundreds of products of different shapes."""
     embedded = np.asarray(model.time_embedding(times))
 
-    def made(layer: KerasLayer) -> Array:
+    def projected(layer: KerasLayer) -> Array:
         kernel, bias = np.asarray(layer.kernel.value), np.asarray(layer.bias.value)
         result: Array = embedded @ _some(kernel[len(kernel) - embedded.shape[1] :]) + _some(bias)
         return result
 
     for level in range(model.config.groups):
-        own = getattr(model, f"level_{level}")
-        for block in range(own.depth):
+        level_layer = getattr(model, f"level_{level}")
+        for block in range(level_layer.depth):
             for name in ("norm1", "norm2"):
-                layer = getattr(getattr(own, f"block_{block}"), name).ada_lin
-                yield f"level_{level}/block_{block}/{name}/ada_lin", made(layer)
+                layer = getattr(getattr(level_layer, f"block_{block}"), name).ada_lin
+                yield f"level_{level}/block_{block}/{name}/ada_lin", projected(layer)
     for level in range(model.config.groups if model.cross_level is not None else 0):
         norm, gate = (getattr(model.cross_level, f"{part}_{level}") for part in ("norm", "gate"))
-        yield f"cross_level/norm_{level}/ada_lin", made(norm.ada_lin)
-        yield f"cross_level/gate_{level}/linear", made(gate.linear)
+        yield f"cross_level/norm_{level}/ada_lin", projected(norm.ada_lin)
+        yield f"cross_level/gate_{level}/linear", projected(gate.linear)

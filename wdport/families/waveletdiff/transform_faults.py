@@ -64,7 +64,7 @@ def _judge(transform: WaveletTransform, fault: WaveletFault, matrices: Matrices,
     errors = wavelet_errors(_Broken(t.length, t.wavelet, t.mode, t.level, matrices=matrices))
     limit = held[bound_name(t.mode)]
     ways = {"analysis": errors.analysis, "synthesis": errors.synthesis}
-    sites = tuple(way for way, found in ways.items() if not max(found.values()) <= limit)
+    sites = tuple(way for way, way_errors in ways.items() if not max(way_errors.values()) <= limit)
     over = errors.worst / limit
     margin = log10(over) if 0.0 < over < inf else (inf if over else -inf)
     name = f"{t.length}/{t.wavelet}, {t.mode}"
