@@ -93,7 +93,7 @@ def run(
 ) -> Refined:
     """Blocks of eight tokens, each with the tokens up to its end in view, or with all."""
     TRACED.append(1)
-    among = windows(start, tokens.shape[1] - start, 8, most=2, whole=whole)
+    among = windows(start, tokens.shape[1] - start, 8, limit=2, full_context=whole)
 
     def predict(seen: Any, first: Any) -> Any:
         within = (jnp.arange(seen.shape[1]) < first + 8) | whole
@@ -181,7 +181,7 @@ def test_a_sample_does_not_depend_on_its_batch(wide: None) -> None:
     network, (tokens, visible) = network_of(3), prompts(3)
     told = {"steps": 4, "threshold": 0.4, "editing": 0.4, "temperature": 0.9}
     among = ours(network, tokens, visible, **told)
-    assert len(set(among.taken.tolist())) > 1
+    assert len(set(among.step_counts.tolist())) > 1
     for row in range(len(tokens)):
         alone = ours(network, tokens, visible, only=slice(row, row + 1), **told)
         assert np.array_equal(alone.tokens[0], among.tokens[row])

@@ -32,7 +32,7 @@ def test_frames(given: dict[str, Any]) -> None:
     net = network() if "condition" in given else toy_network()
     job = plan_job(Programs(net), Request(count=6, seed=2, **given))
     samples = Samples.join(list(job.draw()))
-    frames = frames_of(job, 4, most=9)
+    frames = frames_of(job, 4, limit=9)
     assert len(frames) == min(9, len(job.sampler.plan.steps) + 1)
     assert frames.shape[1:] == (4, *SHAPE)
     np.testing.assert_allclose(frames[-1], samples.series[:4], rtol=1e-5, atol=1e-5)

@@ -38,19 +38,20 @@ class Diffusion:
     """A diffusion process over T steps.
 
     ``schedule`` has beta, alpha and alpha_bar, (T+1,) each, index 0 a dummy; ``times`` (T+1,) is the time passed to the
-    network at each step. ``rule(count)`` returns the visited steps, all of them for None. ``own`` are the samplers of
-    the checkpoint's own code, by name; ``whole`` are those that can only take every step; ``end`` is the signal and
-    noise left at the end. ``loops`` are the checkpoint's own samplers as plain loops, with which ``runs`` are compared,
-    over the steps that ``listed`` returns for a number of them. ``first`` is the first of the T steps on which the
-    network was trained. ``clip`` is the largest absolute value of the predicted clean state, if it is clipped.
+    network at each step. ``rule(count)`` returns the visited steps, all of them for None. ``checkpoint_samplers`` are
+    those of the checkpoint's own code, by name; ``unthinned`` are those that can only take every step; ``end`` is the
+    signal and noise left at the end. ``loops`` are the checkpoint's own samplers as plain loops, with which ``runs``
+    are compared, over the steps that ``listed`` returns for a number of them. ``first`` is the first of the T steps on
+    which the network was trained. ``clip`` is the largest absolute value of the predicted clean state, if it is
+    clipped.
     """
 
     schedule: NoiseSchedule
     target: str
     times: Array
     rule: Callable[[int | None], Array]
-    own: Mapping[str, Updates] = field(default_factory=dict)
-    whole: frozenset[str] = frozenset()
+    checkpoint_samplers: Mapping[str, Updates] = field(default_factory=dict)
+    unthinned: frozenset[str] = frozenset()
     end: Point = END
     loops: Mapping[str, Loop] = field(default_factory=dict)
     listed: Callable[[int], list[int]] | None = None
@@ -60,7 +61,7 @@ class Diffusion:
 
     @property
     def samplers(self) -> tuple[str, ...]:
-        return tuple({**SAMPLERS, **self.own})
+        return tuple({**SAMPLERS, **self.checkpoint_samplers})
 
     @property
     def few(self) -> tuple[str, int]:
@@ -95,7 +96,7 @@ class Diffusion:
         return self.loops[run.sampler](network, run, self.visited(run), init, tape, None, 1)
 
     def count(self, sampler: str) -> int | None:
-        return None if sampler in self.whole else TRIAL
+        return None if sampler in self.unthinned else TRIAL
 
     def plain(
         self, run: Run, network: Network, init: Array, noise: Noise, change: Change | None = None, repeats: int = 1
@@ -104,7 +105,7 @@ class Diffusion:
         if run.sampler in SPACED:
             steps = solver_steps(bars, TRIAL, self.trained_last)
         else:
-            steps = list(range(self.last, 0, -1)) if run.sampler in self.whole else self.visited(run)
+            steps = list(range(self.last, 0, -1)) if run.sampler in self.unthinned else self.visited(run)
         if run.sampler in self.loops:
             return self.loops[run.sampler](network, run, steps, init, noise, change, repeats)[-1]
         return solver_states(run.sampler, network, bars, self.times, run.target, steps, init, noise, run.eta, change,
@@ -126,17 +127,17 @@ class Diffusion:
     def _visits(self, count: int) -> list[int] | None:
         """The steps for this number of them; ``None`` if the number is not available, as with steps that begin late."""
         try:
-            found: list[int] = self.rule(count).tolist()
+            steps: list[int] = self.rule(count).tolist()
         except UsageError:
             return None
-        return found
+        return steps
 
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
         changed: bool = False,
     ) -> Plan:  # fmt: skip
         name = sampler or self.samplers[0]
-        if name in self.whole and steps not in (None, self.last):
+        if name in self.unthinned and steps not in (None, self.last):
             raise UsageError("steps", f"{name} takes all {self.last} steps, not {steps}", "leave it out, or use ddim")
         spacing = SPACED.get(name)
         listed = self.rule(steps) if spacing is None else spacing(self.schedule.alpha_bar, steps, self.trained_last)
@@ -146,9 +147,9 @@ class Diffusion:
         self, sampler: str, steps: Sequence[int] | Array, eta: float = 0.0, target: str = "", changed: bool = False
     ) -> Plan:
         """The plan over these steps, for another ``target`` if given; raises :class:`UsageError`."""
-        found = {**SAMPLERS, **self.own}
-        if sampler not in found:
-            raise UsageError("sampler", f"unknown sampler {sampler!r}", f"use one of {', '.join(found)}")
+        samplers = {**SAMPLERS, **self.checkpoint_samplers}
+        if sampler not in samplers:
+            raise UsageError("sampler", f"unknown sampler {sampler!r}", f"use one of {', '.join(samplers)}")
         return make_plan(sampler, self.schedule, steps, eta=eta, target=target or self.target,
-                         updates=found[sampler],
+                         updates=samplers[sampler],
                          times=self.times, changed=changed, end=self.end)  # fmt: skip

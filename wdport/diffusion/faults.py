@@ -43,12 +43,12 @@ def again(
     changed: bool = False,
 ) -> Plan:
     """The plan with other arguments."""
-    kept = plan.steps if steps is None else steps
-    return process.at(sampler or plan.sampler, kept, plan.eta, target or plan.target, changed)
+    plan_steps = plan.steps if steps is None else steps
+    return process.at(sampler or plan.sampler, plan_steps, plan.eta, target or plan.target, changed)
 
 
 def _other_target(plan: Plan, process: Diffusion) -> Plan:
-    return again(plan, process, target=next(each for each in TARGETS if each != plan.target))
+    return again(plan, process, target=next(target for target in TARGETS if target != plan.target))
 
 
 TARGET_MIXED_UP = SamplerFault("target mixed up", SAMPLERS, _other_target)

@@ -73,25 +73,27 @@ class View:
     target: str
     changed: bool = False
 
-    def predicted(self, at: Place) -> Array:
+    def predicted(self, place: Place) -> Array:
         """The data as predicted by the network."""
         if self.target == "sample":
             return out
         if self.target == "noise":
-            return (x - at.noise * out) / at.signal
-        return (at.noise * out - at.noise_slope * x) / (at.noise * at.signal_slope - at.noise_slope * at.signal)
+            return (x - place.noise * out) / place.signal
+        return (place.noise * out - place.noise_slope * x) / (
+            place.noise * place.signal_slope - place.noise_slope * place.signal
+        )
 
-    def denoised(self, at: Place) -> Array:
+    def denoised(self, place: Place) -> Array:
         """The data, changed or not."""
-        return clean if self.changed else self.predicted(at)
+        return clean if self.changed else self.predicted(place)
 
-    def velocity(self, at: Place) -> Array:
+    def velocity(self, place: Place) -> Array:
         """dx/dt."""
         if self.target == "velocity" and not self.changed:
             return out
-        data = self.denoised(at)
-        noise = out if self.target == "noise" and not self.changed else (x - at.signal * data) / at.noise
-        return at.signal_slope * data + at.noise_slope * noise
+        data = self.denoised(place)
+        noise = out if self.target == "noise" and not self.changed else (x - place.signal * data) / place.noise
+        return place.signal_slope * data + place.noise_slope * noise
 
 
 Row = tuple[Place, tuple[Array, Array, Array]]
@@ -141,10 +143,10 @@ def _straight(now: Place, then: Place, view: View) -> Array:
     return then.signal * data + then.noise * (x - now.signal * data) / now.noise
 
 
-def _is_blind(at: Place, view: View) -> bool:
+def _is_blind(place: Place, view: View) -> bool:
     """Whether the velocity depends on the noise, and no noise is left."""
     needs_noise = view.changed or view.target == "sample"
-    return needs_noise and at.noise < 1e-9
+    return needs_noise and place.noise < 1e-9
 
 
 SAMPLERS: dict[str, Steps] = {"heun": heun, "euler": euler, "rk4": rk4}
@@ -154,17 +156,17 @@ SAMPLERS: dict[str, Steps] = {"heun": heun, "euler": euler, "rk4": rk4}
 class Flow:
     """A flow along ``path``, one of :data:`PATHS`, whose network predicts ``target``, one of :data:`TARGETS`.
 
-    ``told(time)`` is the time value passed to the network; the time itself by default.
+    ``network_time(time)`` is the time value passed to the network; the time itself by default.
     """
 
     path: str = "linear"
     target: str = "velocity"
-    told: Callable[[float], float] = float
+    network_time: Callable[[float], float] = float
 
     def __post_init__(self) -> None:
-        for name, value, known in (("path", self.path, tuple(PATHS)), ("target", self.target, TARGETS)):
-            if value not in known:
-                raise UsageError(name, f"{value!r} is unknown", f"use one of {', '.join(known)}")
+        for name, value, choices in (("path", self.path, tuple(PATHS)), ("target", self.target, TARGETS)):
+            if value not in choices:
+                raise UsageError(name, f"{value!r} is unknown", f"use one of {', '.join(choices)}")
 
     @property
     def samplers(self) -> tuple[str, ...]:
@@ -193,8 +195,8 @@ class Flow:
 
         if law != UNIFORM:
             raise UsageError("law", f"{law} is for diffusions", "leave it out")
-        told: Any = self.told
-        return FlowNoising(self.target, self.path, (lambda time: time) if told is float else told)
+        network_time: Any = self.network_time
+        return FlowNoising(self.target, self.path, (lambda time: time) if network_time is float else network_time)
 
     def grid(self, steps: int | None = None) -> Array:
         """(S+1,) equally spaced times from the first to 1; raises :class:`UsageError`."""
@@ -212,10 +214,10 @@ class Flow:
         path, view = PATHS[self.path], View(target or self.target, changed)
         rows = list(SAMPLERS[sampler]([path(float(time)) for time in grid], path, view))
         forms = np.array([forms for _, forms in rows], np.float64)
-        seen = np.array([view.predicted(at)[[STATE, OUTPUT]] for at, _ in rows], np.float64)
-        times = np.array([self.told(at.time) for at, _ in rows], np.float64)
-        left = np.array([np.sum(grid > at.time) for at, _ in rows], np.int64)  # of the grid's times
-        return Plan(sampler, view.target, 0.0, left, times, forms if changed else forms[:, :, :CLEAN], seen)
+        predictions = np.array([view.predicted(place)[[STATE, OUTPUT]] for place, _ in rows], np.float64)
+        times = np.array([self.network_time(place.time) for place, _ in rows], np.float64)
+        left = np.array([np.sum(grid > place.time) for place, _ in rows], np.int64)  # of the grid's times
+        return Plan(sampler, view.target, 0.0, left, times, forms if changed else forms[:, :, :CLEAN], predictions)
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -225,7 +227,7 @@ class Flow:
         return self.at(run.sampler, self.grid(FEW), run.eta, run.target, changed)
 
     def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
-        return flow_states(run.sampler, self.path, run.target, network, self.told, FEW, init)
+        return flow_states(run.sampler, self.path, run.target, network, self.network_time, FEW, init)
 
     def count(self, sampler: str) -> int:
         return FEW

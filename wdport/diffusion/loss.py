@@ -60,35 +60,35 @@ class DiffusionLoss:
     def noisy(self, clean: Tensor, drawn: Drawn) -> tuple[Tensor, Tensor]:
         """The network's inputs: noisy states (B, *shape) and times (B,)."""
         level = self.noising.at(drawn.uniform)
-        signal, noise = (_wide(each, clean.ndim) for each in (level.signal, level.noise))
+        signal, noise = (_wide(factor, clean.ndim) for factor in (level.signal, level.noise))
         return signal * clean + noise * drawn.noise, level.time
 
     def target(self, clean: Tensor, drawn: Drawn) -> Tensor:
         """What the network should predict (B, *shape)."""
         level = self.noising.at(drawn.uniform)
-        signal, noise = (_wide(each, clean.ndim) for each in (level.target_signal, level.target_noise))
+        signal, noise = (_wide(factor, clean.ndim) for factor in (level.target_signal, level.target_noise))
         return signal * clean + noise * drawn.noise
 
     def errors(self, prediction: Tensor, clean: Tensor, drawn: Drawn) -> Errors:
         """The errors of a prediction (B, *shape)."""
-        wanted = self.target(clean, drawn)
-        squares = jnp.square(prediction - wanted)
+        expected = self.target(clean, drawn)
+        squares = jnp.square(prediction - expected)
         squares = squares.reshape(*squares.shape[:2], -1).mean(-1) if clean.ndim > 2 else squares
-        many = len(self.parts) > 1
-        parts = squares @ jnp.asarray(self._means, clean.dtype) if many else squares.mean(-1)[:, None]
-        return Errors(parts, self._energy(prediction, wanted), self._weights(self.noising.at(drawn.uniform), clean))
+        has_parts = len(self.parts) > 1
+        parts = squares @ jnp.asarray(self._means, clean.dtype) if has_parts else squares.mean(-1)[:, None]
+        return Errors(parts, self._energy(prediction, expected), self._weights(self.noising.at(drawn.uniform), clean))
 
     def total(self, errors: Errors, counted: Tensor | None = None) -> Tensor:
         """The loss, a scalar; ``counted`` (B,) are weights of the samples, 0 for those that only fill the batch."""
         weights = jnp.asarray([part.weight for part in self.parts], errors.parts.dtype)
-        each = (errors.parts @ weights) * errors.weight
+        sample_losses = (errors.parts @ weights) * errors.weight
         if self.energy:
-            each = each + self.energy * errors.energy
-        return mean(each, counted)
+            sample_losses = sample_losses + self.energy * errors.energy
+        return mean(sample_losses, counted)
 
     def by_part(self, errors: Errors, counted: Tensor | None = None) -> dict[str, Tensor]:
         """The mean square of every part, scalars by name."""
-        return {part.name: mean(errors.parts[:, at], counted) for at, part in enumerate(self.parts)}
+        return {part.name: mean(errors.parts[:, index], counted) for index, part in enumerate(self.parts)}
 
     @cached_property
     def _means(self) -> Array:
@@ -97,13 +97,13 @@ class DiffusionLoss:
         lengths = np.array([part.length for part in self.parts], np.float64)
         return np.asarray(np.eye(len(self.parts))[columns] / lengths)
 
-    def _energy(self, given: Tensor, wanted: Tensor) -> Tensor:
+    def _energy(self, prediction: Tensor, expected: Tensor) -> Tensor:
         if not self.energy:
-            return jnp.zeros(given.shape[:1], given.dtype)
-        sums = jnp.asarray(self._means > 0.0, given.dtype)
-        difference = jnp.square(wanted) - jnp.square(given)  # (B, C, F)
-        found = jnp.abs(jnp.einsum("bcf,cp->bpf", difference, sums))
-        return found.mean((1, 2))
+            return jnp.zeros(prediction.shape[:1], prediction.dtype)
+        sums = jnp.asarray(self._means > 0.0, prediction.dtype)
+        difference = jnp.square(expected) - jnp.square(prediction)  # (B, C, F)
+        energies = jnp.abs(jnp.einsum("bcf,cp->bpf", difference, sums))
+        return energies.mean((1, 2))
 
     def _weights(self, level: Level, clean: Tensor) -> Tensor:
         if self.min_snr is None:

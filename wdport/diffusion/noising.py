@@ -62,24 +62,24 @@ class StepNoising:
         """See :class:`Noising`; the step is floor(S u), or the first whose cumulative probability is above u."""
         signal, noise = np.sqrt(self.alpha_bar), np.sqrt(1.0 - self.alpha_bar)
         one, none = np.ones_like(signal), np.zeros_like(signal)
-        wanted = {"noise": (none, one), "sample": (one, none), "velocity": (-noise, signal)}[self.target]
+        target_factors = {"noise": (none, one), "sample": (one, none), "velocity": (-noise, signal)}[self.target]
         if self.law is None:
             place = jnp.floor(uniform * len(self.times))
         else:
             place = jnp.searchsorted(jnp.asarray(np.cumsum(self.law), uniform.dtype), uniform, side="right")
         step = jnp.clip(place, 0, len(self.times) - 1).astype(int)
-        rows = (self.times, signal, noise, *wanted)
+        rows = (self.times, signal, noise, *target_factors)
         return Level(*(jnp.asarray(row, uniform.dtype)[step] for row in rows))
 
 
 @dataclass(frozen=True, eq=False)
 class FlowNoising:
     """Of a flow along the path "linear" or "cosine": time 0 is noise and 1 data; a velocity is the path's derivative.
-    ``told`` maps the time to the network's."""
+    ``network_time`` maps the time to the network's."""
 
     target: str
     path: str = "linear"
-    told: Callable[[Tensor], Tensor] = lambda time: time
+    network_time: Callable[[Tensor], Tensor] = lambda time: time
 
     def at(self, uniform: Tensor) -> Level:
         """See :class:`Noising`; the time is the uniform number."""
@@ -91,8 +91,8 @@ class FlowNoising:
             signal, noise = jnp.sin(angle), jnp.cos(angle)
             slopes = np.pi / 2.0 * noise, -np.pi / 2.0 * signal
         one, none = jnp.ones_like(uniform), jnp.zeros_like(uniform)
-        wanted = {"noise": (none, one), "sample": (one, none), "velocity": slopes}[self.target]
-        return Level(self.told(uniform), signal, noise, *wanted)
+        target_factors = {"noise": (none, one), "sample": (one, none), "velocity": slopes}[self.target]
+        return Level(self.network_time(uniform), signal, noise, *target_factors)
 
 
 MIN_SNR_GAMMA: Final = 5.0

@@ -72,11 +72,11 @@ class Plan:
     @property
     def draws(self) -> Array:
         """(S,) int64 that distinguish the noise of the rows: the step, and its repeat count if repeated."""
-        seen: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         earlier = np.zeros(len(self.steps), np.int64)
         for row, step in enumerate(self.steps.tolist()):
-            earlier[row] = seen[step]
-            seen[step] += 1
+            earlier[row] = counts[step]
+            counts[step] += 1
         draws: Array = self.steps + REPEAT * earlier
         return draws
 
@@ -135,10 +135,10 @@ def make_plan(
     listed = np.array([step for step, _ in rows], np.int64)
     if times is None:
         times = per_mille(len(schedule.beta) - 1)
-    seen = [view.predicted(points[step])[[STATE, OUTPUT]] for step, _ in rows]
+    predictions = [view.predicted(points[step])[[STATE, OUTPUT]] for step, _ in rows]
     forms = np.array([forms for _, forms in rows], np.float64)
     return Plan(sampler, target, float(eta), listed, np.asarray(times, np.float64)[listed],
-                forms if changed else forms[:, :, :CLEAN], np.array(seen, np.float64))  # fmt: skip
+                forms if changed else forms[:, :, :CLEAN], np.array(predictions, np.float64))  # fmt: skip
 
 
 def _check_eta(sampler: str, eta: float) -> None:

@@ -22,46 +22,52 @@ FIRST = {"velocity": 0.0, "noise": 1e-3, "sample": 0.0}
 
 
 def flow_states(
-    sampler: str, path: str, target: str, network: Network, told: Callable[[float], float], steps: int, init: Array
+    sampler: str,
+    path: str,
+    target: str,
+    network: Network,
+    network_time: Callable[[float], float],
+    steps: int,
+    init: Array,
 ) -> list[Array]:
     """The states from noise ``init`` (B, *shape) to data, in ``steps`` equal steps."""
 
     def velocity(x: Array, t: float) -> Array:
-        made = network(x, np.full(len(x), told(t), x.dtype))
-        return made if target == "velocity" else _velocity(path, target, x, made, t)
+        output = network(x, np.full(len(x), network_time(t), x.dtype))
+        return output if target == "velocity" else _velocity(path, target, x, output, t)
 
     first = FIRST[target]
     times = [first + (1.0 - first) * i / steps for i in range(steps + 1)]
-    found: list[Array] = []
+    states: list[Array] = []
     x = init
     for i, (t, then) in enumerate(pairwise(times)):
         blind = target == "sample" and i == steps - 1
         if blind and sampler == "heun":  # the end is the predicted data
-            return [*found, network(x, np.full(len(x), told(t), x.dtype)).astype(init.dtype)]
+            return [*states, network(x, np.full(len(x), network_time(t), x.dtype)).astype(init.dtype)]
         for state in _METHODS[sampler](velocity, x, t, then - t, blind):
             x = state.astype(init.dtype)
-            found.append(x)
-    return found
+            states.append(x)
+    return states
 
 
 def flow_steps(sampler: str, target: str, steps: int) -> list[int]:
     """For every state, the number of grid times after the preceding call of the network."""
-    found: list[int] = []
+    remaining: list[int] = []
     for left in range(steps, 0, -1):
         last = target == "sample" and left == 1
-        found += {"euler": [left], "heun": [left] if last else [left, left - 1],
+        remaining += {"euler": [left], "heun": [left] if last else [left, left - 1],
                   "rk4": [left, left] if last else [left, left, left, left - 1]}[sampler]  # fmt: skip
-    return found
+    return remaining
 
 
-def _velocity(path: str, target: str, x: Array, made: Array, t: float) -> Array:
+def _velocity(path: str, target: str, x: Array, output: Array, t: float) -> Array:
     """dx/dt of x = a data + s noise."""
     a, s, da, ds = (
         (t, 1.0 - t, 1.0, -1.0)
         if path == "linear"
         else (np.sin(pi * t / 2), np.cos(pi * t / 2), pi / 2 * np.cos(pi * t / 2), -pi / 2 * np.sin(pi * t / 2))
     )
-    data, noise = (made, (x - a * made) / s) if target == "sample" else ((x - s * made) / a, made)
+    data, noise = (output, (x - a * output) / s) if target == "sample" else ((x - s * output) / a, output)
     velocity: Array = da * data + ds * noise
     return velocity
 

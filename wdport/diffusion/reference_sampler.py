@@ -79,11 +79,11 @@ def ddim_states(
 
 def _prediction(network: Network, target: str, bar: Array, x: Array, step: int, change: Change | None) -> Array:
     """The network's prediction, or the one that belongs to the changed clean state."""
-    made = network(x, np.full(len(x), step, x.dtype) / x.dtype.type(1000.0))
+    output = network(x, np.full(len(x), step, x.dtype) / x.dtype.type(1000.0))
     if change is None:
-        return made
+        return output
     a, s = np.sqrt(bar), np.sqrt(1.0 - bar)
     if target != "noise":
-        return change(made)
-    changed: Array = (x - a * change((x - s * made) / a)) / s
+        return change(output)
+    changed: Array = (x - a * change((x - s * output) / a)) / s
     return changed

@@ -49,16 +49,18 @@ class ReferenceScheduler:
     ) -> list[Array]:  # fmt: skip
         """The states after each of the library's ``steps``, which count from 1 here; the predicted clean state is
         clipped if configured, and then changed. Arguments as in :mod:`wdport.diffusion.reference_solvers`."""
-        scheduler, unchanged = (self._scheduler(sampler, run.target, each) for each in (change, None))
-        for each in (scheduler, unchanged):
-            each.set_timesteps(len(steps))
+        scheduler, unchanged = (
+            self._scheduler(sampler, run.target, applied_change) for applied_change in (change, None)
+        )
+        for library_scheduler in (scheduler, unchanged):
+            library_scheduler.set_timesteps(len(steps))
 
         def step(x: Array, t: int, _: int) -> tuple[Array, float]:
-            made = network(x, np.full(len(x), t - 1, x.dtype))
+            prediction = network(x, np.full(len(x), t - 1, x.dtype))
             # From zeros, the mean is zero: what is left of a noise of ones is its deviation.
             nothing = np.zeros((1, 1))
             deviation = float(_next(unchanged, run, t - 1, nothing, nothing, 1.0)[0, 0])
-            return _next(scheduler, run, t - 1, x, made, 0.0), deviation if deviation > FLOOR else 0.0
+            return _next(scheduler, run, t - 1, x, prediction, 0.0), deviation if deviation > FLOOR else 0.0
 
         return walk(step, steps, np.array([1.0, *scheduler.alphas_cumprod.tolist()]), init, noise, repeats)
 
@@ -96,11 +98,11 @@ def _clipped(change: Change, limit: float | None) -> Callable[[Any], Any]:
     return threshold
 
 
-def _next(scheduler: Any, run: Run, timestep: int, x: Array, made: Array, noise: float) -> Array:
+def _next(scheduler: Any, run: Run, timestep: int, x: Array, prediction: Array, noise: float) -> Array:
     """The library's next state with a noise of one value."""
     import torch
 
-    state, output = (torch.from_numpy(np.ascontiguousarray(each)) for each in (x, made))
+    state, output = (torch.from_numpy(np.ascontiguousarray(array)) for array in (x, prediction))
     filled = torch.full_like(state, noise)
     with lifted():
         if type(scheduler).__name__ == KINDS["ddim"]:

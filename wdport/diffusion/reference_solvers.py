@@ -43,8 +43,8 @@ def walk(
         for again in range(repeats if then else 1):
             mean, deviation = step(x, t, then)
             if then and again + 1 < repeats:
-                kept = sqrt(bars[t] / bars[then])
-                mean, deviation = kept * mean, sqrt((kept * deviation) ** 2 + 1.0 - kept**2)
+                ratio = sqrt(bars[t] / bars[then])
+                mean, deviation = ratio * mean, sqrt((ratio * deviation) ** 2 + 1.0 - ratio**2)
             if deviation > 0.0:
                 mean = mean + init.dtype.type(deviation) * draw(t + 1024 * again).astype(init.dtype)
             x = mean.astype(init.dtype)
@@ -65,8 +65,8 @@ def solver_states(
 
     def split(x: Array, t: int) -> tuple[Array, Array]:
         a, s = sqrt(bars[t]), sqrt(1.0 - bars[t])
-        made = network(x, np.full(len(x), times[t], x.dtype))
-        clean, predicted = clean_and_noise(target, a, s, x, made)
+        prediction = network(x, np.full(len(x), times[t], x.dtype))
+        clean, predicted = clean_and_noise(target, a, s, x, prediction)
         if change is None:
             return clean, predicted
         changed = change(clean)
@@ -76,13 +76,13 @@ def solver_states(
     return walk(SOLVERS[sampler](split, level, eta), steps, bars, init, noise, repeats)
 
 
-def clean_and_noise(target: str, a: float, s: float, x: Array, made: Array) -> tuple[Array, Array]:
+def clean_and_noise(target: str, a: float, s: float, x: Array, prediction: Array) -> tuple[Array, Array]:
     """The clean state and the noise of x = a clean + s noise, from a prediction of either, or of a noise - s clean."""
     if target == "noise":
-        return (x - s * made) / a, made
+        return (x - s * prediction) / a, prediction
     if target == "sample":
-        return made, (x - a * made) / s
-    return a * x - s * made, a * made + s * x
+        return prediction, (x - a * prediction) / s
+    return a * x - s * prediction, a * prediction + s * x
 
 
 def solver_steps(bars: Array, number: int, last: int) -> list[int]:
@@ -90,13 +90,13 @@ def solver_steps(bars: Array, number: int, last: int) -> list[int]:
     is at least 0.03 to 1; where two are the same step, the earlier one moves up."""
     start = max((t for t in range(1, last + 1) if sqrt(bars[t]) >= 0.03), default=last)
     ratio = {t: log(bars[t] / (1.0 - bars[t])) for t in range(1, start + 1)}
-    found: list[int] = []
+    chosen: list[int] = []
     for i in reversed(range(number)):
         share = i / (number - 1) if number > 1 else 0.0
-        wanted = ratio[start] + share * (ratio[1] - ratio[start])
-        nearest = min(ratio, key=lambda t: (abs(ratio[t] - wanted), t))
-        found.append(max(nearest, found[-1] + 1) if found else nearest)
-    return [min(t, start - i) for i, t in enumerate(reversed(found))]
+        goal = ratio[start] + share * (ratio[1] - ratio[start])
+        nearest = min(ratio, key=lambda t: (abs(ratio[t] - goal), t))
+        chosen.append(max(nearest, chosen[-1] + 1) if chosen else nearest)
+    return [min(t, start - i) for i, t in enumerate(reversed(chosen))]
 
 
 Levels = dict[int, tuple[float, float]]

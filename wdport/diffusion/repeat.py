@@ -31,12 +31,12 @@ def repeated(plan: Plan, schedule: NoiseSchedule, times: int) -> Plan:
     alpha_bar = np.asarray(schedule.alpha_bar, np.float64)
     back = plan.coefficients.copy()
     before = np.append(alpha_bar[plan.steps[1:]], 1.0)
-    kept = np.sqrt(alpha_bar[plan.steps] / before)
-    back[:, STATE] *= kept[:, None]
-    back[:, STATE, NOISE] = np.sqrt(back[:, STATE, NOISE] ** 2 + 1.0 - kept**2)
+    ratio = np.sqrt(alpha_bar[plan.steps] / before)
+    back[:, STATE] *= ratio[:, None]
+    back[:, STATE, NOISE] = np.sqrt(back[:, STATE, NOISE] ** 2 + 1.0 - ratio**2)
     rows = [np.concatenate([np.tile(again, (times - 1, 1, 1)), once[None]])
             for again, once in zip(back[:-1], plan.coefficients[:-1], strict=True)]  # fmt: skip
     count = [times] * (len(plan.steps) - 1) + [1]
-    steps, told, clean = (np.repeat(values, count, axis=0) for values in (plan.steps, plan.times, plan.clean))
+    steps, network_times, clean = (np.repeat(values, count, axis=0) for values in (plan.steps, plan.times, plan.clean))
     coefficients = np.concatenate([*rows, plan.coefficients[-1:]])
-    return replace(plan, steps=steps, times=told, clean=clean, coefficients=coefficients)
+    return replace(plan, steps=steps, times=network_times, clean=clean, coefficients=coefficients)

@@ -94,13 +94,13 @@ def run_rows(
     draw = noise if callable(noise) else None
 
     def advance(carry: Carry, row: tuple[Rows, Tensor, Any]) -> tuple[Carry, Tensor | None]:
-        (time, number, noisy, matrix, clean), given, embedding = row
+        (time, number, noisy, matrix, clean), row_noise, embedding = row
         state = carry[0]
         if draw is not None:
-            given = jax.lax.cond(noisy, draw, lambda _: jnp.zeros_like(state), number)
+            row_noise = jax.lax.cond(noisy, draw, lambda _: jnp.zeros_like(state), number)
         output = network(state, jnp.broadcast_to(time, state.shape[:1]) if embedded is None else embedding)
         output = output.astype(state.dtype)
-        terms: tuple[Tensor, ...] = (*carry, output, given)
+        terms: tuple[Tensor, ...] = (*carry, output, row_noise)
         if change is not None:
             terms = (*terms, change(clean[0] * state + clean[1] * output))
         state, base, memory = (sum(matrix[i, j] * term for j, term in enumerate(terms)) for i in range(3))

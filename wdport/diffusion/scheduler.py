@@ -62,10 +62,10 @@ class Scheduler:
             object.__setattr__(self, "trained_betas", tuple(self.trained_betas))
         _whole("num_train_timesteps", self.num_train_timesteps, LEAST, MOST)
         _whole("steps_offset", self.steps_offset, 0, self.num_train_timesteps - 1)
-        for name, known in (("beta_schedule", tuple(SCHEDULES)), ("prediction_type", tuple(TARGETS)),
+        for name, choices in (("beta_schedule", tuple(SCHEDULES)), ("prediction_type", tuple(TARGETS)),
                             ("variance_type", VARIANCES), ("timestep_spacing", SPACINGS)):  # fmt: skip
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} {getattr(self, name)!r:.40} is not supported: one of {', '.join(known)}")
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} {getattr(self, name)!r:.40} is not supported: one of {', '.join(choices)}")
         if type(self.set_alpha_to_one) is not bool:
             raise ValueError("set_alpha_to_one is not true or false")
         for name in ("beta_start", "beta_end"):
@@ -96,13 +96,13 @@ class Scheduler:
         clips = values.get("clip_sample", False)
         if type(clips) is not bool:
             raise ValueError("clip_sample is not true or false")
-        read = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        read = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         return cls(**{**read, "clip": values.get("clip_sample_range", 1.0) if clips else None})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Scheduler:
         """From :meth:`to_dict`; raises ``ValueError``."""
-        if unknown := set(map(str, values)) - {each.name for each in fields(cls)}:
+        if unknown := set(map(str, values)) - {field.name for field in fields(cls)}:
             raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler")
         return cls(**values)
 
@@ -156,35 +156,35 @@ class Scheduler:
         """
         schedule = self.schedule()
         last = self.num_train_timesteps
-        found = [Point(t, sqrt(schedule.alpha_bar[t]), sqrt(1.0 - schedule.alpha_bar[t]), schedule.beta[t],
+        all_points = [Point(t, sqrt(schedule.alpha_bar[t]), sqrt(1.0 - schedule.alpha_bar[t]), schedule.beta[t],
                        schedule.alpha[t]) for t in range(1, last + 1)]  # fmt: skip
-        end = END if self.set_alpha_to_one else found[0]._replace(step=0)
+        end = END if self.set_alpha_to_one else all_points[0]._replace(step=0)
 
         def ddim(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
             stride = last // (len(points) - 1)
             for now in points[:-1]:
-                then = found[now.step - stride - 1] if now.step > stride else end
+                then = all_points[now.step - stride - 1] if now.step > stride else end
                 yield now.step, (_ddim(now, then, view, eta), NOTHING, NOTHING)
 
         def ddpm(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
             for now, then in pairwise(points):
                 yield now.step, (_ddpm(now, then, view, self.variance_type == "fixed_large"), NOTHING, NOTHING)
 
-        def told(network: Network) -> Network:
+        def retimed(network: Network) -> Network:
             return (lambda x, t: network(x, (t + 1) / last)) if fraction else network
 
         runs = [Run("ddpm", 0.0, self.target), Run("ddim", 0.0, self.target), Run("ddim", 0.5, self.target)]
         reference = ReferenceScheduler(self.to_dict())
 
         def loop(sampler: str) -> Loop:
-            return lambda network, *given: reference.states(sampler, told(network), *given)
+            return lambda network, *arguments: reference.states(sampler, retimed(network), *arguments)
 
         return Scheduled(
             schedule,
             self.target,
             per_mille(last) if fraction else np.arange(last + 1) - 1.0,
             self.steps,
-            own={"ddpm": ddpm, "ddim": ddim},
+            checkpoint_samplers={"ddpm": ddpm, "ddim": ddim},
             loops={sampler: loop(sampler) for sampler in KINDS},
             listed=lambda count: [step + 1 for step in reference.steps(count)],
             runs=tuple(runs),
@@ -232,6 +232,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
 
 
-def _whole(name: str, value: object, least: int, most: int) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{name} is not a whole number from {least} to {most}")
+def _whole(name: str, value: object, least: int, largest: int) -> None:
+    if type(value) is not int or not least <= value <= largest:
+        raise ValueError(f"{name} is not a whole number from {least} to {largest}")

@@ -90,16 +90,16 @@ def scheduler_fields(document: Mapping[str, object]) -> dict[str, object]:
     if not isinstance(kind, str) or kind not in CLASSES:
         named = "" if kind is None else f" {printable(repr(kind), 60)} is not supported"
         raise ValueError(f"_class_name{named or ' is missing'}")
-    given = {name: value for name, value in document.items() if not name.startswith("_")}
-    if unknown := [name for name in given if name not in _KNOWN]:
+    stated = {name: value for name, value in document.items() if not name.startswith("_")}
+    if unknown := [name for name in stated if name not in _KNOWN]:
         meant = did_you_mean(unknown[0], CLASSES[kind])
         raise ValueError(f"unknown field {printable(repr(unknown[0]), 60)} of {kind}{meant and f'; {meant}'}")
     for name, supported in IMPLEMENTED.items():
-        if (value := given.get(name, supported[0])) not in supported:
+        if (value := stated.get(name, supported[0])) not in supported:
             raise ValueError(f"{name} is not supported with {printable(repr(value), 60)}, as {kind} has it here")
-    if "clip_sample" not in CLASSES[kind] and given.get("clip_sample", False) is not False:
+    if "clip_sample" not in CLASSES[kind] and stated.get("clip_sample", False) is not False:
         raise ValueError(f"clip_sample is set, which {kind} does not have")
-    found = {**CLASSES[kind], **given}
-    if found.get("variance_type") is None:  # of solvers, which add none; for DDPM the library takes its default
-        found.pop("variance_type", None)
-    return found
+    values = {**CLASSES[kind], **stated}
+    if values.get("variance_type") is None:  # of solvers, which add none; for DDPM the library takes its default
+        values.pop("variance_type", None)
+    return values

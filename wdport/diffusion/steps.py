@@ -49,8 +49,8 @@ def even_steps(alpha_bar: Array, count: int | None, last: int) -> Array:
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= start:
         raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {start}")
     ratios = np.log(values[:start]) - np.log1p(-values[:start])
-    wanted = np.linspace(ratios[-1], ratios[0], count)
-    nearest = np.abs(ratios - wanted[:, None]).argmin(1) + 1
+    targets = np.linspace(ratios[-1], ratios[0], count)
+    nearest = np.abs(ratios - targets[:, None]).argmin(1) + 1
     room = np.arange(count)[::-1]  # steps that must fit below each
     moved = np.maximum.accumulate((nearest - room)[::-1])[::-1] + room
     return np.minimum(moved, start - np.arange(count)).astype(np.int64)

@@ -53,7 +53,7 @@ class Refined(NamedTuple):
 
     tokens: Tensor
     steps: Tensor
-    taken: Tensor
+    step_counts: Tensor
     calls: Tensor
 
 
@@ -71,7 +71,7 @@ class _Carry(NamedTuple):
 
     tokens: Tensor
     when: Tensor
-    taken: Tensor
+    step_counts: Tensor
     step: Tensor
     posts: Tensor
     going: Tensor
@@ -79,16 +79,16 @@ class _Carry(NamedTuple):
     calls: Tensor
 
 
-def windows(start: int, length: int, block: int, most: int = 4, whole: bool = False) -> list[Window]:
+def windows(start: int, length: int, block: int, limit: int = 4, full_context: bool = False) -> list[Window]:
     """Windows for ``length`` tokens after position ``start``, a multiple of ``block`` tokens.
 
-    Each block sees the tokens up to its own end or, with at most ``most`` windows, up to the end of the last block of
-    its window; with ``whole`` every block sees all tokens.
+    Each block sees the tokens up to its own end or, with at most ``limit`` windows, up to the end of the last block of
+    its window; with ``full_context`` every block sees all tokens.
     """
     count = length // block
-    if whole:
+    if full_context:
         return [Window(0, count, start + length)]
-    size = -(-count // most)
+    size = -(-count // limit)
     firsts = range(0, count, size)
     lasts = [min(first + size, count) for first in firsts]
     return [Window(first, last, start + last * block) for first, last in zip(firsts, lasts, strict=True)]
@@ -122,20 +122,20 @@ def refine(
     tokens = jnp.asarray(tokens, jnp.int32)
     when = jnp.full(tokens.shape, NEVER, jnp.int32)
     ended = _ended(tokens, fixed, mask, settings.end)
-    zero = taken = jnp.zeros(len(tokens), jnp.int32)
+    zero = step_counts = jnp.zeros(len(tokens), jnp.int32)
     calls = jnp.zeros((), jnp.int32)
     for window in among:
-        seen, held = tokens[:, : window.end], fixed[:, : window.end]
+        visible, held = tokens[:, : window.end], fixed[:, : window.end]
 
-        def one(at: Tensor, carry: _Carry, held: Tensor = held) -> _Carry:
-            return _refine_block(predict, carry, held, mask, start + at * block, start, block, settings, keys)
+        def one(block_index: Tensor, carry: _Carry, held: Tensor = held) -> _Carry:
+            return _refine_block(predict, carry, held, mask, start + block_index * block, start, block, settings, keys)
 
-        carry = _Carry(seen, when[:, : window.end], taken, zero, zero, ~ended, ended, calls)
+        carry = _Carry(visible, when[:, : window.end], step_counts, zero, zero, ~ended, ended, calls)
         carry = jax.lax.fori_loop(window.first, window.last, one, carry)
         tokens = tokens.at[:, : window.end].set(carry.tokens)
         when = when.at[:, : window.end].set(carry.when)
-        taken, ended, calls = carry.taken, carry.ended, carry.calls
-    return Refined(tokens, when, taken, calls)
+        step_counts, ended, calls = carry.step_counts, carry.ended, carry.calls
+    return Refined(tokens, when, step_counts, calls)
 
 
 def _refine_block(
@@ -158,27 +158,27 @@ def _refine_block(
         return jax.lax.dynamic_slice_in_dim(values, start, size, axis=1)
 
     open_first = (cut(carry.tokens) == mask) & ~held
-    wanted = jnp.sum(open_first, axis=1)
+    open_count = jnp.sum(open_first, axis=1)
 
     def advance(now: _Carry) -> _Carry:
         block = cut(now.tokens)
         open_before = jnp.any((block == mask) & ~held, axis=1)
         posts = now.posts + ~open_before
-        chosen, chance = choose(predict(now.tokens, start), settings, keys, now.taken, places)
-        commit = committed(block, chance, mask, held, quota(wanted, now.step, settings.steps), settings.threshold)
+        chosen, chance = choose(predict(now.tokens, start), settings, keys, now.step_counts, places)
+        commit = committed(block, chance, mask, held, quota(open_count, now.step, settings.steps), settings.threshold)
         edit = edited(block, chosen, chance, mask, held, settings.editing)
         write = (commit | edit) & now.going[:, None]
-        made = jnp.where(write, chosen, block)
-        tokens = jax.lax.dynamic_update_slice_in_dim(now.tokens, made, start, axis=1)
-        told = jnp.where(write, now.taken[:, None], cut(now.when))
-        when = jax.lax.dynamic_update_slice_in_dim(now.when, told, start, axis=1)
+        filled = jnp.where(write, chosen, block)
+        tokens = jax.lax.dynamic_update_slice_in_dim(now.tokens, filled, start, axis=1)
+        block_when = jnp.where(write, now.step_counts[:, None], cut(now.when))
+        when = jax.lax.dynamic_update_slice_in_dim(now.when, block_when, start, axis=1)
         step = now.step + open_before
-        open_now = jnp.any((made == mask) & ~held, axis=1)
+        open_now = jnp.any((filled == mask) & ~held, axis=1)
         fills = (step < settings.steps) & (open_now | edits)
         polishes = edits & jnp.any(edit, axis=1) & (posts <= settings.posts)
         ended = now.ended | _ended(tokens, fixed, mask, settings.end)
         going = now.going & jnp.where(open_before, fills, polishes) & ~ended
-        return _Carry(tokens, when, now.taken + now.going, step, posts, going, ended, now.calls + 1)
+        return _Carry(tokens, when, now.step_counts + now.going, step, posts, going, ended, now.calls + 1)
 
     zero = jnp.zeros_like(carry.step)
     going = (jnp.any(open_first, axis=1) | (edits & jnp.any(~held, axis=1))) & ~carry.ended
@@ -186,9 +186,9 @@ def _refine_block(
     return jax.lax.while_loop(lambda now: jnp.any(now.going), advance, begun)
 
 
-def quota(wanted: Tensor, step: Tensor, steps: Tensor) -> Tensor:
-    """The least number of tokens (B,) to commit in a sample's step: the ``wanted`` (B,) of a block, divided evenly."""
-    return wanted // steps + (step < wanted % steps)
+def quota(open_count: Tensor, step: Tensor, steps: Tensor) -> Tensor:
+    """The least number of tokens (B,) to commit in a sample's step: ``open_count`` (B,), of a block, divided evenly."""
+    return open_count // steps + (step < open_count % steps)
 
 
 def committed(block: Tensor, chance: Tensor, mask: Tensor, fixed: Tensor, least: Tensor, threshold: Tensor) -> Tensor:
@@ -207,9 +207,11 @@ def edited(block: Tensor, chosen: Tensor, chance: Tensor, mask: Tensor, fixed: T
     return (block != mask) & ~fixed & (chance > editing) & (chosen != block) & (jnp.asarray(editing) > 0)
 
 
-def choose(logits: Tensor, settings: Settings, keys: Tensor, taken: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-    """A token (B, L) for every position and its probability (B, L), from logits (B, L, V); ``taken`` (B,) are the steps
-    that the samples have taken and ``places`` (L,) the positions, each with draws of its own.
+def choose(
+    logits: Tensor, settings: Settings, keys: Tensor, step_counts: Tensor, places: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A token (B, L) for every position and its probability (B, L), from logits (B, L, V); ``step_counts`` (B,) are
+    the steps that the samples have taken and ``places`` (L,) the positions, each with draws of its own.
 
     With a temperature above zero tokens are drawn from the tempered and filtered distribution, whose probabilities are
     returned; otherwise the most probable token is taken, with its probability before any filter.
@@ -226,10 +228,12 @@ def choose(logits: Tensor, settings: Settings, keys: Tensor, taken: Tensor, plac
     def drawn(temperature: Tensor) -> tuple[Tensor, Tensor]:
         tempered = logits / temperature
         filters = (jnp.asarray(settings.top_k) > 0) | (jnp.asarray(settings.top_p) < 1)
-        kept = jax.lax.cond(filters, lambda each: filtered(each, settings.top_k, settings.top_p), lambda e: e, tempered)
-        steps = jax.vmap(jax.random.fold_in)(keys, taken)
-        own = jax.vmap(lambda key: jax.vmap(partial(jax.random.fold_in, key))(places))(steps)
-        return jax.vmap(jax.vmap(jax.random.categorical))(own, kept).astype(jnp.int32), kept
+        top_logits = jax.lax.cond(
+            filters, lambda values: filtered(values, settings.top_k, settings.top_p), lambda e: e, tempered
+        )
+        steps = jax.vmap(jax.random.fold_in)(keys, step_counts)
+        place_keys = jax.vmap(lambda key: jax.vmap(partial(jax.random.fold_in, key))(places))(steps)
+        return jax.vmap(jax.vmap(jax.random.categorical))(place_keys, top_logits).astype(jnp.int32), top_logits
 
     temperature = jnp.asarray(settings.temperature, logits.dtype)
     chosen, from_which = jax.lax.cond(temperature > 0, drawn, greedy, temperature)

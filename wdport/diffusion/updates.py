@@ -155,9 +155,9 @@ def sde_dpm_solver(points: Sequence[Point], view: View, _: float) -> Iterator[Ro
         length = log(then.signal / then.noise) - log(now.signal / now.noise)
         if before is not None:
             estimate = estimate + (estimate - memory) * length / (2.0 * before)
-        before, kept = length, exp(-2.0 * length)
-        state = then.noise / now.noise * exp(-length) * x + then.signal * (1.0 - kept) * estimate
-        yield now.step, (state + then.noise * sqrt(1.0 - kept) * z, NOTHING, view.denoised(now))
+        before, decay = length, exp(-2.0 * length)
+        state = then.noise / now.noise * exp(-length) * x + then.signal * (1.0 - decay) * estimate
+        yield now.step, (state + then.noise * sqrt(1.0 - decay) * z, NOTHING, view.denoised(now))
 
 
 def heun(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:

@@ -44,7 +44,7 @@ class Generated:
     def texts(self) -> list[str]:
         """The texts without special tokens; raises :class:`UsageError` if there was no tokenizer."""
         words = require_words(self.words, "texts")
-        return [words.decode(each) for each in self.tokens]
+        return [words.decode(text_tokens) for text_tokens in self.tokens]
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -52,7 +52,7 @@ class Generated:
     @property
     def wanted(self) -> int:
         """The number of tokens that were generated."""
-        return int(sum((each >= 0).sum() for each in self.steps))
+        return int(sum((text_steps >= 0).sum() for text_steps in self.steps))
 
     def frames(self, index: int, mask: int) -> list[Array]:
         """One text after every step, the first with ``mask`` for all wanted tokens; an edited token appears when it was
@@ -125,9 +125,11 @@ def generate(
     masked = generator.mask(mask)
     _require_whole(length=(length, 0), block_length=(block_length, 1), steps=(steps, 1), top_k=(top_k, 1),
                    batch=(batch, 1))  # fmt: skip
-    _require_whole(most=(1 << 32) - 1, seed=(seed, 0))
+    _require_whole(largest=(1 << 32) - 1, seed=(seed, 0))
     _require_whole(
-        most=vocabulary.size - 1, end=(end, 0), **{f"forbid[{at}]": (each, 0) for at, each in enumerate(forbid)}
+        largest=vocabulary.size - 1,
+        end=(end, 0),
+        **{f"forbid[{index}]": (token, 0) for index, token in enumerate(forbid)},
     )
     _require_real(threshold=(threshold, 0.0, 1.0), edit=(edit, 0.0, 1.0), temperature=(temperature, 0.0, 1e6),
                   top_p=(top_p, 0.0, 1.0))  # fmt: skip
@@ -139,12 +141,12 @@ def generate(
         raise UsageError(name, "has no effect at temperature 0", "give a temperature, or leave it out")
     if isinstance(prompts, str):
         raise UsageError("prompts", "is a text", "give a list of texts: [text]")
-    given = list(prompts)
-    written = tokenizer is not None or any(isinstance(each, str) for each in given)
+    prompt_list = list(prompts)
+    written = tokenizer is not None or any(isinstance(prompt, str) for prompt in prompt_list)
     if words is None and (written or installed()):
         words = model_words(model, masked, tokenizer)
-    tokens = [require_words(words, "prompts").encode(each, bool(length)) if isinstance(each, str) else each
-              for each in given]  # fmt: skip
+    tokens = [require_words(words, "prompts").encode(prompt, bool(length)) if isinstance(prompt, str) else prompt
+              for prompt in prompt_list]  # fmt: skip
     texts = read_prompts(tokens, vocabulary)
     gaps = any((text == masked).any() for text in texts)
     if not length and not gaps:
@@ -174,55 +176,59 @@ def complete(
     block_length: int | None = None, seed: int = 0, batch: int | None = None, words: Words | None = None,
 ) -> Generated:  # fmt: skip
     """:func:`generate` for tokens and settings that were checked; ``steps`` None are those of a block."""
-    whole = arranged(texts, mask, length, block_length)
-    settings = settings._replace(steps=settings.steps or whole.block)
-    rows = min(len(texts), batch or max(1, LOGITS // (whole.block * generator.vocabulary.size)))
-    found = []
+    arrangement = arranged(texts, mask, length, block_length)
+    settings = settings._replace(steps=settings.steps or arrangement.block)
+    rows = min(len(texts), batch or max(1, LOGITS // (arrangement.block * generator.vocabulary.size)))
+    parts = []
     for first in range(0, len(texts), rows):
-        part, samples, count = _part(whole, first, rows)
-        found.append((part, generator.run(part, settings, seed, samples), count))
+        part, samples, count = _part(arrangement, first, rows)
+        parts.append((part, generator.run(part, settings, seed, samples), count))
     end = None if settings.end == NEVER else int(settings.end)
-    return _joined(found, end, words)
+    return _joined(parts, end, words)
 
 
-def _part(whole: Arranged, first: int, rows: int) -> tuple[Arranged, Array, int]:
+def _part(arrangement: Arranged, first: int, rows: int) -> tuple[Arranged, Array, int]:
     """``rows`` samples from ``first`` on, their numbers, and how many are not repeated ones that fill the batch."""
-    last = min(first + rows, len(whole.tokens))
+    last = min(first + rows, len(arrangement.tokens))
     begin = last - rows
-    return whole[begin:last], np.arange(begin, last), last - first
+    return arrangement[begin:last], np.arange(begin, last), last - first
 
 
 def _joined(parts: Iterable[tuple[Arranged, Refined, int]], end: int | None, words: Words | None) -> Generated:
-    tokens, steps, taken, calls = [], [], [], 0
-    for part, found, count in parts:
-        for text, set_at in list(zip(part.texts(found.tokens), part.texts(found.steps), strict=True))[-count:]:
+    tokens, steps, step_counts, calls = [], [], [], 0
+    for part, refined, count in parts:
+        for text, set_at in list(zip(part.texts(refined.tokens), part.texts(refined.steps), strict=True))[-count:]:
             last = _last(text, set_at, end)
             tokens.append(text[:last])
             steps.append(set_at[:last])
-        taken.append(found.taken[-count:])
-        calls += int(found.calls)
-    return Generated(tokens, steps, np.concatenate(taken), calls, words)
+        step_counts.append(refined.step_counts[-count:])
+        calls += int(refined.calls)
+    return Generated(tokens, steps, np.concatenate(step_counts), calls, words)
 
 
 def _last(text: Array, steps: Array, end: int | None) -> int:
     """The length of a text that ends at the first generated token ``end``."""
-    found: list[int] = [] if end is None else np.flatnonzero((text == end) & (steps >= 0)).tolist()
-    return found[0] + 1 if found else len(text)
+    ends: list[int] = [] if end is None else np.flatnonzero((text == end) & (steps >= 0)).tolist()
+    return ends[0] + 1 if ends else len(text)
 
 
-def _require_whole(most: int = MAX_STEPS, **named: tuple[Any, int]) -> None:
+def _require_whole(largest: int = MAX_STEPS, **named: tuple[Any, int]) -> None:
     """Raise :class:`UsageError` unless each value is None, or a whole number from its least on."""
     for name, (value, least) in named.items():
         if value is None:
             continue
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= most:
-            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a whole number from {least} to {most}")
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= largest:
+            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a whole number from {least} to {largest}")
 
 
 def _require_real(**named: tuple[Any, float, float]) -> None:
-    for name, (value, least, most) in named.items():
+    for name, (value, least, largest) in named.items():
         if value is None:
             continue
         kinds = (int, float, np.integer, np.floating)
-        if not isinstance(value, kinds) or isinstance(value, bool) or not (isfinite(value) and least <= value <= most):
-            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a number from {least:g} to {most:g}")
+        if (
+            not isinstance(value, kinds)
+            or isinstance(value, bool)
+            or not (isfinite(value) and least <= value <= largest)
+        ):
+            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a number from {least:g} to {largest:g}")

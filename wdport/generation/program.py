@@ -36,12 +36,12 @@ class Generator:
         """The number of programs compiled so far."""
         return int(self._jitted._cache_size())  # type: ignore[attr-defined]
 
-    def mask(self, given: int | None) -> int:
+    def mask(self, token: int | None) -> int:
         """The mask token: a given one, or the configuration's; raises :class:`UsageError`."""
-        if given is not None:
-            if not 0 <= given < self.vocabulary.size:
-                raise UsageError("mask", f"is {given}", f"give a whole number from 0 to {self.vocabulary.size - 1}")
-            return given
+        if token is not None:
+            if not 0 <= token < self.vocabulary.size:
+                raise UsageError("mask", f"is {token}", f"give a whole number from 0 to {self.vocabulary.size - 1}")
+            return token
         if self.vocabulary.mask is None:
             raise UsageError("mask", "the model's configuration names no mask token", "give its number")
         return self.vocabulary.mask
@@ -50,11 +50,11 @@ class Generator:
         """Generate for a batch whose samples have these numbers (B,): they and the seed determine the draws."""
         with jax.enable_x64(self.wide):
             number = np.float64 if self.wide else np.float32
-            told = Settings(*(_number(value, number) for value in settings))
+            numbers = Settings(*(_number(value, number) for value in settings))
             arrays = (batch.tokens, batch.visible, batch.positions)
-            found = self._jitted(self._network.weights(), *arrays, np.int32(batch.mask), told, np.uint32(seed),
+            refined = self._jitted(self._network.weights(), *arrays, np.int32(batch.mask), numbers, np.uint32(seed),
                                  np.asarray(samples, np.uint32), start=batch.start, block=batch.block)  # fmt: skip
-            return Refined(*map(np.asarray, found))
+            return Refined(*map(np.asarray, refined))
 
     def _run(
         self,
@@ -72,10 +72,10 @@ class Generator:
         keys = jax.vmap(lambda sample: jax.random.fold_in(jax.random.key(seed), sample))(samples)
         among = windows(start, tokens.shape[1] - start, block)
 
-        def predict(seen: Tensor, first: Tensor) -> Tensor:
+        def predict(prefix: Tensor, first: Tensor) -> Tensor:
             """Every given token is read, and of the wanted ones those up to the end of the block."""
-            within = visible[:, : seen.shape[1]] & (jnp.arange(seen.shape[1]) < first + block)
-            return self._network.predict(weights, seen, within, positions[:, : seen.shape[1]], first, block)
+            within = visible[:, : prefix.shape[1]] & (jnp.arange(prefix.shape[1]) < first + block)
+            return self._network.predict(weights, prefix, within, positions[:, : prefix.shape[1]], first, block)
 
         return refine(predict, tokens, tokens != mask, mask, start, block, among, settings, keys)
 
@@ -89,9 +89,9 @@ def generator_of(model: KerasModel) -> Generator:
         return _GENERATORS[model]
     except (KeyError, TypeError):  # new, or not weakly referenceable, and so not a model
         family, wide = _completing(model), model.compute_dtype == "float64"
-        made = Generator(family.vocabulary(model.config), family.token_network(model), wide)
-        _GENERATORS[model] = made
-        return made
+        generator = Generator(family.vocabulary(model.config), family.token_network(model), wide)
+        _GENERATORS[model] = generator
+        return generator
 
 
 def model_words(model: KerasModel, mask: int, file: str | PathLike[str] | None) -> Words | None:

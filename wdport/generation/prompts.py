@@ -45,17 +45,17 @@ class Arranged:
 
     def texts(self, values: Array) -> list[Array]:
         """The ``values`` (B, N) of each sample's tokens in the order of its text."""
-        found = []
-        for row, seen, places in zip(values, self.visible, self.positions, strict=True):
-            text = np.empty(int(seen.sum()), values.dtype)
-            text[places[seen]] = row[seen]
-            found.append(text)
-        return found
+        ordered = []
+        for row, visible, places in zip(values, self.visible, self.positions, strict=True):
+            text = np.empty(int(visible.sum()), values.dtype)
+            text[places[visible]] = row[visible]
+            ordered.append(text)
+        return ordered
 
 
 def read_prompts(prompts: Iterable[Sequence[int] | Array], vocabulary: Vocabulary) -> list[Array]:
     """Prompts as int32 arrays; raises :class:`UsageError` naming the first that is none of this vocabulary."""
-    found = []
+    arrays = []
     for number, prompt in enumerate(prompts):
         try:
             array = np.asarray(prompt)
@@ -70,27 +70,27 @@ def read_prompts(prompts: Iterable[Sequence[int] | Array], vocabulary: Vocabular
             wrong = int(array.min()) if array.min() < 0 else int(array.max())
             fix = f"the model has tokens from 0 to {vocabulary.size - 1}"
             raise UsageError(f"prompts[{number}]", f"has the token {wrong}", fix)
-        found.append(array.astype(np.int32))
-    if not found:
+        arrays.append(array.astype(np.int32))
+    if not arrays:
         raise UsageError("prompts", "there are none", "give at least one list of tokens")
-    return found
+    return arrays
 
 
 def arranged(prompts: Sequence[Array], mask: int, length: int, block: int | None) -> Arranged:
     """Arrange ``prompts``, each with ``length`` wanted tokens behind it; in blocks of ``block``, by default of
     :data:`BLOCK` if there is a ``length`` and otherwise all in one."""
     texts = [np.concatenate([prompt, np.full(length, mask, np.int32)]) for prompt in prompts]
-    wanted = [text == mask for text in texts]
-    most = max(int(each.sum()) for each in wanted)
-    start = _multiple(max(int((~each).sum()) for each in wanted), ROUNDED)
-    size = block or (min(BLOCK, most) if length else _multiple(most, ROUNDED))
-    shape = (len(texts), start + _multiple(most, size))
+    open_masks = [text == mask for text in texts]
+    largest = max(int(open_mask.sum()) for open_mask in open_masks)
+    start = _multiple(max(int((~open_mask).sum()) for open_mask in open_masks), ROUNDED)
+    size = block or (min(BLOCK, largest) if length else _multiple(largest, ROUNDED))
+    shape = (len(texts), start + _multiple(largest, size))
     tokens = np.full(shape, int(mask == 0), np.int32)
     visible, positions = np.zeros(shape, bool), np.zeros(shape, np.int32)
-    for row, (text, open_) in enumerate(zip(texts, wanted, strict=True)):
-        given, open_places = np.flatnonzero(~open_), np.flatnonzero(open_)
-        for places, at in ((given, start - len(given)), (open_places, start)):
-            part = slice(at, at + len(places))
+    for row, (text, open_) in enumerate(zip(texts, open_masks, strict=True)):
+        fixed_places, open_places = np.flatnonzero(~open_), np.flatnonzero(open_)
+        for places, first in ((fixed_places, start - len(fixed_places)), (open_places, start)):
+            part = slice(first, first + len(places))
             tokens[row, part], visible[row, part], positions[row, part] = text[places], True, places
     return Arranged(tokens, visible, positions, start, size, mask)
 

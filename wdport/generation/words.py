@@ -49,26 +49,26 @@ class Words:
     def encode(self, text: str, goes_on: bool) -> Array:
         """The tokens of a text, with those that the tokenizer puts around it; if it ``goes_on``, none behind it."""
         text = text.replace(GAP, str(self.named))
-        whole = list(self._tokenizer.encode(text).ids)
+        tokens = list(self._tokenizer.encode(text).ids)
         if goes_on:
             plain = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
-            ends = [at + len(plain) for at in range(len(whole)) if whole[at : at + len(plain)] == plain]
-            whole = whole[: ends[0]] if ends else plain
-        return np.array(whole, np.int32)
+            ends = [start + len(plain) for start in range(len(tokens)) if tokens[start : start + len(plain)] == plain]
+            tokens = tokens[: ends[0]] if ends else plain
+        return np.array(tokens, np.int32)
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of tokens, without special ones."""
-        return str(self._tokenizer.decode([int(each) for each in tokens], skip_special_tokens=True))
+        return str(self._tokenizer.decode([int(token) for token in tokens], skip_special_tokens=True))
 
     def frame(self, tokens: Iterable[int]) -> str:
         """The same with :data:`OPEN` for mask tokens."""
-        kept = [int(each) for each in tokens if int(each) == self.mask or int(each) not in self._special]
-        return str(self._tokenizer.decode(kept, skip_special_tokens=False)).replace(str(self.named), OPEN)
+        numbers = [int(token) for token in tokens if int(token) == self.mask or int(token) not in self._special]
+        return str(self._tokenizer.decode(numbers, skip_special_tokens=False)).replace(str(self.named), OPEN)
 
     def number(self, token: str) -> int | None:
         """The number of a token that is given by its name."""
-        found: int | None = self._tokenizer.token_to_id(token)
-        return found
+        token_id: int | None = self._tokenizer.token_to_id(token)
+        return token_id
 
 
 def words_of(model: KerasModel, family: Completing, mask: int, file: str | PathLike[str] | None = None) -> Words | None:
@@ -86,10 +86,10 @@ def words_of(model: KerasModel, family: Completing, mask: int, file: str | PathL
     if not installed():
         raise MachineError("tokenizers", "is not installed, and texts need it", "install wdport[text], or give tokens")
     try:
-        made = importlib.import_module("tokenizers").Tokenizer.from_str(text)
+        tokenizer = importlib.import_module("tokenizers").Tokenizer.from_str(text)
     except Exception as error:  # the library has no class of its own for them
         raise InputError(where, f"is not a tokenizer ({str(error)[:80]})", _GIVE) from None
-    return Words(made, mask, where)
+    return Words(tokenizer, mask, where)
 
 
 def installed() -> bool:

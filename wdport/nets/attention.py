@@ -58,8 +58,8 @@ class ImageAttention(layers.Layer):
         pixels = jnp.reshape(normed, (batch, -1, channels))
         q, k, v = (self._heads(projection(pixels)) for projection in (self.query, self.key, self.value))
         read = jnp.swapaxes(attend(q, k, v), 1, 2)
-        made = self.dropout(self.out(jnp.reshape(read, (batch, -1, self.num_heads * self.head_width))))
-        return (jnp.reshape(made, hidden_states.shape) + hidden_states) / self.factor
+        attended = self.dropout(self.out(jnp.reshape(read, (batch, -1, self.num_heads * self.head_width))))
+        return (jnp.reshape(attended, hidden_states.shape) + hidden_states) / self.factor
 
     def _heads(self, x: Tensor) -> Tensor:
         """(B, L, heads * K) -> (B, heads, L, K), with the batch axes of the products in front: with these in the

@@ -43,9 +43,9 @@ class CausalConv3D(layers.Layer):
     def call(self, x: Tensor, past: Tensor | None = None) -> Tensor:
         if past is not None:
             x = jnp.concatenate([past, x], axis=1)
-        known = 0 if past is None else past.shape[1]
-        if self.causal and known < self.memory:
-            x = jnp.pad(x, ((0, 0), (self.memory - known, 0), (0, 0), (0, 0), (0, 0)))
+        past_frames = 0 if past is None else past.shape[1]
+        if self.causal and past_frames < self.memory:
+            x = jnp.pad(x, ((0, 0), (self.memory - past_frames, 0), (0, 0), (0, 0), (0, 0)))
         return self.convolve(x)
 
     def convolve(self, x: Tensor) -> Tensor:
@@ -56,12 +56,12 @@ class CausalConv3D(layers.Layer):
         count = (frames - window) // stride + 1
         kernel = ops.cast(self.kernel, x.dtype)
         total = None
-        for at in range(window):
-            seen = x[:, at : at + stride * (count - 1) + 1 : stride]
-            made = _convolved(jnp.reshape(seen, (batch * count, height, width, channels)), kernel[at])
-            total = made if total is None else total + made
-        made = ops.cast(total, x.dtype) + self.bias
-        return jnp.reshape(made, (batch, count, height, width, self.filters))
+        for tap in range(window):
+            strided = x[:, tap : tap + stride * (count - 1) + 1 : stride]
+            output = _convolved(jnp.reshape(strided, (batch * count, height, width, channels)), kernel[tap])
+            total = output if total is None else total + output
+        output = ops.cast(total, x.dtype) + self.bias
+        return jnp.reshape(output, (batch, count, height, width, self.filters))
 
 
 def _convolved(images: Tensor, kernel: Tensor) -> Tensor:

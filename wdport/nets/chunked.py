@@ -67,24 +67,24 @@ class Chunked:
         ``first``, and each has ``count`` of them."""
         held: Held = ()
         before: jax.Array | None = None
-        for at, chunk in enumerate(chunks):
+        for index, chunk in enumerate(chunks):
             part = chunk if self._over is None else jax.device_put(chunk, self._over)
-            start = np.int32(first + at * count)
-            if not at:
+            start = np.int32(first + index * count)
+            if not index:
                 held = self._zeros(weights, part, start)
-            held, made = self._jitted(weights, held, part, start)
+            held, result = self._jitted(weights, held, part, start)
             if before is not None:
                 yield np.asarray(before)
-            before = made
+            before = result
         if before is not None:
             yield np.asarray(before)
 
     def _zeros(self, weights: Weights, part: Array | jax.Array, start: np.int32) -> list[jax.Array]:
-        key = (part.shape, str(part.dtype), *sorted({str(each.dtype) for each in weights.values()}))
+        key = (part.shape, str(part.dtype), *sorted({str(value.dtype) for value in weights.values()}))
         if key not in self._starts:
-            kept, _ = jax.eval_shape(self._step, weights, (), part, start)
+            state_shapes, _ = jax.eval_shape(self._step, weights, (), part, start)
             self._starts[key] = jax.jit(
-                lambda: [jnp.zeros(each.shape, each.dtype) for each in kept], out_shardings=self._over
+                lambda: [jnp.zeros(state.shape, state.dtype) for state in state_shapes], out_shardings=self._over
             )
         return self._starts[key]()
 
@@ -95,16 +95,16 @@ def scanned(
     """All chunks (N, B, T, H, W, C) in one `lax.scan` whose carry is the past; the results (N, B, T', H', W', C').
     ``first`` is the number of the first frame, and ``count`` by how much it grows from chunk to chunk (T if None)."""
     count = chunks.shape[2] if count is None else count
-    kept, _ = jax.eval_shape(step, weights, (), chunks[0], first)
-    zeros = [jnp.zeros(each.shape, each.dtype) for each in kept]
+    state_shapes, _ = jax.eval_shape(step, weights, (), chunks[0], first)
+    zeros = [jnp.zeros(state.shape, state.dtype) for state in state_shapes]
 
     def one(carry: tuple[list[jax.Array], jax.Array], chunk: jax.Array) -> Any:
         held, start = carry
-        held, made = step(weights, held, chunk, start)
-        return (held, start + count), made
+        held, result = step(weights, held, chunk, start)
+        return (held, start + count), result
 
-    _, made = jax.lax.scan(one, (zeros, jnp.asarray(first, jnp.int32)), chunks)
-    return made
+    _, results = jax.lax.scan(one, (zeros, jnp.asarray(first, jnp.int32)), chunks)
+    return results
 
 
 def require_divisible(mesh: Mesh | None, batch: int, width: int) -> None:

@@ -17,8 +17,8 @@ LONGEST = 10_000
 
 def frequencies(half: int, shift: float) -> Array:
     """(half,) falling from 1: the exponents are those of ``LONGEST`` by k / (half - shift). Float64."""
-    found: Array = np.exp(-math.log(LONGEST) * np.arange(half) / (half - shift))
-    return found
+    values: Array = np.exp(-math.log(LONGEST) * np.arange(half) / (half - shift))
+    return values
 
 
 class Sinusoid(layers.Layer):
@@ -36,8 +36,8 @@ class Sinusoid(layers.Layer):
     def call(self, times: Tensor) -> Tensor:
         angles = ops.cast(times, self.frequencies.dtype.name)[:, None] * self.frequencies
         waves = [jnp.sin(angles), jnp.cos(angles)]
-        made = jnp.concatenate(waves[::-1] if self.flip else waves, axis=-1)
-        return ops.cast(jnp.pad(made, ((0, 0), (0, self.width % 2))), self.compute_dtype)
+        embedding = jnp.concatenate(waves[::-1] if self.flip else waves, axis=-1)
+        return ops.cast(jnp.pad(embedding, ((0, 0), (0, self.width % 2))), self.compute_dtype)
 
 
 class Fourier(layers.Layer):

@@ -16,8 +16,8 @@ class ToHeads(layers.EinsumDense):
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         width, *heads = self.kernel.shape
-        made = ops.matmul(x, ops.reshape(self.kernel, (width, -1)))
-        return ops.reshape(made, (*ops.shape(made)[:2], *heads)) + self.bias
+        projected = ops.matmul(x, ops.reshape(self.kernel, (width, -1)))
+        return ops.reshape(projected, (*ops.shape(projected)[:2], *heads)) + self.bias
 
 
 class FromHeads(layers.EinsumDense):

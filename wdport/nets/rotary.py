@@ -19,8 +19,8 @@ def rotary_frequencies(width: int, theta: float, dtype: str = "float64") -> Arra
     """
     kind = np.dtype(dtype)
     exponents = (np.arange(0, width, 2).astype(kind) / kind.type(width)).astype(np.float64)
-    found: Array = kind.type(1.0) / (np.float64(theta) ** exponents).astype(kind)
-    return found
+    frequencies: Array = kind.type(1.0) / (np.float64(theta) ** exponents).astype(kind)
+    return frequencies
 
 
 class Rotary(layers.Layer):

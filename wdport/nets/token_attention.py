@@ -45,7 +45,7 @@ class TokenAttention(layers.Layer):
         """``position_embeddings`` are cosines and sines (1 or B, N, head_dim); ``visible`` (B, N) is true for tokens
         that are read, all if ``None``."""
         q, k, v = (self._heads(projection(hidden_states)) for projection in (self.query, self.key, self.value))
-        cosines, sines = (ops.cast(each, q.dtype)[:, None] for each in position_embeddings)
+        cosines, sines = (ops.cast(wave, q.dtype)[:, None] for wave in position_embeddings)
         q, k = turned(q, cosines, sines), turned(k, cosines, sines)
         return self.out(self._merged(self._read(q * self.head_dim**-0.5, k, v, visible)))
 
@@ -59,8 +59,8 @@ class TokenAttention(layers.Layer):
         """The result for a part of the tokens, (B, M, C), which ``cut`` takes of any array (B, N, ...)."""
         q = self._heads(self.query(cut(hidden_states)))
         k, v = (self._heads(projection(hidden_states)) for projection in (self.key, self.value))
-        angles = [ops.cast(each, q.dtype) for each in position_embeddings]
-        q, k = turned(q, *(cut(each)[:, None] for each in angles)), turned(k, *(each[:, None] for each in angles))
+        angles = [ops.cast(wave, q.dtype) for wave in position_embeddings]
+        q, k = turned(q, *(cut(wave)[:, None] for wave in angles)), turned(k, *(wave[:, None] for wave in angles))
         return self.out(self._merged(self._read(q * self.head_dim**-0.5, k, v, visible)))
 
     def _heads(self, x: Tensor) -> Tensor:

@@ -23,10 +23,10 @@ class TokenEmbedding(layers.Embedding):
         self.padding_idx = padding_idx
 
     def call(self, inputs: Tensor) -> Tensor:
-        made = super().call(inputs)
+        embedded = super().call(inputs)
         if self.padding_idx is None:
-            return made
-        return jnp.where((inputs == self.padding_idx)[..., None], lax.stop_gradient(made), made)
+            return embedded
+        return jnp.where((inputs == self.padding_idx)[..., None], lax.stop_gradient(embedded), embedded)
 
 
 class TiedHead(layers.Layer):
@@ -43,8 +43,8 @@ class TiedHead(layers.Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         table = ops.cast(self.table(), inputs.dtype)
-        made = inputs @ jnp.swapaxes(table, 0, 1)
-        return made if self.bias is None else made + self.bias
+        logits = inputs @ jnp.swapaxes(table, 0, 1)
+        return logits if self.bias is None else logits + self.bias
 
 
 class GatedMlp(layers.Layer):

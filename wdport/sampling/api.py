@@ -101,13 +101,13 @@ def sample(
     return replace(Samples.join(list(job.draw())), given=job.given)
 
 
-def one_condition(**given: ArrayLike | str | None) -> dict[str, Any]:
+def one_condition(**conditions: ArrayLike | str | None) -> dict[str, Any]:
     """The fields of a :class:`Request` for the only one of these conditions that is given; raises :class:`UsageError`
     for several."""
-    found = {name: values for name, values in given.items() if values is not None}
-    if len(found) > 1:
-        raise UsageError(" and ".join(found), "are given together", "give the one that the model takes")
-    return next(({"condition": values, "condition_name": name} for name, values in found.items()), {})
+    supplied = {name: values for name, values in conditions.items() if values is not None}
+    if len(supplied) > 1:
+        raise UsageError(" and ".join(supplied), "are given together", "give the one that the model takes")
+    return next(({"condition": values, "condition_name": name} for name, values in supplied.items()), {})
 
 
 def read_init(path: str | PathLike[str]) -> Array:

@@ -41,8 +41,8 @@ def read_block(file: IO[bytes], path: Path, rows: int, layout: Layout, fix: str)
         if array.dtype.kind != "f" or array.shape[:1] != (rows,):
             raise InputError(path, f"holds {name} of {array.dtype.name} {array.shape} for {rows} samples", fix)
     held = layout_of(block)
-    for name, wanted in layout.items():
-        if held.get(name) != wanted:
+    for name, expected in layout.items():
+        if held.get(name) != expected:
             what = f"holds {_described(held, name)} where this run has {_described(layout, name)}"
             raise InputError(path, what, fix)
     return block

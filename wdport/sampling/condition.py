@@ -36,77 +36,77 @@ def checked_condition(about: Diffused, request: Request, count: int, drawn: Arra
     Raises:
         UsageError: the values are invalid for the network, or missing.
     """
-    wanted, values = about.condition, request.condition
+    declared, values = about.condition, request.condition
     name = request.called.get("condition", request.condition_name)
-    if wanted is None or request.condition_name not in ("condition", wanted.name):
+    if declared is None or request.condition_name not in ("condition", declared.name):
         if values is not None:
-            raise UsageError(name, _lacking(wanted, request.condition_name), "leave it out")
-        if request.unconditional and wanted is None:
+            raise UsageError(name, _lacking(declared, request.condition_name), "leave it out")
+        if request.unconditional and declared is None:
             raise UsageError("unconditional", "the model takes no condition", "leave it out")
-    if wanted is None:
+    if declared is None:
         return None
     if values is None:
-        return _without(wanted, request, count)
+        return _without(declared, request, count)
     if request.unconditional:
-        raise UsageError("unconditional", f"{wanted.name} is given", "leave out one of the two")
+        raise UsageError("unconditional", f"{declared.name} is given", "leave out one of the two")
     if isinstance(values, str):
         held = {} if about.windowed is None else about.windowed.statistics
-        if values != DATA or drawn is None or wanted.statistic is None or wanted.statistic not in held:
-            what = f"the model does not hold {wanted.name} of its training data"
+        if values != DATA or drawn is None or declared.statistic is None or declared.statistic not in held:
+            what = f"the model does not hold {declared.name} of its training data"
             fix = "give numbers, or convert with `--data FILE` `--transform NAME`"
             raise UsageError(name, what if values == DATA else f"{values[:40]!r} is not a number", fix)
-        return np.asarray(held[wanted.statistic], np.float64)[drawn]
+        return np.asarray(held[declared.statistic], np.float64)[drawn]
     try:
-        given = np.asarray(values)
+        array = np.asarray(values)
     except ValueError:  # lists of different lengths
-        given = np.asarray(None)
-    if given.dtype.kind not in "fiu":
-        raise UsageError(name, f"holds {given.dtype}, not real numbers", "give numbers")
-    return _cycled(wanted, given, count, name)
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiu":
+        raise UsageError(name, f"holds {array.dtype}, not real numbers", "give numbers")
+    return _cycled(declared, array, count, name)
 
 
-def _lacking(wanted: Condition | None, name: str) -> str:
+def _lacking(declared: Condition | None, name: str) -> str:
     if name == "labels":
         return "the model has no classes"
-    return f"the model takes {wanted.name}, not {name}" if wanted else f"the model takes no {name}"
+    return f"the model takes {declared.name}, not {name}" if declared else f"the model takes no {name}"
 
 
-def _without(wanted: Condition, request: Request, count: int) -> Array | None:
+def _without(declared: Condition, request: Request, count: int) -> Array | None:
     """The condition of samples for which none is given: the null value, or None to call the network without it."""
-    if wanted.kind == "class":
-        if request.unconditional and wanted.null is not None:
-            return np.full(count, int(wanted.null), np.int32)
+    if declared.kind == "class":
+        if request.unconditional and declared.null is not None:
+            return np.full(count, int(declared.null), np.int32)
         what = "the model draws samples of a class"
         if request.unconditional:
             what = "the model was not trained without labels"
         raise UsageError(
-            request.called.get("labels", "labels"), what, f"give one from 0 to {(wanted.classes or 1) - 1}"
+            request.called.get("labels", "labels"), what, f"give one from 0 to {(declared.classes or 1) - 1}"
         )
-    if not (request.unconditional or (wanted.trained is False and wanted.optional)):
-        known = "was trained with it" if wanted.trained else "may have been trained with or without it"
-        data = " or data" if wanted.statistic is not None else ""
-        option = "`--scale NUMBER`" if wanted.name == "scale" else "`--condition NUMBER`"
-        without = ", or `--unconditional`" if wanted.optional or wanted.null is not None else ""
-        what = f"the model takes a condition, {wanted.name}, and {known}"
-        raise UsageError(wanted.name, what, f"give {option}{data}{without}")
-    if wanted.null is not None:
-        return np.full((count, *wanted.shape), wanted.null)
-    if not wanted.optional:
-        raise UsageError("unconditional", f"the model does not run without its condition, {wanted.name}", "give it")
+    if not (request.unconditional or (declared.trained is False and declared.optional)):
+        training = "was trained with it" if declared.trained else "may have been trained with or without it"
+        data = " or data" if declared.statistic is not None else ""
+        option = "`--scale NUMBER`" if declared.name == "scale" else "`--condition NUMBER`"
+        without = ", or `--unconditional`" if declared.optional or declared.null is not None else ""
+        what = f"the model takes a condition, {declared.name}, and {training}"
+        raise UsageError(declared.name, what, f"give {option}{data}{without}")
+    if declared.null is not None:
+        return np.full((count, *declared.shape), declared.null)
+    if not declared.optional:
+        raise UsageError("unconditional", f"the model does not run without its condition, {declared.name}", "give it")
     return None
 
 
-def _cycled(wanted: Condition, values: Array, count: int, name: str) -> Array:
-    if wanted.trained is False:
+def _cycled(declared: Condition, values: Array, count: int, name: str) -> Array:
+    if declared.trained is False:
         what = "the model was trained without this condition, whose weights are random"
         raise UsageError(name, what, "leave it out")
-    if wanted.kind == "class":
-        return _labels(wanted.classes or 0, values, count, name)
-    values = np.atleast_1d(values) if not wanted.shape else values
-    if values.shape == wanted.shape and wanted.shape:
+    if declared.kind == "class":
+        return _labels(declared.classes or 0, values, count, name)
+    values = np.atleast_1d(values) if not declared.shape else values
+    if values.shape == declared.shape and declared.shape:
         values = values[None]
-    if values.shape[1:] != wanted.shape or not values.size:
-        shape = ", ".join(map(str, ("n", *wanted.shape)))
+    if values.shape[1:] != declared.shape or not values.size:
+        shape = ", ".join(map(str, ("n", *declared.shape)))
         raise UsageError(name, f"has shape {values.shape}", f"give numbers ({shape})")
     _require_count(name, len(values), count)
     values = values.astype(np.float64)
@@ -114,26 +114,26 @@ def _cycled(wanted: Condition, values: Array, count: int, name: str) -> Array:
     if not np.isfinite(values).all() or largest > LARGEST:
         raise UsageError(name, "has a value that is not finite" if not isfinite(largest) else
                          f"has the value {largest:.3g}", f"give numbers of at most {LARGEST:g}")  # fmt: skip
-    if wanted.kind == "positive" and (smallest := float(values.min())) < SMALLEST:
+    if declared.kind == "positive" and (smallest := float(values.min())) < SMALLEST:
         what = f"{smallest:g} is not positive" if smallest <= 0 else f"{smallest:g} is 0 in float32"
         raise UsageError(name, what, "give positive numbers")
-    return np.resize(values, (count, *wanted.shape))
+    return np.resize(values, (count, *declared.shape))
 
 
 def _labels(classes: int, values: Array, count: int, name: str) -> Array:
-    given = np.atleast_1d(values)
-    if given.ndim != 1 or given.size == 0 or given.dtype.kind == "f":
+    labels = np.atleast_1d(values)
+    if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind == "f":
         raise UsageError(name, "are not whole numbers", f"give labels from 0 to {classes - 1}")
-    if given.min() < 0 or given.max() >= classes:
-        wrong = given.min() if given.min() < 0 else given.max()
+    if labels.min() < 0 or labels.max() >= classes:
+        wrong = labels.min() if labels.min() < 0 else labels.max()
         raise UsageError(name, f"{wrong} is not a class of the model", f"give labels from 0 to {classes - 1}")
-    _require_count(name, given.size, count)
-    return np.resize(given, count).astype(np.int32)
+    _require_count(name, labels.size, count)
+    return np.resize(labels, count).astype(np.int32)
 
 
-def _require_count(name: str, given: int, count: int) -> None:
-    if given > count:
-        what = f"{given} {'labels' if 'label' in name else 'values'} for {count} samples"
+def _require_count(name: str, value_count: int, count: int) -> None:
+    if value_count > count:
+        what = f"{value_count} {'labels' if 'label' in name else 'values'} for {count} samples"
         raise UsageError(name, what, "give one for each sample, or fewer")
 
 
@@ -149,16 +149,16 @@ def guided(network: Network, guidance: float | None) -> Network:
         raise UsageError(
             "guidance", f"{guidance!r} is not a finite number", "give 1 for none, more to follow labels more"
         )
-    wanted = network.about.condition
-    if wanted is None or wanted.null is None:
+    declared = network.about.condition
+    if declared is None or declared.null is None:
         raise UsageError("guidance", "the model was not trained for classifier-free guidance", "leave it out")
     if guidance == 1.0:
         return network
-    weight, null = float(guidance), wanted.null
+    weight, null = float(guidance), declared.null
 
     def apply(weights: Tree, state: Tensor, embedded: Tree, condition: Tensor) -> Tensor:
         both = jnp.concatenate([condition, jnp.full_like(condition, null)])
-        made, plain = jnp.split(network.apply(weights, jnp.concatenate([state, state]), embedded, both), 2)
-        return plain + weight * (made - plain)
+        conditional, plain = jnp.split(network.apply(weights, jnp.concatenate([state, state]), embedded, both), 2)
+        return plain + weight * (conditional - plain)
 
     return replace(network, apply=apply)

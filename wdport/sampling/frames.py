@@ -20,7 +20,7 @@ MOST = 60
 """Frames: five seconds of an animation."""
 
 
-def frames_of(job: Job, samples: int, most: int = MOST) -> Array:
+def frames_of(job: Job, samples: int, limit: int = MOST) -> Array:
     """Frames (frames, n, *shape): the first samples of a job after evenly spaced calls of the network, decoded if
     states are. They are drawn again, on the first device."""
     sampler = job.sampler
@@ -50,13 +50,13 @@ def frames_of(job: Job, samples: int, most: int = MOST) -> Array:
         weights = network.weights(count)
         init = None if job.init is None else np.asarray(job.init[:count]).astype(network.dtype)
         start = programs.start(np.uint32(sampler.seed), indices) if init is None else init
-        carry, seen = programs.carry(start), [np.asarray(start)[None]]
+        carry, recorded = programs.carry(start), [np.asarray(start)[None]]
         tape = None if job.tape is None else job.tape[:, :count]
         for rows, slots, _ in sampler.segments(tape):
             carry, states = some(weights, rows, carry, slots)
-            seen.append(np.asarray(states))
-        every = np.concatenate(seen)[: len(sampler.plan.steps) + 1]
-        chosen = np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).round().astype(int))
+            recorded.append(np.asarray(states))
+        every = np.concatenate(recorded)[: len(sampler.plan.steps) + 1]
+        chosen = np.unique(np.linspace(0, len(every) - 1, min(limit, len(every))).round().astype(int))
         finished = (programs.finish(weights, state) for state in every[chosen])
         frames = [np.asarray(state if decoded is None else decoded) for state, decoded in finished]
         restore = job.restore

@@ -55,12 +55,12 @@ class Job:
     def given(self) -> dict[str, Array]:
         """What every sample was drawn with, by name: its condition, and its ``window`` of the training data."""
         about = self.sampler.programs.network.about
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         if self.condition is not None and about.condition is not None:
-            found[about.condition.name] = self.condition
+            arrays[about.condition.name] = self.condition
         if self.windows is not None:
-            found[WINDOW] = self.windows
-        return {name: array for name, array in found.items() if name not in (about.state.name, about.decoded.name)}
+            arrays[WINDOW] = self.windows
+        return {name: array for name, array in arrays.items() if name not in (about.state.name, about.decoded.name)}
 
     @property
     def units(self) -> str:
@@ -79,8 +79,10 @@ def plan_job(programs: Programs, request: Request) -> Job:
     """The job of a request; raises :class:`UsageError` if the network cannot do it."""
     if request.guidance is not None:
         programs = programs.over(guided(programs.network, request.guidance))
-    network, known = programs.network, request.known is not None
-    plan = plan_of(network, request.sampler, request.steps, request.eta, resampling(request.resample, known), known)
+    network, has_known = programs.network, request.known is not None
+    plan = plan_of(
+        network, request.sampler, request.steps, request.eta, resampling(request.resample, has_known), has_known
+    )
     init = _given(request, "init", request.init, ("n", *network.shape))
     tape = _given(request, "noise", request.noise, (plan.slots, "n", *network.shape))
     count = _count(request.count, init, tape)
@@ -104,8 +106,8 @@ def checked_array(name: str, values: ArrayLike, shape: tuple[int | str, ...]) ->
     array = np.asarray(values)
     fits = array.ndim == len(shape) and all(a == b or b == "n" for a, b in zip(array.shape, shape, strict=True))
     if not fits or 0 in array.shape[shape.index("n") :]:
-        wanted = ", ".join(map(str, shape))
-        raise UsageError(name, f"has shape {array.shape}", f"give ({wanted}) for this model and sampler")
+        expected_shape = ", ".join(map(str, shape))
+        raise UsageError(name, f"has shape {array.shape}", f"give ({expected_shape}) for this model and sampler")
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         raise UsageError(name, "has values that are not finite", "give finite real numbers")
     if (largest := float(np.abs(array).max(initial=0))) > FURTHEST:
@@ -116,11 +118,11 @@ def checked_array(name: str, values: ArrayLike, shape: tuple[int | str, ...]) ->
 def _count(n: int | None, init: Array | None, tape: Array | None) -> int:
     """The number of samples, on which everything given must agree."""
     _check_number("n", n)
-    told = {"n": n, "init": None if init is None else len(init), "noise": None if tape is None else tape.shape[1]}
-    counts = {name: int(count) for name, count in told.items() if count is not None}
+    lengths = {"n": n, "init": None if init is None else len(init), "noise": None if tape is None else tape.shape[1]}
+    counts = {name: int(count) for name, count in lengths.items() if count is not None}
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"{name} is for {count}" for name, count in counts.items())
-        raise UsageError("n", said, "give the same number of samples everywhere")
+        listing = ", ".join(f"{name} is for {count}" for name, count in counts.items())
+        raise UsageError("n", listing, "give the same number of samples everywhere")
     count = next(iter(counts.values()), 1)
     if count > MOST:
         raise UsageError("n", f"{count} is more than the samples of one seed", f"give at most {MOST}, and another seed")
@@ -179,13 +181,13 @@ def _batches(
     """The part of every batch between ``start`` and ``count``."""
     for begin in range(start - start % batch, count, batch):
         indices = np.arange(begin, begin + batch)
-        known = np.minimum(indices, count - 1)
+        rows = np.minimum(indices, count - 1)
         samples = sampler.run(
             indices,
-            None if init is None else init[known],
-            None if tape is None else tape[:, known],
+            None if init is None else init[rows],
+            None if tape is None else tape[:, rows],
             None if done is None else _within(done, begin, min(batch, count - begin)),
-            None if condition is None else condition[known],
+            None if condition is None else condition[rows],
         )
         part = samples.part(max(start - begin, 0), count - begin)
         yield part if restore is None else restore(part, indices[max(start - begin, 0) : count - begin])

@@ -60,30 +60,30 @@ def read_known(path: str | PathLike[str], names: Sequence[str] = ()) -> Array:
             raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", f"give one of {', '.join(_READERS)}")
         try:
             table = _READERS[suffix](file, None)
-            wanted = columns_of(names, table.kept, path) if names and table.named else table.kept
-            return table.load([table.names.index(name) for name in wanted])
+            columns = columns_of(names, table.kept, path) if names and table.named else table.kept
+            return table.load([table.names.index(name) for name in columns])
         except Fault as fault:
             fix = "give time steps by features, NaN or nothing where a value is unknown"
             raise Fault(fault.what, fix, fault.part) from None
 
 
-def resampling(times: int | None, known: bool) -> int:
+def resampling(times: int | None, has_known: bool) -> int:
     """The number of times every step is taken; raises :class:`UsageError` for repeats without known values."""
-    if times is not None and not known:
+    if times is not None and not has_known:
         raise UsageError("resample", "has no effect without known values", "leave it out, or give them")
-    return (RESAMPLE if known else 1) if times is None else times
+    return (RESAMPLE if has_known else 1) if times is None else times
 
 
-def with_known(network: Network, known: ArrayLike, standard: Array | None = None) -> Network:
-    """``network`` conditioned so that its decoded samples have the values of ``known``.
+def with_known(network: Network, known_values: ArrayLike, standard: Array | None = None) -> Network:
+    """``network`` conditioned so that its decoded samples have the values of ``known_values``.
 
     Args:
         network: the unconditioned network.
-        known: one decoded sample, (N, F) in the units of the model's output, NaN where unknown.
+        known_values: one decoded sample, (N, F) in the units of the model's output, NaN where unknown.
         standard: the same in standard units, if every window has its own statistics; only these are used.
 
     Raises:
-        UsageError: the model does not decode its states, or ``known`` does not fit it.
+        UsageError: the model does not decode its states, or ``known_values`` do not fit it.
     """
     decoding = network.about.decoding
     if isinstance(decoding, NotDecoded):
@@ -91,7 +91,7 @@ def with_known(network: Network, known: ArrayLike, standard: Array | None = None
     if (windowed := network.about.windowed) is not None and standard is None:
         what = f"every window of {windowed.transform} has its own units, in which the known values are not"
         raise UsageError("known", what, f"add `--transform {windowed.transform}`")
-    values = checked_known(known, decoding.shape) if standard is None else standard
+    values = checked_known(known_values, decoding.shape) if standard is None else standard
     mask = np.isfinite(values)
     scores = np.where(mask, decoding.standard(values), 0.0)
     if np.abs(scores).max() > FURTHEST:
@@ -126,24 +126,24 @@ def _fitted(decoding: Decoding, held: Held, state: Tensor) -> Tensor:
 
 
 def _change(network: Network, decoding: Decoding, weights: Tree, clean: Tensor) -> Tensor:
-    own, held = weights
-    return _fitted(decoding, held, clean if network.change is None else network.change(own, clean))
+    network_weights, held = weights
+    return _fitted(decoding, held, clean if network.change is None else network.change(network_weights, clean))
 
 
 def _finish(network: Network, decoding: Decoding, weights: Tree, state: Tensor) -> tuple[Tensor, Tensor | None]:
-    own, held = weights
-    last, decoded = network.finish(own, _fitted(decoding, held, state))
+    network_weights, held = weights
+    last, decoded = network.finish(network_weights, _fitted(decoding, held, state))
     return last, None if decoded is None else jnp.where(held.mask > 0, held.values, decoded)
 
 
-def checked_known(known: ArrayLike, shape: tuple[int, ...]) -> Array:
+def checked_known(known_values: ArrayLike, shape: tuple[int, ...]) -> Array:
     try:
-        given = np.asarray(known)
+        array = np.asarray(known_values)
     except ValueError:  # lists of different lengths
         raise UsageError("known", "is not an array", "give time steps by features") from None
-    if given.dtype.kind not in "iuf":
-        raise UsageError("known", f"holds {given.dtype}, not real numbers", "give floats, NaN for unknown")
-    values = given.astype(np.float64)
+    if array.dtype.kind not in "iuf":
+        raise UsageError("known", f"holds {array.dtype}, not real numbers", "give floats, NaN for unknown")
+    values = array.astype(np.float64)
     if values.shape != shape:
         raise UsageError("known", f"has shape {values.shape}", f"give {shape}: time steps, features; NaN for unknown")
     if np.isinf(values).any():

@@ -83,17 +83,17 @@ def fast_network(model: KerasModel, pad_widths: int = 1, known: Known | None = N
     plain = keras_network(model, known)
     _require_widths(pad_widths)
     role, config = known or _known(model)
-    own, denoiser = ref(model), role.denoiser(config, model.compute_dtype, pad_widths)
+    model_ref, denoiser = ref(model), role.denoiser(config, model.compute_dtype, pad_widths)
     arranged = _Arranged(denoiser)
     before: dict[str, Tensor] = {}
-    alone = Lock()
+    lock = Lock()
 
     def variables() -> dict[str, Tensor]:
-        found = variables_by_path(_alive(own))
-        return {path: v.value for path, v in found.items() if not path.startswith(role.tables)}
+        by_path = variables_by_path(_alive(model_ref))
+        return {path: v.value for path, v in by_path.items() if not path.startswith(role.tables)}
 
     def weights(batch: int | None = None) -> Tree:
-        with alone:  # several threads may compare one port
+        with lock:  # several threads may compare one port
             present = variables()
             if any(value is not before.get(path) for path, value in present.items()):
                 arranged.make(present, batch)
@@ -205,20 +205,20 @@ def keras_network(model: KerasModel, known: Known | None = None) -> Network:
     The model itself is held weakly, so that a compiled program does not keep its weights in memory.
     """
     role, config = known or _known(model)
-    own = ref(model)
+    model_ref = ref(model)
 
     def apply(weights: Tree, state: Tensor, time: Tensor, condition: Tensor | None = None) -> Tensor:
         every = jnp.broadcast_to(time, state.shape[:1])
         inputs = (state, every) if condition is None else (state, every, condition)
-        output: Tensor = _alive(own).stateless_call(*weights, inputs, training=False)[0]
+        output: Tensor = _alive(model_ref).stateless_call(*weights, inputs, training=False)[0]
         return output
 
     def weights(_: int | None = None) -> Tree:
-        alive = _alive(own)
+        alive = _alive(model_ref)
         return [v.value for v in alive.trainable_variables], [v.value for v in alive.non_trainable_variables]
 
     def process() -> Process:
-        return _process(role, config, {v.path: v.value for v in _alive(own).non_trainable_variables})
+        return _process(role, config, {v.path: v.value for v in _alive(model_ref).non_trainable_variables})
 
     return Network(
         embed=lambda _, times: times,
@@ -257,8 +257,8 @@ def _clipping(about: Diffused) -> Callable[[Tree, Tensor], Tensor] | None:
     return None if limit is None else lambda _, clean: jnp.clip(clean, -limit, limit)
 
 
-def _alive(own: ref[KerasModel]) -> KerasModel:
-    model = own()
+def _alive(model_ref: ref[KerasModel]) -> KerasModel:
+    model = model_ref()
     if model is None:
         raise UsageError("model", "was deleted before its sampler", "keep the model while you sample")
     return model

@@ -57,7 +57,7 @@ def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], No
     started = time.monotonic()
     with announced(job.sampler):
         parts = _parts(output, job)
-    with parts, _kept(parts, job.count, output.target.path):
+    with parts, _reporting_interruption(parts, job.count, output.target.path):
         with announced(job.sampler):
             writable(output.target.path, force=output.force)  # another run may have ended since it was asked
         already, batch = agreed(job.sampler, parts.done, parts.batch)
@@ -80,7 +80,7 @@ def _parts(output: Output, job: Job) -> Parts:
 
 def _steps(job: Job) -> dict[str, str]:
     about = job.sampler.programs.network.about
-    return {each.name: each.step for each in (about.state, about.decoded)}
+    return {named.name: named.step for named in (about.state, about.decoded)}
 
 
 def _features(job: Job) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ def _features(job: Job) -> tuple[str, ...]:
 
 
 @contextmanager
-def _kept(parts: Parts, count: int, path: Path) -> Iterator[None]:
+def _reporting_interruption(parts: Parts, count: int, path: Path) -> Iterator[None]:
     """At an interruption, tell how many samples are kept; remove empty parts, and parts whose samples are all in
     ``path``."""
     before = len(WRITTEN)
@@ -98,8 +98,8 @@ def _kept(parts: Parts, count: int, path: Path) -> Iterator[None]:
         if not parts.done or path in WRITTEN[before:]:
             parts.remove()
             raise
-        told = f"{parts.done} of {count} samples are kept; run the same command to resume"
-        raise type(interruption)(told) from None
+        message = f"{parts.done} of {count} samples are kept; run the same command to resume"
+        raise type(interruption)(message) from None
     except MachineError as error:
         more = f"; {parts.done} of {count} samples are kept: run the same command to resume" if parts.done else ""
         if not parts.done:

@@ -105,12 +105,12 @@ class Parts:
     def save(self, start: int, block: Mapping[str, Any]) -> None:
         """Keep a block of samples that begins with sample ``start``."""
         rows = len(next(iter(block.values())))
-        made = BytesIO()
-        np.savez(made, **block)
-        digest = self._digest(made.getbuffer())
+        buffer = BytesIO()
+        np.savez(buffer, **block)
+        digest = self._digest(buffer.getbuffer())
         with whole_file(self._run.output(f"{start:09d}-{start + rows:09d}-{digest}.npz")) as opened:
             keep_private(opened)
-            opened.write(made.getbuffer())
+            opened.write(buffer.getbuffer())
         for other in self._found():
             if other.start == start and other.digest != digest:
                 other.file.unlink()

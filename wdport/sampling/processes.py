@@ -28,10 +28,10 @@ def agreed(sampler: Sampler, done: int, batch: int) -> tuple[int, int]:
     """
     if sampler.spread is None:
         return done, batch
-    told = sampler.spread.gather(np.array([*divmod(done, HALF), *divmod(batch, HALF)], np.int32)).tolist()
-    if told[0] < 0:
+    numbers = sampler.spread.gather(np.array([*divmod(done, HALF), *divmod(batch, HALF)], np.int32)).tolist()
+    if numbers[0] < 0:
         raise MachineError("--distributed", "the first process cannot begin", "see its output")
-    return told[0] * HALF + told[1], told[2] * HALF + told[3]
+    return numbers[0] * HALF + numbers[1], numbers[2] * HALF + numbers[3]
 
 
 @contextmanager

@@ -57,9 +57,9 @@ class Programs:
             return ()
         self._ahead.add(key)
         state = spec((batch, *self.network.shape), self.network.dtype)
-        wanted, condition = self.network.about.condition, None
-        if wanted is not None and conditioned:
-            condition = spec((batch, *wanted.shape), wanted.dtype or self.network.dtype)
+        declared, condition = self.network.about.condition, None
+        if declared is not None and conditioned:
+            condition = spec((batch, *declared.shape), declared.dtype or self.network.dtype)
         weights = self.network.specs(batch)
         arguments, finish = (weights, rows, (state, state, state), condition), self.finish.lower(weights, state)
         if slots is not None:

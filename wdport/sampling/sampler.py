@@ -36,14 +36,14 @@ def plan_of(
     steps: int | None = None,
     eta: float = 0.0,
     resample: int = 1,
-    known: bool = False,
+    has_known: bool = False,
 ) -> Plan:
     """A sampler's plan for a network, its default sampler if none is named; every step is taken ``resample`` times, and
-    its clean state is changed to the ``known`` values if there will be some.
+    its clean state is changed if some values are known (``has_known``).
 
     Raises :class:`UsageError` for invalid settings.
     """
-    return network.process().plan(sampler, steps, eta, resample, known or network.change is not None)
+    return network.process().plan(sampler, steps, eta, resample, has_known or network.change is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +84,16 @@ class Sampler:
                 numbers, seed = self._placed(indices.astype(np.uint32)), np.uint32(self.seed)
                 start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
                 carry = programs.carry(start)
-                given = None if condition is None else self._placed(self.as_input(condition))
+                condition_input = None if condition is None else self._placed(self.as_input(condition))
             if report and not self.spread:  # over devices the first segment compiles
                 report(0, len(self.plan.steps))
             for rows, slots, done in segments:
                 if self.spread:  # where the last segment left it, or where it must be: otherwise it would compile again
                     carry = self.spread.place(carry)
                 if slots is None:
-                    carry = programs.drawn(weights, rows, carry, given, seed, numbers)
+                    carry = programs.drawn(weights, rows, carry, condition_input, seed, numbers)
                 else:
-                    carry = programs.taped(weights, rows, carry, given, self._placed(slots, 1))
+                    carry = programs.taped(weights, rows, carry, condition_input, self._placed(slots, 1))
                 carry[0].block_until_ready()
                 if report:
                     report(done, len(self.plan.steps))
@@ -120,10 +120,10 @@ class Sampler:
             yield
             return
         with ThreadPoolExecutor(1) as pool:
-            compiled = [pool.submit(each.compile) for each in lowered]
+            compiled = [pool.submit(program.compile) for program in lowered]
             yield
-            for each in compiled:
-                each.result()
+            for future in compiled:
+                future.result()
 
     def segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
         """Rows, their slots of the tape, and the number of rows done after them; all segments have one length."""
@@ -163,8 +163,8 @@ class Sampler:
         return np.asarray(values) if self.spread is None else self.spread.gather(values)
 
 
-def segment_length(count: int, most: int = SEGMENT) -> int:
+def segment_length(count: int, limit: int = SEGMENT) -> int:
     """Rows per segment: all of them if they are few, otherwise the length that needs the least padding."""
-    if count <= most:
+    if count <= limit:
         return count
-    return min(range(most // 2 + 1, most + 1), key=lambda length: (-count % length, -length))
+    return min(range(limit // 2 + 1, limit + 1), key=lambda length: (-count % length, -length))

@@ -37,9 +37,9 @@ def drawn_windows(about: Diffused, request: Request, count: int) -> Array | None
     different, nearest = count, None
     if request.known is not None and isinstance(about.decoding, Decoding):
         different, shape = 1, about.decoding.shape
-        known = checked_known(request.known, shape)
+        known_values = checked_known(request.known, shape)
         if windowed.transform == OHLC_ATR:
-            nearest = OhlcAtr(shape[0]).nearest(known, windowed.statistics)
+            nearest = OhlcAtr(shape[0]).nearest(known_values, windowed.statistics)
     drawn = np.random.default_rng([request.seed, STREAM]).integers(0, windowed.count, different)
     return np.resize(drawn if nearest is None else nearest, count)
 
@@ -47,13 +47,13 @@ def drawn_windows(about: Diffused, request: Request, count: int) -> Array | None
 @dataclass(frozen=True, eq=False)
 class Restoring:
     """Converts decoded samples to the units of the data: the transform, the statistics of every sample, those that all
-    share, and the ``known`` values (N, F) of the samples, if any, NaN where unknown."""
+    share, and the ``known_values`` (N, F) of the samples, if any, NaN where unknown."""
 
     transform: Transform
     name: str
     statistics: Mapping[str, Array]
     shared: Mapping[str, Array]
-    known: Array | None = None
+    known_values: Array | None = None
 
     def __call__(self, samples: Samples, indices: Array) -> Samples:
         """The samples with these indices (B,), converted."""
@@ -63,32 +63,32 @@ class Restoring:
 
     def values(self, windows: Array, indices: Array) -> Array:
         """Windows (B, N, F) in standard units as series (B, N, F) in the units of the data, in float32 or float64."""
-        made = np.asarray(self.transform.inverse(windows, self._of(indices)))
-        if made.ndim != 3 or made.shape[:2] != windows.shape[:2] or made.dtype.kind != "f":
-            what = f"inverse returns {made.dtype} {made.shape} for windows {windows.shape}"
+        series = np.asarray(self.transform.inverse(windows, self._of(indices)))
+        if series.ndim != 3 or series.shape[:2] != windows.shape[:2] or series.dtype.kind != "f":
+            what = f"inverse returns {series.dtype} {series.shape} for windows {windows.shape}"
             raise UsageError(self.name, what, "return as many series of as many steps")
-        if self.known is not None:
-            made = np.where(np.isfinite(self.known), self.known, made)
-        return made.astype(windows.dtype)
+        if self.known_values is not None:
+            series = np.where(np.isfinite(self.known_values), self.known_values, series)
+        return series.astype(windows.dtype)
 
     def normalized(self) -> Array | None:
         """The known values in standard units (N, F), NaN where unknown; raises :class:`UsageError` for those that the
         transform does not convert."""
-        if self.known is None:
+        if self.known_values is None:
             return None
         normalize = getattr(self.transform, "normalize", None)
         if normalize is None:
             raise UsageError(self.name, "has no method normalize, which known values need", "leave them out, or add it")
-        made: Array = np.asarray(normalize(self.known[None], self._of(np.zeros(1, np.intp))), np.float64)
-        if made.shape != (1, *self.known.shape):
-            raise UsageError(self.name, f"normalize returns {made.shape}", "return windows (B, N, F)")
-        counts, held = (np.isfinite(each).sum(axis=-1) for each in (made[0], self.known))
+        standard: Array = np.asarray(normalize(self.known_values[None], self._of(np.zeros(1, np.intp))), np.float64)
+        if standard.shape != (1, *self.known_values.shape):
+            raise UsageError(self.name, f"normalize returns {standard.shape}", "return windows (B, N, F)")
+        counts, held = (np.isfinite(array).sum(axis=-1) for array in (standard[0], self.known_values))
         if (counts != held).any():
             step = int(np.argmax(counts != held))
             what = f"{held[step]} values of step {step} determine {counts[step]} of its window's"
             raise UsageError("known", what, f"give all of the step, or those that {self.name} takes together")
-        found: Array = made[0]
-        return found
+        window: Array = standard[0]
+        return window
 
     def _of(self, indices: Array) -> dict[str, Array]:
         """The statistics of the samples with these indices."""
@@ -116,14 +116,16 @@ def restoring(about: Diffused, request: Request, drawn: Array | None, condition:
         return None
     length = about.decoding.shape[0]
     shared = {name: array for name, array in windowed.statistics.items() if len(array) != windowed.count}
-    own: dict[str, Array] = {name: array[drawn] for name, array in windowed.statistics.items() if name not in shared}
-    own |= _anchored(request.anchor, own, len(drawn))
-    own |= _conditioned(about.condition, condition, own)
-    known = None if request.known is None else checked_known(request.known, about.decoding.shape)
-    if known is not None:
-        own |= _begun(known, request.anchor, len(drawn)) if windowed.transform == OHLC_ATR else {}
+    statistics: dict[str, Array] = {
+        name: array[drawn] for name, array in windowed.statistics.items() if name not in shared
+    }
+    statistics |= _anchored(request.anchor, statistics, len(drawn))
+    statistics |= _conditioned(about.condition, condition, statistics)
+    known_values = None if request.known is None else checked_known(request.known, about.decoding.shape)
+    if known_values is not None:
+        statistics |= _begun(known_values, request.anchor, len(drawn)) if windowed.transform == OHLC_ATR else {}
         _require_one(about.condition, condition)
-    return Restoring(transform_of(windowed.transform, length), windowed.transform, own, shared, known)
+    return Restoring(transform_of(windowed.transform, length), windowed.transform, statistics, shared, known_values)
 
 
 def _anchored(anchor: float | None, statistics: Mapping[str, Array], count: int) -> dict[str, Array]:
@@ -137,9 +139,9 @@ def _anchored(anchor: float | None, statistics: Mapping[str, Array], count: int)
     return {ANCHORS: np.full(count, float(anchor))}
 
 
-def _begun(known: Array, anchor: float | None, count: int) -> dict[str, Array]:
+def _begun(known_values: Array, anchor: float | None, count: int) -> dict[str, Array]:
     """The first price of samples whose first price is known."""
-    first = float(known[0, 0])
+    first = float(known_values[0, 0])
     if np.isnan(first):
         return {}
     if anchor not in (None, first):
@@ -160,6 +162,10 @@ def _no_anchor(anchor: float | None) -> None:
         raise UsageError("--anchor", "the model's windows have no first price", "leave it out")
 
 
-def _conditioned(declared: Condition | None, condition: Array | None, known: Mapping[str, Array]) -> dict[str, Array]:
+def _conditioned(
+    declared: Condition | None, condition: Array | None, statistics: Mapping[str, Array]
+) -> dict[str, Array]:
     name = None if declared is None else declared.statistic
-    return {} if name is None or condition is None or name not in known else {name: np.asarray(condition, np.float64)}
+    return (
+        {} if name is None or condition is None or name not in statistics else {name: np.asarray(condition, np.float64)}
+    )

@@ -82,11 +82,11 @@ def wavelet_errors(transform: WaveletTransform, seed: int = 0) -> WaveletErrors:
         analysis = {name: _error(a, b, scale) for name, a, b in zip(transform.level_names, ours, truth, strict=True)}
         synthesis = {}
         for name, part in zip(transform.level_names, transform.level_slices, strict=True):
-            alone = np.zeros_like(free)
-            alone[:, part] = free[:, part]
-            groups = [alone[:, each] for each in transform.level_slices]
+            single = np.zeros_like(free)
+            single[:, part] = free[:, part]
+            groups = [single[:, level_slice] for level_slice in transform.level_slices]
             series = pywt.waverec(groups, transform.wavelet, **arguments)[:, : transform.length]
-            synthesis[name] = _error(np.asarray(transform.reconstruct(alone)), series, 1.0)
+            synthesis[name] = _error(np.asarray(transform.reconstruct(single)), series, 1.0)
     return WaveletErrors(analysis, synthesis)
 
 
@@ -111,10 +111,10 @@ def wavelet_gate(transform: WaveletTransform, series: Mapping[str, float] | None
     """Gate wavelet (F) of one model: its own transform, both ways, and ``series``, the errors of its series in the
     units of the data, omitted to check only the transform."""
     result = wavelet_errors(transform)
-    found = {f"{name} analysis": value for name, value in result.analysis.items()}
-    found |= {f"{name} synthesis": value for name, value in result.synthesis.items()}
-    found |= series or {}
+    errors = {f"{name} analysis": value for name, value in result.analysis.items()}
+    errors |= {f"{name} synthesis": value for name, value in result.synthesis.items()}
+    errors |= series or {}
     limit = bound_name(transform.mode)
-    measures = tuple(measure(name, "error", value, limit, family_bounds=BOUNDS) for name, value in found.items())
+    measures = tuple(measure(name, "error", value, limit, family_bounds=BOUNDS) for name, value in errors.items())
     expected = 2 * len(transform.level_names) + (0 if series is None else max(len(series), 1))
-    return WAVELET.gate(len(found), expected, measures)
+    return WAVELET.gate(len(errors), expected, measures)

@@ -26,36 +26,36 @@ def level_energies(transform: WaveletTransform, c: Array | Tensor, axis: int = -
     Levels are not orthogonal unless the mode is periodization, so these do not add up to the total.
     """
     c = jnp.asarray(c)
-    at = axis % c.ndim
+    axis_index = axis % c.ndim
     groups = transform.split(c, axis)
-    only = [transform.join([g if i == j else jnp.zeros_like(g) for j, g in enumerate(groups)], at)
+    only = [transform.join([g if i == j else jnp.zeros_like(g) for j, g in enumerate(groups)], axis_index)
             for i in range(len(groups))]  # fmt: skip
-    return jnp.stack([_energy(transform.reconstruct(each, at), at) for each in only])
+    return jnp.stack([_energy(transform.reconstruct(coefficients, axis_index), axis_index) for coefficients in only])
 
 
 def dropped_share(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
     """Share of a coefficient vector's energy in null(R), which synthesis discards; 0 for W x only if
     W's range is orthogonal to null(R), as with periodization and an orthogonal wavelet."""
     c = jnp.asarray(c)
-    at = axis % c.ndim
+    axis_index = axis % c.ndim
     c = c.astype(jnp.promote_types(c.dtype, jnp.float32))
-    kept = apply_matrix(_row_space(transform).astype(c.dtype), c, at)
-    return _ratio(_energy(c - kept, at), _energy(c, at))
+    projection = apply_matrix(_row_space(transform).astype(c.dtype), c, axis_index)
+    return _ratio(_energy(c - projection, axis_index), _energy(c, axis_index))
 
 
 def off_range(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
     """||W R c - c|| / ||c||: distance of a coefficient vector from the coefficients of its own series."""
     c = jnp.asarray(c)
-    at = axis % c.ndim
-    again = transform.decompose(transform.reconstruct(c, at), at)
-    return jnp.sqrt(_ratio(_energy(again - c, at), _energy(c, at)))
+    axis_index = axis % c.ndim
+    again = transform.decompose(transform.reconstruct(c, axis_index), axis_index)
+    return jnp.sqrt(_ratio(_energy(again - c, axis_index), _energy(c, axis_index)))
 
 
 def parseval_ratio(transform: WaveletTransform, c: Array | Tensor, axis: int = -2) -> Tensor:
     """||c||^2 / ||R c||^2, coefficient energy over signal energy: 1 where the transform is orthogonal."""
     c = jnp.asarray(c)
-    at = axis % c.ndim
-    return _ratio(_energy(c, at), _energy(transform.reconstruct(c, at), at))
+    axis_index = axis % c.ndim
+    return _ratio(_energy(c, axis_index), _energy(transform.reconstruct(c, axis_index), axis_index))
 
 
 @lru_cache(maxsize=64)
@@ -70,6 +70,6 @@ def _energy(x: Tensor, axis: int) -> Tensor:
     return jnp.sum(jnp.square(x), axis=axis)
 
 
-def _ratio(part: Tensor, whole: Tensor) -> Tensor:
+def _ratio(part: Tensor, total: Tensor) -> Tensor:
     """part / whole, 0 where both are 0."""
-    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), jnp.where(part > 0, jnp.inf, 0.0))
+    return jnp.where(total > 0, part / jnp.where(total > 0, total, 1.0), jnp.where(part > 0, jnp.inf, 0.0))

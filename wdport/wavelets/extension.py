@@ -34,9 +34,9 @@ class Extension:
 
     def matrix(self, length: int) -> Array:
         """The same as a (P, N) matrix."""
-        made = np.zeros((len(self.indices), length))
-        np.add.at(made, (np.arange(len(made))[:, None], self.indices), self.weights)
-        return made
+        matrix = np.zeros((len(self.indices), length))
+        np.add.at(matrix, (np.arange(len(matrix))[:, None], self.indices), self.weights)
+        return matrix
 
 
 def extend(length: int, first: int, last: int, mode: str) -> Extension:
@@ -104,9 +104,9 @@ def _reflect(p: Array, n: int) -> Terms:
 def _antireflect(p: Array, n: int) -> Terms:
     turns, q = np.divmod(p, 2 * n - 2)
     mirrored = q >= n
-    own = _one(np.minimum(q, 2 * n - 2 - q), np.where(mirrored, -1.0, 1.0))
+    mirror = _one(np.minimum(q, 2 * n - 2 - q), np.where(mirrored, -1.0, 1.0))
     first, last = np.zeros_like(p), np.full_like(p, n - 1)
-    return [*own, *_one(last, 2.0 * turns + np.where(mirrored, 2.0, 0.0)), *_one(first, -2.0 * turns)]
+    return [*mirror, *_one(last, 2.0 * turns + np.where(mirrored, 2.0, 0.0)), *_one(first, -2.0 * turns)]
 
 
 def _smooth(p: Array, n: int) -> Terms:

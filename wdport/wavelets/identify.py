@@ -26,9 +26,9 @@ def candidates(level_lengths: tuple[int, ...], mode: str = "symmetric") -> tuple
     classes: dict[int, list[str]] = {}
     for name in pywt.wavelist(kind="discrete"):
         classes.setdefault(filter_length(name), []).append(name)
-    found = []
+    matches = []
     for taps, names in sorted(classes.items()):
         fitting = series_lengths(level_lengths, names[0], mode)
         if fitting:
-            found.append(Candidate(tuple(names), taps, tuple(sorted(fitting, reverse=True))))
-    return tuple(found)
+            matches.append(Candidate(tuple(names), taps, tuple(sorted(fitting, reverse=True))))
+    return tuple(matches)

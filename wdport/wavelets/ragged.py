@@ -54,14 +54,14 @@ class RaggedWaveletTransform:
     def decompose(self, x: Array | Tensor, lengths: ArrayLike) -> Tensor:
         """Transform series (B, N, F), valid up to their ``lengths`` (B,), to coefficients (B, C, F)."""
         which, inside = self._which(lengths), jnp.arange(self.longest.length) < jnp.asarray(lengths)[:, None]
-        made: Tensor = _apply(self, 0, self._checked("x", x, lengths, self.longest.length), which, inside)
-        return made
+        coefficients: Tensor = _apply(self, 0, self._checked("x", x, lengths, self.longest.length), which, inside)
+        return coefficients
 
     def reconstruct(self, c: Array | Tensor, lengths: ArrayLike) -> Tensor:
         """Transform coefficients (B, C, F) to series (B, N, F), zero beyond the length of each."""
         c = self._checked("c", c, lengths, self.longest.coefficients)
-        made: Tensor = _apply(self, 1, c, self._which(lengths), self.mask(lengths))
-        return made
+        series: Tensor = _apply(self, 1, c, self._which(lengths), self.mask(lengths))
+        return series
 
     def mask(self, lengths: ArrayLike) -> Tensor:
         """(B, C) bool: the coefficients that a series of each of ``lengths`` has."""
@@ -95,10 +95,10 @@ def _stack(transform: RaggedWaveletTransform) -> tuple[Array, Array, Array]:
     mask = np.zeros((count, total), dtype=bool)
     for i, length in enumerate(transform.lengths):
         plan = make_plan(length, transform.wavelet, transform.mode, transform.level)
-        at = _places(plan, longest.plan)
-        analysis[i, at, :length] = plan.analysis()
-        synthesis[i, :length, at] = plan.synthesis().T
-        mask[i, at] = True
+        places = _places(plan, longest.plan)
+        analysis[i, places, :length] = plan.analysis()
+        synthesis[i, :length, places] = plan.synthesis().T
+        mask[i, places] = True
     return analysis, synthesis, mask
 
 

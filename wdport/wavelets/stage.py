@@ -39,24 +39,24 @@ class Stage:
     def analysis(self) -> tuple[Array, Array]:
         """Matrices (M, N) to approximation and to detail."""
         inside = self.extension.matrix(self.length)
-        at = 2 * np.arange(self.count)[:, None] + np.arange(self.bank.length)
+        columns = 2 * np.arange(self.count)[:, None] + np.arange(self.bank.length)
         low, high = (np.zeros((self.count, len(inside))) for _ in range(2))
-        np.put_along_axis(low, at, self.bank.dec_lo[::-1][None], axis=1)
-        np.put_along_axis(high, at, self.bank.dec_hi[::-1][None], axis=1)
+        np.put_along_axis(low, columns, self.bank.dec_lo[::-1][None], axis=1)
+        np.put_along_axis(high, columns, self.bank.dec_hi[::-1][None], axis=1)
         return low @ inside, high @ inside
 
     def synthesis(self) -> tuple[Array, Array]:
         """Matrices (restored, M) from approximation and from detail."""
-        made = np.zeros((2, self.restored, self.count))
+        matrices = np.zeros((2, self.restored, self.count))
         for parity, phase in enumerate(self.phases()):
             m = np.arange(self.restored // 2)
             for t in range(len(phase.low)):
                 o = m + phase.shift - t
                 if self.periodization:
                     o %= self.count
-                made[0, 2 * m + parity, o] += phase.low[t]
-                made[1, 2 * m + parity, o] += phase.high[t]
-        return made[0], made[1]
+                matrices[0, 2 * m + parity, o] += phase.low[t]
+                matrices[1, 2 * m + parity, o] += phase.high[t]
+        return matrices[0], matrices[1]
 
     def phases(self) -> tuple[Phase, Phase]:
         """Synthesis filters for the even and the odd samples."""

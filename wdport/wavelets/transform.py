@@ -139,10 +139,10 @@ class WaveletTransform:
 @lru_cache(maxsize=256)
 def _matrices(length: int, wavelet: str, mode: str, level: int | None) -> tuple[Array, Array]:
     plan = make_plan(length, wavelet, mode, level)
-    made = plan.analysis(), plan.synthesis()
-    for matrix in made:
+    matrices = plan.analysis(), plan.synthesis()
+    for matrix in matrices:
         matrix.setflags(write=False)
-    return made
+    return matrices
 
 
 def _run(
@@ -173,21 +173,21 @@ def _require(transform: WaveletTransform, name: str, what: str, size: int, x: Ar
 
 
 def _decompose(transform: WaveletTransform, axis: int, x: Tensor) -> Tensor:
-    made: Tensor
+    coefficients: Tensor
     if transform.by_matrix:
-        made = apply_matrix(_cast(transform, 0, x.dtype), x, axis)
+        coefficients = apply_matrix(_cast(transform, 0, x.dtype), x, axis)
     else:
-        made = _by_taps(transform.plan, taps.decompose, axis, x)
-    return made
+        coefficients = _by_taps(transform.plan, taps.decompose, axis, x)
+    return coefficients
 
 
 def _reconstruct(transform: WaveletTransform, axis: int, c: Tensor) -> Tensor:
-    made: Tensor
+    series: Tensor
     if transform.by_matrix:
-        made = apply_matrix(_cast(transform, 1, c.dtype), c, axis)
+        series = apply_matrix(_cast(transform, 1, c.dtype), c, axis)
     else:
-        made = _by_taps(transform.plan, taps.reconstruct, axis, c)
-    return made
+        series = _by_taps(transform.plan, taps.reconstruct, axis, c)
+    return series
 
 
 @lru_cache(maxsize=256)

@@ -28,11 +28,11 @@ def _sign(plan: Plan, _: Flow) -> Plan:
 
 def _reversed(plan: Plan, flow: Flow) -> Plan:
     """The network gets 1 - t."""
-    return _again(plan, replace(flow, told=lambda time: flow.told(1.0 - time)))
+    return _again(plan, replace(flow, network_time=lambda time: flow.network_time(1.0 - time)))
 
 
 def _unscaled(plan: Plan, flow: Flow) -> Plan:
-    return _again(plan, replace(flow, told=float))
+    return _again(plan, replace(flow, network_time=float))
 
 
 def _path(plan: Plan, flow: Flow) -> Plan:
@@ -46,7 +46,7 @@ def _backwards(plan: Plan, flow: Flow) -> Plan:
 
 def _next(plan: Plan, flow: Flow) -> Plan:
     """The network gets the time of the next state."""
-    return replace(plan, times=np.append(plan.times[1:], flow.told(1.0)))
+    return replace(plan, times=np.append(plan.times[1:], flow.network_time(1.0)))
 
 
 def _middle(plan: Plan, _: Flow) -> Plan:
@@ -67,7 +67,7 @@ def _short(plan: Plan, flow: Flow) -> Plan:
 
 
 def _scales(flow: Flow) -> bool:
-    return abs(flow.told(1.0) - 1.0) > SINGULAR
+    return abs(flow.network_time(1.0) - 1.0) > SINGULAR
 
 
 def _sees(flow: Flow) -> bool:

@@ -63,7 +63,7 @@ def process(config: Config, table: Callable[[str], Array]) -> Diffusion:
         "noise" if config.prediction_target == "noise" else "sample",
         per_mille(len(schedule.beta) - 1),
         step_list,
-        whole=frozenset({"ddpm"}),
+        unthinned=frozenset({"ddpm"}),
         loops={
             "ddpm": partial(_ddpm, schedule),
             "ddim": partial(_ddim, schedule),
