@@ -72,40 +72,46 @@ def evaluate(
     real = real_windows(data, *shape, first.features)
     pairs = _pairs(sets, real)
     encoding = None if encoder is None else _encoding(encoder, shape[1])
-    told = _Told(report, repeats * len(chosen) * len(pairs))
-    rounds = [_repetition([seed, at], pairs, next(iter(sets)), chosen, encoding, told) for at in range(repeats)]
-    made = {name: {each.name: Score(each.name, tuple(found[name, each.name] for found in rounds)) for each in chosen}
-            for name in pairs}  # fmt: skip
-    counts = {name: each.count for name, each in pairs.items()}
-    return Evaluation(made, counts, shape, repeats, seed, real.names, real.windows)
+    progress = _Progress(report, repeats * len(chosen) * len(pairs))
+    rounds = [
+        _repetition([seed, index], pairs, next(iter(sets)), chosen, encoding, progress) for index in range(repeats)
+    ]
+    set_scores = {
+        name: {
+            metric.name: Score(metric.name, tuple(scores[name, metric.name] for scores in rounds)) for metric in chosen
+        }
+        for name in pairs
+    }
+    counts = {name: pair.count for name, pair in pairs.items()}
+    return Evaluation(set_scores, counts, shape, repeats, seed, real.names, real.windows)
 
 
 def _repetition(
     seed: Sequence[int], pairs: Mapping[str, _Pair], first: str, chosen: Sequence[Metric], encoding: Encoding | None,
-    told: _Told,
+    progress: _Progress,
 ) -> dict[tuple[str, str], float]:  # fmt: skip
     """Every score by set and metric, with one draw of subsets and trainings; what depends on the real series alone
     sees those beside the set ``first``, which are those beside every set."""
-    drawn = {name: each.draw(seed) for name, each in pairs.items()}
+    drawn = {name: pair.draw(seed) for name, pair in pairs.items()}
     number = int(np.random.default_rng([*seed, 2]).integers(1 << 31))
-    found = {}
+    scores = {}
     for metric in chosen:
-        told(metric.title)
+        progress(metric.title)
         score = metric.prepare(drawn[first][0], number, encoding)
         for name, both in drawn.items():
-            found[name, metric.name] = score(*both, number)
-            told(metric.title, 1)
-    return found
+            scores[name, metric.name] = score(*both, number)
+            progress(metric.title, 1)
+    return scores
 
 
 def _sets_of(samples: Given | Mapping[str, Given]) -> dict[str, SeriesSet]:
     """The sets by name; raises :class:`UsageError`."""
-    given: Mapping[str, Any] = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
-    if not given:
+    named_samples: Mapping[str, Any] = dict(samples) if isinstance(samples, Mapping) else {"samples": samples}
+    if not named_samples:
         raise UsageError("samples", "have no set", "name every set of series")
-    if taken := {FLOOR, ITSELF} & set(given):
-        raise UsageError("samples", f"have a set {min(taken)!r}, the name of a floor", "give it another name")
-    return alike({name: set_of(name, each) for name, each in given.items()})
+    if reserved := {FLOOR, ITSELF} & set(named_samples):
+        raise UsageError("samples", f"have a set {min(reserved)!r}, the name of a floor", "give it another name")
+    return alike({name: set_of(name, series) for name, series in named_samples.items()})
 
 
 def _fitting(names: str | Sequence[str] | None, shape: tuple[int, int]) -> list[Metric]:
@@ -130,8 +136,10 @@ class _Pair:
     def draw(self, seed: Sequence[int]) -> tuple[Array, Array]:
         """Different ones, scaled; the same real windows, and the same places among the series, for every pair of these
         sizes."""
-        given = enumerate((self.windows, self.series))
-        one, other = (self.scale(some(np.random.default_rng([*seed, at]), each, self.count)) for at, each in given)
+        sides = enumerate((self.windows, self.series))
+        one, other = (
+            self.scale(some(np.random.default_rng([*seed, index]), series, self.count)) for index, series in sides
+        )
         return one, other
 
 
@@ -139,21 +147,21 @@ def _pairs(sets: Mapping[str, SeriesSet], real: Real) -> dict[str, _Pair]:
     """What is scored by name, the floors first; raises :class:`UsageError`."""
     scale = Scaling.of(real.windows)
     count = min(len(real.windows), *map(len, sets.values()))
-    for each in sets.values():
-        require_scale(each, scale)
-        if min(len(each), len(real.windows)) < LEAST:
-            what = f"are {len(each)} beside {len(real.windows)} real windows"
-            raise UsageError(each.where, what, f"give at least {LEAST} of both")
-    found = {name: _Pair(real.windows, each.values, scale, count) for name, each in sets.items()}
+    for series_set in sets.values():
+        require_scale(series_set, scale)
+        if min(len(series_set), len(real.windows)) < LEAST:
+            what = f"are {len(series_set)} beside {len(real.windows)} real windows"
+            raise UsageError(series_set.where, what, f"give at least {LEAST} of both")
+    pairs = {name: _Pair(real.windows, series_set.values, scale, count) for name, series_set in sets.items()}
     first = next(iter(sets.values())).values
     if len(first) >= 2 * LEAST:
-        found = {ITSELF: _Pair(first[::2], first[1::2], scale, min(len(first) // 2, count)), **found}
+        pairs = {ITSELF: _Pair(first[::2], first[1::2], scale, min(len(first) // 2, count)), **pairs}
     if (fewer := min(map(len, real.floor))) >= LEAST:
-        found = {FLOOR: _Pair(*real.floor, scale, min(fewer, count)), **found}
-    return found
+        pairs = {FLOOR: _Pair(*real.floor, scale, min(fewer, count)), **pairs}
+    return pairs
 
 
-class _Told:
+class _Progress:
     """Counts scores for a progress display."""
 
     def __init__(self, report: Report | None, total: int) -> None:
@@ -169,24 +177,24 @@ def chosen_metrics(names: str | Sequence[str] | None) -> list[str]:
     """Names of metrics in the order of the table, all for None; raises :class:`UsageError` for an unknown one."""
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",")]
-    wanted = list(METRICS) if names is None else list(names)
-    if unknown := [name for name in wanted if name not in METRICS]:
+    requested = list(METRICS) if names is None else list(names)
+    if unknown := [name for name in requested if name not in METRICS]:
         raise UsageError("metrics", f"unknown metric {str(unknown[0])[:40]!r}", f"use {', '.join(METRICS)}")
-    if not wanted:
+    if not requested:
         raise UsageError("metrics", "are empty", f"use {', '.join(METRICS)}")
-    return [name for name in METRICS if name in wanted]
+    return [name for name in METRICS if name in requested]
 
 
 def _encoding(model: KerasModel, features: int) -> Encoding:
     """A converted encoder with its weights; raises :class:`UsageError` if it does not encode series of so many
     features."""
-    known = known_model(model)
-    if known is None or not isinstance(known[0], Encodes):
+    registration = known_model(model)
+    if registration is None or not isinstance(registration[0], Encodes):
         raise UsageError("encoder", "does not encode series", "give a converted encoder of series")
-    family: Any = known[0]
-    config = known[1]
-    if (wanted := family.encoded(config)) != features:
-        what = f"encodes series of {wanted} features, and the samples have {features}"
+    family: Any = registration[0]
+    config = registration[1]
+    if (expected := family.encoded(config)) != features:
+        what = f"encodes series of {expected} features, and the samples have {features}"
         raise UsageError("encoder", what, "give an encoder for these data, or leave it out")
     weights = {path: variable.value for path, variable in variables_by_path(model).items()}
     return Encoding(family.series_encoder(config), weights)
@@ -195,9 +203,9 @@ def _encoding(model: KerasModel, features: int) -> Encoding:
 def _whole(name: str, value: Any, least: int) -> int:
     """A whole number; raises :class:`UsageError`."""
     try:
-        found = operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        found = least - 1
-    if found < least or isinstance(value, bool):
+        number = least - 1
+    if number < least or isinstance(value, bool):
         raise UsageError(name, f"is {value!r}", f"give a whole number from {least}")
-    return found
+    return number

@@ -44,8 +44,8 @@ def default_encoder(features: int) -> SeriesEncoder:
     """The encoder that is trained where none is given."""
     for family in all_families():
         if isinstance(family, Encoding):
-            found: SeriesEncoder = family.series_encoder(family.usual(features))
-            return found
+            encoder: SeriesEncoder = family.series_encoder(family.usual(features))
+            return encoder
     raise LookupError("no family encodes series")
 
 
@@ -74,11 +74,13 @@ def train_encoder(
     flat = np.concatenate([value.ravel() for value in weights.values()])
     state = flat, *(np.zeros_like(flat) for _ in range(3))
     for begin in range(0, count, SEGMENT):
-        at = np.arange(begin, min(begin + SEGMENT, count), dtype=np.int32)
-        state = _program()(encoder, form, held, key, jax.device_put(state), at, numbers[begin : begin + SEGMENT])
+        step_numbers = np.arange(begin, min(begin + SEGMENT, count), dtype=np.int32)
+        state = _program()(
+            encoder, form, held, key, jax.device_put(state), step_numbers, numbers[begin : begin + SEGMENT]
+        )
         if report is not None:
             state[3].block_until_ready()
-            report(begin + len(at), count)
+            report(begin + len(step_numbers), count)
     return _by_name(np.asarray(state[3]) / np.float32(count), form)
 
 
@@ -96,10 +98,10 @@ def _program() -> Any:
 
 
 def _steps(
-    encoder: SeriesEncoder, form: Form, series: Tensor, key: Tensor, state: Any, at: Tensor, numbers: Tensor
+    encoder: SeriesEncoder, form: Form, series: Tensor, key: Tensor, state: Any, step_numbers: Tensor, numbers: Tensor
 ) -> Any:
-    """Steps ``at``; the state is the weights, AdamW's moments and the sum of the weights so far, each as one vector:
-    updating 48 variables one by one takes longer to compile."""
+    """Steps ``step_numbers``; the state is the weights, AdamW's moments and the sum of the weights so far, each as one
+    vector: updating 48 variables one by one takes longer to compile."""
 
     def step(state: Any, now: tuple[Tensor, Tensor]) -> tuple[Any, None]:
         flat, first, second, total = state
@@ -109,7 +111,7 @@ def _steps(
         flat, (first, second) = _ADAMW.update(flat, slope, (first, second), number, RATE, 0.9)
         return (flat, first, second, total + flat), None
 
-    return jax.lax.scan(step, state, (at, numbers))[0]
+    return jax.lax.scan(step, state, (step_numbers, numbers))[0]
 
 
 def _by_name(flat: Any, form: Form) -> dict[str, Any]:
@@ -136,4 +138,4 @@ def _embedded(encoder: SeriesEncoder, weights: Mapping[str, Tensor], series: Ten
 
 def context_fid(encoder: SeriesEncoder, weights: Mapping[str, Array | Tensor], real: Array, generated: Array) -> float:
     """The Fréchet distance of the embeddings of two sets of series (n, N, F); 0 is best."""
-    return frechet_distance(*(embeddings(encoder, weights, each) for each in (real, generated)))
+    return frechet_distance(*(embeddings(encoder, weights, series) for series in (real, generated)))

@@ -19,8 +19,8 @@ def correlations(series: Array) -> Array:
     centred = flat - flat.mean(0)
     deviation = np.sqrt((centred**2).sum(0) / (len(flat) - 1))
     standard = centred / np.where(deviation > 0.0, deviation, 1.0)
-    found: Array = standard.T @ standard / len(flat)
-    return found
+    matrix: Array = standard.T @ standard / len(flat)
+    return matrix
 
 
 def correlational_score(real: Array, generated: Array) -> float:

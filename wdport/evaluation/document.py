@@ -84,40 +84,42 @@ class EvaluationDocument:
         "Settings of a sweep whose samples cannot be scored.")]  # fmt: skip
 
 
-def document_of(samples: str, data: NamedFile, found: Evaluation, swept: Sweep | None = None) -> EvaluationDocument:
+def document_of(
+    samples: str, data: NamedFile, evaluation: Evaluation, swept: Sweep | None = None
+) -> EvaluationDocument:
     """The evaluation of ``samples``, a name, with the real ``data``."""
     drawn = swept.by_name if swept else {}
     return EvaluationDocument(
         samples=samples,
         data=data,
-        windows=len(found.real),
-        shape=found.shape,
-        features=found.features,
-        repeats=found.repeats,
-        seed=found.seed,
-        floor=FLOOR if FLOOR in found.sets else None,
+        windows=len(evaluation.real),
+        shape=evaluation.shape,
+        features=evaluation.features,
+        repeats=evaluation.repeats,
+        seed=evaluation.seed,
+        floor=FLOOR if FLOOR in evaluation.sets else None,
         cheapest=str(swept.cheapest().setting) if swept and swept.compares else None,
         sets=[
             ScoredSet(
                 name=name,
-                count=found.counts[name],
+                count=evaluation.counts[name],
                 network_calls=drawn[name].calls if name in drawn else None,
                 seconds=drawn[name].seconds if name in drawn else None,
-                scores={metric: ScoreEntry(each.mean, each.std, each.values) for metric, each in scores.items()},
+                scores={metric: ScoreEntry(score.mean, score.std, score.values) for metric, score in scores.items()},
             )
-            for name, scores in found.sets.items()
+            for name, scores in evaluation.sets.items()
         ],
         failed=[UnscoredSetting(name, why) for name, why in (swept.failed if swept else {}).items()],
     )
 
 
-def text_of(found: Evaluation, swept: Sweep | None = None) -> str:
+def text_of(evaluation: Evaluation, swept: Sweep | None = None) -> str:
     """A table of all scores, mean and standard deviation over the repetitions, and what follows from a sweep."""
-    rows = _by_metric(found) if len(found.sets) <= WIDE and not swept else _by_set(found, swept)
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    rows = _by_metric(evaluation) if len(evaluation.sets) <= WIDE and not swept else _by_set(evaluation, swept)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
              for row in rows]  # fmt: skip
-    lines += [f"  {name}: {said}" for name, said in FLOORS.items() if name in found.sets]
+    lines += [f"  {name}: {text}" for name, text in FLOORS.items() if name in evaluation.sets]
     if swept:
         lines += [f"  not scored: {name}, whose samples {why}" for name, why in swept.failed.items()]
     if swept and swept.compares:
@@ -127,19 +129,22 @@ def text_of(found: Evaluation, swept: Sweep | None = None) -> str:
     return "\n".join(lines)
 
 
-def _by_metric(found: Evaluation) -> list[list[str]]:
-    rows = ([METRICS[metric].title, *(str(found[name][metric]) for name in found.sets)] for metric in found.metrics)
-    return [["", *found.sets], ["series", *map(str, found.counts.values())], *rows]
+def _by_metric(evaluation: Evaluation) -> list[list[str]]:
+    rows = (
+        [METRICS[metric].title, *(str(evaluation[name][metric]) for name in evaluation.sets)]
+        for metric in evaluation.metrics
+    )
+    return [["", *evaluation.sets], ["series", *map(str, evaluation.counts.values())], *rows]
 
 
-def _by_set(found: Evaluation, swept: Sweep | None) -> list[list[str]]:
+def _by_set(evaluation: Evaluation, swept: Sweep | None) -> list[list[str]]:
     drawn = swept.by_name if swept else {}
-    rows = [["", "series", "calls", "seconds", *(SHORT[metric] for metric in found.metrics)]]
-    for name, scores in found.sets.items():
-        each = drawn.get(name)
-        told = [str(each.calls), f"{each.seconds:.3g}"] if each else ["", ""]
+    rows = [["", "series", "calls", "seconds", *(SHORT[metric] for metric in evaluation.metrics)]]
+    for name, scores in evaluation.sets.items():
+        cost = drawn.get(name)
+        cells = [str(cost.calls), f"{cost.seconds:.3g}"] if cost else ["", ""]
         rows.append(
-            [name, str(found.counts[name]), *told, *(str(score).replace(" ± ", "±") for score in scores.values())]
+            [name, str(evaluation.counts[name]), *cells, *(str(score).replace(" ± ", "±") for score in scores.values())]
         )
     return rows
 
@@ -148,7 +153,7 @@ def _concluded(swept: Sweep) -> list[str]:
     """Which settings are as good as the one with the most calls, and which is the cheapest of them."""
     full, cheapest = swept.full(), swept.cheapest()
     lines = [f"  cheapest setting that is as good as {full.setting} in every score: {_priced(cheapest)}"]
-    for drawn in sorted(swept.drawn, key=lambda each: each.calls):
+    for drawn in sorted(swept.drawn, key=lambda run: run.calls):
         good = swept.as_good(drawn)
         worse = [METRICS[metric].title for metric in swept.evaluation.metrics if metric not in good]
         if worse:

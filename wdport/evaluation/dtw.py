@@ -39,8 +39,8 @@ def dtw_distances(series: Tensor, references: Tensor) -> Tensor:
     Cells of an antidiagonal do not depend on each other, so a scan over the antidiagonals computes all pairs and
     features at once.
     """
-    found: Tensor = jax.lax.map(lambda one: _to_all(one, references), series)
-    return found
+    distances: Tensor = jax.lax.map(lambda one: _to_all(one, references), series)
+    return distances
 
 
 def _to_all(one: Tensor, references: Tensor) -> Tensor:
@@ -53,9 +53,9 @@ def _to_all(one: Tensor, references: Tensor) -> Tensor:
     start = _Diagonals(endless.at[..., 0].set(0.0), jnp.zeros(shape, dtype))  # the corner outside, before cell (1, 1)
     none = _Diagonals(endless, jnp.zeros(shape, dtype))
 
-    def step(both: tuple[_Diagonals, _Diagonals], at: Tensor) -> tuple[tuple[_Diagonals, _Diagonals], Tensor]:
-        earlier, last = both  # antidiagonals at - 2 and at - 1, where row + column = at
-        column = at - row
+    def step(both: tuple[_Diagonals, _Diagonals], antidiagonal: Tensor) -> tuple[tuple[_Diagonals, _Diagonals], Tensor]:
+        earlier, last = both  # the two before this one, where row + column = antidiagonal
+        column = antidiagonal - row
         inside = (column >= 1) & (column <= columns)
         local = jnp.abs(left - jnp.take(right, jnp.clip(column - 1, 0, columns - 1), axis=-1))
         diagonal, above, beside = earlier.cost[..., :-1], last.cost[..., :-1], last.cost[..., 1:]
@@ -63,12 +63,12 @@ def _to_all(one: Tensor, references: Tensor) -> Tensor:
         least = jnp.minimum(above, beside)
         steps = jnp.where(diagonal <= least, earlier.length[..., :-1], steps)
         cost = jnp.where(inside, local + jnp.minimum(diagonal, least), jnp.inf)
-        found = _Diagonals(endless.at[..., 1:].set(cost), none.length.at[..., 1:].set(steps + 1.0))
-        return (last, found), found.cost[..., -1] / found.length[..., -1]
+        current = _Diagonals(endless.at[..., 1:].set(cost), none.length.at[..., 1:].set(steps + 1.0))
+        return (last, current), current.cost[..., -1] / current.length[..., -1]
 
     _, ends = jax.lax.scan(step, (start, none), jnp.arange(2, rows + columns + 1))
-    found: Tensor = ends[-1].mean(-1)
-    return found
+    distances: Tensor = ends[-1].mean(-1)
+    return distances
 
 
 def jensen_shannon(one: Array, other: Array) -> float:
@@ -79,5 +79,5 @@ def jensen_shannon(one: Array, other: Array) -> float:
     both = np.concatenate([one, other]).astype(np.float64)
     margin = MARGIN * (both.max() - both.min())
     edges = np.linspace(both.min() - margin, both.max() + margin, BINS + 1)
-    histograms = [np.histogram(each, edges)[0] + SMALL for each in (one, other)]
+    histograms = [np.histogram(numbers, edges)[0] + SMALL for numbers in (one, other)]
     return float(jensenshannon(*histograms) ** 2)  # scipy's is the distance, the root of the divergence

@@ -76,12 +76,12 @@ def _flat(series: Array, real: Array) -> Array:
 def marginals(real: Array, sets: Mapping[str, Array], names: Sequence[str]) -> bytes:
     """Histograms of every feature's values."""
     figure, panels = _panels(real, names)
-    for at, panel in enumerate(panels):
-        low, high = np.quantile(np.concatenate([real[..., at].ravel(), *(s[..., at].ravel() for s in sets.values())]),
-                                [0.001, 0.999])  # fmt: skip
+    for feature, panel in enumerate(panels):
+        values = [series[..., feature].ravel() for series in (real, *sets.values())]
+        low, high = np.quantile(np.concatenate(values), [0.001, 0.999])
         edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
         for (name, series), colour in zip({"real": real, **sets}.items(), _colours(sets), strict=True):
-            panel.hist(series[..., at].ravel(), edges, density=True, histtype="step", color=colour, label=name)
+            panel.hist(series[..., feature].ravel(), edges, density=True, histtype="step", color=colour, label=name)
         panel.set_yticks([])
     return _legend(figure, panels)
 
@@ -90,9 +90,9 @@ def autocorrelations(real: Array, sets: Mapping[str, Array], names: Sequence[str
     """The autocorrelation of every feature by lag, about the mean of all series of the set."""
     figure, panels = _panels(real, names)
     for (name, series), colour in zip({"real": real, **sets}.items(), _colours(sets), strict=True):
-        found = autocorrelation(series, max(1, int(LAGS * series.shape[1])))
-        for at, panel in enumerate(panels):
-            panel.plot(found[:, at], color=colour, label=name, linewidth=1.2)
+        correlations = autocorrelation(series, max(1, int(LAGS * series.shape[1])))
+        for feature, panel in enumerate(panels):
+            panel.plot(correlations[:, feature], color=colour, label=name, linewidth=1.2)
     return _legend(figure, panels)
 
 
@@ -100,8 +100,8 @@ def autocorrelation(series: Array, lags: int) -> Array:
     """(lags, F): the correlation of values so many steps apart, over series (n, N, F) and time; 0 for constants."""
     centred = series - series.mean((0, 1))
     variance = (centred**2).mean((0, 1))
-    found = [(centred[:, lag:] * centred[:, : series.shape[1] - lag]).mean((0, 1)) for lag in range(lags)]
-    return np.array(found) / np.where(variance > 0, variance, 1.0)
+    covariances = [(centred[:, lag:] * centred[:, : series.shape[1] - lag]).mean((0, 1)) for lag in range(lags)]
+    return np.array(covariances) / np.where(variance > 0, variance, 1.0)
 
 
 def grid(real: Array, sets: Mapping[str, Array], names: Sequence[str], seed: int = 0) -> bytes:
@@ -110,52 +110,52 @@ def grid(real: Array, sets: Mapping[str, Array], names: Sequence[str], seed: int
     figure = _figure(2.2 * GRID, 1.7 * len(rows))
     panels = figure.subplots(len(rows), GRID, squeeze=False, sharex=True, sharey=True)
     for (name, series), row, colour in zip(rows.items(), panels, _colours(sets), strict=True):
-        shown = _flat(some(random, series, GRID), real).reshape(-1, *real.shape[1:])
-        for panel, each in zip(row, shown, strict=False):
-            panel.plot(each, color=colour, linewidth=0.8, alpha=0.8)
+        examples = _flat(some(random, series, GRID), real).reshape(-1, *real.shape[1:])
+        for panel, example in zip(row, examples, strict=False):
+            panel.plot(example, color=colour, linewidth=0.8, alpha=0.8)
         row[0].set_ylabel(name, parse_math=False)
     return _png(figure)
 
 
 def curves(swept: Sweep) -> bytes:
     """Every score by network calls, with error bars of a standard deviation, and the floor as a band."""
-    found = swept.evaluation
-    figure = _figure(12.0, 3.2 * -(-len(found.metrics) // 3))
-    panels = figure.subplots(-(-len(found.metrics) // 3), 3, squeeze=False).ravel()
-    for panel, metric in zip(panels, found.metrics, strict=False):
-        for kind in dict.fromkeys(each.setting.kind for each in swept.drawn):
-            each = sorted((d for d in swept.drawn if d.setting.kind == kind), key=lambda d: d.calls)
-            scores = [found[str(d.setting)][metric] for d in each]
-            panel.errorbar([d.calls for d in each], [s.mean for s in scores], [s.std for s in scores], marker="o",
+    evaluation = swept.evaluation
+    figure = _figure(12.0, 3.2 * -(-len(evaluation.metrics) // 3))
+    panels = figure.subplots(-(-len(evaluation.metrics) // 3), 3, squeeze=False).ravel()
+    for panel, metric in zip(panels, evaluation.metrics, strict=False):
+        for kind in dict.fromkeys(run.setting.kind for run in swept.drawn):
+            runs = sorted((d for d in swept.drawn if d.setting.kind == kind), key=lambda d: d.calls)
+            scores = [evaluation[str(d.setting)][metric] for d in runs]
+            panel.errorbar([d.calls for d in runs], [s.mean for s in scores], [s.std for s in scores], marker="o",
                            markersize=3.5, linewidth=1.0, capsize=2, label=kind)  # fmt: skip
-        if "real" in found.sets:
-            floor = found["real"][metric]
+        if "real" in evaluation.sets:
+            floor = evaluation["real"][metric]
             panel.axhspan(floor.mean - floor.std, floor.mean + floor.std, color="0.85", label="real")
         panel.set_xscale("log")
         panel.set_title(METRICS[metric].title, fontsize=10)
         panel.set_xlabel("network calls", fontsize=9)
-    for panel in panels[len(found.metrics) :]:
+    for panel in panels[len(evaluation.metrics) :]:
         panel.set_axis_off()
     return _legend(figure, list(panels))
 
 
 def _colours(sets: Mapping[str, Array]) -> list[str]:
     more = ["#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
-    return [REAL, GENERATED, *(more[at % len(more)] for at in range(len(sets) - 1))]
+    return [REAL, GENERATED, *(more[index % len(more)] for index in range(len(sets) - 1))]
 
 
 def _panels(real: Array, names: Sequence[str]) -> tuple[Figure, list[Any]]:
-    shown = min(real.shape[2], FEATURES)
-    columns = min(shown, 4)
-    figure = _figure(3.0 * columns, 2.2 * -(-shown // columns))
-    panels = list(figure.subplots(-(-shown // columns), columns, squeeze=False).ravel())
-    for at, panel in enumerate(panels):
-        if at >= shown:
+    count = min(real.shape[2], FEATURES)
+    columns = min(count, 4)
+    figure = _figure(3.0 * columns, 2.2 * -(-count // columns))
+    panels = list(figure.subplots(-(-count // columns), columns, squeeze=False).ravel())
+    for index, panel in enumerate(panels):
+        if index >= count:
             panel.set_axis_off()
         else:
-            panel.set_title(names[at] if names else f"feature {at + 1}", fontsize=9, parse_math=False)
+            panel.set_title(names[index] if names else f"feature {index + 1}", fontsize=9, parse_math=False)
             panel.tick_params(labelsize=7)
-    return figure, panels[:shown]
+    return figure, panels[:count]
 
 
 def _figure(width: float, height: float) -> Figure:

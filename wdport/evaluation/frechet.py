@@ -20,7 +20,7 @@ def frechet_distance(one: Array, other: Array) -> float:
         raise UsageError("samples", f"are {len(one)} and {len(other)}", "give at least two of each")
     first, second = np.asarray(one, np.float64), np.asarray(other, np.float64)
     gap = first.mean(0) - second.mean(0)
-    a, b = (_root(each) for each in (first, second))
+    a, b = (_root(vectors) for vectors in (first, second))
     root = np.linalg.svd(a @ b.T, compute_uv=False).sum()
     return float(gap @ gap + (a**2).sum() + (b**2).sum() - 2.0 * root)
 

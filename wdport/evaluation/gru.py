@@ -24,12 +24,12 @@ class Judge:
     """A GRU of a state of ``width`` for inputs of F features, and a linear layer to one output, without weights."""
 
     def __init__(self, features: int, width: int, dtype: Any = jnp.float32) -> None:
-        own: dict[str, Any] = {"dtype": jnp.dtype(dtype).name, "kernel_initializer": "zeros"}
+        options: dict[str, Any] = {"dtype": jnp.dtype(dtype).name, "kernel_initializer": "zeros"}
         with jax.ensure_compile_time_eval():  # also if a program is being traced
             self._gru = keras.layers.GRU(
-                width, jnp.tanh, recurrent_initializer="zeros", return_sequences=True, seed=0, **own
+                width, jnp.tanh, recurrent_initializer="zeros", return_sequences=True, seed=0, **options
             )  # in float64, Keras's tanh computes in float32
-            self._linear = keras.layers.Dense(1, **own)
+            self._linear = keras.layers.Dense(1, **options)
             self._gru.build((None, None, features))
             self._linear.build((None, None, width))
             self._state = [variable.value for variable in self._gru.non_trainable_variables]
@@ -43,15 +43,15 @@ class Judge:
         limit = self._gru.units**-0.5
         keys = jax.random.split(key, len(self._variables))
         return [
-            jax.random.uniform(one, each.shape, each.dtype, -limit, limit)
-            for one, each in zip(keys, self._variables, strict=True)
+            jax.random.uniform(one, variable.shape, variable.dtype, -limit, limit)
+            for one, variable in zip(keys, self._variables, strict=True)
         ]
 
     def outputs(self, weights: Weights, series: Tensor) -> Tensor:
         """The linear layer's output at every step (B, N) for series (B, N, F); the first state is zero."""
         states, _ = self._gru.stateless_call(weights[:3], self._state, series)
-        found, _ = self._linear.stateless_call(weights[3:], [], states)
-        last: Tensor = found[..., 0]
+        projected, _ = self._linear.stateless_call(weights[3:], [], states)
+        last: Tensor = projected[..., 0]
         return last
 
     def fit(self, key: Tensor, weights: Weights, loss: Callable[[Weights, Tensor], Tensor], steps: int) -> Weights:
@@ -61,10 +61,10 @@ class Judge:
             adam.build(self._variables)
             start = [variable.value for variable in adam.variables]
 
-        def step(state: Any, at: Tensor) -> tuple[Any, None]:
+        def step(state: Any, step_number: Tensor) -> tuple[Any, None]:
             held, moments = state
-            slopes = jax.grad(loss)(held, jax.random.fold_in(key, at))
+            slopes = jax.grad(loss)(held, jax.random.fold_in(key, step_number))
             return adam.stateless_apply(moments, slopes, held), None
 
-        (found, _), _ = jax.lax.scan(step, (weights, start), jnp.arange(steps))
-        return found
+        (trained, _), _ = jax.lax.scan(step, (weights, start), jnp.arange(steps))
+        return trained

@@ -30,8 +30,8 @@ def discriminative_scores(keys: Tensor, real: Tensor, generated: Tensor, steps: 
     A judge is trained on four fifths of each and tested on the rest; splits, batches and weights follow from its key.
     0 is best.
     """
-    found: Tensor = jax.lax.map(lambda key: _discriminative(key, real, generated, steps), keys)
-    return found
+    scores: Tensor = jax.lax.map(lambda key: _discriminative(key, real, generated, steps), keys)
+    return scores
 
 
 def _discriminative(key: Tensor, real: Tensor, generated: Tensor, steps: int) -> Tensor:
@@ -59,8 +59,8 @@ def predictive_scores(keys: Tensor, real: Tensor, generated: Tensor, steps: int 
     The last feature is predicted one step ahead from the others, or a single feature 20 steps ahead from itself. The
     error has a floor, that of judges which were trained on real series.
     """
-    found: Tensor = jax.lax.map(lambda key: _predictive(key, real, generated, steps), keys)
-    return found
+    errors: Tensor = jax.lax.map(lambda key: _predictive(key, real, generated, steps), keys)
+    return errors
 
 
 def _predictive(key: Tensor, real: Tensor, generated: Tensor, steps: int) -> Tensor:
@@ -76,8 +76,8 @@ def _predictive(key: Tensor, real: Tensor, generated: Tensor, steps: int) -> Ten
 
 
 def _error(judge: Judge, weights: Weights, series: Tensor) -> Tensor:
-    ahead, given = (1, series[..., :-1]) if series.shape[-1] > 1 else (AHEAD, series)
-    predicted = jax.nn.sigmoid(judge.outputs(weights, given[:, :-ahead]))
+    ahead, inputs = (1, series[..., :-1]) if series.shape[-1] > 1 else (AHEAD, series)
+    predicted = jax.nn.sigmoid(judge.outputs(weights, inputs[:, :-ahead]))
     return jnp.abs(predicted - series[:, ahead:, -1]).mean()
 
 

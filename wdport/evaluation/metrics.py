@@ -58,14 +58,18 @@ class Metric:
 
 
 def _context_fid(real: Array, seed: int, encoding: Encoding | None) -> Score:
-    found = encoding or Encoding(default_encoder(real.shape[-1]))
-    weights = train_encoder(found.encoder, real, seed) if found.weights is None else found.weights
-    return lambda real, generated, _: context_fid(found.encoder, weights, real, generated)
+    series_encoding = encoding or Encoding(default_encoder(real.shape[-1]))
+    weights = (
+        train_encoder(series_encoding.encoder, real, seed)
+        if series_encoding.weights is None
+        else series_encoding.weights
+    )
+    return lambda real, generated, _: context_fid(series_encoding.encoder, weights, real, generated)
 
 
 def _correlational(real: Array, generated: Array, seed: int) -> float:
     random = np.random.default_rng(seed)
-    return correlational_score(*(some(random, each, WINDOWS) for each in (real, generated)))
+    return correlational_score(*(some(random, series, WINDOWS) for series in (real, generated)))
 
 
 def _discriminative(real: Array, generated: Array, seed: int) -> float:
@@ -78,9 +82,9 @@ def _predictive(real: Array, generated: Array, seed: int) -> float:
 
 def _dtw_js(real: Array, generated: Array, seed: int) -> float:
     random = np.random.default_rng(seed)
-    both = [some(random, each, WARPED) for each in (real, generated)]
+    both = [some(random, series, WARPED) for series in (real, generated)]
     references = _device(some(random, np.concatenate([real, generated]), WARPED))
-    return jensen_shannon(*(np.asarray(dtw_distances(_device(each), references).mean(1)) for each in both))
+    return jensen_shannon(*(np.asarray(dtw_distances(_device(series), references).mean(1)) for series in both))
 
 
 def _sliced_wasserstein(real: Array, generated: Array, seed: int) -> float:
@@ -112,9 +116,9 @@ METRICS: Final[Mapping[str, Metric]] = {
 """In the order of a table."""
 
 
-def some(random: np.random.Generator, series: Array, most: int) -> Array:
-    """At most ``most`` different series, at random."""
-    return series if len(series) <= most else series[random.permutation(len(series))[:most]]
+def some(random: np.random.Generator, series: Array, limit: int) -> Array:
+    """At most ``limit`` different series, at random."""
+    return series if len(series) <= limit else series[random.permutation(len(series))[:limit]]
 
 
 def _keys(seed: int) -> Tensor:

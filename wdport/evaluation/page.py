@@ -19,30 +19,30 @@ TEMPLATE: Final = Path(__file__).parent / "templates" / "page.html"
 
 
 def page_of(
-    found: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None = None, shown: int = 3
+    evaluation: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None = None, limit: int = 3
 ) -> str:
     """The evaluation as a page.
 
     Args:
-        found: the scores.
-        sets: the scored series by name; figures show the first ``shown`` of them.
+        evaluation: the scores.
+        sets: the scored series by name; figures show the first ``limit`` of them.
         title: the headline.
         swept: the sweep that the scores are of, for its curves.
-        shown: sets in a figure.
+        limit: sets in a figure.
     """
-    drawn, real = dict(list(sets.items())[:shown]), found.real
+    drawn, real = dict(list(sets.items())[:limit]), evaluation.real
     images = {"Scores by network calls": figures.curves(swept)} if swept is not None else {}
     images |= {
-        "Series as points": figures.clouds(real, drawn, found.seed),
-        "Values of every feature": figures.marginals(real, drawn, found.features),
-        "Autocorrelation by lag": figures.autocorrelations(real, drawn, found.features),
-        "Real and generated series": figures.grid(real, drawn, found.features, found.seed),
+        "Series as points": figures.clouds(real, drawn, evaluation.seed),
+        "Values of every feature": figures.marginals(real, drawn, evaluation.features),
+        "Autocorrelation by lag": figures.autocorrelations(real, drawn, evaluation.features),
+        "Real and generated series": figures.grid(real, drawn, evaluation.features, evaluation.seed),
     }
     return template(TEMPLATE, None).render(
         title=title,
-        evaluation=found,
-        floors={name: told for name, told in FLOORS.items() if name in found.sets},
-        metrics=[METRICS[metric].title for metric in found.metrics],
+        evaluation=evaluation,
+        floors={name: text for name, text in FLOORS.items() if name in evaluation.sets},
+        metrics=[METRICS[metric].title for metric in evaluation.metrics],
         settings=swept.by_name if swept else {},
         figures={name: b64encode(image).decode() for name, image in images.items()},
     )

@@ -18,15 +18,15 @@ class Scaling:
     """The minimum and the maximum (F,) of real windows over windows and time; constant features have a range of 1."""
 
     least: Array
-    most: Array
+    largest: Array
 
     @staticmethod
     def of(real: Array) -> Scaling:
         """From real windows (n, N, F)."""
-        least, most = real.min((0, 1)), real.max((0, 1))
-        return Scaling(least, np.where(most > least, most, least + 1.0))
+        least, largest = real.min((0, 1)), real.max((0, 1))
+        return Scaling(least, np.where(largest > least, largest, least + 1.0))
 
     def __call__(self, series: Array) -> Array:
         """Scaled series (n, N, F), float64; generated values may leave [0, 1]."""
-        scaled: Array = (np.asarray(series, np.float64) - self.least) / (self.most - self.least)
+        scaled: Array = (np.asarray(series, np.float64) - self.least) / (self.largest - self.least)
         return scaled

@@ -36,14 +36,16 @@ def listed(settings: str | Sequence[str | Setting] | None, default: str) -> list
         return [Setting(default)]
     if isinstance(settings, str):
         return parse_settings(settings)
-    if not isinstance(settings, Sequence) or not all(isinstance(each, (str, Setting)) for each in settings):
+    if not isinstance(settings, Sequence) or not all(isinstance(setting, (str, Setting)) for setting in settings):
         raise UsageError("sweep", "has settings that are not text", "write for example ddpm:1000 ddim:20,50")
-    return [one for each in settings for one in ([each] if isinstance(each, Setting) else parse_settings(each))]
+    return [
+        one for setting in settings for one in ([setting] if isinstance(setting, Setting) else parse_settings(setting))
+    ]
 
 
 def parse_settings(text: str) -> list[Setting]:
     """Settings from text such as ``"ddpm:1000 ddim:20,50 ddim-textbook:eta1:50"``; raises :class:`UsageError`."""
-    found = []
+    settings = []
     for word in text.split():
         name, *parts = word.split(":")
         eta = 0.0
@@ -51,23 +53,23 @@ def parse_settings(text: str) -> list[Setting]:
             eta = _number(word, parts.pop(0)[3:], float)
         if len(parts) > 1 or not name:
             raise UsageError("sweep", f"{word[:40]!r} is not SAMPLER:STEPS,STEPS", "write for example ddim:20,50")
-        steps = [int(_number(word, each, int)) for each in parts[0].split(",")] if parts else [None]
-        found += [Setting(name, each, eta) for each in steps]
-    if not found:
+        steps = [int(_number(word, number, int)) for number in parts[0].split(",")] if parts else [None]
+        settings += [Setting(name, step_count, eta) for step_count in steps]
+    if not settings:
         raise UsageError("sweep", "has no setting", "write for example ddpm:1000 ddim:20,50")
-    if len(set(map(str, found))) < len(found):
+    if len(set(map(str, settings))) < len(settings):
         raise UsageError("sweep", "has a setting twice", "give it once")
-    return found
+    return settings
 
 
 def _number(word: str, text: str, kind: Callable[[str], float]) -> float:
     try:
-        found = kind(text)
+        number = kind(text)
     except ValueError:
-        found = -1
-    most = MOST if kind is int else sys.float_info.max
-    if not 0 <= found <= most:  # nor for NaN
-        wanted = f"a whole number up to {MOST}" if kind is int else "a finite number from 0"
-        what = f"{word[:40]!r} has {text[:20]!r}, which is not {wanted}"
+        number = -1
+    largest = MOST if kind is int else sys.float_info.max
+    if not 0 <= number <= largest:  # nor for NaN
+        expected = f"a whole number up to {MOST}" if kind is int else "a finite number from 0"
+        what = f"{word[:40]!r} has {text[:20]!r}, which is not {expected}"
         raise UsageError("sweep", what, "write for example ddim:20,50 or ddim-textbook:eta1:50")
-    return found
+    return number

@@ -56,7 +56,7 @@ class Sweep:
     @property
     def by_name(self) -> dict[str, Drawn]:
         """The settings by the names of their sets."""
-        return {str(each.setting): each for each in self.drawn}
+        return {str(run.setting): run for run in self.drawn}
 
     @property
     def compares(self) -> bool:
@@ -65,24 +65,24 @@ class Sweep:
 
     def full(self) -> Drawn:
         """The setting with the most network calls, which the others are compared with; the best of several ones."""
-        return min(self.drawn, key=lambda each: (-each.calls, self._rank(each)))
+        return min(self.drawn, key=lambda run: (-run.calls, self._rank(run)))
 
     def as_good(self, drawn: Drawn, width: float = 2.0) -> list[str]:
         """The metrics in which a setting is not worse than the full one by more than ``width`` standard deviations of
         their difference."""
-        ours, full = (self.evaluation[str(each.setting)] for each in (drawn, self.full()))
+        ours, full = (self.evaluation[str(run.setting)] for run in (drawn, self.full()))
         return [metric for metric in ours if not apart(ours[metric], full[metric], width)]
 
     def cheapest(self, width: float = 2.0) -> Drawn:
         """The setting with the fewest network calls that is as good as the full one in every metric; the best of
         several ones."""
         count = len(self.evaluation.metrics)
-        return min((each for each in self.drawn if len(self.as_good(each, width)) == count),
-                   key=lambda each: (each.calls, self._rank(each)))  # fmt: skip
+        return min((run for run in self.drawn if len(self.as_good(run, width)) == count),
+                   key=lambda run: (run.calls, self._rank(run)))  # fmt: skip
 
     def _rank(self, drawn: Drawn) -> int:
         """How many times another setting is better, over all metrics."""
-        ours, others = self.evaluation[str(drawn.setting)], [self.evaluation[str(each.setting)] for each in self.drawn]
+        ours, others = self.evaluation[str(drawn.setting)], [self.evaluation[str(run.setting)] for run in self.drawn]
         return sum(other[metric].mean < ours[metric].mean for metric in ours for other in others)
 
 
@@ -133,33 +133,33 @@ def sweep(
     about = programs.network.about
     if condition is None and not unconditional and about.condition is not None and about.condition.statistic:
         condition = DATA
-    given = {"condition": condition, "unconditional": unconditional}
-    jobs = _jobs(programs, listed(settings, programs.network.process().samplers[0]), n, seed, given)
+    condition_options = {"condition": condition, "unconditional": unconditional}
+    jobs = _jobs(programs, listed(settings, programs.network.process().samplers[0]), n, seed, condition_options)
     sets: dict[str, SeriesSet] = {}
     drawn, failed = [], {}
     if len(jobs) > 1:  # what all of them share is compiled before the first is timed
-        _told(report, 0, len(jobs), "compiling")
+        _announce(report, 0, len(jobs), "compiling")
         _draw(min(jobs.values(), key=lambda job: len(job.sampler.plan.steps)))
-    for at, (setting, job) in enumerate(jobs.items()):
-        _told(report, at, len(jobs), f"sampling, {setting}")
+    for index, (setting, job) in enumerate(jobs.items()):
+        _announce(report, index, len(jobs), f"sampling, {setting}")
         series, seconds = _draw(job)
         try:
-            found = set_of(str(setting), series)
-            require_scale(found, scale)
+            series_set = set_of(str(setting), series)
+            require_scale(series_set, scale)
         except UsageError as error:
             failed[str(setting)] = error.what
             continue
         drawn.append(Drawn(setting, len(job.sampler.plan.steps), seconds))
-        sets[str(setting)] = found
+        sets[str(setting)] = series_set
     if not drawn:
         name, why = next(iter(failed.items()))
         raise UsageError("sweep", f"samples of {name} {why}", "name settings whose samples can be scored")
     every: dict[str, Given] = {**sets, **(more or {})}
     scored = evaluate(every, real, metrics=metrics, repeats=repeats, seed=seed, encoder=encoder, report=report)
-    return Sweep(drawn, scored, {name: set_of(name, each).values for name, each in every.items()}, failed)
+    return Sweep(drawn, scored, {name: set_of(name, samples).values for name, samples in every.items()}, failed)
 
 
-def _told(report: Report | None, done: int, total: int, what: str) -> None:
+def _announce(report: Report | None, done: int, total: int, what: str) -> None:
     if report is not None:
         report(done, total, what)
 
@@ -167,29 +167,31 @@ def _told(report: Report | None, done: int, total: int, what: str) -> None:
 def _draw(job: Job) -> tuple[Samples, float]:
     """All samples, and the seconds that they took, without compiling."""
     since, clock = time.monotonic(), Clock(job.count, None)
-    found = Samples.join(list(job.draw(done=clock)))
-    return found, time.monotonic() - since - clock.compiling
+    samples = Samples.join(list(job.draw(done=clock)))
+    return samples, time.monotonic() - since - clock.compiling
 
 
 def _jobs(
-    programs: Programs, settings: Sequence[Setting], count: int, seed: int, given: Mapping[str, Any]
+    programs: Programs, settings: Sequence[Setting], count: int, seed: int, options: Mapping[str, Any]
 ) -> dict[Setting, Job]:
     """A job for every setting; raises :class:`UsageError` for one that the model has not, or one that is another."""
-    found: dict[Setting, Job] = {}
-    for each in settings:
-        request = Request(count=count, sampler=each.sampler, steps=each.steps, eta=each.eta, seed=seed, **given)
+    jobs: dict[Setting, Job] = {}
+    for setting in settings:
+        request = Request(
+            count=count, sampler=setting.sampler, steps=setting.steps, eta=setting.eta, seed=seed, **options
+        )
         try:
             job = plan_job(programs, request)
         except UsageError as error:
             if error.where not in ("sampler", "steps", "eta"):
                 raise
-            raise UsageError("sweep", f"{each}: {error.what}", error.fix) from None
+            raise UsageError("sweep", f"{setting}: {error.what}", error.fix) from None
         plan = job.sampler.plan
-        for other, its in found.items():
-            if each.kind == other.kind and np.array_equal(plan.steps, its.sampler.plan.steps):
-                raise UsageError("sweep", f"{other} and {each} are the same", "give one of them")
-        found[each] = job
-    return found
+        for other, its in jobs.items():
+            if setting.kind == other.kind and np.array_equal(plan.steps, its.sampler.plan.steps):
+                raise UsageError("sweep", f"{other} and {setting} are the same", "give one of them")
+        jobs[setting] = job
+    return jobs
 
 
 def _units_of(data: Data, about: Diffused) -> tuple[Array | Series, tuple[int, int]]:
@@ -209,7 +211,7 @@ def _units_of(data: Data, about: Diffused) -> tuple[Array | Series, tuple[int, i
         not isinstance(real, Series)
         or about.windowed is not None
         or any(decoding.mean)
-        or any(each != 1.0 for each in decoding.std)
+        or any(deviation != 1.0 for deviation in decoding.std)
     ):
         return real, (length, features)
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"

@@ -21,6 +21,6 @@ def sliced_wasserstein(real: Array, generated: Array, seed: int) -> float:
     deviation = np.where(deviation > 0.0, deviation, 1.0)
     directions = np.random.default_rng(seed).normal(size=(real.shape[1] * real.shape[2], DIRECTIONS))
     directions /= np.linalg.norm(directions, axis=0)
-    one, other = (np.sort(((each - mean) / deviation).reshape(len(each), -1) @ directions, 0)
-                  for each in (real, generated))  # fmt: skip
+    one, other = (np.sort(((series - mean) / deviation).reshape(len(series), -1) @ directions, 0)
+                  for series in (real, generated))  # fmt: skip
     return float(np.sqrt(((one - other) ** 2).mean()))
