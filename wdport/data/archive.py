@@ -28,11 +28,11 @@ _FIX: Final = "write it again with numpy.savez"
 class Arrays(Mapping[str, Array]):
     """The arrays of an archive by name; those of more than ``most`` bytes each are refused."""
 
-    def __init__(self, file: IO[bytes], size: int, most: int | None = None) -> None:
+    def __init__(self, file: IO[bytes], size: int, max_bytes: int | None = None) -> None:
         _require_short_directory(file, size)
         self._archive = zipfile.ZipFile(file)
         self._digests = digests_in(self._archive) or {}
-        self._most = max(MIN_INFLATED_BYTES, MAX_INFLATION * size) if most is None else most
+        self._most = max(MIN_INFLATED_BYTES, MAX_INFLATION * size) if max_bytes is None else max_bytes
         self._members: dict[str, zipfile.ZipInfo] = {}
         for member in self._archive.infolist():
             name = member.filename.removesuffix(".npy")
@@ -57,7 +57,7 @@ class Arrays(Mapping[str, Array]):
     def texts(self, name: str) -> list[str]:
         """The texts of an array; none if it holds numbers."""
         array = self._read(name, text=True)
-        return [str(each) for each in array.ravel()] if array.dtype.kind == "U" else []
+        return [str(text) for text in array.ravel()] if array.dtype.kind == "U" else []
 
     def _read(self, name: str, text: bool = False) -> Array:
         member = self._members[name]
@@ -79,11 +79,11 @@ def _require_short_directory(file: IO[bytes], size: int) -> None:
     start = max(0, size - (1 << 16) - _END_BYTES)
     file.seek(start)
     tail = file.read(size - start)
-    at = len(tail) - _END_BYTES
-    if tail[at : at + 4] != _END:  # the library looks here first, then for the last one before a comment
-        at = tail.rfind(_END)
-    length = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
-    locator = tail[max(at - _LOCATOR_BYTES, 0) : at] if at >= 0 else b""
+    end = len(tail) - _END_BYTES
+    if tail[end : end + 4] != _END:  # the library looks here first, then for the last one before a comment
+        end = tail.rfind(_END)
+    length = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
+    locator = tail[max(end - _LOCATOR_BYTES, 0) : end] if end >= 0 else b""
     if locator[:4] == b"PK\6\7":  # the 64-bit form of the same
         file.seek(int.from_bytes(locator[8:16], "little") & (1 << 62) - 1)
         length = int.from_bytes(file.read(48)[40:], "little")

@@ -51,8 +51,8 @@ def read_npz(path: Path, key: str | None) -> Table:
 
 
 @contextmanager
-def opened_npz(path: Path, most: int | None = None) -> Iterator[Arrays]:
-    """Open an ``.npz`` file whose arrays have at most ``most`` bytes each.
+def opened_npz(path: Path, max_bytes: int | None = None) -> Iterator[Arrays]:
+    """Open an ``.npz`` file whose arrays have at most ``max_bytes`` bytes each.
 
     Exceptions of its parser in the block become a :class:`Fault`.
     """
@@ -60,7 +60,7 @@ def opened_npz(path: Path, most: int | None = None) -> Iterator[Arrays]:
         magic = file.read(6)
         if magic == b"\x93NUMPY":
             raise Fault("holds a single array, not an .npz archive", "name it .npy")
-        yield Arrays(file, os.fstat(file.fileno()).st_size, most)
+        yield Arrays(file, os.fstat(file.fileno()).st_size, max_bytes)
 
 
 def choose_key(key: str | None, candidates: Sequence[str], names: Sequence[str]) -> str:

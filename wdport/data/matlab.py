@@ -47,12 +47,14 @@ def read_mat(path: Path, key: str | None) -> Table:
         size = os.fstat(file.fileno()).st_size
         is_complex = _require_sound(file, size)
         file.seek(0)
-        found = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(file)}
-        candidates = [n for n, (shape, kind) in found.items() if kind in _NUMERIC and len(shape) == 2 and shape[0] > 1]
-        name = choose_key(key, candidates, list(found))
-        if found[name][1] not in _NUMERIC:
+        variables = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(file)}
+        candidates = [
+            n for n, (shape, kind) in variables.items() if kind in _NUMERIC and len(shape) == 2 and shape[0] > 1
+        ]
+        name = choose_key(key, candidates, list(variables))
+        if variables[name][1] not in _NUMERIC:
             raise Fault(
-                f"{name} is {found[name][1]}, not a full array of numbers",
+                f"{name} is {variables[name][1]}, not a full array of numbers",
                 "choose another with key in Python, or save it in a file of its own",
             )
         if name in is_complex:
@@ -60,7 +62,7 @@ def read_mat(path: Path, key: str | None) -> Table:
                 f"{name} holds complex numbers",
                 "choose another with key in Python, or save it in a file of its own",
             )
-        _require_room(name, *found[name], size)
+        _require_room(name, *variables[name], size)
         file.seek(0)
         array = scipy.io.loadmat(file, variable_names=[name])[name]
     return table_of(array)
@@ -90,15 +92,15 @@ def _require_sound(file: IO[bytes], size: int) -> set[str]:
     order: Order = "little" if header[126:] == b"IM" else "big"
     if header[126:] not in (b"IM", b"MI") or 0 in header[:4]:
         raise Fault("is not a MATLAB file of version 5 to 7", "save it with save(..., '-v7')")
-    at, count, left, found = 128, 0, _most(size), set[str]()
-    while at + 8 <= size:
+    offset, count, left, complex_names = 128, 0, _most(size), set[str]()
+    while offset + 8 <= size:
         count += 1
         if count > MAX_ARCHIVE_ARRAYS:
             raise Fault(f"has more than {MAX_ARCHIVE_ARRAYS} arrays", "save the needed arrays in a separate file")
-        file.seek(at)
+        file.seek(offset)
         kind, length = (int.from_bytes(file.read(4), order) for _ in range(2))
-        at += 8 + length
-        if at > size or kind not in (_MATRIX, _COMPRESSED):
+        offset += 8 + length
+        if offset > size or kind not in (_MATRIX, _COMPRESSED):
             raise Fault(f"its variable {count} is damaged")
         data = file.read(length if kind == _COMPRESSED else min(length, _HEAD))
         if kind == _COMPRESSED:
@@ -110,8 +112,8 @@ def _require_sound(file: IO[bytes], size: int) -> set[str]:
         if kind != _MATRIX or not _is_sound(data, order):
             raise Fault(f"its variable {count} is damaged")
         if name := _complex_name(data, order):
-            found.add(name)
-    return found
+            complex_names.add(name)
+    return complex_names
 
 
 def _is_sound(head: bytes, order: Order) -> bool:
@@ -126,7 +128,10 @@ def _is_sound(head: bytes, order: Order) -> bool:
     word = int.from_bytes(head[flags[2] : flags[2] + 4], order)
     if not _FIRST_NUMERIC <= word & 0xFF <= _LAST_NUMERIC:
         return True  # text, cells, structures: not read
-    sizes = [int.from_bytes(head[at : at + 4], order, signed=True) for at in range(shape[2], shape[2] + shape[1], 4)]
+    sizes = [
+        int.from_bytes(head[offset : offset + 4], order, signed=True)
+        for offset in range(shape[2], shape[2] + shape[1], 4)
+    ]
     numbers = _part(head, name[3], order)
     return min(sizes) >= 0 and numbers[1] == prod(sizes) * _SIZES.get(numbers[0], -1)
 
@@ -139,19 +144,20 @@ def _complex_name(head: bytes, order: Order) -> str:
     return head[name[2] : name[2] + name[1]].decode("latin-1") if is_complex else ""
 
 
-def _part(head: bytes, at: int, order: Order) -> tuple[int, int, int, int]:
-    """Return type and length of the part of a variable at ``at``, and the offsets of its data and of the next part."""
-    word = int.from_bytes(head[at : at + 4], order)
+def _part(head: bytes, offset: int, order: Order) -> tuple[int, int, int, int]:
+    """Return type and length of the part of a variable at ``offset``, and the offsets of its data and of the next
+    part."""
+    word = int.from_bytes(head[offset : offset + 4], order)
     if word >> 16:  # both in one word, and up to four bytes of data behind it
-        return word & 0xFFFF, word >> 16, at + 4, at + 8
-    length = int.from_bytes(head[at + 4 : at + 8], order)
-    return word, length, at + 8, at + 8 + -(-length // 8) * 8
+        return word & 0xFFFF, word >> 16, offset + 4, offset + 8
+    length = int.from_bytes(head[offset + 4 : offset + 8], order)
+    return word, length, offset + 8, offset + 8 + -(-length // 8) * 8
 
 
-def _unpacked(packed: bytes, most: int) -> int:
-    """Return the inflated size in bytes, at most ``most`` + 1."""
+def _unpacked(packed: bytes, max_bytes: int) -> int:
+    """Return the inflated size in bytes, at most ``max_bytes`` + 1."""
     inflate, total = zlib.decompressobj(), 0
-    while packed and not inflate.eof and total <= most:
+    while packed and not inflate.eof and total <= max_bytes:
         total += len(inflate.decompress(packed, _PIECE))
         packed = inflate.unconsumed_tail
-    return min(total, most + 1)
+    return min(total, max_bytes + 1)

@@ -41,26 +41,26 @@ def _checked(number: int, name: object) -> str:
     return name
 
 
-def in_any_case(names: Sequence[str], known: Sequence[str]) -> list[str | None]:
-    """For each of ``names`` the same name among ``known``, or the only one that differs in case; None if there is
+def in_any_case(names: Sequence[str], candidates: Sequence[str]) -> list[str | None]:
+    """For each of ``names`` the same name among ``candidates``, or the only one that differs in case; None if there is
     none."""
-    found: list[str | None] = []
+    matches: list[str | None] = []
     for name in names:
-        alike = [each for each in known if each.casefold() == name.casefold()]
-        found.append(name if name in known else alike[0] if len(alike) == 1 else None)
-    return found
+        alike = [candidate for candidate in candidates if candidate.casefold() == name.casefold()]
+        matches.append(name if name in candidates else alike[0] if len(alike) == 1 else None)
+    return matches
 
 
-def columns_of(wanted: Sequence[str], held: Sequence[str], where: str | PathLike[str]) -> list[str]:
-    """The names among ``held`` of the columns ``wanted``, in their order; raises :class:`UsageError` if one is not
+def columns_of(requested: Sequence[str], held: Sequence[str], where: str | PathLike[str]) -> list[str]:
+    """The names among ``held`` of the columns ``requested``, in their order; raises :class:`UsageError` if one is not
     there."""
-    columns = in_any_case(wanted, held)
-    if missing := [name for name, column in zip(wanted, columns, strict=True) if column is None]:
+    columns = in_any_case(requested, held)
+    if missing := [name for name, column in zip(requested, columns, strict=True) if column is None]:
         what = f"has no column of numbers called {_listed(missing[:1])}, and has {_listed(held)}"
-        raise UsageError(where, what, f"give the columns {_listed(wanted)}")
+        raise UsageError(where, what, f"give the columns {_listed(requested)}")
     return [column for column in columns if column is not None]
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(printable(name, 40) for name in names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+    text = ", ".join(printable(name, 40) for name in names[:8])
+    return f"{text} and {len(names) - 8} more" if len(names) > 8 else text

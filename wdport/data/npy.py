@@ -67,11 +67,11 @@ def _checked(file: Readable, size: int, text: bool = False) -> tuple[tuple[int, 
 
 def _fill(target: Array, file: Readable) -> None:
     for start in range(0, len(target), _PIECE):
-        wanted = target[start : start + _PIECE]
-        piece = file.read(len(wanted))
-        if len(piece) != len(wanted):
+        block = target[start : start + _PIECE]
+        piece = file.read(len(block))
+        if len(piece) != len(block):
             raise ValueError("the data end early")
-        wanted[:] = np.frombuffer(piece, np.uint8)
+        block[:] = np.frombuffer(piece, np.uint8)
 
 
 def require_real(dtype: np.dtype[np.generic]) -> None:

@@ -79,27 +79,27 @@ class Rows:
         """Raise :class:`Fault` at the first row that does not have ``width`` cells."""
         for row, line in enumerate(self.lines):
             if self.delimiter is None or self.quote in line:
-                found = len(self.cells(row))
+                count = len(self.cells(row))
             else:
-                found = line.count(self.delimiter) + 1
-                if found > MAX_FEATURES:
+                count = line.count(self.delimiter) + 1
+                if count > MAX_FEATURES:
                     raise too_wide()
-            if found != width:
+            if count != width:
                 fix = "give every row one value per column" if line.strip() else "remove the line or fill it in"
-                what = f"has {found} values, not {width}" if line.strip() else "is empty"
+                what = f"has {count} values, not {width}" if line.strip() else "is empty"
                 raise Fault(what, fix, self.place(row))
 
     def numeric(self, width: int) -> list[bool]:
         """Return, for each of ``width`` columns, whether any cell is a number; rows must have that width."""
-        found, waiting = [False] * width, list(range(width))
+        numeric_columns, waiting = [False] * width, list(range(width))
         for row in range(len(self.lines)):
             cells = self.cells(row)
             for position in waiting:
-                found[position] = is_number(cells[position])
-            waiting = [position for position in waiting if not found[position]]
+                numeric_columns[position] = is_number(cells[position])
+            waiting = [position for position in waiting if not numeric_columns[position]]
             if not waiting:
                 break
-        return found
+        return numeric_columns
 
     def load(self, names: Sequence[str], picked: Sequence[int]) -> Array:
         """Return the columns at ``picked`` as (T, F) float64; rows must have equal width. ``names``: of all columns."""

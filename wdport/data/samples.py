@@ -65,11 +65,11 @@ def read_samples(path: str | PathLike[str]) -> SeriesSet:
         array, names = _READERS[suffix](file)
         if array.ndim != 3 or 0 in array.shape:
             raise Fault(f"has shape {array.shape}", _FIX)
-        found = np.asarray(array, np.float64)
-        if not np.isfinite(found).all():
-            count = int((~np.isfinite(found)).any((1, 2)).sum())
-            raise Fault(f"has NaN or infinite values in {count} of {len(found)} series", "leave these series out")
-    return SeriesSet(found, names, Path(path))
+        values = np.asarray(array, np.float64)
+        if not np.isfinite(values).all():
+            count = int((~np.isfinite(values)).any((1, 2)).sum())
+            raise Fault(f"has NaN or infinite values in {count} of {len(values)} series", "leave these series out")
+    return SeriesSet(values, names, Path(path))
 
 
 def has_windows(path: str | PathLike[str]) -> bool:

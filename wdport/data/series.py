@@ -84,11 +84,11 @@ class Series:
 
         Raises :class:`UsageError` if a column is missing, or the number of ``features`` is another.
         """
-        found = self.choose(columns_of(names, self.names, where)) if self.named and names else self
-        if len(found.names) != features:
-            what = f"has {len(found.names)} columns of numbers, and {features} are needed"
+        fitted_series = self.choose(columns_of(names, self.names, where)) if self.named and names else self
+        if len(fitted_series.names) != features:
+            what = f"has {len(fitted_series.names)} columns of numbers, and {features} are needed"
             raise UsageError(where, what, "give one for every feature")
-        return found
+        return fitted_series
 
 
 def read_series(path: PathText, *, columns: Sequence[str] | None = None, key: str | None = None) -> Series:

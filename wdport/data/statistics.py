@@ -95,8 +95,8 @@ class Statistics:
     def _features(self, x: ArrayLike) -> Array:
         array = np.asarray(x, np.float64)
         if array.ndim == 0 or array.shape[-1] != len(self.mean):
-            found = array.shape[-1] if array.ndim else "no"
-            what = f"has {found} features along its last axis, the statistics have {len(self.mean)}"
+            features = array.shape[-1] if array.ndim else "no"
+            what = f"has {features} features along its last axis, the statistics have {len(self.mean)}"
             raise UsageError("x", what, "use the statistics of the same features")
         return array
 

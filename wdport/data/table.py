@@ -38,12 +38,12 @@ class Table:
     @property
     def dropped(self) -> tuple[str, ...]:
         """Names of the columns without numbers."""
-        return tuple(name for name, kept in zip(self.names, self.numeric, strict=True) if not kept)
+        return tuple(name for name, is_numeric in zip(self.names, self.numeric, strict=True) if not is_numeric)
 
     @property
     def kept(self) -> tuple[str, ...]:
         """Names of the columns with numbers."""
-        return tuple(name for name, kept in zip(self.names, self.numeric, strict=True) if kept)
+        return tuple(name for name, is_numeric in zip(self.names, self.numeric, strict=True) if is_numeric)
 
     def read(self, columns: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
         """Return values (T, F) and names of ``columns``, in that order; None means all numeric columns."""
@@ -86,9 +86,9 @@ def pick(columns: Sequence[str], names: Sequence[str], dropped: Sequence[str] = 
     """Return ``columns`` after checking that each is one of ``names``; raises :class:`UsageError` that lists these."""
     if isinstance(columns, str):
         raise UsageError("columns", f"is a string, {columns!r}", f"give a list: columns=[{columns!r}]")
-    known = set(names)
+    name_set = set(names)
     for name in columns:
-        if name not in known:
+        if name not in name_set:
             what = "is not numeric" if name in dropped else "is not a column"
             raise UsageError(("columns", name), what, f"choose from {', '.join(names)}", details=names)
     if not columns or len(set(columns)) < len(columns):

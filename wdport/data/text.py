@@ -48,9 +48,11 @@ def read_text(path: Path, key: str | None, gaps: bool = False) -> Table:
     titles = [cell.strip(' \t"') for cell in top] if header else [""] * len(top)
     names = tuple(title or f"column_{number}" for number, title in enumerate(titles, 1))
     index = header and len(titles) > 1 and not titles[0] and any(titles)
-    numeric = tuple(found and not (index and at == 0) for at, found in enumerate(rows.numeric(len(names))))
-    for name, cell, kept in zip(names, rows.cells(0), numeric, strict=True):
-        if not kept and _DECIMAL_COMMA.fullmatch(cell.strip()):
+    numeric = tuple(
+        is_numeric and not (index and position == 0) for position, is_numeric in enumerate(rows.numeric(len(names)))
+    )
+    for name, cell, is_numeric in zip(names, rows.cells(0), numeric, strict=True):
+        if not is_numeric and _DECIMAL_COMMA.fullmatch(cell.strip()):
             raise Fault(f"column {name!r} holds {cell.strip()!r}", "write decimals with a point", rows.place(0))
     return Table(names, numeric, partial(rows.load, names), rows.place, any(titles))
 

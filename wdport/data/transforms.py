@@ -101,10 +101,10 @@ class WindowStatistics:
     def unpack(text: str) -> WindowStatistics:
         """The inverse of :meth:`pack`; raises ``ValueError`` for any other text."""
         count, *heads, data = text.split(";") if text.count(";") > 1 else ("", "")
-        found = [_ENTRY.fullmatch(head) for head in heads]
-        if not count.isdecimal() or len(count) > 10 or not found or not all(found):
+        matches = [_ENTRY.fullmatch(head) for head in heads]
+        if not count.isdecimal() or len(count) > 10 or not matches or not all(matches):
             raise ValueError("window_statistics is not in the form that wdport writes")
-        shapes = {each[1]: tuple(map(int, each[2].split("x"))) for each in found if each}
+        shapes = {match[1]: tuple(map(int, match[2].split("x"))) for match in matches if match}
         size = 4 * sum(map(prod, shapes.values()))
         if size > MOST_BYTES or len(shapes) != len(heads):
             raise ValueError(f"window_statistics has {size} bytes, at most {MOST_BYTES} are supported")
@@ -163,22 +163,22 @@ class OhlcAtr:
         first, high, low, last, volume = np.moveaxis(series, -1, 0)
         anchor = statistics["anchors"][:, None]
         unit = anchor * statistics["atr_pcts"][:, None] / 100.0
-        found = [
+        features = [
             (first - anchor) / unit,
             (last - first) / unit,
             (high - np.maximum(first, last)) / unit,
             (np.minimum(first, last) - low) / unit,
             np.log((volume + LEAST_VOLUME) / (statistics["vol_smas"] + LEAST_VOLUME)),
         ]
-        return np.stack(found, axis=-1)
+        return np.stack(features, axis=-1)
 
     def nearest(self, series: Array, statistics: Mapping[str, Array]) -> int | None:
         """The number of the window whose average volumes are nearest to the known ones of a series (N, 5)."""
         volume = series[:, VOLUME]
-        known = volume >= 0
-        if not known.any():
+        measured = volume >= 0
+        if not measured.any():
             return None
-        apart = np.log(volume[known] + LEAST_VOLUME) - np.log(statistics["vol_smas"][:, known] + LEAST_VOLUME)
+        apart = np.log(volume[measured] + LEAST_VOLUME) - np.log(statistics["vol_smas"][:, measured] + LEAST_VOLUME)
         return int(np.argmin((apart**2).mean(axis=1)))
 
     def inverse(self, windows: Array, statistics: Mapping[str, Array]) -> Array:
@@ -196,12 +196,12 @@ class OhlcAtr:
         return np.stack([opened, high, low, closed, np.maximum(volume, 0.0)], axis=-1)
 
 
-def _columns(series: Columns, name: str, wanted: tuple[str, ...]) -> Array:
+def _columns(series: Columns, name: str, requested: tuple[str, ...]) -> Array:
     """The wanted columns of a series by name, in any case; other columns are left out."""
     if not series.named:
         what = f"{name} finds columns by name, and these {len(series.names)} have none"
-        raise UsageError("data", what, f"give the columns {', '.join(wanted)}")
-    places = [series.names.index(column) for column in columns_of(wanted, series.names, "data")]
+        raise UsageError("data", what, f"give the columns {', '.join(requested)}")
+    places = [series.names.index(column) for column in columns_of(requested, series.names, "data")]
     values: Array = series.values[:, places]
     return values
 
@@ -227,19 +227,19 @@ def _average_true_range(columns: Array) -> Array:
     _, high, low, close, _ = columns.T
     before = np.concatenate([close[:1], close[:-1]])
     true = np.maximum(high - low, np.maximum(np.abs(high - before), np.abs(low - before)))
-    found = np.zeros(len(true))
-    found[ATR_PERIOD - 1] = average = true[:ATR_PERIOD].mean()
-    for at in range(ATR_PERIOD, len(true)):
-        average = average * (1.0 - 1.0 / ATR_PERIOD) + true[at] / ATR_PERIOD
-        found[at] = average
-    return found
+    averages = np.zeros(len(true))
+    averages[ATR_PERIOD - 1] = average = true[:ATR_PERIOD].mean()
+    for step in range(ATR_PERIOD, len(true)):
+        average = average * (1.0 - 1.0 / ATR_PERIOD) + true[step] / ATR_PERIOD
+        averages[step] = average
+    return averages
 
 
 def _moving_average(volume: Array) -> Array:
     """The mean of the last 20 volumes, from the 20th step on."""
     sums = np.cumsum(np.concatenate([[0.0], volume]))
-    found: Array = (sums[AVERAGE_PERIOD:] - sums[:-AVERAGE_PERIOD]) / AVERAGE_PERIOD
-    return found
+    averages: Array = (sums[AVERAGE_PERIOD:] - sums[:-AVERAGE_PERIOD]) / AVERAGE_PERIOD
+    return averages
 
 
 def transform_of(name: str, length: int) -> Transform:
@@ -256,19 +256,19 @@ class _Own:
     def __init__(self, name: str, length: int) -> None:
         self._name = name
         try:
-            made = find_function(name)
+            user_class = find_function(name)
         except Refusal as refusal:
             raise UsageError(name, refusal.what, refusal.fix) from refusal
-        self._made = self._called("__init__", made, length)
+        self._made = self._called("__init__", user_class, length)
         if not all(callable(getattr(self._made, method, None)) for method in ("forward", "inverse")):
             raise UsageError(name, "has no forward and inverse", "give a class with both methods")
 
     def forward(self, series: Columns) -> tuple[Array, Mapping[str, Array]]:
-        made = self._called("forward", self._made.forward, series)
-        if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Mapping)):
-            self._refuse("forward", made, "windows and their statistics, arrays by name")
-        statistics = {str(key): self._array("forward", each) for key, each in made[1].items()}
-        return self._array("forward", made[0]), statistics
+        result = self._called("forward", self._made.forward, series)
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
+            self._refuse("forward", result, "windows and their statistics, arrays by name")
+        statistics = {str(key): self._array("forward", array) for key, array in result[1].items()}
+        return self._array("forward", result[0]), statistics
 
     def inverse(self, windows: Array, statistics: Mapping[str, Array]) -> Array:
         return self._array("inverse", self._called("inverse", self._made.inverse, windows.copy(), _copied(statistics)))
@@ -291,17 +291,17 @@ class _Own:
         except BaseException as error:  # a script's exit, or any class of the user's
             raise UsageError(self._name, f"{method} raises {one_line(error)}", "correct the class") from error
 
-    def _array(self, method: str, made: object) -> Array:
+    def _array(self, method: str, result: object) -> Array:
         try:
-            array = np.asarray(made)
+            array = np.asarray(result)
         except (TypeError, ValueError):  # lists of different lengths
             array = np.asarray(None)
         if array.dtype.kind not in "fiu":
-            self._refuse(method, made, "arrays of real numbers")
+            self._refuse(method, result, "arrays of real numbers")
         return array
 
-    def _refuse(self, method: str, made: object, wanted: str) -> NoReturn:
-        raise UsageError(self._name, f"{method} returns a {type(made).__name__}", f"return {wanted}")
+    def _refuse(self, method: str, result: object, expected: str) -> NoReturn:
+        raise UsageError(self._name, f"{method} returns a {type(result).__name__}", f"return {expected}")
 
 
 def _copied(statistics: Mapping[str, Array]) -> dict[str, Array]:
@@ -327,8 +327,8 @@ def windows_of(name: str, length: int, series: Columns) -> tuple[Array, WindowSt
     Raises :class:`UsageError` for a series that it does not take, or a transform of the user's that returns anything
     else.
     """
-    made, statistics = transform_of(name, length).forward(series)
-    windows = np.asarray(made, np.float64)
+    result, statistics = transform_of(name, length).forward(series)
+    windows = np.asarray(result, np.float64)
     with np.errstate(over="ignore"):
         arrays = {key: np.asarray(value, np.float32) for key, value in statistics.items()}
     if windows.ndim != 3 or not len(windows) or windows.shape[1] != length or not np.isfinite(windows).all():

@@ -46,13 +46,13 @@ class Units:
 
     def flags(self) -> dict[str, Any]:
         """As settings of a family's configuration; the statistics of a series are a function of the length."""
-        found: dict[str, Any] = {} if self.transform is None else {"transform": self.transform}
+        settings: dict[str, Any] = {} if self.transform is None else {"transform": self.transform}
         if self.statistics is not None:
-            found |= {"norm_mean": tuple(self.statistics.mean), "norm_std": tuple(self.statistics.std)}
-            found |= {} if self.statistics.names is None else {"feature_names": self.statistics.names}
-            return found
-        found |= {"feature_names": OHLCV} if self.transform == OHLC_ATR else {}
-        return {**found, "window_statistics": self._packed}
+            settings |= {"norm_mean": tuple(self.statistics.mean), "norm_std": tuple(self.statistics.std)}
+            settings |= {} if self.statistics.names is None else {"feature_names": self.statistics.names}
+            return settings
+        settings |= {"feature_names": OHLCV} if self.transform == OHLC_ATR else {}
+        return {**settings, "window_statistics": self._packed}
 
     def fresh_flags(self) -> dict[str, Any]:
         """The same for a new model, whose number of features they give, too."""
@@ -110,9 +110,9 @@ def logarithmic(values: Array) -> Array:
         raise UsageError("data", what, f"give {', '.join(OHLCV)}")
     if np.nanmin(values[..., VOLUME], initial=0.0) < 0:
         raise UsageError("data", "a volume is negative", f"give {', '.join(OHLCV)}")
-    found = np.array(values, np.float64)
-    found[..., VOLUME] = np.log1p(found[..., VOLUME])
-    return found
+    logged = np.array(values, np.float64)
+    logged[..., VOLUME] = np.log1p(logged[..., VOLUME])
+    return logged
 
 
 def _read(path: PathText, transform: str | None) -> Units:
@@ -141,8 +141,8 @@ def _windows(archive: Any) -> WindowStatistics:
     arrays: Mapping[str, Array] = {name: np.asarray(archive[name]) for name in _WINDOWED}
     counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"{count} {name}" for name, count in counts.items())
-        raise Fault(f"has statistics of different numbers of windows: {said}", "give those of the same windows")
+        listing = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise Fault(f"has statistics of different numbers of windows: {listing}", "give those of the same windows")
     if any(array.dtype.kind not in "fiu" or not np.isfinite(array).all() for array in arrays.values()):
         raise Fault("has statistics that are not finite numbers", "give anchors, atr_pcts and vol_smas")
     if [array.ndim for array in arrays.values()] != [1, 1, 2] or not counts["anchors"]:

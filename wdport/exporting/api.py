@@ -133,7 +133,7 @@ def export_functions(
     if order.pad_widths != 1:
         raise UsageError("pad_widths", "is for a denoiser or sampler", "leave it out")
     lowering = _lowering(order)
-    dtype = "float64" if any(str(each.dtype) == "float64" for each in values.values()) else "float32"
+    dtype = "float64" if any(str(array.dtype) == "float64" for array in values.values()) else "float32"
     lowered = lower_functions(functions, values, dtype, lowering)
     facts: dict[str, object] = {
         "what": order.what,
@@ -164,8 +164,8 @@ def export_network(
         plan = plan_of(network, order.sampler, order.steps, order.eta)
         sampler = {"sampler": _plan_facts(plan, order)}
         lowered = lower_sampler(network, plan, lowering)
-    told = {"compute_dtype": compute_dtype, "pad_widths": order.pad_widths, "model": config.to_dict()}
-    facts = {"what": order.what, **_facts(network, lowering), **told, **sampler}
+    model_facts = {"compute_dtype": compute_dtype, "pad_widths": order.pad_widths, "model": config.to_dict()}
+    facts = {"what": order.what, **_facts(network, lowering), **model_facts, **sampler}
     size, about = write_artefact(target, facts, lowered.programs, lowered.arrays), network.about
     decoded = None if isinstance(about.decoding, NotDecoded) else (about.decoded.name, about.decoding.shape)
     return Exported(target.path, size, facts, lowering.platforms, plan, (about.state.name, about.shape), decoded)
@@ -191,9 +191,9 @@ def _checked_batch(batch: int | None) -> int | None:
     return None if batch is None else int(batch)
 
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise UsageError(name, f"{value!r} is unknown", f"give {', '.join(known[:-1])} or {known[-1]}")
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise UsageError(name, f"{value!r} is unknown", f"give {', '.join(choices[:-1])} or {choices[-1]}")
     return value
 
 

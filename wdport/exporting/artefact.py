@@ -88,7 +88,7 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 def member_digests(path: Path) -> dict[str, str]:
     """The SHA-256 of every member but the facts; raises :class:`InputError` for a damaged one."""
-    found = {}
+    digests_by_name = {}
     try:
         with located(path), zipfile.ZipFile(path) as archive:
             names, digests = [name for name in archive.namelist() if name != FACTS], digests_in(archive)
@@ -96,12 +96,12 @@ def member_digests(path: Path) -> dict[str, str]:
                 raise Fault("has two members of one name", EXPORT_AGAIN)
             for name in names:
                 with archive.open(name) as member:
-                    found[name] = hashlib.file_digest(member, "sha256").hexdigest()  # type: ignore[arg-type]
-                if digests is not None and found[name] != digests.get(name):
+                    digests_by_name[name] = hashlib.file_digest(member, "sha256").hexdigest()  # type: ignore[arg-type]
+                if digests is not None and digests_by_name[name] != digests.get(name):
                     raise Fault(f"its member {name} is not the one that wdport wrote", EXPORT_AGAIN)
     except UNZIPPING as error:
         raise InputError(path, f"is damaged ({error})", EXPORT_AGAIN) from None
-    return found
+    return digests_by_name
 
 
 def write_compared(target: Target, source: Path, compared: Mapping[str, object]) -> int:

@@ -30,17 +30,20 @@ def main(folder: Path, artefact: str, sha256: str, paths: list[str]) -> None:
     loaded: Any = import_module("loader").load(artefact)
     results: list[dict[str, Any]] = []
     outputs: dict[str, Any] = {}
-    with np.load(folder / "inputs.npz") as given:
-        for at, name in enumerate(json.loads((folder / "calls.json").read_text())):
-            inputs = [given[f"{at}.{place}"] for place in range(sum(key.startswith(f"{at}.") for key in given))]
+    with np.load(folder / "inputs.npz") as arrays:
+        for index, name in enumerate(json.loads((folder / "calls.json").read_text())):
+            inputs = [arrays[f"{index}.{place}"] for place in range(sum(key.startswith(f"{index}.") for key in arrays))]
             try:
-                made = _arrays(_program(loaded, name)(*inputs))
+                call_outputs = _arrays(_program(loaded, name)(*inputs))
             except Exception as error:
                 results.append({"error": _line(error)})
                 continue
-            results.append({"dtypes": [str(each.dtype) for each in made]})
-            wide = [each.astype(np.float32) if str(each.dtype) == "bfloat16" else np.asarray(each) for each in made]
-            outputs |= {f"{at}.{place}": each for place, each in enumerate(wide)}
+            results.append({"dtypes": [str(output.dtype) for output in call_outputs]})
+            wide = [
+                output.astype(np.float32) if str(output.dtype) == "bfloat16" else np.asarray(output)
+                for output in call_outputs
+            ]
+            outputs |= {f"{index}.{place}": output for place, output in enumerate(wide)}
     np.savez(folder / "outputs.npz", **outputs)
     (folder / "results.json").write_text(json.dumps(results))
 
@@ -52,8 +55,8 @@ def _program(loaded: Any, name: str) -> Any:
     return {"denoise": loaded, "call": loaded, "given": getattr(loaded, "start_from", None)}.get(name) or loaded[name]
 
 
-def _arrays(made: Any) -> list[Any]:
-    return [each for each in (made if isinstance(made, tuple) else (made,)) if each is not None]
+def _arrays(result: Any) -> list[Any]:
+    return [output for output in (result if isinstance(result, tuple) else (result,)) if output is not None]
 
 
 def _line(error: Exception) -> str:

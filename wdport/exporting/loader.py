@@ -66,10 +66,12 @@ class Artefact:
 
     def _state(self, name: str, value: ArrayLike, *shape: int | None) -> jax.Array:
         """Return ``value`` in the state's dtype; raises ``ValueError`` unless it has this shape, None for any size."""
-        given = np.shape(value)
-        if len(given) != len(shape) or any(size not in (None, got) for size, got in zip(shape, given, strict=True)):
-            wanted = ", ".join("b" if size is None else str(size) for size in shape)
-            raise ValueError(f"{name} has shape {given}, not ({wanted})")
+        value_shape = np.shape(value)
+        if len(value_shape) != len(shape) or any(
+            size not in (None, got) for size, got in zip(shape, value_shape, strict=True)
+        ):
+            expected_shape = ", ".join("b" if size is None else str(size) for size in shape)
+            raise ValueError(f"{name} has shape {value_shape}, not ({expected_shape})")
         return jnp.asarray(value, self.facts["dtype"])
 
     def _condition(self, condition: ArrayLike | None, labels: ArrayLike | None, count: int) -> list[jax.Array]:
@@ -82,16 +84,16 @@ class Artefact:
             return []
         if values is None or not about:
             raise ValueError(f"{about['name']} is missing" if about else "this model has no condition")
-        given, shape = np.asarray(values), (count, *about["shape"])
+        array, shape = np.asarray(values), (count, *about["shape"])
         if about["kind"] == "class":
-            if given.shape != shape or given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= classes:
+            if array.shape != shape or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= classes:
                 raise ValueError(f"labels are not ({count},) whole numbers from 0 to {classes - 1}")
-            return [jnp.asarray(given, jnp.int32)]
-        if given.shape != shape or given.dtype.kind not in "fiu" or not np.isfinite(given).all():
+            return [jnp.asarray(array, jnp.int32)]
+        if array.shape != shape or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
             raise ValueError(f"{about['name']} is not {shape} of finite numbers")
-        if about["kind"] == "positive" and given.min() <= 0:
+        if about["kind"] == "positive" and array.min() <= 0:
             raise ValueError(f"{about['name']} is not positive")
-        return [jnp.asarray(given, self.facts["dtype"])]
+        return [jnp.asarray(array, self.facts["dtype"])]
 
     def _run(self, name: str, *inputs: ArrayLike) -> Any:
         return self._programs[name].call(self._weights, *inputs)
@@ -113,17 +115,17 @@ class Network(Artefact):
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """Return the function of this name, which maps arrays to one array or a tuple of them; raises ``KeyError``."""
-        taken = self.facts["programs"][name]["inputs"]
+        specs = self.facts["programs"][name]["inputs"]
 
         def call(*inputs: ArrayLike) -> Any:
             with _bits(self.facts):
-                arrays = _inputs(name, taken, inputs)
+                arrays = _inputs(name, specs, inputs)
                 try:
-                    made = self._run(name, *arrays)
+                    outputs = self._run(name, *arrays)
                 except ValueError as error:  # in which jax explains at length which sizes do not fit
-                    given = ", ".join(str(array.shape) for array in arrays)
-                    raise ValueError(f"{name} takes {_shapes(taken)}, not {given}") from error
-            return made[0] if len(made) == 1 else tuple(made)
+                    shapes = ", ".join(str(array.shape) for array in arrays)
+                    raise ValueError(f"{name} takes {_shapes(specs)}, not {shapes}") from error
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
         return call
 
@@ -173,8 +175,8 @@ class Sampler(Artefact):
         if numbers.size == 0 or numbers.min() < 0 or numbers.max() >= 2**32:
             raise ValueError("expected at least one index, each from 0 to 2^32 - 1")
         with _bits(self.facts):
-            given = self._condition(condition, labels, len(numbers))
-            return _pair(self._run("drawn", np.uint32(seed), numbers.astype(np.uint32), *given))
+            condition_inputs = self._condition(condition, labels, len(numbers))
+            return _pair(self._run("drawn", np.uint32(seed), numbers.astype(np.uint32), *condition_inputs))
 
     def start_from(
         self, state: ArrayLike, noise: ArrayLike | None = None, condition: ArrayLike | None = None,
@@ -227,8 +229,8 @@ def _check_platform(file: str, facts: Facts, device: jax.Device) -> None:
     """Raise :class:`ArtefactError` unless ``device`` has an exported platform; jax says "gpu" for "cuda" and "rocm"."""
     names = {device.platform, "cuda", "rocm"} if device.platform == "gpu" else {device.platform}
     if not names & set(facts["platforms"]):
-        made = ", ".join(facts["platforms"])
-        raise ArtefactError(f"{file}: was exported for {made}, this device is {device.platform}; export it again")
+        platforms = ", ".join(facts["platforms"])
+        raise ArtefactError(f"{file}: was exported for {platforms}, this device is {device.platform}; export it again")
 
 
 def _program(data: bytes) -> Program:
@@ -248,24 +250,24 @@ def _require(name: str, digest: Any, digests: Mapping[str, str]) -> None:
 def _weights(
     archive: zipfile.ZipFile, listed: list[Facts], device: jax.Device, digests: Mapping[str, str]
 ) -> tuple[jax.Array, ...]:
-    found, digest = [], hashlib.sha256()
+    weights, digest = [], hashlib.sha256()
     with archive.open("weights.bin") as member:
-        for each in listed:
-            dtype, shape = jnp.dtype(each["dtype"]), tuple(each["shape"])
+        for entry in listed:
+            dtype, shape = jnp.dtype(entry["dtype"]), tuple(entry["shape"])
             data = member.read(dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
             digest.update(data)
-            found.append(jax.device_put(np.frombuffer(data, dtype).reshape(shape), device))
+            weights.append(jax.device_put(np.frombuffer(data, dtype).reshape(shape), device))
         if member.read(1):
             raise ValueError("weights are left over")
     _require("weights.bin", digest, digests)
-    return tuple(found)
+    return tuple(weights)
 
 
 def _inputs(name: str, taken: Sequence[Facts], given: Sequence[ArrayLike]) -> list[jax.Array]:
     """Return inputs in the dtypes of a function; raises ``ValueError`` for what it does not take."""
     if len(given) != len(taken):
         raise ValueError(f"{name} takes {len(taken)} inputs, {_shapes(taken)}, not {len(given)}")
-    return [_input(told, value) for told, value in zip(taken, given, strict=True)]
+    return [_input(spec, value) for spec, value in zip(taken, given, strict=True)]
 
 
 def _input(told: Facts, value: ArrayLike) -> jax.Array:
@@ -283,7 +285,7 @@ def _input(told: Facts, value: ArrayLike) -> jax.Array:
 
 
 def _shapes(taken: Sequence[Facts]) -> str:
-    return ", ".join(f"{told['name']} ({', '.join(map(str, told['shape']))})" for told in taken)
+    return ", ".join(f"{spec['name']} ({', '.join(map(str, spec['shape']))})" for spec in taken)
 
 
 def _pair(made: Sequence[jax.Array]) -> Pair:

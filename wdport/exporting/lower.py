@@ -75,10 +75,10 @@ class Lowering:
             inputs = [spec(_dimensions(self.shape(shape), scope), dtype) for shape, dtype in specs]
             program = jax.jit(_of_leaves(function, tree))
             with jax.default_matmul_precision(self.precision):
-                made = export.export(program, platforms=self.platforms)(held, *inputs)
-            programs[name] = bytes(made.serialize())
-            results[name] = [([size if isinstance(size, int) else str(size) for size in each.shape], str(each.dtype))
-                             for each in made.out_avals]  # fmt: skip
+                exported = export.export(program, platforms=self.platforms)(held, *inputs)
+            programs[name] = bytes(exported.serialize())
+            results[name] = [([size if isinstance(size, int) else str(size) for size in array.shape], str(array.dtype))
+                             for array in exported.out_avals]  # fmt: skip
         return Lowered(programs, arrays, results)
 
 
@@ -101,8 +101,8 @@ def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
         embedded = network.embed(weights, time)
 
         def one(x: Tensor, embedding: Tree, *value: Tensor) -> Tensor:
-            made: Tensor = network.apply(weights, x[None], embedding, value[0][None] if value else None)[0]
-            return made
+            prediction: Tensor = network.apply(weights, x[None], embedding, value[0][None] if value else None)[0]
+            return prediction
 
         return jax.vmap(one)(state, embedded, *condition)
 
@@ -154,18 +154,20 @@ def _segments(plan: Plan, dtype: str) -> tuple[Rows, Array]:
 
 
 def _condition(network: Network) -> list[Spec]:
-    wanted = network.about.condition
-    return [(("b", *wanted.shape), wanted.dtype or network.dtype)] if wanted is not None and wanted.taken else []
+    declared = network.about.condition
+    return (
+        [(("b", *declared.shape), declared.dtype or network.dtype)] if declared is not None and declared.taken else []
+    )
 
 
 def _run(
     network: Network, weights: Tree, rows: Rows, state: Tensor, noise: Draw, condition: Sequence[Tensor]
 ) -> Tensor:
-    given = condition[0] if condition else None
+    value = condition[0] if condition else None
 
     def segment(carry: Carry, rows: Rows) -> tuple[Carry, None]:
         embedded = network.embed(weights, rows.times)
-        return run_rows(lambda x, e: network.apply(weights, x, e, given), rows, carry, noise, embedded=embedded,
+        return run_rows(lambda x, e: network.apply(weights, x, e, value), rows, carry, noise, embedded=embedded,
                         change=network.changing(weights))[0], None  # fmt: skip
 
     carry, _ = jax.lax.scan(segment, first_carry(state), rows)

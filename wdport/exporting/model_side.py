@@ -44,7 +44,7 @@ class Trial:
     dtype: str = ""
 
     def __str__(self) -> str:
-        shapes = " ".join(str(each.shape).replace(" ", "") for each in self.inputs if each.ndim)
+        shapes = " ".join(str(array.shape).replace(" ", "") for array in self.inputs if array.ndim)
         return f"{self.program} {shapes}"
 
 
@@ -76,14 +76,14 @@ class Side:
         """The outputs of the model's call."""
         groups = self.model.trainable_variables, self.model.non_trainable_variables
         with self.context():
-            made = self._program([[each.value for each in group] for group in groups], self._cast(inputs))
-            return [np.asarray(each) for each in made]
+            result = self._program([[variable.value for variable in group] for group in groups], self._cast(inputs))
+            return [np.asarray(output) for output in result]
 
     def method(self, name: str, *inputs: Array) -> list[Array]:
         """What the model's own method of this name returns, videos in chunks of two latent frames."""
         with self.context():
-            made = getattr(self.model, name)(*self._cast(inputs), chunk=2)
-        return [np.asarray(each) for each in (made if isinstance(made, tuple) else (made,))]
+            result = getattr(self.model, name)(*self._cast(inputs), chunk=2)
+        return [np.asarray(output) for output in (result if isinstance(result, tuple) else (result,))]
 
     def sample(self, plan: Plan, state: Array, tape: Array, condition: Sequence[Array]) -> list[Array]:
         """The last state of a plan from ``state`` (B, *shape) with a ``tape`` (slots, B, *shape), and its decoding, if
@@ -116,7 +116,7 @@ class Side:
         """Floating-point inputs, which hold float32 values, in the dtype of the model's variables; integers in 32
         bits."""
         kinds = {"f": "float64" if self.exact else "float32", "i": "int32"}
-        return tuple(each.astype(kinds.get(each.dtype.kind, each.dtype)) for each in inputs)
+        return tuple(array.astype(kinds.get(array.dtype.kind, array.dtype)) for array in inputs)
 
 
 def network_trials(converted: Converted, side: Side, facts: Mapping[str, Any]) -> list[Trial]:
@@ -125,28 +125,28 @@ def network_trials(converted: Converted, side: Side, facts: Mapping[str, Any]) -
     if not isinstance(family, Programmed):
         return _call_trials(family.signature(converted.config), side, facts)
     functions = dict(family.functions(side.model))
-    return [trial for name, each in functions.items()
-            for trial in _function_trials(name, each.inputs, each.outputs, facts)]  # fmt: skip
+    return [trial for name, function in functions.items()
+            for trial in _function_trials(name, function.inputs, function.outputs, facts)]  # fmt: skip
 
 
 def _shapes(facts: Mapping[str, Any], name: str) -> list[list[object]]:
     """The shapes of a program's inputs, as the artefact states them; none for a program that it lacks."""
-    return [list(each["shape"]) for each in facts["programs"].get(name, {"inputs": []})["inputs"]]
+    return [list(entry["shape"]) for entry in facts["programs"].get(name, {"inputs": []})["inputs"]]
 
 
 def _call_trials(signature: Signature, side: Side, facts: Mapping[str, Any]) -> list[Trial]:
     stated = _shapes(facts, CALL)
     if not signature.inputs:
         return _function_trials(CALL, model_inputs(side.model), (), facts)
-    fixed = {axis: size for each, shape in zip(signature.inputs, stated, strict=False)
-             for axis, size in zip(each.keras_axes, shape, strict=False) if isinstance(size, int)}  # fmt: skip
+    fixed = {axis: size for port, shape in zip(signature.inputs, stated, strict=False)
+             for axis, size in zip(port.keras_axes, shape, strict=False) if isinstance(size, int)}  # fmt: skip
     free = {axis: step for axis, step in signature.free.items() if axis not in fixed}
     trials = []
-    for at, batch in enumerate((3, 1 if not any(each.alone and not free for each in signature.inputs) else 2)):
+    for index, batch in enumerate((3, 1 if not any(port.alone and not free for port in signature.inputs) else 2)):
         sizes = {axis: size for axis, size in fixed.items() if axis != "b"}
-        own = {axis: size for each in signature.inputs for axis, size in each.sizes.items()}
-        sizes |= {axis: own[axis] + at * step for axis, step in free.items()}
-        inputs = _drawn(signature, sizes, SEED + at, fixed.get("b", batch))
+        stated_sizes = {axis: size for port in signature.inputs for axis, size in port.sizes.items()}
+        sizes |= {axis: stated_sizes[axis] + index * step for axis, step in free.items()}
+        inputs = _drawn(signature, sizes, SEED + index, fixed.get("b", batch))
         names = tuple(port.name for port in signature.outputs)
         trials.append(Trial(CALL, inputs, names, _calling(inputs)))
     return trials
@@ -155,9 +155,9 @@ def _call_trials(signature: Signature, side: Side, facts: Mapping[str, Any]) -> 
 def _drawn(signature: Signature, sizes: Mapping[str, int], seed: int, batch: int) -> tuple[Array, ...]:
     """Inputs in the Keras model's layout, of float32 values, with these sizes in place of the signature's."""
     inputs = tuple(
-        replace(each, sizes={**each.sizes, **{axis: size for axis, size in sizes.items() if axis in each.sizes}},
-                alone={axis: size for axis, size in each.alone.items() if axis not in sizes})
-        for each in signature.inputs
+        replace(port, sizes={**port.sizes, **{axis: size for axis, size in sizes.items() if axis in port.sizes}},
+                alone={axis: size for axis, size in port.alone.items() if axis not in sizes})
+        for port in signature.inputs
     )  # fmt: skip
     resized = replace(signature, inputs=inputs)
     return tuple(map(_rounded, resized.in_port(resized.make(seed, batch, 1.0))))
@@ -168,32 +168,34 @@ def _rounded(array: Array) -> Array:
 
 
 def _function_trials(
-    name: str, taken: Sequence[Taken], outputs: tuple[str, ...], facts: Mapping[str, Any]
+    name: str, specs: Sequence[Taken], outputs: tuple[str, ...], facts: Mapping[str, Any]
 ) -> list[Trial]:
     """Two trials; every size that varies is 2 and then 3, the batch 2 and then 1."""
     trials = []
-    for at in range(2):
-        rng = np.random.default_rng([SEED, at])
-        shapes = [[_size(size, at) for size in each.sizes] for each in taken]
+    for index in range(2):
+        rng = np.random.default_rng([SEED, index])
+        shapes = [[_size(size, index) for size in spec.sizes] for spec in specs]
         for shape, stated in zip(shapes, _shapes(facts, name), strict=False):
-            shape[:] = [size if isinstance(size, int) else own for size, own in zip(stated, shape, strict=False)]
-        inputs = tuple(_values(each, shape, rng) for each, shape in zip(taken, shapes, strict=True))
+            shape[:] = [
+                size if isinstance(size, int) else default for size, default in zip(stated, shape, strict=False)
+            ]
+        inputs = tuple(_values(spec, shape, rng) for spec, shape in zip(specs, shapes, strict=True))
 
         expected = _calling(inputs) if name == CALL else _calling_method(name, inputs)
         trials.append(Trial(name, inputs, outputs, expected))
     return trials
 
 
-def _size(size: Any, at: int) -> int:
+def _size(size: Any, index: int) -> int:
     if isinstance(size, int):
         return size
-    return int(size.at(2 - at if size.name == "b" else 2 + at))
+    return int(size.at(2 - index if size.name == "b" else 2 + index))
 
 
-def _values(each: Taken, shape: Sequence[int], rng: np.random.Generator) -> Array:
-    if each.kind == "float":
+def _values(spec: Taken, shape: Sequence[int], rng: np.random.Generator) -> Array:
+    if spec.kind == "float":
         return rng.uniform(-1.0, 1.0, shape).astype(np.float32)
-    return rng.integers(0, 2, shape).astype(np.bool_ if each.kind == "bool" else np.int32)
+    return rng.integers(0, 2, shape).astype(np.bool_ if spec.kind == "bool" else np.int32)
 
 
 def denoiser_trials(converted: Converted, network: Network, batches: Sequence[int]) -> list[Trial]:
@@ -201,8 +203,8 @@ def denoiser_trials(converted: Converted, network: Network, batches: Sequence[in
     signature, about = converted.family.signature(converted.config), network.about
     sizes = dict(zip(signature.inputs[0].keras_axes[1:], about.shape, strict=True))
     trials = []
-    for at, batch in enumerate(batches):
-        inputs = _drawn(signature, sizes, SEED + at, batch)
+    for index, batch in enumerate(batches):
+        inputs = _drawn(signature, sizes, SEED + index, batch)
         inputs = inputs if about.condition is not None and about.condition.taken else inputs[:2]
         narrow = (inputs[0], inputs[1].astype(np.float32), *map(_rounded, inputs[2:]))
         trials.append(Trial("denoise", narrow, ("",), _calling(inputs), network.dtype))
@@ -217,26 +219,26 @@ def _calling_method(name: str, inputs: tuple[Array, ...]) -> Callable[[Side], li
     return lambda side: side.method(name, *inputs)
 
 
-def sampler_plan(network: Network, told: Mapping[str, Any]) -> Plan:
+def sampler_plan(network: Network, settings: Mapping[str, Any]) -> Plan:
     """The plan of a sampler with these settings; raises :class:`UsageError` if the model has none."""
-    return plan_of(network, str(told["name"]), told["count"], float(told["eta"]))
+    return plan_of(network, str(settings["name"]), settings["count"], float(settings["eta"]))
 
 
 def sampler_trials(network: Network, plan: Plan, batches: Sequence[int]) -> list[Trial]:
     """Trials of a sampler, from seeds and from a noise tape."""
     trials = []
-    for at, batch in enumerate(batches):
+    for index, batch in enumerate(batches):
         indices = np.resize(np.array(INDICES, np.uint32), batch) + np.arange(batch, dtype=np.uint32) // len(INDICES) * 8
-        keys = sample_keys(jax.numpy.uint32(SEED + at), jax.numpy.asarray(indices))
+        keys = sample_keys(jax.numpy.uint32(SEED + index), jax.numpy.asarray(indices))
         init, *slots = (np.asarray(step_noise(keys, number, network.shape, "float32"))
                         for number in (FIRST, *plan.draws[plan.noisy].tolist()))  # fmt: skip
-        rng = np.random.default_rng([SEED, at])
+        rng = np.random.default_rng([SEED, index])
         other = rng.standard_normal((1 + plan.slots, batch, *network.shape)).astype(np.float32)
-        wanted = network.about.condition
-        condition = () if wanted is None or not wanted.taken else (_rounded(wanted.trial(batch, at)),)
+        declared = network.about.condition
+        condition = () if declared is None or not declared.taken else (_rounded(declared.trial(batch, index)),)
         names = (network.about.state.name, network.about.decoded.name)
         tape = np.stack(slots) if slots else np.zeros((0, *init.shape), np.float32)
-        seeded = (np.asarray(SEED + at), indices, *condition)
+        seeded = (np.asarray(SEED + index), indices, *condition)
         taped = (other[0], *([other[1:]] if plan.slots else []), *condition)
         trials.append(Trial("drawn", seeded, names, _sampling(plan, init, tape, condition)))
         trials.append(Trial("given", taped, names, _sampling(plan, other[0], other[1:], condition)))

@@ -43,8 +43,8 @@ def functions_of_model(model: KerasModel, inputs: Sequence[str]) -> tuple[dict[s
 
     Raises :class:`UsageError`.
     """
-    if (known := known_model(model)) is not None:
-        family, config = known
+    if (registration := known_model(model)) is not None:
+        family, config = registration
         if inputs:
             raise UsageError("inputs", f"a {family.name} model has its own", "leave them out")
         return functions_of(family, config, model), config.to_dict()
@@ -52,10 +52,10 @@ def functions_of_model(model: KerasModel, inputs: Sequence[str]) -> tuple[dict[s
         what = f"a {type(model).__name__} is not a Keras model"
         raise UsageError("model", what, "give what wdport.load_model returns")
     try:
-        told = tuple(map(parse_input, inputs))
+        ports = tuple(map(parse_input, inputs))
     except ValueError as error:
         raise UsageError("inputs", str(error), "see the guide for your own model") from None
-    return {CALL: _call_of(model, Signature(told))}, {}
+    return {CALL: _call_of(model, Signature(ports))}, {}
 
 
 def values_of(model: KerasModel) -> dict[str, Array]:
@@ -72,7 +72,7 @@ def _call_of(model: KerasModel, signature: Signature) -> Function:
     """The model's call with these inputs, or those that it was made with, if none are stated."""
     if not model.built:
         raise UsageError("model", "is not built", "call it once on arrays")
-    inputs = _taken(signature) if signature.inputs else model_inputs(model)
+    inputs = _input_specs(signature) if signature.inputs else model_inputs(model)
     if not inputs:
         what = f"the inputs of a {type(model).__name__} are not known"
         raise UsageError("model", what, "state them, such as 'x: b 48 48 3', in its table or as inputs (`--input`)")
@@ -86,14 +86,14 @@ def _call_of(model: KerasModel, signature: Signature) -> Function:
         return np.asarray(variable.value) if path is None else weights[path]
 
     def call(weights: Mapping[str, Tensor], *inputs: Tensor) -> list[Tensor]:
-        trained, others = ([value(each, weights) for each in group] for group in groups)
+        trained, others = ([value(variable, weights) for variable in group] for group in groups)
         with exact_float64() if exact else nullcontext():
             return list(jax.tree.leaves(stateless(model, trained, others, inputs)))
 
     return Function(inputs, tuple(port.name for port in signature.outputs), call)
 
 
-def _taken(signature: Signature) -> tuple[Taken, ...]:
+def _input_specs(signature: Signature) -> tuple[Taken, ...]:
     free = signature.free
 
     def size(axis: str, sizes: Mapping[str, int]) -> int | Free:
@@ -101,21 +101,21 @@ def _taken(signature: Signature) -> tuple[Taken, ...]:
             return BATCH
         return Free(f"axis{axis}" if axis.startswith("_") else axis, free[axis]) if axis in free else sizes[axis]
 
-    return tuple(Taken(each.name, tuple(size(axis, each.sizes) for axis in each.keras_axes), each.kind)
-                 for each in signature.inputs)  # fmt: skip
+    return tuple(Taken(port.name, tuple(size(axis, port.sizes) for axis in port.keras_axes), port.kind)
+                 for port in signature.inputs)  # fmt: skip
 
 
 def model_inputs(model: KerasModel) -> tuple[Taken, ...]:
     """The inputs of a functional or sequential model; none for others."""
     kinds = {"i": "int", "u": "int", "b": "bool"}
 
-    def size(size: int | None, name: str, at: int) -> int | Free:
-        return size if size is not None else Free(f"{name}_{at}") if at else BATCH
+    def size(size: int | None, name: str, axis: int) -> int | Free:
+        return size if size is not None else Free(f"{name}_{axis}") if axis else BATCH
 
     return tuple(
-        Taken(each.name, tuple(size(known, f"n{place}", at) for at, known in enumerate(each.shape)),
-              kinds.get(str(each.dtype)[0], "float"))
-        for place, each in enumerate(getattr(model, "inputs", None) or ())
+        Taken(tensor.name, tuple(size(length, f"n{place}", axis) for axis, length in enumerate(tensor.shape)),
+              kinds.get(str(tensor.dtype)[0], "float"))
+        for place, tensor in enumerate(getattr(model, "inputs", None) or ())
     )  # fmt: skip
 
 
@@ -128,12 +128,14 @@ def lower_functions(
     """
     _require_known(functions, lowering)
     kinds = {"float": dtype, "int": "int32", "bool": "bool"}
-    made: dict[str, Lowerable] = {name: (each.call, [(taken.sizes, kinds[taken.kind]) for taken in each.inputs])
-                                  for name, each in functions.items()}  # fmt: skip
+    lowerables: dict[str, Lowerable] = {
+        name: (function.call, [(spec.sizes, kinds[spec.kind]) for spec in function.inputs])
+        for name, function in functions.items()
+    }
     varying = sorted(set(_names(functions)) - set(lowering.sizes) - ({"b"} if lowering.batch else set()))
     with jax.enable_x64(dtype == "float64"):
         try:
-            return lowering.serialise(dict(variables), made)
+            return lowering.serialise(dict(variables), lowerables)
         except Exception as error:
             if not varying:
                 raise
@@ -146,34 +148,35 @@ def lower_functions(
 def described(functions: Mapping[str, Function], lowering: Lowering, lowered: Lowered, dtype: str) -> dict[str, object]:
     """Inputs and outputs of the functions as JSON values; sizes that vary as text."""
     kinds = {"float": dtype, "int": "int32", "bool": "bool"}
-    found: dict[str, object] = {}
-    for name, each in functions.items():
+    programs: dict[str, object] = {}
+    for name, function in functions.items():
         results = lowered.results[name]
-        inputs = [{"name": taken.name, "dtype": kinds[taken.kind], "shape": lowering.shape(taken.sizes)}
-                  for taken in each.inputs]  # fmt: skip
+        inputs = [{"name": spec.name, "dtype": kinds[spec.kind], "shape": lowering.shape(spec.sizes)}
+                  for spec in function.inputs]  # fmt: skip
         outputs = [{"name": output, "dtype": kind, "shape": shape}
-                   for output, (shape, kind) in zip(_outputs(each, len(results)), results, strict=True)]  # fmt: skip
-        found[name] = {"inputs": inputs, "outputs": outputs}
-    return found
+                   for output, (shape, kind) in zip(_outputs(function, len(results)), results, strict=True)
+                   ]  # fmt: skip
+        programs[name] = {"inputs": inputs, "outputs": outputs}
+    return programs
 
 
 def _outputs(function: Function, count: int) -> Sequence[str]:
     named = function.outputs
     if len(named) == count:
         return named
-    return ["output"] if count == 1 else [f"output_{at}" for at in range(count)]
+    return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
 
 
 def _names(functions: Mapping[str, Function]) -> list[str]:
-    sizes = (size for each in functions.values() for taken in each.inputs for size in taken.sizes)
+    sizes = (size for function in functions.values() for spec in function.inputs for size in spec.sizes)
     return list(dict.fromkeys(size.name for size in sizes if isinstance(size, Free)))
 
 
 def _require_known(functions: Mapping[str, Function], lowering: Lowering) -> None:
-    known = [name for name in _names(functions) if name != BATCH.name]
+    names = [name for name in _names(functions) if name != BATCH.name]
     for name, value in lowering.sizes.items():
-        if name not in known:
-            told = f"give {', '.join(known)}" if known else "leave it out: its sizes are fixed"
-            raise UsageError(f"--size {name}", "is no size of this model that varies", told)
+        if name not in names:
+            fix = f"give {', '.join(names)}" if names else "leave it out: its sizes are fixed"
+            raise UsageError(f"--size {name}", "is no size of this model that varies", fix)
         if value < 1:
             raise UsageError(f"--size {name}", f"invalid size {value}", "give 1 or more")

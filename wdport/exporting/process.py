@@ -42,8 +42,8 @@ def run_calls(path: Path, sha256: str, calls: Sequence[Call]) -> list[Result]:
     with scratch_folder() as folder:
         shutil.copy(HERE / "loader.py", folder)
         (folder / "calls.json").write_text(json.dumps([program for program, _ in calls]))
-        arrays: dict[str, Any] = {f"{at}.{place}": each for at, (_, inputs) in enumerate(calls)
-                                  for place, each in enumerate(inputs)}  # fmt: skip
+        arrays: dict[str, Any] = {f"{index}.{place}": array for index, (_, inputs) in enumerate(calls)
+                                  for place, array in enumerate(inputs)}  # fmt: skip
         np.savez(folder / "inputs.npz", **arrays)
         environment = {**plain_environment(), **cache_variables(), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         command = [
@@ -58,22 +58,22 @@ def run_calls(path: Path, sha256: str, calls: Sequence[Call]) -> list[Result]:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd=folder,
                               stdin=subprocess.DEVNULL, env=environment)  # fmt: skip
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"])[-1]
-            what = said.removeprefix(f"{path.absolute()}: ").removesuffix("; export it again")
+            message = (done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"])[-1]
+            what = message.removeprefix(f"{path.absolute()}: ").removesuffix("; export it again")
             raise InputError(path, f"does not run: {printable(what)}", "export the model again")
         results = json.loads((folder / "results.json").read_text())
         with np.load(folder / "outputs.npz") as outputs:
-            return [_result(at, each, outputs) for at, each in enumerate(results)]
+            return [_result(index, result, outputs) for index, result in enumerate(results)]
 
 
-def _result(at: int, told: dict[str, Any], outputs: Any) -> Result:
-    if "error" in told:
-        return Result(error=told["error"])
-    arrays = tuple(outputs[f"{at}.{place}"] for place in range(len(told["dtypes"])))
-    return Result(arrays, tuple(told["dtypes"]))
+def _result(index: int, result: dict[str, Any], outputs: Any) -> Result:
+    if "error" in result:
+        return Result(error=result["error"])
+    arrays = tuple(outputs[f"{index}.{place}"] for place in range(len(result["dtypes"])))
+    return Result(arrays, tuple(result["dtypes"]))
 
 
 def _installed() -> list[str]:
     """The folders of the packages, which an isolated Python does not find where an environment variable names them."""
     specs = (importlib.util.find_spec(name) for name in NEEDED)
-    return list(dict.fromkeys(str(Path(each.origin).parents[1]) for each in specs if each and each.origin))
+    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in specs if spec and spec.origin))

@@ -69,7 +69,7 @@ def _pickled(tree: Mapping[str, Any]) -> memoryview:
         if isinstance(value, Counter):
             return value
         if isinstance(value, Mapping):
-            return {key: converted(each) for key, each in value.items()}
+            return {key: converted(element) for key, element in value.items()}
         return type(value)(map(converted, value)) if isinstance(value, (list, tuple)) else value
 
     held = BytesIO()

@@ -33,7 +33,7 @@ def verify_tensors(
     ``key`` is where a training checkpoint holds the tensors.
     """
     started, snapshot = time.monotonic(), Snapshot(path)
-    source, said = _source(converted, like), "the model's variables"
+    source, source_text = _source(converted, like), "the model's variables"
     with open_checkpoint(path, key=key) as exported:
         check = _Check(converted, exported, back)
         check.variables()
@@ -42,11 +42,13 @@ def verify_tensors(
                 original = _is_original(converted, checkpoint)
                 if original or like is not None:
                     check.tensors(checkpoint, original)
-                    said = f"{said}, and {'bits' if original else 'names, dtypes and shapes'} of {source.name}"
+                    source_text = (
+                        f"{source_text}, and {'bits' if original else 'names, dtypes and shapes'} of {source.name}"
+                    )
     digests = {"model": converted.snapshot.sha256, "exported": snapshot.sha256}
     gate = GATES["T"].gate(check.compared, check.expected, tuple(check.measures), tuple(check.facts))
-    return Verification(str(converted.path), str(path), (gate,), digests, (said,), environment={"wdport": VERSION},
-                        seconds=time.monotonic() - started)  # fmt: skip
+    return Verification(str(converted.path), str(path), (gate,), digests, (source_text,),
+                        environment={"wdport": VERSION}, seconds=time.monotonic() - started)  # fmt: skip
 
 
 def _source(converted: Converted, like: Path | None) -> Path | None:
@@ -74,8 +76,8 @@ class _Check:
     def variables(self) -> None:
         """Every variable that the table makes of the exported tensors, against the model's."""
         recomputed = self._recomputed()
-        wanted = dict(sound_variables(self._converted))
-        self.expected += len(wanted)
+        expected = dict(sound_variables(self._converted))
+        self.expected += len(expected)
         for move in self._plan.moves:
             missing = [name for name in move.sources if name not in self._exported.tensors]
             self.facts += [fact(f"{name} is missing", name, "missing") for name in missing]
@@ -83,18 +85,18 @@ class _Check:
                 self.compared += len(move.targets)
                 continue
             for target, array in self._moved(move):
-                self.compared += target in wanted
+                self.compared += target in expected
                 if not move.exact:
-                    distance = ulps(array, wanted[target].astype(np.float64))
+                    distance = ulps(array, expected[target].astype(np.float64))
                     self.measures.append(measure(target, "ulp", distance, "table_ulp"))
-                elif not same_bits(array, np.asarray(wanted[target])):
-                    told = f"{', '.join(move.sources)} does not give the variable {target} of the model, bit for bit"
-                    self.facts.append(fact(told, move.sources[0], "unequal"))
+                elif not same_bits(array, np.asarray(expected[target])):
+                    message = f"{', '.join(move.sources)} does not give the variable {target} of the model, bit for bit"
+                    self.facts.append(fact(message, move.sources[0], "unequal"))
 
     def _moved(self, move: Move) -> Iterator[tuple[str, Array]]:
         sources = [self._exported.read(name) for name in move.sources]
         if move.exact:
-            sources = [each.astype(np.float32) for each in sources]
+            sources = [array.astype(np.float32) for array in sources]
         rounded = self._converted.rounded
         for target, array in zip(move.targets, move.apply(sources), strict=True):
             yield target, rounded_values(array, rounded.get(target, "float32"))
@@ -103,7 +105,7 @@ class _Check:
         """Tensors of which the conversion used the formula, not the values."""
         account = self._converted.account
         manifest: Any = {} if account is None else account.manifest
-        return {each["source"] for each in manifest.get("tensors", ()) if each["recomputed"]}
+        return {entry["source"] for entry in manifest.get("tensors", ()) if entry["recomputed"]}
 
     def tensors(self, checkpoint: Checkpoint, original: bool) -> None:
         """Every tensor of the checkpoint, against the exported ones; bits only of the ``original`` one."""
@@ -112,19 +114,19 @@ class _Check:
         self.compared += len(checkpoint.tensors)
         names = {stored: self._without_prefixes(stored) for stored in checkpoint.tensors}
         for stored, name in names.items():
-            info, found = checkpoint.tensors[stored], self._exported.tensors.get(name)
-            if found is None:
+            info, exported = checkpoint.tensors[stored], self._exported.tensors.get(name)
+            if exported is None:
                 if name not in self._back.left_out:
                     self.facts.append(fact(f"{name} of the checkpoint is missing", name, "missing"))
             elif name in self._back.recomputed:
                 continue
-            elif (found.dtype, found.shape) != (info.dtype, info.shape):
-                told = f"{name} is {found.dtype} {found.shape}, in the checkpoint {info.dtype} {info.shape}"
-                self.facts.append(fact(told, name, "unequal"))
+            elif (exported.dtype, exported.shape) != (info.dtype, info.shape):
+                message = f"{name} is {exported.dtype} {exported.shape}, in the checkpoint {info.dtype} {info.shape}"
+                self.facts.append(fact(message, name, "unequal"))
             elif original and not same_bits(self._exported.read(name), checkpoint.read(stored)):
-                told = f"{name} is not the checkpoint's, bit for bit"
-                self.facts.append(notice(f"{told}: {excused[name]}", name) if name in excused else
-                                  fact(told, name, "unequal"))  # fmt: skip
+                message = f"{name} is not the checkpoint's, bit for bit"
+                self.facts.append(notice(f"{message}: {excused[name]}", name) if name in excused else
+                                  fact(message, name, "unequal"))  # fmt: skip
         more = set(self._exported.tensors) - set(names.values())
         self.facts += [fact(f"{name} is no tensor of the checkpoint", name) for name in sorted(more)]
 
@@ -136,8 +138,8 @@ class _Check:
     def _excused(self, checkpoint: Checkpoint) -> Mapping[str, str]:
         """Tensors that the model does not hold bit for bit, and why."""
         rounded = self._converted.rounded
-        found = {name: f"the variable was rounded to {rounded[target]}" for move in self._plan.moves
+        excuses = {name: f"the variable was rounded to {rounded[target]}" for move in self._plan.moves
                  for target in move.targets if target in rounded for name in move.sources}  # fmt: skip
         wide = {self._without_prefixes(name) for name, info in checkpoint.tensors.items() if info.dtype == "float64"}
-        found |= dict.fromkeys(wide, "the model holds float32")
-        return found | dict.fromkeys(self._back.chosen, "arithmetic joined it with others")
+        excuses |= dict.fromkeys(wide, "the model holds float32")
+        return excuses | dict.fromkeys(self._back.chosen, "arithmetic joined it with others")

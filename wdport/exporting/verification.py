@@ -94,17 +94,17 @@ def verify_artefact(converted: Converted, path: Path, say: Callable[[str], None]
     _require_machine(path, facts)
     say("building the model")
     policy = POLICIES[facts["compute_dtype"]]
-    own = Side(converted, policy, facts["precision"])
-    plan = _plan(path, own.network, facts)
-    trials = _trials(converted, own, facts, plan)
+    side = Side(converted, policy, facts["precision"])
+    plan = _plan(path, side.network, facts)
+    trials = _trials(converted, side, facts, plan)
     say("running the artefact")
-    results = run_calls(path, snapshot.sha256, [(each.program, each.inputs) for each in trials])
-    exact = own if policy == "float64" else Side(converted, "float64", "highest")
+    results = run_calls(path, snapshot.sha256, [(trial.program, trial.inputs) for trial in trials])
+    exact = side if policy == "float64" else Side(converted, "float64", "highest")
     comparison = Comparison(facts["compute_dtype"])
     for trial, result in zip(trials, results, strict=True):
         say(f"comparing {trial}")
-        comparison.add(trial, result, trial.expected(own), trial.expected(exact))
-    stated = _stated(converted, own.network, plan, trials, facts)
+        comparison.add(trial, result, trial.expected(side), trial.expected(exact))
+    stated = _stated(converted, side.network, plan, trials, facts)
     stated += _members(facts, members, {trial.program for trial in trials}, converted.snapshot.sha256)
     return Verification(
         str(converted.path), str(path), (comparison.gate(stated),),
@@ -124,9 +124,9 @@ def _require_facts(path: Path, facts: Mapping[str, Any]) -> None:
             facts["what"] in ("denoiser", "sampler", "network")
             and facts["precision"] in ("highest", "default")
             and (facts["batch"] is None or 0 < facts["batch"] < 1 << 24)
-            and all(isinstance(each, str) for each in facts["platforms"])
-            and all(isinstance(each["shape"], list) and isinstance(each["name"], str) and each["dtype"]
-                    for told in programs.values() for each in (*told["inputs"], *told["outputs"]))
+            and all(isinstance(platform, str) for platform in facts["platforms"])
+            and all(isinstance(port["shape"], list) and isinstance(port["name"], str) and port["dtype"]
+                    for program in programs.values() for port in (*program["inputs"], *program["outputs"]))
             and isinstance(sampler["name"], str) and isinstance(sampler["eta"], (int, float))
             and (sampler["count"] is None or isinstance(sampler["count"], int))
         )  # fmt: skip
@@ -146,9 +146,9 @@ def _require_machine(path: Path, facts: Mapping[str, Any]) -> None:
         raise MachineError(path, what, "pip install flatbuffers, or install wdport[export]")
     here = jax.devices()[0].platform
     if not {"gpu": {"cuda", "rocm", "gpu"}}.get(here, {here}) & set(facts["platforms"]):
-        made = ", ".join(facts["platforms"])
-        fix = f"verify it on one of these, or export it with --platforms {made},{here}"
-        raise MachineError(path, f"was exported for {made}, and this machine has {here}", fix)
+        platforms = ", ".join(facts["platforms"])
+        fix = f"verify it on one of these, or export it with --platforms {platforms},{here}"
+        raise MachineError(path, f"was exported for {platforms}, and this machine has {here}", fix)
 
 
 def _plan(path: Path, network: Network | None, facts: Mapping[str, Any]) -> Plan | None:
@@ -160,13 +160,13 @@ def _plan(path: Path, network: Network | None, facts: Mapping[str, Any]) -> Plan
     return sampler_plan(network, facts["sampler"]) if facts["what"] == "sampler" else None
 
 
-def _trials(converted: Converted, own: Side, facts: Mapping[str, Any], plan: Plan | None) -> list[Trial]:
-    if own.network is None or facts["what"] == "network":
-        return network_trials(converted, own, facts)
+def _trials(converted: Converted, side: Side, facts: Mapping[str, Any], plan: Plan | None) -> list[Trial]:
+    if side.network is None or facts["what"] == "network":
+        return network_trials(converted, side, facts)
     batches = (3, 1) if facts["batch"] is None else (facts["batch"],) * 2
     if plan is None:
-        return denoiser_trials(converted, own.network, batches)
-    return sampler_trials(own.network, plan, batches)
+        return denoiser_trials(converted, side.network, batches)
+    return sampler_trials(side.network, plan, batches)
 
 
 class Comparison:
@@ -179,28 +179,32 @@ class Comparison:
         self._facts: list[Finding] = []
         self._compared = self._expected = 0
 
-    def add(self, trial: Trial, result: Result, own: Sequence[Array], exact: Sequence[Array]) -> None:
+    def add(self, trial: Trial, result: Result, expected: Sequence[Array], exact: Sequence[Array]) -> None:
         """Add what one call gave, what the model gives, and what it gives in float64."""
-        self._expected += len(own)
-        self._compared += len(own)
+        self._expected += len(expected)
+        self._compared += len(expected)
         if result.error:
             self._object(trial, f"does not run: {result.error}")
             return
-        if len(result.outputs) != len(own):
-            self._object(trial, f"gives {len(result.outputs)} arrays, the model {len(own)}")
+        if len(result.outputs) != len(expected):
+            self._object(trial, f"gives {len(result.outputs)} arrays, the model {len(expected)}")
             return
-        for at, (found, wanted, truth) in enumerate(zip(result.outputs, own, exact, strict=True)):
-            name = trial.outputs[at] if at < len(trial.outputs) else f"output {at}" if len(own) > 1 else ""
-            if found.shape != wanted.shape:
-                self._object(trial, f"gives {name or 'an array'} of shape {found.shape}, the model {wanted.shape}")
-            elif (kind := result.dtypes[at]) != (stated := trial.dtype or str(wanted.dtype)):
+        for index, (candidate, reference, truth) in enumerate(zip(result.outputs, expected, exact, strict=True)):
+            name = (
+                trial.outputs[index] if index < len(trial.outputs) else f"output {index}" if len(expected) > 1 else ""
+            )
+            if candidate.shape != reference.shape:
+                self._object(
+                    trial, f"gives {name or 'an array'} of shape {candidate.shape}, the model {reference.shape}"
+                )
+            elif (kind := result.dtypes[index]) != (stated := trial.dtype or str(reference.dtype)):
                 self._object(trial, f"gives {name or 'an array'} in {kind}, not in {stated}")
             elif self._dtype == "float64":
                 key = (trial.program, name)
-                self._errors[key] = max(self._errors.get(key, 0.0), relative_l2(found, truth))
+                self._errors[key] = max(self._errors.get(key, 0.0), relative_l2(candidate, truth))
             else:
                 pair = self._pairs.setdefault((trial.program, name), ErrorPair(unit=self._unit))
-                pair.add(found, wanted, truth)
+                pair.add(candidate, reference, truth)
 
     def _object(self, trial: Trial, what: str) -> None:
         self._facts.append(fact(f"{trial} {what}", trial.program))
@@ -214,14 +218,16 @@ class Comparison:
 
     def ratios(self) -> dict[str, float]:
         """The largest error of every program."""
-        found: dict[str, float] = {}
-        for each in self._measures():
-            found[each.subject] = max(found.get(each.subject, 0.0), each.size)
-        return found
+        ratios_by_program: dict[str, float] = {}
+        for measurement in self._measures():
+            ratios_by_program[measurement.subject] = max(
+                ratios_by_program.get(measurement.subject, 0.0), measurement.size
+            )
+        return ratios_by_program
 
     def gate(self, stated: Sequence[Finding | None]) -> Gate:
         """Gate artefact (X), with other comparisons: a finding, or None for what agrees."""
-        facts = [*self._facts, *(each for each in stated if each is not None), *self._exacter()]
+        facts = [*self._facts, *(finding for finding in stated if finding is not None), *self._exacter()]
         compared, expected = self._compared + len(stated), self._expected + len(stated)
         return GATES["X"].gate(compared, expected if self._expected else 0, tuple(self._measures()), tuple(facts))
 
@@ -242,8 +248,8 @@ def _stated(
     """What the artefact states of the model, beside what the model states."""
     pairs: dict[str, tuple[object, object]] = {"model": (facts.get("model"), converted.config.to_dict())}
     if facts["what"] == "network":
-        told = facts["programs"]
-        pairs |= {f"the outputs of {trial.program}": (_names(told, trial.program), list(trial.outputs))
+        programs = facts["programs"]
+        pairs |= {f"the outputs of {trial.program}": (_names(programs, trial.program), list(trial.outputs))
                   for trial in trials if trial.outputs}  # fmt: skip
     elif network is not None:
         pairs["target"] = facts.get("target"), network.process().target
@@ -251,19 +257,19 @@ def _stated(
         pairs |= {name: (facts.get(name), stated.get(name)) for name in ("classes", "condition")}
         pairs |= {name: (facts.get(name), size) for name, size in network.about.sizes.items()}
     if plan is not None:
-        wanted = {"name": plan.sampler, "eta": plan.eta, "steps": plan.steps.tolist(), "slots": plan.slots}
-        pairs |= {f"sampler, {name}": (facts["sampler"].get(name), each) for name, each in wanted.items()}
+        expected = {"name": plan.sampler, "eta": plan.eta, "steps": plan.steps.tolist(), "slots": plan.slots}
+        pairs |= {f"sampler, {name}": (facts["sampler"].get(name), value) for name, value in expected.items()}
     return [_unlike(name, *pair) for name, pair in pairs.items()]
 
 
 def _names(programs: Mapping[str, Any], name: str) -> list[str]:
-    return [each["name"] for each in programs[name]["outputs"]] if name in programs else []
+    return [output["name"] for output in programs[name]["outputs"]] if name in programs else []
 
 
-def _unlike(name: str, found: object, wanted: object) -> Finding | None:
-    if json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True):
+def _unlike(name: str, stated: object, expected: object) -> Finding | None:
+    if json.dumps(stated, sort_keys=True) == json.dumps(expected, sort_keys=True):
         return None
-    return fact(f"facts.json, {name}: {str(found)[:60]} where the model has {str(wanted)[:60]}", name)
+    return fact(f"facts.json, {name}: {str(stated)[:60]} where the model has {str(expected)[:60]}", name)
 
 
 def _members(
@@ -271,12 +277,14 @@ def _members(
 ) -> list[Finding | None]:
     """Programs that were not run, and what the facts say was compared earlier."""
     programs = {name.removesuffix(PROGRAM) for name in members if name.endswith(PROGRAM)}
-    told = {True: "is no program of the model", False: "is missing: the model has this program"}
-    found: list[Finding | None] = [fact(f"{name} {told[name in programs]}", name) for name in sorted(programs ^ called)]
+    problems = {True: "is no program of the model", False: "is missing: the model has this program"}
+    findings: list[Finding | None] = [
+        fact(f"{name} {problems[name in programs]}", name) for name in sorted(programs ^ called)
+    ]
     before = facts.get("compared")
     if before is None:
-        return [*found, None]
+        return [*findings, None]
     if not isinstance(before, dict) or before.get("members") != members:
-        return [*found, fact("not the programs and weights that were verified when the file was written")]
+        return [*findings, fact("not the programs and weights that were verified when the file was written")]
     other = fact("verified with another model when the file was written")
-    return [*found, None if before.get("model") == model else other]
+    return [*findings, None if before.get("model") == model else other]

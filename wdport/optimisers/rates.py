@@ -30,10 +30,10 @@ def cosine_rate(steps: int, largest: float = 1e-3, warm_up: int = 0, beta1: floa
     """
     if not 0 <= warm_up < steps:
         raise UsageError("warm_up", f"is {warm_up} of {steps} steps", "give fewer")
-    at = np.arange(steps, dtype=np.float64)
-    rising = (at + 1.0) / (warm_up + 1.0)
-    falling = (1.0 + np.cos(np.pi * (at - warm_up) / (steps - warm_up))) / 2.0
-    return Rates(largest * np.where(at < warm_up, rising, falling), np.full(steps, beta1))
+    index = np.arange(steps, dtype=np.float64)
+    rising = (index + 1.0) / (warm_up + 1.0)
+    falling = (1.0 + np.cos(np.pi * (index - warm_up) / (steps - warm_up))) / 2.0
+    return Rates(largest * np.where(index < warm_up, rising, falling), np.full(steps, beta1))
 
 
 def warmup_cosine(epochs: int, steps: int, largest: float, warm_up: int, least: float = 1e-6) -> Rates:
@@ -44,10 +44,10 @@ def warmup_cosine(epochs: int, steps: int, largest: float, warm_up: int, least: 
     """
     if not 0 <= warm_up < epochs:
         raise UsageError("warmup_epochs", f"is {warm_up} of {epochs} epochs", "give fewer, or train longer")
-    at = np.arange(epochs, dtype=np.float64)
+    index = np.arange(epochs, dtype=np.float64)
     low = least / largest
-    falling = low + (1.0 - low) * (1.0 + np.cos(np.pi * (at - warm_up) / (epochs - warm_up))) / 2.0
-    factors = np.where(at < warm_up, (at + 1.0) / max(warm_up, 1), falling)
+    falling = low + (1.0 - low) * (1.0 + np.cos(np.pi * (index - warm_up) / (epochs - warm_up))) / 2.0
+    factors = np.where(index < warm_up, (index + 1.0) / max(warm_up, 1), falling)
     return Rates(np.repeat(largest * factors, steps), np.full(epochs * steps, 0.9))
 
 
@@ -69,14 +69,14 @@ def one_cycle(
     top = warm_up * steps - 1.0
     if not 0.0 < top < steps - 1.0:
         raise UsageError("one_cycle", f"a warm-up of {warm_up:g} of {steps} steps", "give more steps")
-    at = np.arange(steps, dtype=np.float64)
-    low, (least, most) = largest / divisor, beta1
-    rising = at <= top
-    share = np.where(rising, at / top, (at - top) / (steps - 1.0 - top))
+    index = np.arange(steps, dtype=np.float64)
+    low, (least, largest_beta) = largest / divisor, beta1
+    rising = index <= top
+    share = np.where(rising, index / top, (index - top) / (steps - 1.0 - top))
     wave = (1.0 + np.cos(np.pi * share)) / 2.0
 
     def between(start: float, middle: float, end: float) -> NDArray[np.float64]:
         first, last = np.where(rising, start, middle), np.where(rising, middle, end)
         return np.asarray(last + (first - last) * wave)
 
-    return Rates(between(low, largest, low / final_divisor), between(most, least, most))
+    return Rates(between(low, largest, low / final_divisor), between(largest_beta, least, largest_beta))

@@ -127,10 +127,10 @@ class Schedule:
         """
         walker = Schedule(self.state, self.groups)
         rates, momenta = [], []
-        for at in range(steps):
+        for index in range(steps):
             rates.append(walker.rates)
             momenta.append(walker.momenta)
-            if (at + 1) % every == 0 and at + 1 < steps and walker.left != 0:
+            if (index + 1) % every == 0 and index + 1 < steps and walker.left != 0:
                 walker.step()
         return np.array(rates), np.array(momenta)
 
@@ -142,8 +142,8 @@ def _require_known(state: Values, inner: bool = False) -> str:
         raise UsageError("MultiplicativeLR or LambdaLR" if kind == "LambdaLR" else kind, _REFUSED[kind], fix)
     if not kind:
         raise UsageError("the schedule", f"with {', '.join(sorted(state)[:4])} is of an unknown class", fix)
-    for each in state["_schedulers"] if kind == "SequentialLR" else ():
-        _require_known(each, inner=True)
+    for inner_state in state["_schedulers"] if kind == "SequentialLR" else ():
+        _require_known(inner_state, inner=True)
     if kind in _CLOSED and not inner:
         for base, rate in zip(state["base_lrs"], state["_last_lr"], strict=True):
             usual = _CLOSED[kind](state, base)
@@ -160,7 +160,7 @@ def _step(state: Values, groups: list[Values], epoch: int | None = None) -> None
     if epoch is not None and kind in _CLOSED:
         rates = [_CLOSED[kind](state, base) for base in state["base_lrs"]]
     else:
-        rates = [_NEXT[kind](state, group, at) for at, group in enumerate(groups)]
+        rates = [_NEXT[kind](state, group, index) for index, group in enumerate(groups)]
     for group, rate in zip(groups, rates, strict=True):
         group["lr"] = rate
     state["_last_lr"] = rates
@@ -168,15 +168,15 @@ def _step(state: Values, groups: list[Values], epoch: int | None = None) -> None
 
 def _sequence(state: Values, groups: list[Values]) -> None:
     state["last_epoch"] += 1
-    at = bisect_right(state["_milestones"], state["last_epoch"])
-    inner = state["_schedulers"][at]
-    begins = at > 0 and state["_milestones"][at - 1] == state["last_epoch"]
+    index = bisect_right(state["_milestones"], state["last_epoch"])
+    inner = state["_schedulers"][index]
+    begins = index > 0 and state["_milestones"][index - 1] == state["last_epoch"]
     if not begins:
         inner["_step_count"] = inner.get("_step_count", 0) + 1
     _step(inner, groups, 0 if begins else None)
 
 
-def _one_cycle(state: Values, group: Values, at: int) -> float:
+def _one_cycle(state: Values, group: Values, index: int) -> float:
     step, start = state["last_epoch"], 0.0
     if step > state["total_steps"]:
         raise UsageError("OneCycleLR", f"ends after {state['total_steps']} steps", "train no longer")
@@ -203,16 +203,16 @@ def _one_cycle(state: Values, group: Values, at: int) -> float:
     return between(group[phase["start_lr"]], group[phase["end_lr"]])
 
 
-def _cosine(state: Values, group: Values, at: int) -> float:
+def _cosine(state: Values, group: Values, index: int) -> float:
     step, half, least = state["last_epoch"], state["T_max"], state["eta_min"]
     rate = float(group["lr"])
     if step == 0:
         return rate
     if state.get("_step_count") == 1 and step > 0:
-        return _closed_cosine_started(state, state["base_lrs"][at])
+        return _closed_cosine_started(state, state["base_lrs"][index])
     if (step - 1 - half) % (2 * half) == 0:
-        return rate + float(state["base_lrs"][at] - least) * (1 - math.cos(math.pi / half)) / 2
-    now, before = (1 + math.cos(math.pi * each / half) for each in (step, step - 1))
+        return rate + float(state["base_lrs"][index] - least) * (1 - math.cos(math.pi / half)) / 2
+    now, before = (1 + math.cos(math.pi * position / half) for position in (step, step - 1))
     return float(now / before * (rate - least) + least)
 
 
@@ -226,7 +226,7 @@ def _closed_cosine(state: Values, base: float) -> float:
     return float(state["eta_min"] + (base - state["eta_min"]) * (1 + math.cos(angle)) / 2)
 
 
-def _linear(state: Values, group: Values, at: int) -> float:
+def _linear(state: Values, group: Values, index: int) -> float:
     step, first, last, steps = state["last_epoch"], state["start_factor"], state["end_factor"], state["total_iters"]
     if step == 0:
         return float(group["lr"] * first)
@@ -240,7 +240,7 @@ def _closed_linear(state: Values, base: float) -> float:
     return float(base * (first + (last - first) * min(steps, state["last_epoch"]) / steps))
 
 
-def _constant(state: Values, group: Values, at: int) -> float:
+def _constant(state: Values, group: Values, index: int) -> float:
     if state["last_epoch"] == 0:
         return float(group["lr"] * state["factor"])
     return float(group["lr"] * (1.0 / state["factor"]) if state["last_epoch"] == state["total_iters"] else group["lr"])
@@ -250,7 +250,7 @@ def _closed_constant(state: Values, base: float) -> float:
     return float(base * (state["factor"] + (state["last_epoch"] >= state["total_iters"]) * (1 - state["factor"])))
 
 
-def _polynomial(state: Values, group: Values, at: int) -> float:
+def _polynomial(state: Values, group: Values, index: int) -> float:
     step, steps = state["last_epoch"], state["total_iters"]
     if step == 0 or step > steps:
         return float(group["lr"])
@@ -262,7 +262,7 @@ def _closed_polynomial(state: Values, base: float) -> float:
     return float(base * (1.0 - min(steps, state["last_epoch"]) / steps) ** state["power"])
 
 
-def _stairs(state: Values, group: Values, at: int) -> float:
+def _stairs(state: Values, group: Values, index: int) -> float:
     if state["last_epoch"] == 0 or state["last_epoch"] % state["step_size"] != 0:
         return float(group["lr"])
     return float(group["lr"] * state["gamma"])
@@ -272,17 +272,17 @@ def _closed_stairs(state: Values, base: float) -> float:
     return float(base * state["gamma"] ** (state["last_epoch"] // state["step_size"]))
 
 
-def _milestones(state: Values, group: Values, at: int) -> float:
+def _milestones(state: Values, group: Values, index: int) -> float:
     count = state["milestones"].get(state["last_epoch"], 0)
     return float(group["lr"] * state["gamma"] ** count if count else group["lr"])
 
 
 def _closed_milestones(state: Values, base: float) -> float:
-    every = sorted(each for each, count in state["milestones"].items() for _ in range(count))
+    every = sorted(milestone for milestone, count in state["milestones"].items() for _ in range(count))
     return float(base * state["gamma"] ** bisect_right(every, state["last_epoch"]))
 
 
-def _exponential(state: Values, group: Values, at: int) -> float:
+def _exponential(state: Values, group: Values, index: int) -> float:
     return float(group["lr"] * state["gamma"]) if state["last_epoch"] else float(group["lr"])
 
 

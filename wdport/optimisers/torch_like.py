@@ -100,14 +100,16 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         name: str | None = None,
         **unsupported: object,
     ) -> None:
-        if given := {key for key, value in unsupported.items() if value not in (None, False, 0.99)}:
-            raise UsageError(sorted(given)[0], "is not an argument of this optimizer", "leave it out")
+        if rejected := {key for key, value in unsupported.items() if value not in (None, False, 0.99)}:
+            raise UsageError(sorted(rejected)[0], "is not an argument of this optimizer", "leave it out")
         if not groups:
             raise UsageError("groups", "is empty", "give at least one group")
-        made = tuple(each if not isinstance(each, Mapping) else self._group(each) for each in groups)
-        told, scheduled = _table("rates", rates, len(made)), _table("momenta", momenta, len(made))
-        super().__init__(_TableRate(told[:, 0], start) if told is not None else float(made[0].lr), name=name)
-        self.groups, self.rates, self.momenta = made, told, scheduled
+        parsed_groups = tuple(group if not isinstance(group, Mapping) else self._group(group) for group in groups)
+        rate_table = _table("rates", rates, len(parsed_groups))
+        momentum_table = _table("momenta", momenta, len(parsed_groups))
+        rate = _TableRate(rate_table[:, 0], start) if rate_table is not None else float(parsed_groups[0].lr)
+        super().__init__(rate, name=name)
+        self.groups, self.rates, self.momenta = parsed_groups, rate_table, momentum_table
         self.members = tuple(members) if members is not None else None
         self.clip_norm = clip_norm
         self.late = tuple(late) if late is not None else None
@@ -115,9 +117,9 @@ class TorchOptimizer(keras.optimizers.Optimizer):
 
     @classmethod
     def _group(cls, options: Mapping[str, Any]) -> Any:
-        known = {each.name for each in fields(cls.Group)}
-        if wrong := set(options) - known:
-            raise UsageError(sorted(wrong)[0], f"is not a setting of {cls.__name__}", f"known: {', '.join(known)}")
+        names = {field.name for field in fields(cls.Group)}
+        if wrong := set(options) - names:
+            raise UsageError(sorted(wrong)[0], f"is not a setting of {cls.__name__}", f"known: {', '.join(names)}")
         return cls.Group(**{name: tuple(value) if name == "betas" else value for name, value in options.items()})
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[KerasVariable] | None = None) -> None:
@@ -128,8 +130,8 @@ class TorchOptimizer(keras.optimizers.Optimizer):
             grads = [None if gradient is None else gradient * factor for gradient in grads]
         super().apply(grads, trainable_variables)
 
-    def _member(self, at: int) -> int:
-        return self.members[at] if self.members is not None else 0
+    def _member(self, index: int) -> int:
+        return self.members[index] if self.members is not None else 0
 
     def _rate(self, group: int, dtype: Any) -> Tensor:
         if self.rates is not None:
@@ -141,17 +143,17 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         scale: Tensor = self.learning_rate.value.astype(dtype) / jnp.asarray(first, dtype)
         return scale * float(self.groups[group].lr)
 
-    def _momentum(self, group: int, own: float, dtype: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def _momentum(self, group: int, constant: float, dtype: Any) -> tuple[Tensor, Tensor, Tensor]:
         """The momentum m, 1 - m and log m of this step, each rounded once from float64."""
-        table = np.array([own]) if self.momenta is None else self.momenta[:, group]
+        table = np.array([constant]) if self.momenta is None else self.momenta[:, group]
         with np.errstate(divide="ignore"):
             forms = (table, 1.0 - table, np.log(table))
         first, rest, log = (_at(form, self._iterations.value - self.start, dtype) for form in forms)
         return first, rest, log
 
-    def _step(self, at: int, dtype: Any) -> Tensor:
+    def _step(self, index: int, dtype: Any) -> Tensor:
         """The number of this step for a variable, from 1."""
-        late = self.late[at] if self.late is not None else 0
+        late = self.late[index] if self.late is not None else 0
         step: Tensor = (self._iterations.value + (1 - late)).astype(dtype)
         return step
 
@@ -192,36 +194,36 @@ class Adam(TorchOptimizer):
         super().build(variables)
         self.first = self.add_optimizer_variables(variables, "exp_avg")
         self.second = self.add_optimizer_variables(variables, "exp_avg_sq")
-        ams = [self.groups[self._member(at)].amsgrad for at in range(len(variables))]
+        ams = [self.groups[self._member(index)].amsgrad for index in range(len(variables))]
         self.largest = [self.add_variable_from_reference(variable, "max_exp_avg_sq") if one else None
                         for variable, one in zip(variables, ams, strict=True)]  # fmt: skip
 
     def update_step(self, gradient: Any, variable: KerasVariable, learning_rate: Any) -> None:
         """One step of one variable."""
-        at, dtype = self._get_variable_index(variable), jnp.dtype(variable.dtype)
-        number = self._member(at)
+        index, dtype = self._get_variable_index(variable), jnp.dtype(variable.dtype)
+        number = self._member(index)
         group: AdamGroup = self.groups[number]
         rate = self._rate(number, dtype)
         beta1, rest1, log1 = self._momentum(number, group.betas[0], dtype)
-        step = self._step(at, dtype)
+        step = self._step(index, dtype)
         slope, value = jnp.asarray(gradient, dtype), variable.value
         slope = -slope if group.maximize else slope
         if group.weight_decay and group.decoupled_weight_decay:
             value = value * (1.0 - rate * group.weight_decay)
         elif group.weight_decay:
             slope = slope + group.weight_decay * value
-        first = self.first[at].value * beta1 + rest1 * slope
-        second = self.second[at].value * group.betas[1] + (1.0 - group.betas[1]) * (slope * slope)
+        first = self.first[index].value * beta1 + rest1 * slope
+        second = self.second[index].value * group.betas[1] + (1.0 - group.betas[1]) * (slope * slope)
         size = second
-        if (most := self.largest[at]) is not None:
-            size = jnp.maximum(most.value, second)
-            most.assign(size)
+        if (maximum := self.largest[index]) is not None:
+            size = jnp.maximum(maximum.value, second)
+            maximum.assign(size)
         # 1 - beta ** step, without the loss of digits that float32 has there
-        seen1, seen2 = -jnp.expm1(step * log1), -jnp.expm1(step * _log(group.betas[1]))
-        size = jnp.sqrt(size) / jnp.sqrt(seen2) + group.eps
-        self.first[at].assign(first)
-        self.second[at].assign(second)
-        variable.assign(value - rate / seen1 * (first / size))
+        correction1, correction2 = -jnp.expm1(step * log1), -jnp.expm1(step * _log(group.betas[1]))
+        size = jnp.sqrt(size) / jnp.sqrt(correction2) + group.eps
+        self.first[index].assign(first)
+        self.second[index].assign(second)
+        variable.assign(value - rate / correction1 * (first / size))
 
 
 @keras.saving.register_keras_serializable("wdport")
@@ -244,8 +246,8 @@ class SGD(TorchOptimizer):
 
     def update_step(self, gradient: Any, variable: KerasVariable, learning_rate: Any) -> None:
         """One step of one variable."""
-        at, dtype = self._get_variable_index(variable), jnp.dtype(variable.dtype)
-        number = self._member(at)
+        index, dtype = self._get_variable_index(variable), jnp.dtype(variable.dtype)
+        number = self._member(index)
         group: SGDGroup = self.groups[number]
         slope, value = jnp.asarray(gradient, dtype), variable.value
         slope = -slope if group.maximize else slope
@@ -255,9 +257,9 @@ class SGD(TorchOptimizer):
             momentum, _, _ = self._momentum(number, group.momentum, dtype)
             share = jnp.asarray(1.0 - group.dampening, dtype)
             if group.dampening:  # torch begins with the gradient itself
-                share = jnp.where(self._step(at, dtype) <= 1, jnp.ones((), dtype), share)
-            buffer = self.buffer[at].value * momentum + share * slope
-            self.buffer[at].assign(buffer)
+                share = jnp.where(self._step(index, dtype) <= 1, jnp.ones((), dtype), share)
+            buffer = self.buffer[index].value * momentum + share * slope
+            self.buffer[index].assign(buffer)
             slope = slope + momentum * buffer if group.nesterov else buffer
         variable.assign(value - self._rate(number, dtype) * slope)
 
@@ -268,8 +270,8 @@ def _table(name: str, values: Array | Sequence[object] | None, groups: int) -> A
     table = np.asarray(values, dtype=np.float64)
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or not len(table) or table.shape[1] not in (1, groups):
-        wanted = f"(steps,) or (steps, {groups})"
-        raise UsageError(name, f"has shape {table.shape}, not {wanted}", "give one column for each group")
+        expected = f"(steps,) or (steps, {groups})"
+        raise UsageError(name, f"has shape {table.shape}, not {expected}", "give one column for each group")
     return np.broadcast_to(table, (len(table), groups))
 
 

@@ -44,8 +44,8 @@ def new_model(
         InputError: a file cannot be read.
         MisfitError: the configuration has unknown or invalid settings.
     """
-    family, made, _ = _resolved(config, data, values, transform)
-    model: KerasModel = family.fresh(made, seed, dtype)
+    family, resolved, _ = _resolved(config, data, values, transform)
+    model: KerasModel = family.fresh(resolved, seed, dtype)
     return model
 
 
@@ -104,7 +104,9 @@ def trainable_family(where: str | Path = "config", document: Document | None = N
     :class:`MisfitError`."""
     families: list[Family] = [family for family in all_families() if isinstance(family, Fresh)]
     if document is not None and len(families) > 1:
-        families = [each for each in families if isinstance(each, ConfiguredBeside) and each.is_configuration(document)]
+        families = [
+            family for family in families if isinstance(family, ConfiguredBeside) and family.is_configuration(document)
+        ]
     if len(families) != 1:
         raise MisfitError(where, f"could be of {len(families)} families", "convert a checkpoint instead")
     return families[0]

@@ -69,7 +69,7 @@ def load_optimizer(
     require_paths("model", path=path)
     state, belongs = read_optimiser(Path(path))
     optimizer = optimizer_of(Path(path), state, model, learning_rate, settings, steps, steps_per_epoch, clip_norm)
-    values = ((name, np.asarray(each.value)) for name, each in variables_by_path(model).items())
+    values = ((name, np.asarray(variable.value)) for name, variable in variables_by_path(model).items())
     require_weights(Path(path), state, belongs, values)
     return optimizer
 
@@ -143,7 +143,7 @@ def save_optimizer(
     state, belongs = read_optimiser(before)
     places = {id(variable): name for name, variable in variables_by_path(model).items()}
     names = [places[id(variable)] for variable in model.trainable_variables]
-    values = ((name, np.asarray(each.value)) for name, each in variables_by_path(model).items())
+    values = ((name, np.asarray(variable.value)) for name, variable in variables_by_path(model).items())
     belongs = replace(belongs, weights=weights_digest(values, state.members))
     now = int(np.asarray(optimizer.iterations.value))
     gone = now - steps_taken(state)
@@ -156,7 +156,7 @@ def save_optimizer(
     steps = {name: now - less for name, less in zip(names, late, strict=True)} if state.steps else {}
     groups, schedules = _position(optimizer, state, gone, steps_per_epoch)
     extra = {**state.extra, **({"global_step": now} if "global_step" in state.extra else {})}
-    moments = {moment: found for moment, found in moments.items() if found}
+    moments = {moment: arrays for moment, arrays in moments.items() if arrays}
     now_held = replace(state, moments=moments, steps=steps, groups=groups, schedules=schedules, extra=extra)
     write_optimiser(output, now_held, belongs)
     return file
@@ -166,9 +166,9 @@ def steps_taken(state: Optimised) -> int:
     """The steps that the optimiser took; SGD does not count them, but its schedule or Lightning may."""
     if state.step:
         return state.step
-    told = state.extra.get("global_step")
-    if isinstance(told, int) and told > 0:
-        return told
+    global_step = state.extra.get("global_step")
+    if isinstance(global_step, int) and global_step > 0:
+        return global_step
     return 1 if state.moments else 0
 
 
@@ -191,12 +191,12 @@ def every(schedule: Schedule, state: Optimised, steps_per_epoch: int | None) -> 
     """After how many optimizer steps the schedule goes on; raises :class:`UsageError` if that is not known."""
     if steps_per_epoch is not None:
         return steps_per_epoch
-    position, taken = int(schedule.state["last_epoch"]), steps_taken(state)
-    if position == taken or not position:
+    position, step_count = int(schedule.state["last_epoch"]), steps_taken(state)
+    if position == step_count or not position:
         return 1
-    if position and taken % position == 0:
-        return taken // position
-    what = f"is at {position} after {taken} optimizer steps"
+    if position and step_count % position == 0:
+        return step_count // position
+    what = f"is at {position} after {step_count} optimizer steps"
     raise UsageError("steps_per_epoch", f"the schedule {what}, which is no whole number of steps for each", "give it")
 
 
@@ -204,8 +204,8 @@ def _ahead(
     schedule: Schedule, state: Optimised, steps: int | None, steps_per_epoch: int | None
 ) -> tuple[Array, Array | None]:
     between = every(schedule, state, steps_per_epoch)
-    wanted = steps if steps is not None else FAR if schedule.left is None else max(schedule.left, 0) * between + 1
-    rates, momenta = schedule.ahead(max(wanted, 1), between)
+    step_limit = steps if steps is not None else FAR if schedule.left is None else max(schedule.left, 0) * between + 1
+    rates, momenta = schedule.ahead(max(step_limit, 1), between)
     return rates, momenta if (momenta != momenta[:1]).any() or schedule.kind == "OneCycleLR" else None
 
 
@@ -213,15 +213,15 @@ def _position(
     optimizer: TorchOptimizer, state: Optimised, gone: int, steps_per_epoch: int | None
 ) -> tuple[tuple[dict[str, Any], ...], Mapping[str, dict[str, Any]]]:
     """The groups and the schedule as they are ``gone`` steps later."""
-    own = tuple({**group, **{name: value for name, value in asdict(used).items() if name in group}}
+    current_groups = tuple({**group, **{name: value for name, value in asdict(used).items() if name in group}}
                 for group, used in zip(state.groups, optimizer.groups, strict=True))  # fmt: skip
     if optimizer.rates is None:
         base = float(np.float32(optimizer.groups[0].lr))
         scale = float(np.asarray(optimizer.learning_rate.value)) / base if base else 1.0
-        return tuple({**group, "lr": group["lr"] * scale} for group in own), state.schedules
-    schedule = schedule_of(replace(state, groups=own))
+        return tuple({**group, "lr": group["lr"] * scale} for group in current_groups), state.schedules
+    schedule = schedule_of(replace(state, groups=current_groups))
     if schedule is None:
-        return own, state.schedules
+        return current_groups, state.schedules
     for _ in range(gone // every(schedule, state, steps_per_epoch)):
         if schedule.left != 0:
             schedule.step()
@@ -229,19 +229,19 @@ def _position(
 
 
 def _has_state(state: Optimised, name: str) -> bool:
-    return any(name in found for found in state.moments.values())
+    return any(name in arrays for arrays in state.moments.values())
 
 
 def _require_fit(path: Path, state: Optimised, names: list[str], variables: Mapping[str, KerasVariable]) -> None:
     """Raise :class:`MisfitError` unless the model's trainable variables are those of the optimiser."""
-    moved = {name for found in state.moments.values() for name in found}
+    moved = {name for arrays in state.moments.values() for name in arrays}
     for name in names:
         if name not in state.members or (moved and name not in moved):
             why = "PyTorch did not train it" if name not in state.members else "PyTorch never updated it"
             fix = "set trainable = False for its layer or variable, or start with a new optimizer"
             raise MisfitError((path, name), why, fix)
-    for found in state.moments.values():
-        for name, array in found.items():
+    for arrays in state.moments.values():
+        for name, array in arrays.items():
             if name in variables and tuple(variables[name].shape) != array.shape:
                 raise MisfitError((path, name), f"has shape {array.shape}, the model's variable "
                                   f"{tuple(variables[name].shape)}", "give the optimizer of this model")  # fmt: skip

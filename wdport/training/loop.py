@@ -113,26 +113,26 @@ class Loop:
         events.begin(rows)
         total = epochs * self.per_epoch
         numbers, counted, since = np.zeros(0), np.zeros(0), time.monotonic()
-        for at in range(done, total):
-            epoch, step = divmod(at, self.per_epoch)
-            if step == 0 or at == done:
+        for index in range(done, total):
+            epoch, step = divmod(index, self.per_epoch)
+            if step == 0 or index == done:
                 numbers, counted = self._order(epoch)
                 since = time.monotonic()
             part = slice(step * self.batch, (step + 1) * self.batch)
             ends = step + 1 == self.per_epoch
-            saves = ends or (save_every is not None and (at + 1) % save_every == 0)
+            saves = ends or (save_every is not None and (index + 1) % save_every == 0)
             with self.placement.answering():
                 self._take(numbers[part], counted[part])
                 if saves:
-                    self._require_finite(at + 1)
+                    self._require_finite(index + 1)
             if ends:
-                rows.append(self._row(epoch, at + 1, time.monotonic() - since))
+                rows.append(self._row(epoch, index + 1, time.monotonic() - since))
                 events.epoch(rows)
                 self.state["sums"] = self.placement.state([np.zeros_like(self.state["sums"][0])])
             if saves:
-                self.saves.write(self.state, {"steps": at + 1, "rows": rows, "begins": self.begins})
+                self.saves.write(self.state, {"steps": index + 1, "rows": rows, "begins": self.begins})
             if report is not None:
-                report(at + 1, total, (lambda: rows[-1]["loss"]) if ends else self._mean)
+                report(index + 1, total, (lambda: rows[-1]["loss"]) if ends else self._mean)
         with self.placement.answering():
             self._fill()
             return TrainingRun(self.saves.folder, total, tuple(rows), self._averaged())
@@ -161,14 +161,14 @@ class Loop:
         else:
             clean = self.source.take(held, fed[0]), fed[1]
         loss_of = jax.value_and_grad(self._loss, has_aux=True)
-        (_, (other, told)), slopes = loss_of(state["trained"], state["other"], clean, counted)
+        (_, (other, part_means)), slopes = loss_of(state["trained"], state["other"], clean, counted)
         slopes = barrier(slopes)
         trained, optimizer = self.optimizer.stateless_apply(state["optimizer"], slopes, state["trained"])
         averaged = state["averaged"]
         if self.ema is not None:
             averaged = [self.ema * old + (1.0 - self.ema) * new for old, new in zip(averaged, trained, strict=True)]
-        count = counted.sum().astype(told.dtype)
-        sums = [state["sums"][0] + count * jnp.concatenate([jnp.ones(1, told.dtype), told])]
+        count = counted.sum().astype(part_means.dtype)
+        sums = [state["sums"][0] + count * jnp.concatenate([jnp.ones(1, part_means.dtype), part_means])]
         return {"trained": trained, "other": other, "optimizer": optimizer, "averaged": averaged, "sums": sums}
 
     def _loss(self, values: Values, other: Values, clean: Any, counted: Tensor) -> Any:
@@ -186,23 +186,23 @@ class Loop:
 
     def _row(self, epoch: int, step: int, seconds: float) -> dict[str, float]:
         count, *sums = np.asarray(self.state["sums"][0], np.float64).tolist()
-        means = dict(zip(["loss", *self.parts], [each / count for each in sums], strict=True))
+        means = dict(zip(["loss", *self.parts], [total / count for total in sums], strict=True))
         return {"epoch": epoch + 1, "steps": step, **means, "learning_rate": self._rate(),
                 "seconds": round(seconds, 3)}  # fmt: skip
 
     def _rate(self) -> float:
         """The first group's learning rate in the last step."""
-        taken, *rest = self.state["optimizer"]  # Keras's counter, then its rate if that is a variable
+        iterations, *rest = self.state["optimizer"]  # Keras's counter, then its rate if that is a variable
         rates = self.optimizer.rates
         if rates is None:
             return float(np.asarray(rest[0]))
-        return float(rates[min(max(int(taken) - 1 - self.optimizer.start, 0), len(rates) - 1), 0])
+        return float(rates[min(max(int(iterations) - 1 - self.optimizer.start, 0), len(rates) - 1), 0])
 
     def _require_finite(self, step: int) -> None:
         if not isfinite(float(self.state["sums"][0][1])):
-            kept = "the state of the last save is kept" if self.saves.exist() else "nothing was saved"
+            fate = "the state of the last save is kept" if self.saves.exist() else "nothing was saved"
             fix = "lower the learning rate, clip gradients, or look at the data"
-            raise UsageError("loss", f"is not a finite number after {step} steps; {kept}", fix)
+            raise UsageError("loss", f"is not a finite number after {step} steps; {fate}", fix)
 
     def facts(self, epochs: int | None = None) -> dict[str, object]:
         """Everything that determines the run, except for the number of epochs, which is checked if it is given.
@@ -212,12 +212,12 @@ class Loop:
         begins = dict(self.begins)
         if jax.process_count() == 1 and self.saves.exist():
             with suppress(InputError):
-                if (found := self.saves.read(self.placement.like(self.state))) is not None:
+                if (saved := self.saves.read(self.placement.like(self.state))) is not None:
                     if epochs is not None:
-                        self._require_more(int(found[1]["steps"]), epochs)
-                    now = self._starts({role: found[0].get(role, []) for role in self.state})
-                    begins = {name: found[1]["begins"][name] if now[name] == each else each
-                              for name, each in begins.items()}  # fmt: skip
+                        self._require_more(int(saved[1]["steps"]), epochs)
+                    now = self._starts({role: saved[0].get(role, []) for role in self.state})
+                    begins = {name: saved[1]["begins"][name] if now[name] == digest else digest
+                              for name, digest in begins.items()}  # fmt: skip
         self.begins = begins
         policy = self.trained.network.dtype_policy.name
         return {
@@ -233,7 +233,7 @@ class Loop:
 
     def _starts(self, state: Mapping[str, list[Any]]) -> dict[str, str]:
         """Digests of the values of a model, without the states of random generators, and of an optimizer."""
-        weights = [each for each, is_weight in zip(state["other"], self._weights, strict=False) if is_weight]
+        weights = [value for value, is_weight in zip(state["other"], self._weights, strict=False) if is_weight]
         return {"model": _digest([state["trained"], weights]), "optimizer_state": _digest(state["optimizer"])}
 
     def _settings(self) -> dict[str, Any]:
@@ -250,10 +250,10 @@ class Loop:
 
     def _resumed(self, epochs: int) -> tuple[int, list[dict[str, float]]]:
         """The steps that were done, and the rows of their epochs; the state is that of the file."""
-        found = self.saves.read(self.placement.like(self.state))
-        if found is None:
+        saved = self.saves.read(self.placement.like(self.state))
+        if saved is None:
             return 0, []
-        arrays, facts = found
+        arrays, facts = saved
         done = int(facts["steps"])
         self._require_more(done, epochs)
         self.state = self.placement.state({role: arrays.get(role, []) for role in self.state})
@@ -291,10 +291,10 @@ def _itself(counted: Array) -> Array:
 
 def _digest(tree: Any) -> str:
     """A digest of all values that are in this process; others are one array of all processes already."""
-    found = sha256()
+    digest = sha256()
     for leaf in jax.tree.leaves(tree):
         if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
             array = np.ascontiguousarray(leaf)
-            found.update(f"{array.dtype} {array.shape}".encode())
-            found.update(array.reshape(-1).view(np.uint8).data)
-    return found.hexdigest()[:16]
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()[:16]

@@ -40,9 +40,9 @@ class DiffusionTraining(keras.Model):
         clean, condition = inputs if self.conditioned else (inputs, None)
         clean = jnp.asarray(clean, self.variable_dtype)
         drawn = self.diffusion_loss.draw(self.seeds.next(), clean)
-        given = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
-        found: Any = self.network(given, training=training)
-        output: Tensor = found[0] if isinstance(found, (list, tuple)) else found
+        arguments = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
+        result: Any = self.network(arguments, training=training)
+        output: Tensor = result[0] if isinstance(result, (list, tuple)) else result
         return self.diffusion_loss.errors(output.astype(clean.dtype), clean, drawn)._asdict()
 
     def compute_loss(
@@ -53,17 +53,17 @@ class DiffusionTraining(keras.Model):
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """The loss of every part, as a mean over the epoch."""
-        found = self.diffusion_loss.by_part(Errors(**y_pred), y)
+        part_losses = self.diffusion_loss.by_part(Errors(**y_pred), y)
         count = None if y is None else jnp.sum(y)
         for tracker in self.trackers:
-            tracker.update_state(found[tracker.name], sample_weight=count)
+            tracker.update_state(part_losses[tracker.name], sample_weight=count)
         return dict(self.get_metrics_result())
 
     @property
     def metrics(self) -> list[Any]:
         """The running means of Keras and of the parts."""
-        own = super().metrics
-        return [*own, *(each for each in self.trackers if each not in own)]
+        keras_metrics = super().metrics
+        return [*keras_metrics, *(tracker for tracker in self.trackers if tracker not in keras_metrics)]
 
 
 def training_model(
@@ -88,11 +88,11 @@ def training_model(
     Raises:
         UsageError: the model was not loaded by wdport, or draws no samples.
     """
-    known = known_model(model)
-    if known is None or not isinstance(known[0], Sampled):
+    registration = known_model(model)
+    if registration is None or not isinstance(registration[0], Sampled):
         raise UsageError("model", "has no training objective that wdport knows", "train it with Keras's own losses")
-    family: Any = known[0]
-    config = known[1]
+    family: Any = registration[0]
+    config = registration[1]
     if why := family.unsampled(config):
         raise UsageError("model", f"cannot be trained: {why}", "train it with Keras's own losses")
     if energy and not isinstance(family, Trained):
@@ -102,10 +102,10 @@ def training_model(
     loss = DiffusionLoss(family.process(config, tables.__getitem__).noising(law), _parts(family, config, about.shape),
                          energy, min_snr)  # fmt: skip
     seed_dropout(model, seed)
-    made = DiffusionTraining(model, loss, seed, about.condition is not None and about.condition.taken)
-    made.law = law
-    made.build(None)
-    return made
+    training = DiffusionTraining(model, loss, seed, about.condition is not None and about.condition.taken)
+    training.law = law
+    training.build(None)
+    return training
 
 
 def _parts(family: Any, config: Any, shape: tuple[int, ...]) -> tuple[LossPart, ...]:

@@ -73,11 +73,11 @@ class Placement:
 class Divided(Placement):
     """On a mesh with the axis ``axis``: batches are divided along it, and weights replicated, or sharded along it.
 
-    ``kept`` leaves placed arrays where they are.
+    ``leave_placed`` leaves placed arrays where they are.
     """
 
-    def __init__(self, mesh: Mesh, axis: str, shard_weights: bool = False, kept: bool = False) -> None:
-        self.mesh, self.axis, self.shard_weights, self.kept = mesh, axis, shard_weights, kept
+    def __init__(self, mesh: Mesh, axis: str, shard_weights: bool = False, leave_placed: bool = False) -> None:
+        self.mesh, self.axis, self.shard_weights, self.leave_placed = mesh, axis, shard_weights, leave_placed
         self.count = int(mesh.shape[axis])
         self._shapes: dict[Feed, tuple[int, ...]] = {}  # of a row, by what feeds it
         self._whole = jax.jit(lambda leaf: leaf, out_shardings=self._over())
@@ -86,19 +86,23 @@ class Divided(Placement):
         return NamedSharding(self.mesh, PartitionSpec(*axes))
 
     def _of(self, leaf: Any) -> Sharding:
-        if self.kept and isinstance(leaf, jax.Array) and leaf.sharding.device_set == set(self.mesh.devices.flat):
+        if (
+            self.leave_placed
+            and isinstance(leaf, jax.Array)
+            and leaf.sharding.device_set == set(self.mesh.devices.flat)
+        ):
             return leaf.sharding
         axis = sharded_axis(leaf.shape, self.count) if self.shard_weights else None
         return self._over() if axis is None else self._over(*[None] * axis, self.axis)
 
     def state(self, tree: Any) -> Any:
         def placed(leaf: Any) -> Tensor:
-            wanted = self._of(leaf)
+            sharding = self._of(leaf)
             if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-                copied: Tensor = jax.jit(jax.numpy.copy, out_shardings=wanted)(leaf)
+                copied: Tensor = jax.jit(jax.numpy.copy, out_shardings=sharding)(leaf)
                 return copied
             host = np.asarray(leaf)
-            return jax.make_array_from_callback(host.shape, wanted, lambda part: np.array(host[part]))
+            return jax.make_array_from_callback(host.shape, sharding, lambda part: np.array(host[part]))
 
         return jax.tree.map(placed, tree)
 
@@ -141,9 +145,9 @@ def placement_of(devices: int | str | None, shard_weights: bool) -> Placement:
     Raises :class:`UsageError`.
     """
     if devices is not None:
-        own = local_devices(devices)
-        ids = {device.id for device in own}
-        chosen = own if jax.process_count() == 1 else _everywhere(len(ids))
+        local = local_devices(devices)
+        ids = {device.id for device in local}
+        chosen = local if jax.process_count() == 1 else _everywhere(len(ids))
         return Divided(Mesh(np.array(chosen), (AXIS,)), AXIS, shard_weights)
     if shard_weights:
         raise UsageError("shard_weights", "there is only one device", 'ask for several, or for "all" devices')
@@ -152,15 +156,16 @@ def placement_of(devices: int | str | None, shard_weights: bool) -> Placement:
     distribution = keras.distribution.distribution()
     if distribution is None:
         return Placement()
-    return Divided(distribution.device_mesh.backend_mesh, distribution.batch_dim_name, kept=True)
+    return Divided(distribution.device_mesh.backend_mesh, distribution.batch_dim_name, leave_placed=True)
 
 
-def _everywhere(each: int) -> list[jax.Device]:
+def _everywhere(count: int) -> list[jax.Device]:
     """The first devices of every process, in the order of the processes."""
-    found: list[jax.Device] = []
+    devices: list[jax.Device] = []
     for process in range(jax.process_count()):
-        found += sorted((one for one in jax.devices() if one.process_index == process), key=lambda one: one.id)[:each]
-    return found
+        local = (device for device in jax.devices() if device.process_index == process)
+        devices += sorted(local, key=lambda device: device.id)[:count]
+    return devices
 
 
 def require_alike(facts: dict[str, object]) -> None:

@@ -107,12 +107,14 @@ def train(
     epochs, batch_size = epochs or plan.epochs or 1, batch_size or plan.batch_size or 32
     energy = energy if energy is not None else plan.energy or 0.0
     trained = training_model(model, energy=energy, min_snr=min_snr, seed=seed, law=law or plan.law or UNIFORM)
-    known: Any = known_model(model)
+    registration: Any = known_model(model)
     placement = placement_of(devices, shard_weights)
     if batch_size % placement.count:
         what = f"is {batch_size}, on {placement.count} devices"
         raise UsageError("batch_size", what, f"give a multiple of {placement.count}")
-    source = source_of(data, known[0].diffused(known[1]), trained.variable_dtype, stream, condition, transform)
+    source = source_of(
+        data, registration[0].diffused(registration[1]), trained.variable_dtype, stream, condition, transform
+    )
     target = Path(folder)
     optimizer = optimizer or optimizer_of(replace(plan, epochs=epochs))
     if callable(optimizer):
@@ -123,15 +125,15 @@ def train(
         if held is not None:
             held.begin(loop.facts(None if force else epochs), (), force, saves.exist, saves.check)
         try:
-            told = loop.go(epochs, save_every, report, events)
+            finished_run = loop.go(epochs, save_every, report, events)
         except KeyboardInterrupt as interruption:
             if not saves.exist():
                 raise
-            kept = "the last saved state is kept; run the same command to resume"
-            raise type(interruption)(kept) from None
+            message = "the last saved state is kept; run the same command to resume"
+            raise type(interruption)(message) from None
         if held is not None and finish is not None:
-            finish(held, told)
-        return told
+            finish(held, finished_run)
+        return finished_run
 
 
 def _recipe(model: KerasModel, recipe: Recipe | str | None) -> Recipe:

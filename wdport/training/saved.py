@@ -19,12 +19,12 @@ def save_trained(model: KerasModel, output: OutputPath, values: Mapping[str, Arr
     Raises :class:`MachineError` if writing fails.
     """
     named = variables_by_path(model)
-    own = {name: np.array(named[name].value) for name in values or ()}
+    original = {name: np.array(named[name].value) for name in values or ()}
     try:
         for name, array in (values or {}).items():
             set_variable(named[name], np.array(array))
         with replacing(output) as (temporary,):
             keras.saving.save_model(model, temporary)
     finally:
-        for name, array in own.items():
+        for name, array in original.items():
             set_variable(named[name], array)

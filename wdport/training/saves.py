@@ -64,9 +64,9 @@ class Saves:
             args = ocp.args.Composite(state=ocp.args.StandardSave(_named(state)), facts=ocp.args.JsonSave(dict(facts)))
             self._manager.save(facts["steps"], args=args, force=True)
             return
-        whole = self.placement.whole(state)
+        full_state = self.placement.whole(state)
         if self._held is not None:
-            write_state(self._held.output(NAME), whole, facts)
+            write_state(self._held.output(NAME), full_state, facts)
 
     def read(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
         """The last state and its facts; None if there is none.
@@ -86,14 +86,14 @@ class Saves:
         try:
             facts = dict(self._manager.restore(step, args=ocp.args.Composite(facts=ocp.args.JsonRestore())).facts)
             args = ocp.args.Composite(state=ocp.args.StandardRestore(_named(like)))
-            found = self._manager.restore(step, args=args).state
+            restored = self._manager.restore(step, args=args).state
         except (ValueError, KeyError, OSError) as error:
             what = f"Orbax cannot read it ({str(error).splitlines()[0]})"
             raise InputError(self.folder / FOLDER, what, "start the run as before, or give another folder") from None
-        return {role: [found[role][str(at)] for at in range(len(several))] for role, several in like.items()
+        return {role: [restored[role][str(index)] for index in range(len(several))] for role, several in like.items()
                 if several}, facts  # fmt: skip
 
 
 def _named(tree: Any) -> Any:
     """Lists as dictionaries by number; empty ones are left out, as Orbax does not store them."""
-    return {role: {str(at): leaf for at, leaf in enumerate(several)} for role, several in tree.items() if several}
+    return {role: {str(index): leaf for index, leaf in enumerate(several)} for role, several in tree.items() if several}

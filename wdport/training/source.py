@@ -83,8 +83,8 @@ class States:
         return numbers
 
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
-        found = held[fed]
-        return found if self.decoding is None else self.decoding.encode(found)
+        states = held[fed]
+        return states if self.decoding is None else self.decoding.encode(states)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +108,10 @@ class StreamedStates:
         return len(self.states)
 
     def feed(self, numbers: Array) -> Array:
-        found = np.asarray(self.states[numbers], self.dtype)
-        if not np.isfinite(found).all():
+        states = np.asarray(self.states[numbers], self.dtype)
+        if not np.isfinite(states).all():
             raise UsageError("data", "have NaN or infinite values", "give finite ones")
-        return found
+        return states
 
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
         return fed
@@ -162,8 +162,8 @@ class StreamedWindows:
         return len(self.series) - self.decoding.shape[0] + 1
 
     def feed(self, numbers: Array) -> Array:
-        found: Array = self.series[numbers[:, None] + np.arange(self.decoding.shape[0])]
-        return found
+        windows: Array = self.series[numbers[:, None] + np.arange(self.decoding.shape[0])]
+        return windows
 
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
         return self.decoding.encode(fed)
@@ -194,9 +194,9 @@ def source_of(
         UsageError: the data have other sizes than the model, or a condition is missing.
         InputError: the file cannot be read.
     """
-    found, own = _source(data, about, dtype, stream, transform)
-    values = _condition(about.condition, own if condition is None else condition, found.count, dtype)
-    return found if values is None else replace(found, condition=values)
+    source, data_condition = _source(data, about, dtype, stream, transform)
+    values = _condition(about.condition, data_condition if condition is None else condition, source.count, dtype)
+    return source if values is None else replace(source, condition=values)
 
 
 def _source(
@@ -214,22 +214,24 @@ def _source(
             return _states(data, about, dtype, stream), None
         return _windows(data, decoding, about.windowed, dtype), None
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
-    found = series_of(data)
+    data_series = series_of(data)
     _require_own(transform, about.windowed, decoding)
     if about.windowed is not None:
-        return _transformed(found, about, decoding, dtype, transform)
+        return _transformed(data_series, about, decoding, dtype, transform)
     length, features = decoding.shape
-    found = found.fitted(about.features, features, where)
-    if len(found.values) < length:
-        raise UsageError(where, f"has {len(found.values)} steps, and a window has {length}", "give a longer series")
-    values = _standard(found.values, decoding).astype(dtype)
+    data_series = data_series.fitted(about.features, features, where)
+    if len(data_series.values) < length:
+        raise UsageError(
+            where, f"has {len(data_series.values)} steps, and a window has {length}", "give a longer series"
+        )
+    values = _standard(data_series.values, decoding).astype(dtype)
     return (StreamedWindows if _streams(values.nbytes, stream) else Windows)(values, decoding), None
 
 
 def _standard(values: Array, decoding: Decoding) -> Array:
     """Values (..., F) in the units of the data as z-scores, with their own statistics if the model knows none."""
-    known = any(decoding.mean) or any(each != 1.0 for each in decoding.std)
-    if known or decoding.curve is not None:
+    has_statistics = any(decoding.mean) or any(deviation != 1.0 for deviation in decoding.std)
+    if has_statistics or decoding.curve is not None:
         return decoding.standard(values)
     statistics = Statistics.of(values.reshape(-1, values.shape[-1]))
     return statistics.normalize(values)
@@ -238,8 +240,8 @@ def _standard(values: Array, decoding: Decoding) -> Array:
 def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str) -> Source:
     """Windows (n, N, F) in the units of the data; of a transform with statistics of every window, in its units."""
     if data.shape[1:] != decoding.shape or not len(data):
-        wanted = ", ".join(map(str, ("n", *decoding.shape)))
-        raise UsageError("data", f"have shape {data.shape}", f"give windows ({wanted}) or a series")
+        expected = ", ".join(map(str, ("n", *decoding.shape)))
+        raise UsageError("data", f"have shape {data.shape}", f"give windows ({expected}) or a series")
     if data.dtype.kind not in "fiu" or not np.isfinite(data).all():
         raise UsageError("data", "have NaN or infinite values", "give finite ones")
     values = data if windowed is not None else _standard(np.asarray(data, np.float64), decoding)
@@ -248,9 +250,9 @@ def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: 
 
 def _require_own(transform: str | None, windowed: Windowed | None, decoding: Decoding) -> None:
     """Raise :class:`UsageError` for another transform than the model's."""
-    own = (LOG_VOLUME if decoding.curve else ZSCORE) if windowed is None else windowed.transform
-    if transform not in (None, own):
-        raise UsageError("--transform", f"the model's is {own}", "give this one, or leave it out")
+    model_transform = (LOG_VOLUME if decoding.curve else ZSCORE) if windowed is None else windowed.transform
+    if transform not in (None, model_transform):
+        raise UsageError("--transform", f"the model's is {model_transform}", "give this one, or leave it out")
 
 
 def _transformed(
@@ -278,29 +280,29 @@ def _condition(declared: Condition | None, values: Array | None, count: int, dty
     if values is None:
         fix = f"give the {declared.name} of every state, or the data and their transform"
         raise UsageError("condition", f"the model takes a condition with every state: {declared.name}", fix)
-    given = np.asarray(values)
-    if given.shape != (count, *declared.shape):
-        what = f"has shape {given.shape}, and there are {count} states"
+    array = np.asarray(values)
+    if array.shape != (count, *declared.shape):
+        what = f"has shape {array.shape}, and there are {count} states"
         raise UsageError("condition", what, f"give {(count, *declared.shape)}")
     if declared.classes is not None:
-        if given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= declared.classes:
+        if array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= declared.classes:
             raise UsageError("condition", "has other labels than the model", f"give 0 to {declared.classes - 1}")
-        return given.astype(np.int32)
+        return array.astype(np.int32)
     if (
-        given.dtype.kind not in "fiu"
-        or not np.isfinite(given).all()
-        or (declared.kind == "positive" and given.min() <= 0)
+        array.dtype.kind not in "fiu"
+        or not np.isfinite(array).all()
+        or (declared.kind == "positive" and array.min() <= 0)
     ):
         raise UsageError("condition", f"has values that are no {declared.name}", f"give {declared.kind} finite numbers")
-    return given.astype(dtype)
+    return array.astype(dtype)
 
 
 def _streams(size: int, stream: bool | None) -> bool:
     """Whether data of so many bytes are streamed."""
     if stream is not None:
         return stream
-    told = jax.local_devices()[0].memory_stats()  # None for a CPU
-    memory = told.get("bytes_limit") if told else None
+    statistics = jax.local_devices()[0].memory_stats()  # None for a CPU
+    memory = statistics.get("bytes_limit") if statistics else None
     if memory is None and "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return memory is not None and size > memory * SHARE
@@ -310,8 +312,8 @@ def _arrays(path: str | PathLike[str], stream: bool | None) -> Array:
     """The array of an ``.npy`` file, mapped if it is streamed."""
     with data_file(path) as file, open(file, "rb") as opened, understood(".npy"):
         size = file.stat().st_size
-        found: Array = (map_array if _streams(size, stream) else read_array)(opened, size)
-        return found
+        array: Array = (map_array if _streams(size, stream) else read_array)(opened, size)
+        return array
 
 
 def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> Source:

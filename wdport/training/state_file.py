@@ -37,12 +37,12 @@ Arrays = Mapping[str, Sequence[Array]]
 def write_state(output: OutputPath, arrays: Arrays, facts: Mapping[str, Any]) -> None:
     """Write the state; raises :class:`MachineError`."""
     rows = np.array([list(row.values()) for row in facts["rows"]], np.float64)
-    told = {**facts, "rows": list(facts["rows"][0]) if len(rows) else []}  # an array, since they may be very many
+    header = {**facts, "rows": list(facts["rows"][0]) if len(rows) else []}  # an array, since they may be very many
     flat: dict[str, Any] = {
-        f"{role}/{at}": np.asarray(each) for role, several in arrays.items() for at, each in enumerate(several)
+        f"{role}/{index}": np.asarray(array) for role, several in arrays.items() for index, array in enumerate(several)
     }
     flat[_ROWS] = rows
-    text = sealed({"format": FORMAT, "arrays": _described(flat), **told})
+    text = sealed({"format": FORMAT, "arrays": _described(flat), **header})
     flat[_FACTS] = np.frombuffer(text.encode(), np.uint8)
     with whole_file(output) as file:
         np.savez(file, **flat)
@@ -60,10 +60,10 @@ def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | 
                          for row in rows.tolist()]  # fmt: skip
     except InputError as error:
         raise InputError(path, error.what, ANEW) from None
-    found: dict[str, list[Array]] = {}
-    for name in sorted(flat, key=lambda each: int(each.rpartition("/")[2])):
-        found.setdefault(name.rpartition("/")[0], []).append(flat[name])
-    return found, facts
+    arrays: dict[str, list[Array]] = {}
+    for name in sorted(flat, key=lambda name: int(name.rpartition("/")[2])):
+        arrays.setdefault(name.rpartition("/")[0], []).append(flat[name])
+    return arrays, facts
 
 
 def _read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
