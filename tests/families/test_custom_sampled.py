@@ -120,7 +120,7 @@ def test_threads_wait_for_the_weights(folder: Path, monkeypatch: pytest.MonkeyPa
     make = networks._Arranged.make
 
     def slow(self: Any, variables: Any, batch: int | None) -> None:
-        self._kept = None
+        self._arranged = None
         sleep(0.2)
         make(self, variables, batch)
 

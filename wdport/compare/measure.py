@@ -36,7 +36,9 @@ def relative_l2(candidate: Array, reference: Array) -> float:
     difference = size = 0.0
     for c, r in zip(*blocks, strict=True):
         c, r = c.astype(np.float64, copy=False), r.astype(np.float64, copy=False)
-        with np.errstate(invalid="ignore", over="ignore"):  # infinity minus infinity is NaN, and told as such below
+        with np.errstate(
+            invalid="ignore", over="ignore"
+        ):  # infinity minus infinity is NaN, and reported as infinite below
             difference = hypot(difference, float(np.linalg.norm(c - r)))
             size = hypot(size, float(np.linalg.norm(r)))
     if not isfinite(difference) or not isfinite(size):
@@ -66,9 +68,11 @@ def float32_share(values: Array) -> float:
     if values.dtype.kind != "f":
         return 0.0
     flat = values.ravel(order="K")
-    if not any(_held(block[_telling(block)]).any() for block in np.array_split(flat, flat.size // BLOCK + 1)):
+    if not any(
+        _exact_in_float32(block[_telling(block)]).any() for block in np.array_split(flat, flat.size // BLOCK + 1)
+    ):
         return 0.0
-    return float(np.mean(_held(np.unique(flat[_telling(flat)]))))
+    return float(np.mean(_exact_in_float32(np.unique(flat[_telling(flat)]))))
 
 
 def one_magnitude(values: Array) -> bool:
@@ -83,7 +87,7 @@ def _telling(values: Array) -> Array:
     return np.asarray((values != 0.0) & (np.abs(values) != 1.0))
 
 
-def _held(values: Array) -> Array:
+def _exact_in_float32(values: Array) -> Array:
     """Which values float32 holds exactly."""
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, another value
         return np.asarray(values.astype(np.float32).astype(np.float64) == values)
@@ -198,7 +202,7 @@ class ScaledErrors:
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[float, float]] = {}
+        self._errors: dict[str, tuple[float, float]] = {}
         self._squares, self._count = 0.0, 0
 
     def add(self, name: str, candidate: Array, reference: Array) -> None:
@@ -206,15 +210,15 @@ class ScaledErrors:
         count, square = max(reference.size, 1), float(np.linalg.norm(reference)) ** 2
         error = inf
         if candidate.shape == reference.shape:
-            with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN, and told as such below
+            with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN, and reported as infinite below
                 error = float(np.linalg.norm(np.subtract(candidate, reference, dtype=np.float64)))
-        self._found[name] = (error / count**0.5, (square / count) ** 0.5)
+        self._errors[name] = (error / count**0.5, (square / count) ** 0.5)
         self._squares, self._count = self._squares + square, self._count + reference.size
 
     def relative(self) -> dict[str, float]:
         """The errors by name."""
         floor = FLOOR * (self._squares / max(self._count, 1)) ** 0.5
-        return {name: _quotient(error, max(size, floor)) for name, (error, size) in self._found.items()}
+        return {name: _quotient(error, max(size, floor)) for name, (error, size) in self._errors.items()}
 
 
 def _quotient(error: float, size: float) -> float:

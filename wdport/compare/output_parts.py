@@ -27,7 +27,7 @@ class OutputParts:
         """Add float64 outputs of both sides, of one shape."""
         for name, part in self.port.parts.items():
             self._logic.setdefault(name, []).append(relative_l2(candidate[:, part], reference[:, part]))
-            decoded = [self._alone(side, part) for side in (candidate, reference)]
+            decoded = [self._decode_part(side, part) for side in (candidate, reference)]
             if decoded[0] is not None and decoded[1] is not None:
                 self._energy[name] = self._energy.get(name, 0.0) + float(np.sum(decoded[1] ** 2))
                 self._decoded.setdefault(name, []).append(relative_l2(decoded[0], decoded[1]))
@@ -64,7 +64,7 @@ class OutputParts:
             )
         return tuple(part_results)
 
-    def _alone(self, output: Array, part: slice) -> Array | None:
+    def _decode_part(self, output: Array, part: slice) -> Array | None:
         """The decoded output with only this part; ``None`` if unknown."""
         if self.port.decode is None:
             return None
@@ -76,7 +76,7 @@ class OutputParts:
         """The first sample's first channel, part by part."""
         overlays = []
         for name, part in self.port.parts.items():
-            decoded = [self._alone(side[:1], part) for side in (truth, output)]
+            decoded = [self._decode_part(side[:1], part) for side in (truth, output)]
             drawn = [tuple(float(value) for value in array[0, :, 0]) for array in decoded if array is not None]
             if len(drawn) == 2:
                 overlays.append(Overlay(name, drawn[0], drawn[1]))

@@ -163,7 +163,7 @@ def _clipped(wrong: Array, right: Array) -> list[str]:
     return [f"is limited to {low:.6g} .. {high:.6g}"]
 
 
-def _whole(wrong: Array, right: Array) -> list[str]:
+def _rounded_or_absolute(wrong: Array, right: Array) -> list[str]:
     steps: dict[str, Callable[[Array], Array]] = {
         "its absolute value": np.abs, "rounded down": np.floor, "rounded to whole numbers": np.round,
     }  # fmt: skip
@@ -250,7 +250,7 @@ def _describe(order: Array) -> str:
 
 
 def _texts() -> Iterator[Callable[[Array, Array], list[str]]]:
-    yield from (_zero, _scaled, _masked, _rounded, _coupled, _clipped, _whole, _permuted, _shifted)
+    yield from (_zero, _scaled, _masked, _rounded, _coupled, _clipped, _rounded_or_absolute, _permuted, _shifted)
 
 
 _BY_ITSELF = tuple(_texts())

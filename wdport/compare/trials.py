@@ -42,7 +42,7 @@ class Trial:
     def told(self, module: torch.nn.Module | None) -> list[str]:
         """The changes that make the layer agree, in words; empty if it already agrees. ``module`` is the reference's,
         or ``None`` if it does not run here."""
-        if self.tap.candidate not in self.answers or self._agrees(self._alone):
+        if self.tap.candidate not in self.answers or self._agrees(self._isolated):
             return []
         return (self._numbers(module) if module is not None else []) or self._gates()
 
@@ -51,7 +51,7 @@ class Trial:
         layer = self.probe.layers[layer_of(self.tap.candidate)]
         for name, (value, text) in near_differences(self.tap.kind, module, layer).items():
             with _attribute(layer, name, value):
-                if self._agrees(self._alone):
+                if self._agrees(self._isolated):
                     return [text]
         return []
 
@@ -68,7 +68,7 @@ class Trial:
                         return [gates.sentence(order, self.tap.kind)]
         return []
 
-    def _alone(self) -> Calls:
+    def _isolated(self) -> Calls:
         if self.tap.layout.outputs_only:
             return self.probe.isolate(self.inputs, self.answers)[1]
         return self.probe.isolate_layer(self.tap.candidate, self.port[self.tap.candidate], self.answers)

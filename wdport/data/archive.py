@@ -32,7 +32,7 @@ class Arrays(Mapping[str, Array]):
         _require_short_directory(file, size)
         self._archive = zipfile.ZipFile(file)
         self._digests = digests_in(self._archive) or {}
-        self._most = max(MIN_INFLATED_BYTES, MAX_INFLATION * size) if max_bytes is None else max_bytes
+        self._max_bytes = max(MIN_INFLATED_BYTES, MAX_INFLATION * size) if max_bytes is None else max_bytes
         self._members: dict[str, zipfile.ZipInfo] = {}
         for member in self._archive.infolist():
             name = member.filename.removesuffix(".npy")
@@ -63,8 +63,8 @@ class Arrays(Mapping[str, Array]):
         member = self._members[name]
         if not member.filename.endswith(".npy"):
             raise Fault("its member is not an array", _FIX, name)
-        if member.file_size > self._most:
-            what = f"unpacks to {member.file_size} bytes (at most {self._most} are read)"
+        if member.file_size > self._max_bytes:
+            what = f"unpacks to {member.file_size} bytes (at most {self._max_bytes} are read)"
             raise Fault(what, "save it uncompressed, or only the part that is needed", name)
         with self._archive.open(member) as opened:
             file = Hashed(opened)

@@ -247,10 +247,10 @@ def transform_of(name: str, length: int) -> Transform:
 
     Raises :class:`UsageError` for an unknown name, or a class that cannot be used.
     """
-    return OhlcAtr(length) if name == OHLC_ATR else _Own(checked_name(name), length)
+    return OhlcAtr(length) if name == OHLC_ATR else _UserTransform(checked_name(name), length)
 
 
-class _Own:
+class _UserTransform:
     """A transform of the user's. Its code may raise and return anything, each of which is an error of one line."""
 
     def __init__(self, name: str, length: int) -> None:
@@ -259,24 +259,26 @@ class _Own:
             user_class = find_function(name)
         except Refusal as refusal:
             raise UsageError(name, refusal.what, refusal.fix) from refusal
-        self._made = self._called("__init__", user_class, length)
-        if not all(callable(getattr(self._made, method, None)) for method in ("forward", "inverse")):
+        self._instance = self._called("__init__", user_class, length)
+        if not all(callable(getattr(self._instance, method, None)) for method in ("forward", "inverse")):
             raise UsageError(name, "has no forward and inverse", "give a class with both methods")
 
     def forward(self, series: Columns) -> tuple[Array, Mapping[str, Array]]:
-        result = self._called("forward", self._made.forward, series)
+        result = self._called("forward", self._instance.forward, series)
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
             self._refuse("forward", result, "windows and their statistics, arrays by name")
         statistics = {str(key): self._array("forward", array) for key, array in result[1].items()}
         return self._array("forward", result[0]), statistics
 
     def inverse(self, windows: Array, statistics: Mapping[str, Array]) -> Array:
-        return self._array("inverse", self._called("inverse", self._made.inverse, windows.copy(), _copied(statistics)))
+        return self._array(
+            "inverse", self._called("inverse", self._instance.inverse, windows.copy(), _copied(statistics))
+        )
 
     @property
     def normalize(self) -> Callable[[Array, Mapping[str, Array]], Array] | None:
         """The user's method of this name; None without one."""
-        method = getattr(self._made, "normalize", None)
+        method = getattr(self._instance, "normalize", None)
         if not callable(method):
             return None
         return lambda series, statistics: self._array(

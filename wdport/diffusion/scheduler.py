@@ -60,8 +60,8 @@ class Scheduler:
     def __post_init__(self) -> None:
         if isinstance(self.trained_betas, list):
             object.__setattr__(self, "trained_betas", tuple(self.trained_betas))
-        _whole("num_train_timesteps", self.num_train_timesteps, LEAST, MOST)
-        _whole("steps_offset", self.steps_offset, 0, self.num_train_timesteps - 1)
+        _require_integer("num_train_timesteps", self.num_train_timesteps, LEAST, MOST)
+        _require_integer("steps_offset", self.steps_offset, 0, self.num_train_timesteps - 1)
         for name, choices in (("beta_schedule", tuple(SCHEDULES)), ("prediction_type", tuple(TARGETS)),
                             ("variance_type", VARIANCES), ("timestep_spacing", SPACINGS)):  # fmt: skip
             if getattr(self, name) not in choices:
@@ -232,6 +232,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
 
 
-def _whole(name: str, value: object, least: int, largest: int) -> None:
+def _require_integer(name: str, value: object, least: int, largest: int) -> None:
     if type(value) is not int or not least <= value <= largest:
         raise ValueError(f"{name} is not a whole number from {least} to {largest}")

@@ -65,7 +65,7 @@ def evaluate(
         InputError: the data cannot be read.
     """
     sets = _sets_of(samples)
-    repeats, seed = _whole("repeats", repeats, 1), _whole("seed", seed, 0)
+    repeats, seed = _integer("repeats", repeats, 1), _integer("seed", seed, 0)
     first = next(iter(sets.values()))
     shape = first.shape
     chosen = _fitting(metrics, shape)
@@ -200,7 +200,7 @@ def _encoding(model: KerasModel, features: int) -> Encoding:
     return Encoding(family.series_encoder(config), weights)
 
 
-def _whole(name: str, value: Any, least: int) -> int:
+def _integer(name: str, value: Any, least: int) -> int:
     """A whole number; raises :class:`UsageError`."""
     try:
         number = operator.index(value)

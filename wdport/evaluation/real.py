@@ -50,7 +50,7 @@ def real_windows(data: Data, length: int, features: int, names: Sequence[str] = 
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
     series = opened(data)
     if not isinstance(series, Series):
-        return _given(series, length, features)
+        return _of_windows(series, length, features)
     series = series.fitted(names, features, where)
     if len(series.values) < length:
         raise UsageError(where, f"has {len(series.values)} steps, and a sample {length}", "give a longer series")
@@ -77,7 +77,7 @@ def opened(data: Data) -> Array | Series:
     return Series.of(array)
 
 
-def _given(windows: Array, length: int, features: int) -> Real:
+def _of_windows(windows: Array, length: int, features: int) -> Real:
     if windows.shape[1:] != (length, features) or not len(windows):
         what = f"have shape {windows.shape}, and the samples (n, {length}, {features})"
         raise UsageError("data", what, "give windows of this shape, or a series (T, F)")

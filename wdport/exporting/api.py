@@ -137,7 +137,7 @@ def export_functions(
     lowered = lower_functions(functions, values, dtype, lowering)
     facts: dict[str, object] = {
         "what": order.what,
-        **_made(lowering),
+        **_provenance(lowering),
         "dtype": dtype,
         "precision": lowering.precision,
         "compute_dtype": compute_dtype,
@@ -200,7 +200,7 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
 def _facts(network: Network, lowering: Lowering) -> dict[str, object]:
     """Return the artefact's facts about its programs, as JSON values."""
     return {
-        **_made(lowering),
+        **_provenance(lowering),
         **network.about.sizes,
         "dtype": network.dtype,
         "precision": lowering.precision,
@@ -217,7 +217,7 @@ def condition_facts(condition: Condition | None) -> dict[str, object]:
     return {**classes, "condition": {"name": condition.name, "kind": condition.kind, "shape": list(condition.shape)}}
 
 
-def _made(lowering: Lowering) -> dict[str, object]:
+def _provenance(lowering: Lowering) -> dict[str, object]:
     """Return what made the artefact, and for what."""
     versions = {"wdport": VERSION, "jax": jax.__version__}
     return {**versions, "platforms": list(lowering.platforms), "batch": lowering.batch}

@@ -51,8 +51,8 @@ class CustomFamily(PlainFamily):
         self.table = table
         self.model, self.reference = model or table.keras, reference or table.torch
         self.inputs = tuple(inputs or table.inputs)
-        self._known: tuple[tuple[int | None, ...], ...] | None = None
-        self._kept: tuple[Document, KerasModel] | None = None
+        self._input_shapes: tuple[tuple[int | None, ...], ...] | None = None
+        self._inspected: tuple[Document, KerasModel] | None = None
         self._open: Mapping[str, int] | None = None
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
@@ -128,20 +128,20 @@ class CustomFamily(PlainFamily):
     def build(self, config: CustomConfig, dtype: str | None = None) -> KerasModel:
         """The user's model, owned by the caller from now on: in float32 the one that was inspected before, if any."""
         if (dtype or "float32") == "float32":
-            model, self._kept = self._keep(config), None
+            model, self._inspected = self._keep(config), None
             return model
         return self._build(config, str(dtype))
 
     def _keep(self, config: CustomConfig) -> KerasModel:
         """A float32 model to inspect, save and load with; built at the first call."""
-        if self._kept is None or self._kept[0] != config.arguments:
-            self._kept = (dict(config.arguments), self._build(config, "float32"))
-        return self._kept[1]
+        if self._inspected is None or self._inspected[0] != config.arguments:
+            self._inspected = (dict(config.arguments), self._build(config, "float32"))
+        return self._inspected[1]
 
     def _build(self, config: CustomConfig, dtype: str) -> KerasModel:
         model = build_keras(self.model, config.arguments, dtype, self.told())
         shapes = getattr(model, "inputs", None) or ()
-        self._known = tuple(tuple(tensor.shape) for tensor in shapes)
+        self._input_shapes = tuple(tuple(tensor.shape) for tensor in shapes)
         return model
 
     def unfilled(self) -> AbstractContextManager[None]:
@@ -206,21 +206,21 @@ class CustomFamily(PlainFamily):
 
     def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
         """Take these as the shapes of the Keras model's inputs, so that :meth:`signature` does not build it."""
-        self._known, self._open = tuple(tuple(shape) for shape in shapes), {}
+        self._input_shapes, self._open = tuple(tuple(shape) for shape in shapes), {}
 
     def signature(self, config: CustomConfig) -> Signature:
         """The inputs as stated; an input with channels last in the Keras model is recognised by its shape."""
         ports = self.told()
-        if self._known is None:
+        if self._input_shapes is None:
             self._keep(config)
-        if self._known is None or len(self._known) != len(ports):
+        if self._input_shapes is None or len(self._input_shapes) != len(ports):
             if self._open is None:
                 self._open = open_axes(self._keep(config), ports)
             return Signature(ports, longer=self._open)
         inputs = tuple(
-            _in_keras_order(port, shape, self.table.path) for port, shape in zip(ports, self._known, strict=True)
+            _in_keras_order(port, shape, self.table.path) for port, shape in zip(ports, self._input_shapes, strict=True)
         )
-        free = {axis: 1 for port, shape in zip(inputs, self._known, strict=True)
+        free = {axis: 1 for port, shape in zip(inputs, self._input_shapes, strict=True)
                 for axis, size in zip(port.keras_axes, shape, strict=True) if size is None and axis != "b"}  # fmt: skip
         return Signature(inputs, free=free)
 

@@ -83,8 +83,8 @@ def plan_job(programs: Programs, request: Request) -> Job:
     plan = plan_of(
         network, request.sampler, request.steps, request.eta, resampling(request.resample, has_known), has_known
     )
-    init = _given(request, "init", request.init, ("n", *network.shape))
-    tape = _given(request, "noise", request.noise, (plan.slots, "n", *network.shape))
+    init = _checked_input(request, "init", request.init, ("n", *network.shape))
+    tape = _checked_input(request, "noise", request.noise, (plan.slots, "n", *network.shape))
     count = _count(request.count, init, tape)
     drawn = drawn_windows(network.about, request, count)
     condition = checked_condition(network.about, request, count, drawn)
@@ -97,7 +97,7 @@ def plan_job(programs: Programs, request: Request) -> Job:
     return Job(sampler, count, batch, init, tape, condition, restore, drawn)
 
 
-def _given(request: Request, name: str, values: ArrayLike | None, shape: tuple[int | str, ...]) -> Array | None:
+def _checked_input(request: Request, name: str, values: ArrayLike | None, shape: tuple[int | str, ...]) -> Array | None:
     return None if values is None else checked_array(request.called.get(name, name), values, shape)
 
 

@@ -82,7 +82,7 @@ def fast_network(model: KerasModel, pad_widths: int = 1, known: Known | None = N
 
     plain = keras_network(model, known)
     _require_widths(pad_widths)
-    role, config = known or _known(model)
+    role, config = known or _role_and_config(model)
     model_ref, denoiser = ref(model), role.denoiser(config, model.compute_dtype, pad_widths)
     arranged = _Arranged(denoiser)
     before: dict[str, Tensor] = {}
@@ -166,18 +166,18 @@ class _Arranged:
     def __init__(self, denoiser: Denoiser) -> None:
         self._best = denoiser.by_outputs
         self._arrange, self._lay_out = _once(denoiser.arrange), _once(denoiser.lay_out)
-        self._kept: Tree = None
+        self._arranged: Tree = None
         self._lies: bool | None = None
 
     def make(self, variables: Mapping[str, Tensor], batch: int | None) -> None:
-        self._kept = None  # memory holds them once
+        self._arranged = None  # memory holds them once
         self._lies = self._best(batch)
-        self._kept = self._arrange(variables, self._lies)
+        self._arranged = self._arrange(variables, self._lies)
 
     def weights(self, batch: int | None) -> Tree:
         if self._lies != (best := self._best(batch)):
-            self._kept, self._lies = self._lay_out(self._kept, best), best
-        return self._kept
+            self._arranged, self._lies = self._lay_out(self._arranged, best), best
+        return self._arranged
 
     def specs(self, shapes: Tree, batch: int | None) -> Tree:
         return self._arrange.eval_shape(shapes, self._best(batch))
@@ -204,7 +204,7 @@ def keras_network(model: KerasModel, known: Known | None = None) -> Network:
 
     The model itself is held weakly, so that a compiled program does not keep its weights in memory.
     """
-    role, config = known or _known(model)
+    role, config = known or _role_and_config(model)
     model_ref = ref(model)
 
     def apply(weights: Tree, state: Tensor, time: Tensor, condition: Tensor | None = None) -> Tensor:
@@ -232,7 +232,7 @@ def keras_network(model: KerasModel, known: Known | None = None) -> Network:
     )
 
 
-def _known(model: KerasModel) -> Known:
+def _role_and_config(model: KerasModel) -> Known:
     family, config = known_model(model) or (None, None)
     if not isinstance(family, Sampled):
         what = f"a {type(model).__name__} is not a diffusion model"

@@ -70,9 +70,9 @@ class Parts:
         self._unsound: dict[int, int] = {}
         self._run = RunFolder(self.folder, _NAME, "parts")
         try:
-            self._run.begin(facts, settled, anew, lambda: bool(self._found()), self._check)
+            self._run.begin(facts, settled, anew, lambda: bool(self._stored_parts()), self._check)
         except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, MachineError)) and not self._found():
+            if isinstance(error, (KeyboardInterrupt, MachineError)) and not self._stored_parts():
                 self.remove()
             self._run.close()
             raise
@@ -111,7 +111,7 @@ class Parts:
         with whole_file(self._run.output(f"{start:09d}-{start + rows:09d}-{digest}.npz")) as opened:
             keep_private(opened)
             opened.write(buffer.getbuffer())
-        for other in self._found():
+        for other in self._stored_parts():
             if other.start == start and other.digest != digest:
                 other.file.unlink()
         self._layout = layout_of(block)
@@ -136,7 +136,7 @@ class Parts:
             digest.update(piece)
         return digest.hexdigest()
 
-    def _found(self) -> list[Part]:
+    def _stored_parts(self) -> list[Part]:
         """All parts, in order."""
         names = filter(None, map(_NAME.fullmatch, os.listdir(self.folder)))
         return sorted(Part(int(m[1]), int(m[2]), m[3], self.folder / m[0]) for m in names)
@@ -144,7 +144,7 @@ class Parts:
     def _sound(self) -> list[Part]:
         """The contiguous parts from sample 0."""
         sound: list[Part] = []
-        for part in self._found():
+        for part in self._stored_parts():
             if part.start == (sound[-1].stop if sound else 0) and part.stop > part.start:
                 sound.append(part)
         return sound

@@ -28,7 +28,7 @@ class Events:
         self.folder, self._held, self._writer = folder, held, None
         if tensorboard and importlib.util.find_spec("tensorboardX") is None:
             raise MachineError("tensorboard", "events need tensorboardX", "install wdport[tensorboard]")
-        self._wanted = tensorboard and held is not None
+        self._writes_events = tensorboard and held is not None
 
     def __enter__(self) -> Events:
         return self
@@ -39,7 +39,7 @@ class Events:
 
     def begin(self, rows: Rows) -> None:
         """Go on after these rows: TensorBoard forgets later ones of an interrupted run."""
-        if self._wanted:
+        if self._writes_events:
             from tensorboardX import SummaryWriter
 
             steps = int(rows[-1]["steps"]) if rows else 0

@@ -110,15 +110,15 @@ class Divided(Placement):
         return jax.tree.map(lambda leaf: leaf.sharding, tree)
 
     def everywhere(self, array: Array) -> Tensor:
-        return self._made(array.shape, self._over(), lambda part: array[part])
+        return self._from_callback(array.shape, self._over(), lambda part: array[part])
 
     def batch(self, numbers: Array, feed: Feed) -> Array | Tensor:
         if feed not in self._shapes:
             self._shapes[feed] = feed(numbers[:1]).shape[1:]
         shape = (len(numbers), *self._shapes[feed])
-        return self._made(shape, self._over(self.axis), lambda part: feed(numbers[part[0]]))
+        return self._from_callback(shape, self._over(self.axis), lambda part: feed(numbers[part[0]]))
 
-    def _made(self, shape: tuple[int, ...], over: Sharding, part_of: Callable[[Any], Array]) -> Tensor:
+    def _from_callback(self, shape: tuple[int, ...], over: Sharding, part_of: Callable[[Any], Array]) -> Tensor:
         return jax.make_array_from_callback(shape, over, part_of)
 
     def whole(self, tree: Any) -> Any:

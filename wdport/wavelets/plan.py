@@ -68,12 +68,12 @@ class TransformPlan:
 
 def make_plan(length: int, wavelet: str, mode: str, level: int | None) -> TransformPlan:
     """Make a plan; ``level`` None is the automatic one. Raises :class:`UsageError` naming the invalid argument."""
-    _whole("length", length, 1)
+    _require_integer("length", length, 1)
     require_mode(mode)
     filter_bank(wavelet)
     if level is None:
         level = auto_level(length, wavelet)
-    _whole("level", level, 0)
+    _require_integer("level", level, 0)
     return _cached_plan(length, wavelet, mode, level)
 
 
@@ -85,6 +85,6 @@ def _cached_plan(length: int, wavelet: str, mode: str, level: int) -> TransformP
     return TransformPlan(length, tuple(stages))
 
 
-def _whole(name: str, value: object, least: int) -> None:
+def _require_integer(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(name, f"{value!r} is not a whole number of at least {least}", "correct it")

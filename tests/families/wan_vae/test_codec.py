@@ -16,7 +16,7 @@ import wdport
 from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, random_fields, tensors_of
 from wdport.compare.measure import relative_l2
 from wdport.compile_cache import fast_compile
-from wdport.families.wan_vae.codec import Codec, How
+from wdport.families.wan_vae.codec import Codec, CodecSettings
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY
 from wdport.keras_runtime import set_variable, variables_by_path
@@ -106,7 +106,7 @@ def test_one_program_for_every_length() -> None:
         shapes.append(model.decode(z, chunk=2).shape[1])
         model.decode(z, chunk=2, normalised=True)
     assert shapes == [5, 1, 3, 11]
-    codec = model.codecs(How("float32", "float32", "float32"))
+    codec = model.codecs(CodecSettings("float32", "float32", "float32"))
     assert (codec.decoder.programs, codec.encoder.programs) == (1, 0)
 
 
@@ -238,7 +238,7 @@ def test_a_scan_gives_the_same_and_is_exported() -> None:
 
     config = Config.from_dict(OLD)
     model = filled(config)
-    codec: Codec = model.codecs(How("float32", "float32", "float32"))
+    codec: Codec = model.codecs(CodecSettings("float32", "float32", "float32"))
     weights = codec.weights(model)
     chunks = np.random.default_rng(0).standard_normal((3, 1, 2, 2, 3, 2)).astype(np.float32)
     chunks[0, :, 0] = 0

@@ -25,12 +25,12 @@ class Predictor:
     ) -> Tensor:
         mapping = list(zip(self._variables(), weights, strict=True))
         with keras.StatelessScope(state_mapping=mapping):
-            return self._known().part(tokens, visible, positions, first, count)
+            return self._live_model().part(tokens, visible, positions, first, count)
 
     def _variables(self) -> list[KerasVariable]:
-        return list(self._known().weights)
+        return list(self._live_model().weights)
 
-    def _known(self) -> MaskedLM:
+    def _live_model(self) -> MaskedLM:
         model = self._model()
         if model is None:
             raise ReferenceError("the model no longer exists")

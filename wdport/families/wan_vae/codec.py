@@ -38,7 +38,7 @@ class Posterior(NamedTuple):
 
 
 @dataclass(frozen=True)
-class How:
+class CodecSettings:
     """The settings of a codec: the dtype of weights, that of activations, the output (one of :data:`OUTPUTS`), whether
     bytes are truncated, the devices, and whether programs are compiled fast because they run once."""
 
@@ -54,7 +54,7 @@ class Codec:
     """Encodes and decodes with the layers of one :class:`wdport.families.wan_vae.port.WanVAE`, whose weights are
     arguments."""
 
-    def __init__(self, model: KerasModel, settings: How) -> None:
+    def __init__(self, model: KerasModel, settings: CodecSettings) -> None:
         self.config: Config = model.config
         self.settings = settings
         self._model = (
@@ -220,7 +220,7 @@ class Coding:
         return _inside(parts, settings)
 
 
-def _inside(parts: Iterator[Array], settings: How) -> Iterator[Array]:
+def _inside(parts: Iterator[Array], settings: CodecSettings) -> Iterator[Array]:
     """The parts, each computed with the dtypes that it needs."""
     while True:
         with _enough(settings.dtype, settings.compute_dtype):
@@ -239,7 +239,7 @@ def statistics(config: Config, dtype: Any) -> tuple[Array, Array]:
 
 
 def _settings_of(model: KerasModel, output: str | None, dtype: str | None, compute_dtype: str | None, truncate: bool,
-         mesh: Mesh | None) -> How:  # fmt: skip
+         mesh: Mesh | None) -> CodecSettings:  # fmt: skip
     compute = compute_dtype or model.compute_dtype
     output = output or ("float64" if compute == "float64" else "float32")
     for name, value, choices in (("output", output, OUTPUTS), ("compute_dtype", compute, _FLOATS),
@@ -248,13 +248,13 @@ def _settings_of(model: KerasModel, output: str | None, dtype: str | None, compu
             raise UsageError(name, f"{value!r} is unknown", f"give one of {', '.join(choices)}")
     if truncate and output != "uint8":
         raise UsageError("truncate", "is for bytes", "add output='uint8'")
-    return How(dtype or model.variable_dtype, compute, output, truncate, mesh)
+    return CodecSettings(dtype or model.variable_dtype, compute, output, truncate, mesh)
 
 
 _FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
-def _codec(model: Any, settings: How) -> Codec:
+def _codec(model: Any, settings: CodecSettings) -> Codec:
     """The codec of a model with these settings, kept with the model, as are its compiled programs."""
     return model.codecs(settings)
 

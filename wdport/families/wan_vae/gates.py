@@ -21,7 +21,7 @@ from wdport.compare.glossary import Term
 from wdport.compare.measure import relative_l2
 from wdport.compile_cache import fast_compile
 from wdport.families.wan_vae.battery import BOUNDS
-from wdport.families.wan_vae.codec import Codec, How
+from wdport.families.wan_vae.codec import Codec, CodecSettings
 from wdport.families.wan_vae.config import GROUP, Config
 from wdport.families.wan_vae.port import WanVAE
 from wdport.families.wan_vae.whole import functions
@@ -38,7 +38,7 @@ WIDTH: Final = 4
 
 
 @dataclass(frozen=True)
-class Known:
+class Example:
     """A narrow network in float64, a video, and what the call makes of it."""
 
     model: KerasModel
@@ -61,14 +61,14 @@ def chunk_errors(config: Config) -> dict[str, float]:
 
     Bytes are compared with the levels of the video that the same chunks gave.
     """
-    example = _known(_narrow(config))
+    example = _example(_narrow(config))
     example.model.codecs.cache_clear()  # its programs are those of another time
     with jax.enable_x64(True):
-        return {**_in_chunks(example), **_by_methods(example), **_whole(example)}
+        return {**_in_chunks(example), **_by_methods(example), **_exported(example)}
 
 
-def _in_chunks(example: Known) -> dict[str, float]:
-    exact, pixels = (Codec(example.model, How("float64", "float64", output, quick=True))
+def _in_chunks(example: Example) -> dict[str, float]:
+    exact, pixels = (Codec(example.model, CodecSettings("float64", "float64", output, quick=True))
                      for output in ("float64", "uint8"))  # fmt: skip
     weights = exact.weights(example.model)
     mean, logvar = np.split(_joined(exact.encode(weights, example.video, CHUNK)), 2, axis=-1)
@@ -81,7 +81,7 @@ def _in_chunks(example: Known) -> dict[str, float]:
     }
 
 
-def _by_methods(example: Known) -> dict[str, float]:
+def _by_methods(example: Example) -> dict[str, float]:
     """As `wdport encode` and `decode` call the model: one latent frame at a time, latents normalised if they can be."""
     model, config = example.model, example.model.config
     normal = config.normalises
@@ -99,7 +99,7 @@ def _by_methods(example: Known) -> dict[str, float]:
     }
 
 
-def _whole(example: Known) -> dict[str, float]:
+def _exported(example: Example) -> dict[str, float]:
     """As the exported programs compute."""
     programs, variables = functions(example.model), variables_by_path(example.model)
     weights = {path: variable.value for path, variable in variables.items()}
@@ -138,7 +138,7 @@ def _narrow(config: Config) -> Config:
 
 
 @lru_cache(maxsize=2)
-def _known(config: Config) -> Known:
+def _example(config: Config) -> Example:
     rng = np.random.default_rng(0)
     groups = 2 if config.frames == GROUP else 1
     shape = (2, 1 + GROUP * groups, config.pixels, 2 * config.pixels, config.in_channels // config.patch**2)
@@ -151,4 +151,4 @@ def _known(config: Config) -> Known:
             set_variable(variable, scale * rng.standard_normal(variable.shape))
         video = rng.uniform(-1.0, 1.0, shape)
         outputs = jax.jit(lambda x: model(x), compiler_options=fast_compile())(video)
-    return Known(model, video, *map(np.asarray, outputs))
+    return Example(model, video, *map(np.asarray, outputs))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import keras
 
 from wdport.families.wan_vae.blocks import of
-from wdport.families.wan_vae.codec import Codec, Coding, How, codecs_of
+from wdport.families.wan_vae.codec import Codec, CodecSettings, Coding, codecs_of
 from wdport.families.wan_vae.coders import Decoder, Encoder
 from wdport.families.wan_vae.config import GROUP, Config
 from wdport.families.wan_vae.stream import Frames, Stream
@@ -88,7 +88,7 @@ class WanVAE(Coding, keras.Model):
         return self.finish(self.decoder(self.post_quant_conv(latents), stream=stream))
 
     @cached_property
-    def codecs(self) -> Callable[[How], Codec]:
+    def codecs(self) -> Callable[[CodecSettings], Codec]:
         """The codec for given settings, with its compiled programs."""
         return codecs_of(self)
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.families.wan_vae.codec import Codec, How
+from wdport.families.wan_vae.codec import Codec, CodecSettings
 from wdport.model import Free, Function, KerasModel, Taken
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.chunked import Step, Weights, scanned
@@ -21,7 +21,9 @@ def functions(model: KerasModel) -> dict[str, Function]:
     """ "encode" maps a video (B, T, H, W, C) from -1 to 1 to mean and log-variance (B, t, h, w, z) of its latents, and
     "decode" latents to a video; T, H and W are those of t, h and w."""
     exact = model.compute_dtype == "float64"
-    codec: Codec = model.codecs(How(model.variable_dtype, model.compute_dtype, "float64" if exact else "float32"))
+    codec: Codec = model.codecs(
+        CodecSettings(model.variable_dtype, model.compute_dtype, "float64" if exact else "float32")
+    )
     config = codec.config
     frames, pixels = config.frames, config.pixels
     batch, columns = Free("b"), (Free("h"), Free("w"))

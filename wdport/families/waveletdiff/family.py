@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from wdport.wavelets.transform import WaveletTransform
 
 
-def _known(values: Array, tolerance: float | None, held: bool = True) -> Constant:
+def _constant(values: Array, tolerance: float | None, held: bool = True) -> Constant:
     """A small table that is already built."""
     return Constant(values.shape, lambda: values, tolerance, held)
 
@@ -87,7 +87,7 @@ class WaveletDiffFamily(PortedFamily[Config]):
             tolerance = SCHEDULE_TOLERANCE.get(config.noise_schedule)
             if name in roots and tolerance is not None:
                 tolerance **= 0.5  # of a value near 0 the root is off by the root of its error
-            table_constants[f"noise_schedule.{name}"] = _known(values, tolerance, name not in roots)
+            table_constants[f"noise_schedule.{name}"] = _constant(values, tolerance, name not in roots)
         # Real files are within 2e-8 of the frequencies and, at 35 positions, within 1.3e-6 of the
         # position table: float32 angles p * w lose p * 2^-24 of a radian.
         time = config.time_embed_dim
@@ -98,14 +98,14 @@ class WaveletDiffFamily(PortedFamily[Config]):
         for level, (length, width) in enumerate(zip(config.level_lengths, config.widths, strict=True)):
             table = Constant((length, width), partial(position_table, length, width), 1e-7 * max(length, 8))
             table_constants[f"position_table.{level}"] = table
-            scale = _known(np.array(config.heads(width)[1] ** -0.5), 1e-6)
+            scale = _constant(np.array(config.heads(width)[1] ** -0.5), 1e-6)
             for block in range(config.depths[level]):
                 table_constants[f"attention_scale.{level}.{block}"] = scale
             if config.cross_level_attention:
                 others = np.array([i for i in range(config.groups) if i != level], dtype=np.float64)
-                table_constants[f"other_levels.{level}"] = _known(others, 0.0)
+                table_constants[f"other_levels.{level}"] = _constant(others, 0.0)
                 cross = config.heads(config.cross_width)[1] ** -0.5
-                table_constants[f"cross_attention_scale.{level}"] = _known(np.array(cross), 1e-6)
+                table_constants[f"cross_attention_scale.{level}"] = _constant(np.array(cross), 1e-6)
         return table_constants
 
     def load_config(self, values: Document) -> Config:
