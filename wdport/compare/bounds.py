@@ -34,7 +34,7 @@ TABLE_ULP: Final = 2.0
 
 FLOAT32_SHARE: Final = 0.5
 """Share of a float64 tap's values that float32 can hold exactly: near 0 in a true float64 run, near 1
-behind a cast to float32."""
+after a cast to float32."""
 
 
 @dataclass(frozen=True)

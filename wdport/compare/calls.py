@@ -7,7 +7,7 @@ right inputs. No error propagates beyond the next tap, so an error appears where
 
 The inputs of a run decide which faults can be found: four seeds; unit and fifty-fold scale; batches of one and of
 four; another energy in every channel; weights as converted and with random biases. Inputs of zeros or ones alone would
-hide known faults: they are samples of one batch, beside large and missing values.
+hide known faults: they are samples of one batch, along with large and missing values.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ class _Engine:
             evidence = Evidence(started.inputs, port, reference, started.case.random_biases)
             result.evidence = result.evidence or evidence
             expected = started.calls
-            if into.misfits:  # most of them only follow from the first: in isolation, the shapes behind it are right
+            if into.misfits:  # most of them only follow from the first: in isolation, the shapes after it are right
                 into = InPort(started.taps, answered)
                 expected = into(started.observation.calls)
             isolated_errors = self._tap_errors(answered, started, expected, into)
@@ -447,7 +447,7 @@ class _Engine:
         for tap in started.taps:
             result.float32.expected += 1
             if all(tap.candidate in side for side in (port, references, truths)):
-                path, arranged = tap.candidate, bool(result.arranged)  # of any layer: those behind it get its own order
+                path, arranged = tap.candidate, bool(result.arranged)  # of any layer: those after it get its order
                 result.float32.compared += result.single.add_tap(
                     tap, port[path], references[path], truths[path], arranged
                 )

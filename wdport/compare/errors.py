@@ -51,7 +51,7 @@ class InPort:
                     fed_in_port(call, tap.layout, input_shapes, names, masks=masks)
                 except ValueError:
                     self.misfed.add(tap.reference)
-                with suppress(ValueError):  # so that what is behind the layer can still be looked at by itself
+                with suppress(ValueError):  # so that what follows the layer is still compared
                     converted[tap.candidate] = in_port(
                         call, tap.layout, (input_shapes, output_shapes), names, False, masks
                     )
@@ -101,7 +101,7 @@ def made(tap: Tap, port_call: Call, expected: Expected) -> list[tuple[Array, Arr
 
 
 def floors_of(case: Case) -> tuple[float, ...]:
-    """By sample of a case with extreme values, the floor of :func:`~wdport.compare.measure.sample_errors`: behind a
+    """By sample of a case with extreme values, the floor of :func:`~wdport.compare.measure.sample_errors`: after a
     norm, a sample of zeros holds nothing but rounding errors. Empty for other cases."""
     return tuple({"zeros": 1.0, "constant": 1.0, "small": TINY}.get(extreme, 0.0) for extreme in case.extremes)
 

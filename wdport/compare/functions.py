@@ -167,7 +167,7 @@ def of_callable(function: object) -> Function | None:
     library = home.partition(".")[0]
     if library not in ("keras", "jax") or name not in _KERAS:
         return None
-    if name == "gelu":  # keras.ops and jax.nn approximate unless they are told not to, keras.activations does not
+    if name == "gelu":  # keras.ops and jax.nn approximate by default, keras.activations does not
         settings = {"approximate": "activations" not in home, **settings}
     if name == "leaky_relu":
         settings = {"negative_slope": _SLOPES[library], **settings}

@@ -279,10 +279,7 @@ def _chosen(outputs: list[Array], shapes: Shapes) -> list[Array]:
         and len(outputs) + 1 == len(shapes)
         and {np.shape(output) for output in outputs} == {tuple(shape) for shape in shapes}
     ):
-        return [
-            outputs[0],
-            *outputs,
-        ]  # a cell of Keras gives its output and, beside it, its states, of which it is the first
+        return [outputs[0], *outputs]  # a cell of Keras returns its output and its states, the first of which equals it
     if len(outputs) > len(shapes) == 1 and np.ndim(outputs[0]) == 3:
         if len(shapes[0]) == 3:
             return outputs[:1]

@@ -36,9 +36,7 @@ def relative_l2(candidate: Array, reference: Array) -> float:
     difference = size = 0.0
     for c, r in zip(*blocks, strict=True):
         c, r = c.astype(np.float64, copy=False), r.astype(np.float64, copy=False)
-        with np.errstate(
-            invalid="ignore", over="ignore"
-        ):  # infinity minus infinity is NaN, and reported as infinite below
+        with np.errstate(invalid="ignore", over="ignore"):  # infinity minus infinity is NaN: infinite below
             difference = hypot(difference, float(np.linalg.norm(c - r)))
             size = hypot(size, float(np.linalg.norm(r)))
     if not isfinite(difference) or not isfinite(size):
@@ -210,7 +208,7 @@ class ScaledErrors:
         count, square = max(reference.size, 1), float(np.linalg.norm(reference)) ** 2
         error = inf
         if candidate.shape == reference.shape:
-            with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN, and reported as infinite below
+            with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN: infinite below
                 error = float(np.linalg.norm(np.subtract(candidate, reference, dtype=np.float64)))
         self._errors[name] = (error / count**0.5, (square / count) ** 0.5)
         self._squares, self._count = self._squares + square, self._count + reference.size

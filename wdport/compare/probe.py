@@ -38,7 +38,7 @@ Handle = Callable[[str, Compute, "Arguments"], object]
 """Called in place of a layer with the call, its computation and its arguments; returns any nesting of tensors."""
 
 Found = dict[str, tuple[list[object], list[jax.Array], jax.Array | None]]
-"""By call, the layer's nested inputs, its output arrays, and the mask beside its inputs."""
+"""By call, the layer's nested inputs, its output arrays, and the mask of its inputs."""
 
 Answers = Mapping[str, Expected]
 """Expected calls, by call of the port."""
@@ -111,7 +111,7 @@ class Arguments:
         """The names of those arguments' parameters."""
         masks = [mask for tensor in self.tensors if (mask := get_keras_mask(tensor)) is not None]
         self.mask = masks[0] if masks else None
-        """The mask that Keras hands on beside the first of the tensors that has one."""
+        """The mask that Keras attached to the first of the tensors that has one."""
 
     def with_tensors(self, values: Sequence[Tensor]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Positional and named arguments with these tensors in place of their own."""
@@ -295,7 +295,7 @@ def _of_one_batch(one: Tensor, other: Tensor) -> bool:
 
 
 def _masked(value: Tensor, like: Tensor) -> Tensor:
-    """A value with the implicit mask of the tensor that it replaces: Keras hands masks on beside the tensors."""
+    """A value with the implicit mask of the tensor that it replaces: Keras attaches masks to tensors."""
     if (mask := get_keras_mask(like)) is None:
         return value
     value = jnp.array(value)  # others may share the array itself

@@ -97,7 +97,7 @@ def _cut_behind(pair: Pair) -> bool:
 
 def _croppable(theirs: Cut, ours: Cut) -> bool:
     """Whether a following layer can crop what the port's layer does not: it crops no more than the reference's at
-    either end. It may also add the zeros that ``output_padding`` adds behind the windows."""
+    either end. It may also add the zeros that ``output_padding`` adds after the windows."""
     return ours.before <= theirs.before and ours.behind <= max(theirs.behind, 0)
 
 

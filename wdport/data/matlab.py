@@ -41,7 +41,7 @@ def read_mat(path: Path, key: str | None) -> Table:
     import scipy.io
 
     with open_regular(path) as file, understood(".mat"):
-        # MATLAB writes the HDF5 signature behind 512 bytes of its own.
+        # MATLAB writes the HDF5 signature after a header of 512 bytes.
         if _HDF5 in file.read(1024):
             raise Fault("is a MATLAB 7.3 file", "save it with save(..., '-v7')")
         size = os.fstat(file.fileno()).st_size
@@ -148,7 +148,7 @@ def _part(head: bytes, offset: int, order: Order) -> tuple[int, int, int, int]:
     """Return type and length of the part of a variable at ``offset``, and the offsets of its data and of the next
     part."""
     word = int.from_bytes(head[offset : offset + 4], order)
-    if word >> 16:  # both in one word, and up to four bytes of data behind it
+    if word >> 16:  # both in one word, and up to four bytes of data after it
         return word & 0xFFFF, word >> 16, offset + 4, offset + 8
     length = int.from_bytes(head[offset + 4 : offset + 8], order)
     return word, length, offset + 8, offset + 8 + -(-length // 8) * 8

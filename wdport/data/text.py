@@ -20,7 +20,7 @@ _QUOTED: Final = re.compile(r'"[^"]*"')
 _DIGIT: Final = re.compile(r"\d")
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 _MISSING: Final = {"", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none"}
-"""Markers of a missing number, in lower case; they are never a column name beside numbers."""
+"""Markers of a missing number, in lower case; they are never the name of a column of numbers."""
 
 
 def read_text(path: Path, key: str | None, gaps: bool = False) -> Table:

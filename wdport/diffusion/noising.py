@@ -20,8 +20,8 @@ TARGETS: Final = ("noise", "sample", "velocity")
 
 
 class Level(NamedTuple):
-    """One number (B,) for each sample: the time told to the network, the factors of signal and noise in its state, and
-    those in its target."""
+    """One number (B,) for each sample: the time passed to the network, the factors of signal and noise in its state,
+    and those in its target."""
 
     time: Tensor
     signal: Tensor

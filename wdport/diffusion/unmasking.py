@@ -29,7 +29,7 @@ NEVER = -1
 class Settings(NamedTuple):
     """How to refine, all run-time numbers.
 
-    ``steps`` is the number of steps in which a block is filled at the latest, evenly. Tokens with a probability above
+    ``steps`` is the maximum number of steps per block, which is filled evenly. Tokens with a probability above
     ``threshold`` are committed earlier. ``editing``, if above zero, replaces a committed token by another with a
     probability above it, for at most ``posts`` steps after the block is full. ``temperature`` 0 takes the most probable
     token. ``top_k`` 0 and ``top_p`` 1 leave all tokens. ``end`` is the token that ends a text, or :data:`NEVER`.
@@ -66,8 +66,8 @@ class Window(NamedTuple):
 
 
 class _Carry(NamedTuple):
-    """One block's loop: tokens and when they were set (B, W); per sample (B,): the steps taken in all, the step in this
-    block, the steps after its last mask, whether it goes on, whether its text has ended; and the network calls."""
+    """One block's loop: tokens and when they were set (B, W); per sample (B,): the total steps, the step in this
+    block, the steps after its last mask, whether it continues, whether its text has ended; and the network calls."""
 
     tokens: Tensor
     when: Tensor

@@ -1,4 +1,4 @@
-"""`wdport.evaluate`: score generated series against real ones, with a floor beside every score."""
+"""`wdport.evaluate`: score generated series against real ones, with a floor for every score."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAST: Final = 5
 """Series of each set: a fifth of them is what a judge is tested on."""
 
 Report = Callable[[int, int, str], None]
-"""Called with (scores done, scores in all, what comes next)."""
+"""Called with (scores done, total scores, what comes next)."""
 
 
 def evaluate(
@@ -91,7 +91,7 @@ def _repetition(
     progress: _Progress,
 ) -> dict[tuple[str, str], float]:  # fmt: skip
     """Every score by set and metric, with one draw of subsets and trainings; what depends on the real series alone
-    sees those beside the set ``first``, which are those beside every set."""
+    sees those compared with the set ``first``, which are those compared with every set."""
     drawn = {name: pair.draw(seed) for name, pair in pairs.items()}
     number = int(np.random.default_rng([*seed, 2]).integers(1 << 31))
     scores = {}
@@ -126,7 +126,7 @@ def _fitting(names: str | Sequence[str] | None, shape: tuple[int, int]) -> list[
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """Real windows, and series to score beside them, of which ``count`` of both are drawn for a repetition."""
+    """Real windows, and series to score against them, of which ``count`` of both are drawn for a repetition."""
 
     windows: Array
     series: Array

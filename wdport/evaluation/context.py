@@ -64,7 +64,7 @@ def train_encoder(
     """Return the mean over all steps of the weights of an encoder that is trained on series (n, N, F), float32.
 
     AdamW at a rate of 1e-3 takes batches of 8 different series, all of them once before any again. ``report`` is called
-    with the steps done and those in all.
+    with the steps done and the total.
     """
     count = steps or steps_for(series)
     random = np.random.default_rng(seed)

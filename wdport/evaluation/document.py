@@ -28,7 +28,7 @@ FLOORS: Mapping[str, str] = {
 """What the rows are that no samples were given for."""
 
 WIDE = 4
-"""Sets beside each other in a table with a row for every metric."""
+"""Sets next to each other in a table with a row for every metric."""
 
 
 @dataclass(frozen=True)

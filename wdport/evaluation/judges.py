@@ -1,4 +1,4 @@
-"""The two scores that need a trained judge: can real and generated be told apart, and do they predict the same."""
+"""The two scores of a trained judge: does it distinguish real from generated series, and do both predict the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def width_of(features: int) -> int:
 
 @partial(jax.jit, static_argnames="steps")
 def discriminative_scores(keys: Tensor, real: Tensor, generated: Tensor, steps: int = DISCRIMINATIVE_STEPS) -> Tensor:
-    """Return |accuracy - 0.5| of judges that tell real from generated series (n, N, F), one for each key (R,).
+    """Return |accuracy - 0.5| of judges that distinguish real from generated series (n, N, F), one for each key (R,).
 
     A judge is trained on four fifths of each and tested on the rest; splits, batches and weights follow from its key.
     0 is best.

@@ -60,7 +60,7 @@ class Sweep:
 
     @property
     def compares(self) -> bool:
-        """Whether settings can be compared: there are two, and repetitions to tell a spread from."""
+        """Whether settings can be compared: there are two, and repetitions that show a spread."""
         return len(self.drawn) > 1 and self.evaluation.repeats > 1
 
     def full(self) -> Drawn:

@@ -28,7 +28,7 @@ def verify_tensors(
 ) -> Verification:
     """Compare an exported checkpoint, made of ``back``, with the checkpoint and with the variables of a converted file.
 
-    The checkpoint is ``like``, or the file that the manifest names if it lies beside the converted file. Bits are
+    The checkpoint is ``like``, or the file that the manifest names if it is next to the converted file. Bits are
     compared if it is the one that the manifest has the SHA-256 of; otherwise only names, dtypes and shapes.
     ``key`` is where a training checkpoint holds the tensors.
     """
@@ -52,7 +52,7 @@ def verify_tensors(
 
 
 def _source(converted: Converted, like: Path | None) -> Path | None:
-    """``like``, or a file of the checkpoint's name beside the converted one."""
+    """``like``, or a file of the checkpoint's name next to the converted one."""
     if like is not None or converted.account is None:
         return like
     beside = converted.path.with_name(converted.account.source.name)

@@ -245,7 +245,7 @@ def _part(name: str) -> str:
 def _stated(
     converted: Converted, network: Network | None, plan: Plan | None, trials: Sequence[Trial], facts: Mapping[str, Any]
 ) -> list[Finding | None]:
-    """What the artefact states of the model, beside what the model states."""
+    """What the artefact states of the model, against what the model states."""
     pairs: dict[str, tuple[object, object]] = {"model": (facts.get("model"), converted.config.to_dict())}
     if facts["what"] == "network":
         programs = facts["programs"]

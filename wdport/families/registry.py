@@ -83,7 +83,7 @@ def family_name(registered_name: str) -> str | None:
 
 
 _OWN: WeakKeyDictionary[object, tuple[Family, Any]] = WeakKeyDictionary()
-"""Family and configuration of the user's own Keras models, which their classes do not tell."""
+"""Family and configuration of the user's own Keras models, which their classes do not state."""
 
 
 def remember(model: KerasModel, family: Family, config: object) -> None:

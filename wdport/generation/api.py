@@ -28,7 +28,7 @@ LOGITS: Final = 1 << 26
 class Generated:
     """Completed texts.
 
-    ``tokens`` are one array (N,) int32 per prompt: the prompt with its masks replaced, and the tokens behind it.
+    ``tokens`` are one array (N,) int32 per prompt: the prompt with its masks replaced, and the tokens after it.
     ``steps`` are of the same shapes: the step that last set a token, counted from 0, and -1 for a given token.
     ``taken`` (n,) is the number of steps of each, and ``calls`` the number of calls of the network. ``words`` is the
     tokenizer, if there is one.
@@ -92,9 +92,9 @@ def generate(
         model: what :func:`wdport.load_model` returns.
         prompts: texts, or lists of tokens, of any lengths; a mask token, in a text ``[MASK]``, stands for a token that
             is wanted. All others are kept.
-        length: number of tokens to write behind every prompt.
+        length: number of tokens to append to each prompt.
         block_length: wanted tokens in a block. Default: 32, or all if ``length`` is 0.
-        steps: steps in which a block is filled at the latest, evenly. Default: one for every token of a block.
+        steps: maximum steps per block, which is filled evenly. Default: one for every token of a block.
         threshold: tokens with a probability above it are kept earlier; 1 switches that off. It is the probability that
             tokens are drawn with, after ``temperature``, ``top_k`` and ``top_p``.
         edit: probability above which a token that was generated before is replaced by another. A block that is full
@@ -102,8 +102,8 @@ def generate(
         temperature: 0 takes the most probable token; above, tokens are drawn from the tempered distribution.
         top_k: draw from this many of the most probable tokens. Default: all.
         top_p: draw from the most probable tokens that together have this probability. Default: all.
-        end: token that ends a text, which is cut behind it. Default: none.
-        forbid: tokens that are never generated, beside the mask token.
+        end: token that ends a text, which is cut after it. Default: none.
+        forbid: tokens that are never generated, in addition to the mask token.
         mask: the mask token. Default: that of the model's configuration.
         tokenizer: ``tokenizer.json``, or its folder, for texts. Default: the one that the model keeps from its
             checkpoint's folder.

@@ -1,4 +1,4 @@
-"""Arrange prompts of any length, with gaps anywhere, in one batch: given tokens first, wanted tokens behind them.
+"""Arrange prompts of any length, with gaps anywhere, in one batch: given tokens first, wanted tokens after them.
 
 A network with explicit positions reads tokens in any order. So filling a gap and writing on are the same task: the
 wanted tokens of every sample are side by side, logits are computed only for them, and a sample's arrangement depends on
@@ -77,7 +77,7 @@ def read_prompts(prompts: Iterable[Sequence[int] | Array], vocabulary: Vocabular
 
 
 def arranged(prompts: Sequence[Array], mask: int, length: int, block: int | None) -> Arranged:
-    """Arrange ``prompts``, each with ``length`` wanted tokens behind it; in blocks of ``block``, by default of
+    """Arrange ``prompts``, each with ``length`` wanted tokens after it; in blocks of ``block``, by default of
     :data:`BLOCK` if there is a ``length`` and otherwise all in one."""
     texts = [np.concatenate([prompt, np.full(length, mask, np.int32)]) for prompt in prompts]
     open_masks = [text == mask for text in texts]

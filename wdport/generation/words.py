@@ -47,7 +47,7 @@ class Words:
         return int(self._tokenizer.get_vocab_size())
 
     def encode(self, text: str, goes_on: bool) -> Array:
-        """The tokens of a text, with those that the tokenizer puts around it; if it ``goes_on``, none behind it."""
+        """The tokens of a text, with those that the tokenizer puts around it; if it ``goes_on``, none after it."""
         text = text.replace(GAP, str(self.named))
         tokens = list(self._tokenizer.encode(text).ids)
         if goes_on:

@@ -27,7 +27,7 @@ _EACH: Final = ("base_lrs", "last_epoch", "_last_lr")
 _MOMENTA: Final = ("use_beta1", "base_momentums", "max_momentums")
 
 RELEASES: Final = frozenset({"verbose", "_step_count", "_is_initial", "_get_lr_called_within_step", "default_min_lr"})
-"""Fields that some releases of PyTorch store and others do not, which tell no class apart."""
+"""Fields that some releases of PyTorch store and others do not, which do not identify a class."""
 
 _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     name: (frozenset(needed), frozenset(others))
@@ -123,7 +123,7 @@ class Schedule:
     def ahead(self, steps: int, every: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return learning rates and momenta (steps, G) of the next optimizer steps; the schedule itself stays.
 
-        The schedule goes on after each ``every`` of them.
+        The schedule advances once every ``every`` of them.
         """
         walker = Schedule(self.state, self.groups)
         rates, momenta = [], []

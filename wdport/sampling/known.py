@@ -111,7 +111,7 @@ def with_known(network: Network, known_values: ArrayLike, standard: Array | None
 
 
 class Held(NamedTuple):
-    """The known values, kept beside the weights: in standard units, in units of the data, and their mask (1 and 0)."""
+    """The known values, kept with the weights: in standard units, in units of the data, and their mask (1 and 0)."""
 
     standard: Array
     values: Array

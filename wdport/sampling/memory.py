@@ -47,7 +47,7 @@ def _machine_bytes() -> int | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError, IndexError):
-        total = physical_bytes()  # macOS tells no more
+        total = physical_bytes()  # macOS reports no more
         return None if total is None else total // 2
 
 

@@ -1,4 +1,4 @@
-"""Draw a job into a file: parts beside it keep finished samples, so that an interrupted run resumes.
+"""Draw a job into a file: parts next to it keep finished samples, so that an interrupted run resumes.
 
 With several processes, the first one writes; the others draw their share and send it.
 """
@@ -24,7 +24,7 @@ from wdport.sampling.ran import Clock, Ran
 from wdport.sampling.samples import Done
 
 Bar = Callable[[int, int], AbstractContextManager[Done | None]]
-"""Progress display, from the number of samples in all and the number of existing ones."""
+"""Progress display, from the total number of samples and the number of existing ones."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _features(job: Job) -> tuple[str, ...]:
 
 @contextmanager
 def _reporting_interruption(parts: Parts, count: int, path: Path) -> Iterator[None]:
-    """At an interruption, tell how many samples are kept; remove empty parts, and parts whose samples are all in
+    """At an interruption, report how many samples are kept; remove empty parts, and parts whose samples are all in
     ``path``."""
     before = len(WRITTEN)
     try:

@@ -1,4 +1,4 @@
-"""A folder beside the output with a run's finished blocks, from which an interrupted run resumes.
+"""A folder next to the output with a run's finished blocks, from which an interrupted run resumes.
 
 Every block is written under a temporary name, synced and renamed, so every block is complete. Its name has a SHA-256 of
 the run's facts and of its bytes, which is checked whenever it is read: damaged blocks and those of another run are

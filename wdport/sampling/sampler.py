@@ -27,7 +27,7 @@ from wdport.sampling.programs import SEGMENT, Programs
 from wdport.sampling.samples import Samples
 
 Report = Callable[[int, int], None]
-"""Called with (rows done, rows in all) of a batch."""
+"""Called with (rows done, total rows) of a batch."""
 
 
 def plan_of(

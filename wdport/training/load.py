@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wdport.optimisers.torch_like import TorchOptimizer
 
 FAR: Final = 100_000
-"""Steps for which the rates of a schedule without an end are computed, unless told."""
+"""Steps for which the rates of a schedule without an end are computed by default."""
 
 
 def load_optimizer(
@@ -41,7 +41,7 @@ def load_optimizer(
 ) -> TorchOptimizer:
     """Load a converted optimiser for a model: moments, steps, groups, and the position of the learning-rate schedule.
 
-    Its arithmetic is that of `torch.optim`, so training goes on as it would have in PyTorch:
+    Its arithmetic is that of `torch.optim`, so training continues as it would have in PyTorch:
     ``model.compile(optimizer=wdport.load_optimizer(path, model), ...)``.
 
     Args:
@@ -51,8 +51,8 @@ def load_optimizer(
         settings: other hyper-parameters for all groups, by torch's names, such as ``{"betas": (0.9, 0.999)}``.
         steps: for how many steps the schedule's rates are computed; afterwards the last one holds. By default until the
             schedule's end, or 100,000.
-        steps_per_epoch: after how many steps the schedule goes on, if it goes on once an epoch and the file does not
-            tell how many steps those have.
+        steps_per_epoch: optimizer steps per step of the schedule, if it advances once an epoch and the file does not
+            say how many steps an epoch has.
         clip_norm: clip the gradients to this norm over all variables; checkpoints do not contain it.
 
     Returns:
@@ -188,7 +188,7 @@ def schedule_of(state: Optimised) -> Schedule | None:
 
 
 def every(schedule: Schedule, state: Optimised, steps_per_epoch: int | None) -> int:
-    """After how many optimizer steps the schedule goes on; raises :class:`UsageError` if that is not known."""
+    """The number of optimizer steps per step of the schedule; raises :class:`UsageError` if that is not known."""
     if steps_per_epoch is not None:
         return steps_per_epoch
     position, step_count = int(schedule.state["last_epoch"]), steps_taken(state)

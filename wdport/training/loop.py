@@ -40,7 +40,7 @@ far."""
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A finished run: its folder, the steps that it took in all, and the metrics of every epoch by name.
+    """A finished run: its folder, its total steps, and the metrics of every epoch by name.
 
     The model that was given to :func:`train` has the trained weights; ``averaged`` are those of the moving average by
     variable path, if there was one.

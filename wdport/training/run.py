@@ -1,4 +1,4 @@
-"""`wdport.train`: train a converted model on data, with a saved state from which a run goes on bit for bit."""
+"""`wdport.train`: train a converted model on data, with a saved state from which a run resumes bit for bit."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def train(
         model: from :func:`wdport.load_model`.
         data: a data file or a series, whose windows are transformed on the device, or clean states (n, *shape).
         folder: for the state, and for ``metrics.csv`` with the losses of every epoch.
-        epochs: epochs in all; by default the recipe's, or 1.
+        epochs: total epochs; by default the recipe's, or 1.
         batch_size: states in a step; by default the recipe's, or 32.
         optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimisers.torch_like`, or a function of
             the number of all steps that makes one; by default the recipe's, or AdamW with a rate of 1e-4.

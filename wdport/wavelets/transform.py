@@ -66,7 +66,7 @@ class WaveletTransform:
 
     @property
     def plan(self) -> TransformPlan:
-        """The stages behind the transform."""
+        """The stages of the transform."""
         return make_plan(self.length, self.wavelet, self.mode, self.level)
 
     @property

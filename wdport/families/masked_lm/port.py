@@ -36,7 +36,7 @@ FUNCTIONS: dict[str, Activation] = {"gelu_pytorch_tanh": gelu_tanh}
 
 
 class Block(layers.Layer):
-    """Tokens (B, N, C) -> (B, N, C): attention, then the gated network, each behind a norm and added to its input."""
+    """Tokens (B, N, C) -> (B, N, C): attention, then the gated network, each after a norm and added to its input."""
 
     def __init__(self, config: Config, **kwargs: object) -> None:
         super().__init__(**kwargs)
@@ -131,7 +131,7 @@ class MaskedLM(keras.Model):
         return self.logits(self.hidden(input_ids, attention_mask))
 
     def hidden(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """The features (B, N, C) behind the last norm; all tokens are read if ``attention_mask`` is ``None``."""
+        """The features (B, N, C) after the last norm; all tokens are read if ``attention_mask`` is ``None``."""
         positions = self.rotary(jnp.arange(input_ids.shape[1])[None])
         x = self.embed_tokens(input_ids)
         for index in range(self.depth):

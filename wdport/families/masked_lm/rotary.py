@@ -13,7 +13,7 @@ from wdport.fields import fields_of
 from wdport.model import Document
 
 ROPE: Final = ("rope_parameters", "rope_scaling")
-"""The rotary positions in new and in old files; old ones have ``rope_theta`` beside it."""
+"""The rotary positions in new and in old files; old ones have a separate ``rope_theta``."""
 
 FACTOR: Final = "partial_rotary_factor"
 

@@ -131,7 +131,7 @@ class Referenced(Protocol):
 
 @runtime_checkable
 class Guessing(Protocol):
-    """A family whose checkpoints do not tell settings that change what the network computes."""
+    """A family whose checkpoints do not state settings that change what the network computes."""
 
     @property
     def guesses(self) -> Mapping[str, str]:
@@ -141,7 +141,7 @@ class Guessing(Protocol):
 
 @runtime_checkable
 class ConfiguredBeside(Protocol):
-    """A family whose training configuration lies beside its checkpoints, as ``config.yaml``."""
+    """A family whose training configuration is stored next to its checkpoints, as ``config.yaml``."""
 
     def is_configuration(self, document: object) -> bool:
         """Whether a file of this name is such a configuration; others are not read."""

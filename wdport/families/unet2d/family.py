@@ -154,7 +154,7 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
 
 
 def _scheduler(source: Source) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:
-    """The scheduler from the file beside the model, the error for one that is not supported, and notes."""
+    """The scheduler from the file next to the model, the error for one that is not supported, and notes."""
     document = source.beside(SCHEDULER)
     if not document:
         return None, None, ()

@@ -13,7 +13,7 @@ from wdport.families.unet2d.config import Config
 from wdport.limits import require_model_size
 
 _VARIABLES = 22
-"""Of a residual block with its shortcut and the attention behind it."""
+"""Of a residual block with its shortcut and the attention after it."""
 
 
 @dataclass(frozen=True)
