@@ -291,17 +291,15 @@ class _Engine:
         """
         result, (outputs, through) = self.result, started.port.result()
         self.first = outputs if self.first is None else self.first
-        running_errors = self._tap_errors(through, started, started.calls, started.into)
+        running = self._tap_errors(through, started, started.calls, started.into)
         padded = {
-            name
-            for name in started.into.misfed
-            if (error := running_errors[name]) is not None and error[1] <= self.logic
+            name for name in started.into.misfed if (error := running[name]) is not None and error[1] <= self.logic
         }
         # Other inputs, such as fewer zeros around them, and equal outputs.
-        running_errors |= dict.fromkeys(padded, (0.0, 0.0))
-        running_errors |= self._arranged(running_errors, through, started, outputs)
-        isolated_errors, isolated_outputs, into = running_errors, outputs, started.into
-        if any(error is not None and not max(error) <= self.logic for error in running_errors.values()):
+        running |= dict.fromkeys(padded, (0.0, 0.0))
+        running |= self._arranged(running, through, started, outputs)
+        isolated, isolated_outputs, into = running, outputs, started.into
+        if any(error is not None and not max(error) <= self.logic for error in running.values()):
             doubtful = self._doubtful(started.taps, started.into)
             isolated_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
             port = {**answered, "": Call((), isolated_outputs)}
@@ -312,14 +310,14 @@ class _Engine:
             if into.misfits:  # most of them only follow from the first: in isolation, the shapes after it are right
                 into = InPort(started.taps, answered)
                 expected = into(started.observation.calls)
-            isolated_errors = self._tap_errors(answered, started, expected, into)
-            isolated_errors |= dict.fromkeys(into.misfed, (inf, 0.0))  # of these, the code around the layer is to blame
-            isolated_errors |= dict.fromkeys(padded, (0.0, 0.0))
+            isolated = self._tap_errors(answered, started, expected, into)
+            isolated |= dict.fromkeys(into.misfed, (inf, 0.0))  # of these, the code around the layer is to blame
+            isolated |= dict.fromkeys(padded, (0.0, 0.0))
         if not result.arranged:
             for name, text in into.misfits.items():
                 if name not in padded:
                     result.find(f"{name}: {text}", name)
-        explanations = self._explained(started, running_errors, isolated_errors)
+        explanations = self._explained(started, running, isolated)
         self._output_errors(started, outputs, isolated_outputs, explanations.get(OUTPUT, NOTHING))
         called = {tap.reference for tap in started.taps}
         for tap in self.alignment.taps:
@@ -327,16 +325,16 @@ class _Engine:
                 result.runs[tap.reference] += 1
                 continue
             result.float64.expected += 1
-            cumulative, isolated = running_errors[tap.reference], isolated_errors[tap.reference]
-            if cumulative is None or isolated is None:
+            running_error, isolated_error = running[tap.reference], isolated[tap.reference]
+            if running_error is None or isolated_error is None:
                 text = f"{tap.reference} did not run on both sides with inputs that can be compared"
                 result.find(text, tap.reference, "silent")
                 continue
             measured, call = result.taps[tap.reference], started.observation.calls[tap.reference]
             spread = explanations.get(tap.reference, NOTHING)
-            measured.cumulative = max(measured.cumulative, beyond(measured, cumulative[1], spread.running))
-            measured.inputs = max(measured.inputs, beyond(measured, isolated[0], spread.fed))
-            measured.isolated = max(measured.isolated, beyond(measured, isolated[1], spread.isolated))
+            measured.cumulative = max(measured.cumulative, beyond(measured, running_error[1], spread.running))
+            measured.inputs = max(measured.inputs, beyond(measured, isolated_error[0], spread.fed))
+            measured.isolated = max(measured.isolated, beyond(measured, isolated_error[1], spread.isolated))
             shares = [0.0 if started.case.extremes else narrowed(side) for side in (call, through[tap.candidate])]
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
             self.ranges.add(tap.reference, call.outputs)
@@ -376,10 +374,7 @@ class _Engine:
     def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, Explained]:
         """The relative errors that one rounding explains, by tap; measured only if an error exceeds the bound."""
         exceeding = [
-            error
-            for errors_by_tap in errors
-            for error in errors_by_tap.values()
-            if error is not None and not max(error) <= self.logic
+            error for side in errors for error in side.values() if error is not None and not max(error) <= self.logic
         ]
         if not exceeding:
             return {}
@@ -432,8 +427,8 @@ class _Engine:
         result = self.result
         outputs, (isolated_outputs, port) = started.running.result(), started.isolated.result()
         reference, truth, *isolated_references = (
-            result.outputs_in_port(reference_outputs, started.observation.names, outputs)
-            for reference_outputs in (*single.outputs, *(outputs for outputs, _ in single.isolated))
+            result.outputs_in_port(side, started.observation.names, outputs)
+            for side in (*single.outputs, *(outputs for outputs, _ in single.isolated))
         )
         result.float32.expected += len(result.outputs)
         if reference:
@@ -462,9 +457,7 @@ class _Engine:
         if (single := started.observation.single) is None:
             return
         names, shapes = started.observation.names, started.outputs
-        reference, truth = (
-            self.result.outputs_in_port(reference_outputs, names, shapes) for reference_outputs in single.outputs
-        )
+        reference, truth = (self.result.outputs_in_port(side, names, shapes) for side in single.outputs)
         if reference and truth:
             companion.compare_single(outputs["float32"], reference[0], truth[0])
 

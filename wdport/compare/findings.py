@@ -195,15 +195,11 @@ class Gate:
     def findings(self) -> tuple[Finding, ...]:
         """Its objections, numbers first, then its notices."""
         objections = dict[tuple[str, str, str, str], Finding]()
-        for measurement in self.measures:
-            if measurement.beyond:
-                group = _FIRST_ONLY.get(measurement.kind)
-                key = (
-                    (measurement.subject, group, "", "")
-                    if group
-                    else (measurement.subject, "", measurement.kind, measurement.part)
-                )
-                objections.setdefault(key, measurement.finding())
+        for reading in self.measures:
+            if reading.beyond:
+                group = _FIRST_ONLY.get(reading.kind)
+                key = (reading.subject, group, "", "") if group else (reading.subject, "", reading.kind, reading.part)
+                objections.setdefault(key, reading.finding())
         facts = dict.fromkeys(self.facts)
         faults = [*objections.values(), *(finding for finding in facts if not finding.notice)]
         return (*faults, *(finding for finding in facts if finding.notice))
@@ -234,8 +230,8 @@ class Gate:
     @cached_property
     def _largest(self) -> Measure | None:
         """The largest of the numbers that are compared with the gate's main bound, that of its first measure."""
-        main_measures = [measurement for measurement in self.measures if measurement.bound == self.measures[0].bound]
-        return max(main_measures, key=lambda measurement: measurement.size, default=None)
+        main_measures = [reading for reading in self.measures if reading.bound == self.measures[0].bound]
+        return max(main_measures, key=lambda reading: reading.size, default=None)
 
     @property
     def worst(self) -> float | None:

@@ -14,7 +14,7 @@ EAGER = "output, eager"
 
 def float64_gate(comparison: Comparison) -> Gate:
     """Gate float64 (A): every layer, fed the reference's input, and the whole network."""
-    measures = tuple(measurement for tap in comparison.taps.values() for measurement in float64_measures(tap))
+    measures = tuple(reading for tap in comparison.taps.values() for reading in float64_measures(tap))
     silent = [name for name in comparison.taps if name != EAGER and comparison.runs[name] < comparison.cases]
     facts = tuple(fact(f"{name} was not compared in every case", name, "missing") for name in silent)
     expected = len(comparison.alignment.taps) + len(comparison.outputs) + (EAGER in comparison.taps)
@@ -39,9 +39,7 @@ def float32_gate(comparison: Comparison) -> Gate:
     for name, pair in comparison.single.times.items():
         tap = comparison.taps[name]
         tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
-    measures = [
-        measurement for name in comparison.single.alone for measurement in float32_measures(comparison.taps[name])
-    ]
+    measures = [reading for name in comparison.single.alone for reading in float32_measures(comparison.taps[name])]
     measures += [measure(name, "float32", _ratio(pair), "numerics", ", whole network")
                  for name, pair in comparison.single.whole.items()]  # fmt: skip
     if comparison.parts is not None:

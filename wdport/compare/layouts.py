@@ -274,11 +274,7 @@ def _chosen(outputs: list[Array], shapes: Shapes) -> list[Array]:
     the last step."""
     if len(outputs) == len(shapes):
         return outputs
-    if (
-        outputs
-        and len(outputs) + 1 == len(shapes)
-        and {np.shape(output) for output in outputs} == {tuple(shape) for shape in shapes}
-    ):
+    if outputs and len(outputs) + 1 == len(shapes) and set(map(np.shape, outputs)) == set(map(tuple, shapes)):
         return [outputs[0], *outputs]  # a cell of Keras returns its output and its states, the first of which equals it
     if len(outputs) > len(shapes) == 1 and np.ndim(outputs[0]) == 3:
         if len(shapes[0]) == 3:

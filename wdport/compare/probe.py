@@ -190,11 +190,7 @@ class Probe:
         """Run one layer eagerly, with it and the layers below it isolated; ``call`` is any call of it, for the shapes
         of its inputs."""
         name = layer_of(path)
-        inside = {
-            layer_path: layer
-            for layer_path, layer in self.layers.items()
-            if layer_path == name or layer_path.startswith(f"{name}/")
-        }
+        inside = {key: layer for key, layer in self.layers.items() if key == name or key.startswith(f"{name}/")}
         plain = {call_name(layer_of(call_path), 1): _plain(answer) for call_path, answer in answers.items()
                  if layer_of(call_path) in inside and (call_path == path or "#" not in call_path)}  # fmt: skip
         calls: Found = {}

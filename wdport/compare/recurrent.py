@@ -60,21 +60,20 @@ class Gates:
 def gates_of(layers: dict[str, KerasLayer]) -> list[Gates]:
     """Candidates for another gate order: the weights of all these layers, of each layer, and every single variable."""
     cells = [(path, cell) for path, layer in layers.items() for cell in _cells(layer)]
-    cell_variables = {path: _variables(cell) for path, cell in cells}
+    weights = {path: _variables(cell) for path, cell in cells}
     counts = {_count(cell) for _, cell in cells}
     if len(counts) != 1:
         return []
     (count,) = counts
     from_keras = {path: type(cell).__module__.startswith("keras.") for path, cell in cells}
-    every = tuple(variable for group in cell_variables.values() for variable in group)
+    every = tuple(variable for group in weights.values() for variable in group)
     groups = [Gates(every, count, "its gates", all(from_keras.values()))]
-    if len(cell_variables) > 1:
+    if len(weights) > 1:
         groups += [
-            Gates(tuple(variables), count, f"the gates of {path}", from_keras[path])
-            for path, variables in cell_variables.items()
+            Gates(tuple(group), count, f"the gates of {path}", from_keras[path]) for path, group in weights.items()
         ]
-    for path, variables in cell_variables.items():
-        where = f" of {path}" if len(cell_variables) > 1 else ""
+    for path, variables in weights.items():
+        where = f" of {path}" if len(weights) > 1 else ""
         groups += [
             Gates((variable,), count, f"the gates of {variable.name}{where}", from_keras[path])
             for variable in variables

@@ -51,29 +51,25 @@ class SettingsReport:
         return [difference for difference in self.of("differs") if difference.reference == reference]
 
 
-def setting(parameter: Compared, theirs: object, ours: object) -> Setting:
+def setting(check: Compared, theirs: object, ours: object) -> Setting:
     """The setting of two values that differ, with its sentence."""
-    words = told(parameter, theirs, ours)
-    value = (theirs is not None and theirs is not False) if parameter.how == "present" else theirs
-    return Setting(parameter.keras or parameter.torch, plain(value), plain(ours), parameter.level, words)
+    words = told(check, theirs, ours)
+    value = (theirs is not None and theirs is not False) if check.how == "present" else theirs
+    return Setting(check.keras or check.torch, plain(value), plain(ours), check.level, words)
 
 
-def told(parameter: Compared, theirs: object, ours: object) -> str:
+def told(check: Compared, theirs: object, ours: object) -> str:
     """The sentence on the port's value and the reference's."""
-    if parameter.how == "time":
-        return f"treats the time axis as the batch: the reference has {parameter.torch} {text(theirs)}"
-    if not parameter.keras:
-        return f"the reference has {parameter.torch} {text(theirs)}, which has no counterpart in the port's layer"
-    if parameter.how in ("unit", "true") and not parameter.torch:
-        return f"{parameter.keras} {text(ours)}, unlike the reference"
-    name = (
-        parameter.keras
-        if parameter.keras == parameter.torch or not parameter.torch
-        else f"{parameter.keras} ({parameter.torch})"
-    )
+    if check.how == "time":
+        return f"treats the time axis as the batch: the reference has {check.torch} {text(theirs)}"
+    if not check.keras:
+        return f"the reference has {check.torch} {text(theirs)}, which has no counterpart in the port's layer"
+    if check.how in ("unit", "true") and not check.torch:
+        return f"{check.keras} {text(ours)}, unlike the reference"
+    name = check.keras if check.keras == check.torch or not check.torch else f"{check.keras} ({check.torch})"
     value = text(theirs)
-    if parameter.how == "present":
-        value = f"no {parameter.torch}" if theirs is None or theirs is False else f"a {parameter.torch}"
+    if check.how == "present":
+        value = f"no {check.torch}" if theirs is None or theirs is False else f"a {check.torch}"
     return f"{name} {text(ours)} where the reference has {value}"
 
 

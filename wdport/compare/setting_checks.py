@@ -23,7 +23,7 @@ EPSILONS = (2.0**-23, 2.0**-52)
 """``torch.finfo(dtype).eps`` of float32 and float64."""
 
 NORMS = tuple(
-    {name for kind in CATALOGUE if any(parameter.keras == "axis" for parameter in kind.compared) for name in kind.keras}
+    {name for kind in CATALOGUE if any(check.keras == "axis" for check in kind.compared) for name in kind.keras}
 )
 """Layers of Keras with an ``axis`` of features or channels."""
 

@@ -43,11 +43,11 @@ def compare_pair(pair: Pair) -> tuple[int, list[Setting]]:
     pair = replace(pair, kind=pair.kind or kind_of(pair.module))
     settled, settings = _windows(pair)
     counted = 0
-    for parameter, theirs, ours in _stated(pair):
-        if (parameter.keras, parameter.how) in settled:
+    for check, theirs, ours in _stated(pair):
+        if (check.keras, check.how) in settled:
             continue
         counted += 1
-        settings += _differing(parameter, theirs, ours, pair)
+        settings += _differing(check, theirs, ours, pair)
     functions = applied(pair)
     settings += unlike(*functions, pair) if functions else []
     return counted + bool(functions) + len(settled), [*settings, *_untrained(pair)]
@@ -57,10 +57,10 @@ def near_differences(kind: str, module: torch.nn.Module, layer: KerasLayer) -> d
     """Numbers that differ but that :func:`differences` treats as equal: by the layer's attribute, the reference's value
     and a sentence."""
     numbers = {}
-    for parameter, theirs, ours in _stated(Pair(kind, module, layer)):
-        near = parameter.how in ("equal", "epsilon") and parameter.level == "differs"
+    for check, theirs, ours in _stated(Pair(kind, module, layer)):
+        near = check.how in ("equal", "epsilon") and check.level == "differs"
         if near and isinstance(theirs, float) and theirs != ours and equal(theirs, ours):
-            numbers[parameter.keras] = (theirs, told(parameter, repr(theirs), repr(ours)))
+            numbers[check.keras] = (theirs, told(check, repr(theirs), repr(ours)))
     return numbers
 
 
@@ -71,7 +71,7 @@ def kind_of(module: torch.nn.Module) -> str:
 
 def has_windows(kind: str) -> bool:
     """Whether a layer of this kind has windows, so that its settings determine an output size."""
-    return kind in KINDS and any(parameter.keras == "padding" for parameter in KINDS[kind].compared)
+    return kind in KINDS and any(check.keras == "padding" for check in KINDS[kind].compared)
 
 
 def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
@@ -105,8 +105,8 @@ def _cut(pair: Pair, theirs: Cut, ours: Cut) -> list[Setting]:
     """The difference in what two transposed convolutions crop."""
     module, layer = pair.module, pair.layer
     if theirs.before == ours.before:
-        parameter = Compared("output_padding", "output_padding", "tuple")
-        return [setting(parameter, module.output_padding, layer.output_padding)]
+        check = Compared("output_padding", "output_padding", "tuple")
+        return [setting(check, module.output_padding, layer.output_padding)]
     reference_text = f"padding {text(module.padding)}, output_padding {text(module.output_padding)}"
     words = f"padding {layer.padding} cuts {ours} off the ends where the reference ({reference_text}) cuts {theirs}"
     return [Setting("padding", plain(module.padding), layer.padding, "differs", words)]
@@ -115,26 +115,21 @@ def _cut(pair: Pair, theirs: Cut, ours: Cut) -> list[Setting]:
 def _stated(pair: Pair) -> Iterator[tuple[Compared, object, object]]:
     """The hyper-parameters that both sides have, with their values."""
     visited = set()
-    for parameter in _compared(pair):
-        theirs = _value(pair.module, parameter.torch) if parameter.torch else None
-        ours = _value(pair.layer, parameter.keras) if parameter.keras else None
-        is_tensor = hasattr(ours, "shape") or (hasattr(theirs, "shape") and parameter.how not in ("present", "none"))
+    for check in _compared(pair):
+        theirs = _value(pair.module, check.torch) if check.torch else None
+        ours = _value(pair.layer, check.keras) if check.keras else None
+        is_tensor = hasattr(ours, "shape") or (hasattr(theirs, "shape") and check.how not in ("present", "none"))
         if theirs is _MISSING or ours is _MISSING or is_tensor:  # a tensor is no setting
             continue
-        if (
-            not parameter.keras
-            and parameter.how == "is"
-            and theirs is not None
-            and _value(pair.layer, parameter.torch) == theirs
-        ):
+        if not check.keras and check.how == "is" and theirs is not None and _value(pair.layer, check.torch) == theirs:
             continue  # the port's own layer has what Keras's has not
-        if parameter.torch and parameter.how not in ("present", "none") and not _is_plain(theirs):
+        if check.torch and check.how not in ("present", "none") and not _is_plain(theirs):
             continue
-        if parameter.keras and not (_is_plain(ours) or parameter.how == "margins" or _is_function(parameter, ours)):
+        if check.keras and not (_is_plain(ours) or check.how == "margins" or _is_function(check, ours)):
             continue
-        if (parameter.keras, parameter.how, parameter.torch) not in visited:
-            visited.add((parameter.keras, parameter.how, parameter.torch))
-            yield parameter, theirs, ours
+        if (check.keras, check.how, check.torch) not in visited:
+            visited.add((check.keras, check.how, check.torch))
+            yield check, theirs, ours
 
 
 def _compared(pair: Pair) -> tuple[Compared, ...]:
@@ -165,31 +160,27 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _is_function(parameter: Compared, value: object) -> bool:
-    return parameter.how in ("is", "names") and callable(value)
+def _is_function(check: Compared, value: object) -> bool:
+    return check.how in ("is", "names") and callable(value)
 
 
-def _differing(parameter: Compared, theirs: object, ours: object, pair: Pair) -> list[Setting]:
-    if parameter.how in EXPECTED:
-        expected = EXPECTED[parameter.how](theirs, ours, pair)
-        if (
-            expected is UNKNOWN
-            or equal(expected, ours)
-            or (parameter.how == "shared" and _same_axes(expected, ours, pair))
-        ):
+def _differing(check: Compared, theirs: object, ours: object, pair: Pair) -> list[Setting]:
+    if check.how in EXPECTED:
+        expected = EXPECTED[check.how](theirs, ours, pair)
+        if expected is UNKNOWN or equal(expected, ours) or (check.how == "shared" and _same_axes(expected, ours, pair)):
             return []
-        words = told(parameter, expected, ours)
-        if parameter.how == "complement":
-            words = f"{told(parameter, theirs, ours)}, which is {text(expected)} in Keras"
-        return [Setting(parameter.keras, plain(expected), plain(ours), parameter.level, words)]
-    if parameter.how in ("is", "not"):
-        stated = named(ours if parameter.keras else theirs)
-        if (stated == parameter.value) == (parameter.how == "is") or stated == "<lambda>":
+        words = told(check, expected, ours)
+        if check.how == "complement":
+            words = f"{told(check, theirs, ours)}, which is {text(expected)} in Keras"
+        return [Setting(check.keras, plain(expected), plain(ours), check.level, words)]
+    if check.how in ("is", "not"):
+        stated = named(ours if check.keras else theirs)
+        if (stated == check.value) == (check.how == "is") or stated == "<lambda>":
             return []
-        return [setting(parameter, *((parameter.value, stated) if parameter.keras else (stated, None)))]
-    if ALIKE[parameter.how](theirs, ours, pair):
+        return [setting(check, *((check.value, stated) if check.keras else (stated, None)))]
+    if ALIKE[check.how](theirs, ours, pair):
         return []
-    return [setting(parameter, theirs, ours)]
+    return [setting(check, theirs, ours)]
 
 
 def _same_axes(expected: object, ours: object, pair: Pair) -> bool:

@@ -128,10 +128,7 @@ def _is_sound(head: bytes, order: Order) -> bool:
     word = int.from_bytes(head[flags[2] : flags[2] + 4], order)
     if not _FIRST_NUMERIC <= word & 0xFF <= _LAST_NUMERIC:
         return True  # text, cells, structures: not read
-    sizes = [
-        int.from_bytes(head[offset : offset + 4], order, signed=True)
-        for offset in range(shape[2], shape[2] + shape[1], 4)
-    ]
+    sizes = [int.from_bytes(head[i : i + 4], order, signed=True) for i in range(shape[2], shape[2] + shape[1], 4)]
     numbers = _part(head, name[3], order)
     return min(sizes) >= 0 and numbers[1] == prod(sizes) * _SIZES.get(numbers[0], -1)
 

@@ -76,12 +76,9 @@ def evaluate(
     rounds = [
         _repetition([seed, index], pairs, next(iter(sets)), chosen, encoding, progress) for index in range(repeats)
     ]
-    set_scores = {
-        name: {
-            metric.name: Score(metric.name, tuple(scores[name, metric.name] for scores in rounds)) for metric in chosen
-        }
-        for name in pairs
-    }
+    keys = [metric.name for metric in chosen]
+    set_scores = {name: {key: Score(key, tuple(scores[name, key] for scores in rounds)) for key in keys}
+                  for name in pairs}  # fmt: skip
     counts = {name: pair.count for name, pair in pairs.items()}
     return Evaluation(set_scores, counts, shape, repeats, seed, real.names, real.windows)
 

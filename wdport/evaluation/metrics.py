@@ -58,13 +58,9 @@ class Metric:
 
 
 def _context_fid(real: Array, seed: int, encoding: Encoding | None) -> Score:
-    series_encoding = encoding or Encoding(default_encoder(real.shape[-1]))
-    weights = (
-        train_encoder(series_encoding.encoder, real, seed)
-        if series_encoding.weights is None
-        else series_encoding.weights
-    )
-    return lambda real, generated, _: context_fid(series_encoding.encoder, weights, real, generated)
+    chosen = encoding or Encoding(default_encoder(real.shape[-1]))
+    weights = train_encoder(chosen.encoder, real, seed) if chosen.weights is None else chosen.weights
+    return lambda real, generated, _: context_fid(chosen.encoder, weights, real, generated)
 
 
 def _correlational(real: Array, generated: Array, seed: int) -> float:

@@ -219,10 +219,8 @@ class Comparison:
     def ratios(self) -> dict[str, float]:
         """The largest error of every program."""
         ratios_by_program: dict[str, float] = {}
-        for measurement in self._measures():
-            ratios_by_program[measurement.subject] = max(
-                ratios_by_program.get(measurement.subject, 0.0), measurement.size
-            )
+        for reading in self._measures():
+            ratios_by_program[reading.subject] = max(ratios_by_program.get(reading.subject, 0.0), reading.size)
         return ratios_by_program
 
     def gate(self, stated: Sequence[Finding | None]) -> Gate:

@@ -125,9 +125,9 @@ def generate(
     masked = generator.mask(mask)
     _require_whole(length=(length, 0), block_length=(block_length, 1), steps=(steps, 1), top_k=(top_k, 1),
                    batch=(batch, 1))  # fmt: skip
-    _require_whole(largest=(1 << 32) - 1, seed=(seed, 0))
+    _require_whole(limit=(1 << 32) - 1, seed=(seed, 0))
     _require_whole(
-        largest=vocabulary.size - 1,
+        limit=vocabulary.size - 1,
         end=(end, 0),
         **{f"forbid[{index}]": (token, 0) for index, token in enumerate(forbid)},
     )
@@ -212,23 +212,19 @@ def _last(text: Array, steps: Array, end: int | None) -> int:
     return ends[0] + 1 if ends else len(text)
 
 
-def _require_whole(largest: int = MAX_STEPS, **named: tuple[Any, int]) -> None:
+def _require_whole(limit: int = MAX_STEPS, **named: tuple[Any, int]) -> None:
     """Raise :class:`UsageError` unless each value is None, or a whole number from its least on."""
     for name, (value, least) in named.items():
         if value is None:
             continue
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= largest:
-            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a whole number from {least} to {largest}")
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= limit:
+            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a whole number from {least} to {limit}")
 
 
 def _require_real(**named: tuple[Any, float, float]) -> None:
-    for name, (value, least, largest) in named.items():
+    for name, (value, least, limit) in named.items():
         if value is None:
             continue
         kinds = (int, float, np.integer, np.floating)
-        if (
-            not isinstance(value, kinds)
-            or isinstance(value, bool)
-            or not (isfinite(value) and least <= value <= largest)
-        ):
-            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a number from {least:g} to {largest:g}")
+        if not isinstance(value, kinds) or isinstance(value, bool) or not (isfinite(value) and least <= value <= limit):
+            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a number from {least:g} to {limit:g}")

@@ -73,11 +73,11 @@ class Placement:
 class Divided(Placement):
     """On a mesh with the axis ``axis``: batches are divided along it, and weights replicated, or sharded along it.
 
-    ``leave_placed`` leaves placed arrays where they are.
+    ``in_place`` leaves placed arrays where they are.
     """
 
-    def __init__(self, mesh: Mesh, axis: str, shard_weights: bool = False, leave_placed: bool = False) -> None:
-        self.mesh, self.axis, self.shard_weights, self.leave_placed = mesh, axis, shard_weights, leave_placed
+    def __init__(self, mesh: Mesh, axis: str, shard_weights: bool = False, in_place: bool = False) -> None:
+        self.mesh, self.axis, self.shard_weights, self.in_place = mesh, axis, shard_weights, in_place
         self.count = int(mesh.shape[axis])
         self._shapes: dict[Feed, tuple[int, ...]] = {}  # of a row, by what feeds it
         self._whole = jax.jit(lambda leaf: leaf, out_shardings=self._over())
@@ -86,11 +86,7 @@ class Divided(Placement):
         return NamedSharding(self.mesh, PartitionSpec(*axes))
 
     def _of(self, leaf: Any) -> Sharding:
-        if (
-            self.leave_placed
-            and isinstance(leaf, jax.Array)
-            and leaf.sharding.device_set == set(self.mesh.devices.flat)
-        ):
+        if self.in_place and isinstance(leaf, jax.Array) and leaf.sharding.device_set == set(self.mesh.devices.flat):
             return leaf.sharding
         axis = sharded_axis(leaf.shape, self.count) if self.shard_weights else None
         return self._over() if axis is None else self._over(*[None] * axis, self.axis)
@@ -156,7 +152,7 @@ def placement_of(devices: int | str | None, shard_weights: bool) -> Placement:
     distribution = keras.distribution.distribution()
     if distribution is None:
         return Placement()
-    return Divided(distribution.device_mesh.backend_mesh, distribution.batch_dim_name, leave_placed=True)
+    return Divided(distribution.device_mesh.backend_mesh, distribution.batch_dim_name, in_place=True)
 
 
 def _everywhere(count: int) -> list[jax.Device]:

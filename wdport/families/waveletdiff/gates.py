@@ -39,10 +39,7 @@ def series_errors(config: Config, decode: Callable[[Array], Array], sampled: Way
         right[..., VOLUME] = np.maximum(np.exp(right[..., VOLUME]) - 1.0, 0.0)
     if series.shape != right.shape:
         return {"series": inf}
-    errors = {
-        f"series, feature {feature}": relative_l2(series[..., feature], right[..., feature])
-        for feature in range(config.features)
-    }
+    errors = {f"series, feature {i}": relative_l2(series[..., i], right[..., i]) for i in range(config.features)}
     return errors | _price_errors(config, right)
 
 
@@ -64,6 +61,4 @@ def _price_errors(config: Config, windows: Array) -> dict[str, float]:
             high, low = max(opened, closed) + max(upper, 0.0) * unit, min(opened, closed) - max(lower, 0.0) * unit
             shares = float(np.exp(min(max(volume, -20.0), 20.0))) * rows["vol_smas"][index, step]
             right[index, step] = opened, high, low, closed, shares
-    return {
-        f"prices, {name}": relative_l2(prices[..., column], right[..., column]) for column, name in enumerate(OHLCV)
-    }
+    return {f"prices, {name}": relative_l2(prices[..., i], right[..., i]) for i, name in enumerate(OHLCV)}
