@@ -215,7 +215,7 @@ def test_the_end_of_a_text_stops_its_sample(wide: None) -> None:
             places = np.flatnonzero(free.tokens[row, 8:] == END)
             last = 8 + places[0] + 1 if len(places) else 32
             assert np.array_equal(found.tokens[row, :last], free.tokens[row, :last])
-            ended += int(found.taken[row] < free.taken[row])
+            ended += int(found.step_counts[row] < free.step_counts[row])
     assert ended > 3
 
 

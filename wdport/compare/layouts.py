@@ -131,11 +131,9 @@ def in_port(
     arrays = _chosen(leaves(list(call.outputs)), shapes[1])
     if layout.after:
         arrays = [AFTER[layout.after](array) for array in arrays]
-    if (
-        layout.cropped
-        and len(arrays) == 1
-        and (uncropped := _uncropped(arrays[0], tuple(shapes[1][0]), layout)) is not None
-    ):
+    single = layout.cropped and len(arrays) == 1
+    uncropped = _uncropped(arrays[0], tuple(shapes[1][0]), layout) if single else None
+    if uncropped is not None:
         return Expected(inputs, len(shapes[0]), (uncropped[0],), call.caller, uncropped[1])
     pairs = zip(arrays, shapes[1], strict=True)
     outputs = tuple(_fitted(array, shape, layout.outputs, layout, strict) for array, shape in pairs)
@@ -250,15 +248,13 @@ def _matched_by_place(
 ) -> list[tuple[int, int]] | None:
     """Pairs of positions of inputs in their order, without the masks if other inputs remain on both sides and fit."""
     places = [
-        [position for position in range(count) if position not in masks]
+        [place for place in range(count) if place not in masks]
         for count, masks in ((len(arrays), theirs), (port_count, ours))
     ]
     for left, right in (places, [list(range(len(arrays))), list(range(port_count))]):
         if len(left) != len(right):  # the port may take bitwise equal arrays once
             left = [
-                position
-                for n, position in enumerate(left)
-                if not any(_equal(arrays[position], arrays[one]) for one in left[:n])
+                place for n, place in enumerate(left) if not any(_equal(arrays[place], arrays[one]) for one in left[:n])
             ]
         if left and len(left) == len(right):
             return list(zip(left, right, strict=True))
