@@ -27,7 +27,7 @@ def replayed(target: str, inputs: Sequence[str]) -> tuple[torch.nn.Module, Trace
     values: Values = {Source("input", each.name): torch.tensor(array) for each, array in zip(told, arrays, strict=True)}
     with torch.no_grad(), lifted():
         for event in run.events:
-            if event.serial in kept and (event.module is None or event.whole):
+            if event.serial in kept and (event.module is None or event.is_layer):
                 replay(event, values, module)
     return module, run, values, arrays
 

@@ -55,7 +55,7 @@ class KerasSide:
         every = layers_by_path(model)
         opaque = [path for path, layer in every.items() if _is(layer, _OPAQUE)]
         self.layers = {
-            path: layer for path, layer in every.items() if not any(path.startswith(f"{each}/") for each in opaque)
+            path: layer for path, layer in every.items() if not any(path.startswith(f"{prefix}/") for prefix in opaque)
         }
         self.variables: dict[str, KerasVariable] = {
             path: variable for path, variable in variables_by_path(model).items() if "float" in str(variable.dtype)
@@ -63,17 +63,19 @@ class KerasSide:
 
     def below(self, path: str) -> dict[str, KerasVariable]:
         """The variables of a layer and of the layers in it."""
-        return {name: each for name, each in self.variables.items() if not path or name.startswith(f"{path}/")}
+        return {name: variable for name, variable in self.variables.items() if not path or name.startswith(f"{path}/")}
 
     def own(self, path: str) -> dict[str, KerasVariable]:
         """The variables of a layer that do not belong to a watched layer in it."""
-        inside = [each for each in self.layers if not path or each.startswith(f"{path}/")]
-        found = self.below(path)
-        return {name: each for name, each in found.items() if not any(name.startswith(f"{p}/") for p in inside)}
+        inside = [layer for layer in self.layers if not path or layer.startswith(f"{path}/")]
+        variables = self.below(path)
+        return {
+            name: variable for name, variable in variables.items() if not any(name.startswith(f"{p}/") for p in inside)
+        }
 
 
 def _is(layer: KerasLayer, classes: Sequence[str]) -> bool:
-    return any(each.__name__ in classes and each.__module__.startswith("keras.") for each in type(layer).__mro__)
+    return any(base.__name__ in classes and base.__module__.startswith("keras.") for base in type(layer).__mro__)
 
 
 @dataclass
@@ -81,8 +83,8 @@ class Event:
     """A call of a Keras layer: its inputs and outputs."""
 
     call: str
-    given: list[Array]
-    made: list[Array] = field(default_factory=list)
+    inputs: list[Array]
+    outputs: list[Array] = field(default_factory=list)
 
     @property
     def path(self) -> str:
@@ -158,11 +160,11 @@ def next_guess(decisions: Sequence[Decision], only_open: bool = False) -> list[D
     """The decisions up to and including the last unsettled one with options left or, unless ``only_open``, the last one
     with options left."""
     for settled in (False,) if only_open else (False, True):
-        for at in reversed(range(len(decisions))):
-            decision = decisions[at]
+        for index in reversed(range(len(decisions))):
+            decision = decisions[index]
             if decision.settled == settled and decision.left:
                 chosen = decision.left[0]
-                return [*decisions[:at], replace(decision, chosen=chosen, tried=decision.tried | {chosen.key})]
+                return [*decisions[:index], replace(decision, chosen=chosen, tried=decision.tried | {chosen.key})]
     return None
 
 
@@ -197,13 +199,13 @@ class Assigning:
             try:
                 self._fill_own("", model, [])
                 with intercepted(self.side.layers, self._handle):
-                    made = model(*model_arguments(model, [jax.numpy.asarray(each) for each in inputs]), **mode)
-                outputs = [np.asarray(each) for each in self._ordered(made)]
+                    result = model(*model_arguments(model, [jax.numpy.asarray(array) for array in inputs]), **mode)
+                outputs = [np.asarray(array) for array in self._ordered(result)]
                 if not self._ends(outputs):
                     stuck = Stuck("end", None)
                     self.deepest = self._outcome(stuck, outputs)
                 else:
-                    self._settle([Print(each) for each in outputs])
+                    self._settle([Print(output) for output in outputs])
             except Stuck as reason:
                 stuck = reason
             except WdportError:
@@ -216,69 +218,72 @@ class Assigning:
 
     # --- A call ------------------------------------------------------------------------------------------------------
 
-    def _handle(self, call: str, compute: Compute, given: Arguments) -> object:
+    def _handle(self, call: str, compute: Compute, arguments: Arguments) -> object:
         self.budget -= 1
-        event = Event(call, [np.asarray(each) for each in given.tensors])
+        event = Event(call, [np.asarray(tensor) for tensor in arguments.tensors])
         path = event.path
         layer = self.side.layers[path]
         output: object = None
         if any(name not in self.assigned for name in self.side.below(path)):
-            output = self._whole(event, layer, compute, given)
+            output = self._fill_whole(event, layer, compute, arguments)
             if output is None:
-                self._fill_own(path, layer, event.given, event)
+                self._fill_own(path, layer, event.inputs, event)
         option = self.matched.get(path)
         if option is not None and output is None:
-            return self._checked(event, layer, option, compute, given)
+            return self._checked(event, layer, option, compute, arguments)
         if output is None:
-            output = self._inside(event, compute, given)
-            event.made = [np.asarray(each) for each in tensors(output)]
+            output = self._inside(event, compute, arguments)
+            event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
             self.events.append(event)
         return output
 
-    def _inside(self, event: Event, compute: Compute, given: Arguments) -> object:
+    def _inside(self, event: Event, compute: Compute, arguments: Arguments) -> object:
         """Compute a layer's output; at a dead end inside it, other guesses for the layers in it are tried immediately.
 
         They are also tried if its output does not occur in PyTorch; if none helps, the first guesses stay.
         """
         is_open = any(name not in self.assigned for name in self.side.below(event.path))
-        kept, tries, final = self._state(), MOST_RETRIES, False
+        state, tries, final = self._state(), MOST_RETRIES, False
         first: list[Decision] | None = None
         while True:
             stuck, output = None, None
             try:
-                output = compute(given.tensors)
-                event.made = [np.asarray(each) for each in tensors(output)]
+                output = compute(arguments.tensors)
+                event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
                 self._check_own(event)
             except Stuck as reason:
                 stuck = reason
-            if stuck is None and (final or not is_open or self._is_known(event.made)):
+            if stuck is None and (final or not is_open or self._is_known(event.outputs)):
                 return output
-            own = [replace(each) for each in self.decisions[kept.count :]]
+            guesses = [replace(decision) for decision in self.decisions[state.count :]]
             if stuck is None and first is None:
-                first = own
-            found = None
+                first = guesses
+            prefix = None
             if is_open and tries > 0 and self.budget > 0 and not final:
-                found = next_guess(own, only_open=stuck is None)
-            if found is None:
+                prefix = next_guess(guesses, only_open=stuck is None)
+            if prefix is None:
                 if stuck is not None and (final or first is None):
                     raise stuck
-                if own is first:
+                if guesses is first:
                     return output
-                found, final = first, True
+                prefix, final = first, True
             tries -= 1
-            self._restore(kept)
-            self._prefix = list(found or [])
+            self._restore(state)
+            self._prefix = list(prefix or [])
 
     def _check_own(self, event: Event) -> None:
         """Stop if a layer without a kind, filled from a module with the same input, has another output."""
         used = [option for name in self.side.own(event.path) if (option := self.matched.get(name)) is not None]
         if not used or len({option.unit.path for option in used}) > 1 or not used[0].unit.path:
             return
-        unit, prints = used[0].unit, [Print(each) for each in event.given]
-        at = unit.call_with(prints) if unit.calls else None
-        if at is None or not any(not each.empty for each in prints):
+        unit, prints = used[0].unit, [Print(array) for array in event.inputs]
+        call_index = unit.call_with(prints) if unit.calls else None
+        if call_index is None or not any(not fingerprint.empty for fingerprint in prints):
             return
-        if agreement(used[0], unit.calls[at], self.side.layers[event.path], event.given, event.made) is None:
+        if (
+            agreement(used[0], unit.calls[call_index], self.side.layers[event.path], event.inputs, event.outputs)
+            is None
+        ):
             raise self._stop("output", event, used[0])
 
     def _stop(self, why: Why, event: Event | None, option: Option | None = None) -> Stuck:
@@ -289,28 +294,28 @@ class Assigning:
         return stuck
 
     def _outcome(self, stuck: Stuck | None, outputs: Sequence[Array] = ()) -> Outcome:
-        return Outcome([replace(each) for each in self.decisions], list(self.events), dict(self.agreed),
+        return Outcome([replace(decision) for decision in self.decisions], list(self.events), dict(self.agreed),
                        dict(self.matched), stuck, list(outputs), list(self.refused))  # fmt: skip
 
     def _is_known(self, arrays: Sequence[Array]) -> bool:
         """Whether these values occur in PyTorch; uninformative arrays count as known."""
-        return all(any(True for _ in self.run.prints.find(Print(each))) for each in arrays
-                   if each.dtype.kind == "f" and not Print(each).empty)  # fmt: skip
+        return all(any(True for _ in self.run.prints.find(Print(array))) for array in arrays
+                   if array.dtype.kind == "f" and not Print(array).empty)  # fmt: skip
 
     def _state(self) -> _State:
-        return _State(len(self.decisions), [replace(each) for each in self.decisions], len(self.events),
+        return _State(len(self.decisions), [replace(decision) for decision in self.decisions], len(self.events),
                       dict(self.agreed), dict(self.matched), set(self.assigned), deepcopy(self.guide))  # fmt: skip
 
     def _restore(self, state: _State) -> None:
-        self.decisions[:] = [replace(each) for each in state.decisions]
+        self.decisions[:] = [replace(decision) for decision in state.decisions]
         del self.events[state.events :]
         self.agreed, self.matched = dict(state.agreed), dict(state.matched)
         self.assigned, self.guide = set(state.assigned), deepcopy(state.guide)
 
-    def _whole(self, event: Event, layer: KerasLayer, compute: Compute, given: Arguments) -> object:
+    def _fill_whole(self, event: Event, layer: KerasLayer, compute: Compute, arguments: Arguments) -> object:
         """Try to fill a layer, including the layers in it, from one unit; returns its output, or ``None`` if no unit
         fits."""
-        below = {name: tuple(each.shape) for name, each in self.side.below(event.path).items()}
+        below = {name: tuple(variable.shape) for name, variable in self.side.below(event.path).items()}
         if self.assigned & set(below):
             return None
         options = self._options(event, layer, below)
@@ -319,20 +324,20 @@ class Assigning:
             if inside or not self.side.own(event.path):
                 return None
             if kinds_of_layer(layer):
-                raise self._stop(self._why(event.given), event)
+                raise self._stop(self._why(event.inputs), event)
             return None
         decision = self._decide(event.path, options)
         before = len(self.events)
         while True:
             option = decision.chosen
             self._assign(option)
-            output = compute(given.tensors)
-            event.made = [np.asarray(each) for each in tensors(output)]
-            agreed = agreement(option, option.unit.calls[option.at], layer, event.given, event.made)
-            if agreed is not None and agreed.after and not self._is_known(event.made):
+            output = compute(arguments.tensors)
+            event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
+            agreed = agreement(option, option.unit.calls[option.call_index], layer, event.inputs, event.outputs)
+            if agreed is not None and agreed.after and not self._is_known(event.outputs):
                 agreed = None  # PyTorch has another function there
             if agreed is not None:
-                self._settle([Print(each) for each in event.given])
+                self._settle([Print(array) for array in event.inputs])
                 self.agreed[event.path] = agreed
                 self.matched[event.path] = option
                 self.decisions.append(decision)
@@ -351,86 +356,90 @@ class Assigning:
         self.events.append(event)
         raise self._stop("output", event, decision.options[0])
 
-    def _why(self, given: Sequence[Array]) -> Why:
+    def _why(self, inputs: Sequence[Array]) -> Why:
         """Why no unit fits a layer with these inputs: they do not occur in PyTorch, they do, or they are
         uninformative."""
-        prints = [Print(each) for each in given]
-        known = any(True for each in prints for _ in self.run.prints.find(each))
-        return "shape" if known or all(each.empty for each in prints) else "input"
+        prints = [Print(array) for array in inputs]
+        occurs = any(True for fingerprint in prints for _ in self.run.prints.find(fingerprint))
+        return "shape" if occurs or all(fingerprint.empty for fingerprint in prints) else "input"
 
-    def _checked(self, event: Event, layer: KerasLayer, option: Option, compute: Compute, given: Arguments) -> object:
+    def _checked(
+        self, event: Event, layer: KerasLayer, option: Option, compute: Compute, arguments: Arguments
+    ) -> object:
         """Check a further call of a layer that has its weights."""
-        output = compute(given.tensors)
-        event.made = [np.asarray(each) for each in tensors(output)]
+        output = compute(arguments.tensors)
+        event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
         self.events.append(event)
-        at = option.unit.call_with([Print(each) for each in event.given])
-        if at is None:
+        call_index = option.unit.call_with([Print(array) for array in event.inputs])
+        if call_index is None:
             raise self._stop("input", event, option)
-        if agreement(option, option.unit.calls[at], layer, event.given, event.made) is None:
+        if agreement(option, option.unit.calls[call_index], layer, event.inputs, event.outputs) is None:
             raise self._stop("output", event, option)
-        self._settle([Print(each) for each in event.given])
+        self._settle([Print(array) for array in event.inputs])
         return output
 
     # --- Options -----------------------------------------------------------------------------------------------------
 
     def _options(self, event: Event, layer: KerasLayer, below: Mapping[str, Shape]) -> list[Option]:
-        prints, taken = [Print(each) for each in event.given], self._taken()
+        prints, assigned = [Print(array) for array in event.inputs], self._assigned_paths()
         keras = event.path
         if type(layer).__name__ == "TimeDistributed":
             layer, keras = layer.layer, f"{keras}/layer"
-        found = []
+        options = []
         for unit in self.units:
-            if unit.path in taken or not unit.tensors or not _comparable(unit, below):
+            if unit.path in assigned or not unit.tensors or not _comparable(unit, below):
                 continue
-            at = unit.call_with(prints)
-            if at is None:
+            call_index = unit.call_with(prints)
+            if call_index is None:
                 continue
             for kind in possible(unit, layer):
-                option = self._fitting(unit, keras, kind, below, event, at)
+                option = self._fitting(unit, keras, kind, below, event, call_index)
                 if option is not None:
-                    found.append(option)
-            if "linear" in possible(unit, layer) and not any(each.unit is unit for each in found):
-                option = heads_option(unit, keras, below, at)
-                found += [option] if option else []
+                    options.append(option)
+            if "linear" in possible(unit, layer) and not any(other.unit is unit for other in options):
+                option = heads_option(unit, keras, below, call_index)
+                options += [option] if option else []
             if not unit.kinds and kinds_of_layer(layer):
-                found += as_stored(unit, keras, below, at)
-            if type(unit.module).__name__ == "Conv2d" and (up := self._shuffled(unit, at)):
-                found += shuffled(unit, keras, below, up, at)
+                options += as_stored(unit, keras, below, call_index)
+            if type(unit.module).__name__ == "Conv2d" and (up := self._shuffled(unit, call_index)):
+                options += shuffled(unit, keras, below, up, call_index)
             if "linear" in possible(unit, layer):
-                found += divided(unit, keras, below, self._divided(unit, at), at)
-        if not any(not option.unit.part for option in found) and "linear" in (kinds_of_layer(layer) or ()):
-            found += self._merged(keras, below, prints, taken)
-        return found
+                options += divided(unit, keras, below, self._divided(unit, call_index), call_index)
+        if not any(not option.unit.part for option in options) and "linear" in (kinds_of_layer(layer) or ()):
+            options += self._merged(keras, below, prints, assigned)
+        return options
 
-    def _divided(self, unit: Unit, at: int) -> list[Shape]:
+    def _divided(self, unit: Unit, call_index: int) -> list[Shape]:
         """The shapes, without the batch, into which PyTorch divides a linear layer's features."""
-        made = np.asarray(unit.calls[at].outputs[0])
-        numbers = {value.number for value in self.run.prints.find(Print(made))} if made.ndim == 2 else set()
+        output = np.asarray(unit.calls[call_index].outputs[0])
+        numbers = {value.number for value in self.run.prints.find(Print(output))} if output.ndim == 2 else set()
         shapes = []
         for value in self.run.values:
-            if numbers & set(value.given):
-                shapes.append(value.made.array.shape)
-                if value.made.array.shape == made.shape:  # an activation, say
+            if numbers & set(value.sources):
+                shapes.append(value.result.array.shape)
+                if value.result.array.shape == output.shape:  # an activation, say
                     numbers.add(value.number)
-        whole = [shape for shape in shapes if len(shape) > 2 and shape[0] == len(made) and prod(shape) == made.size]
-        return list(dict.fromkeys(shape[1:] for shape in whole))
+        reshaped = [
+            shape for shape in shapes if len(shape) > 2 and shape[0] == len(output) and prod(shape) == output.size
+        ]
+        return list(dict.fromkeys(shape[1:] for shape in reshaped))
 
-    def _shuffled(self, unit: Unit, at: int) -> int:
+    def _shuffled(self, unit: Unit, call_index: int) -> int:
         """The factor of a pixel shuffle after a convolution in PyTorch; 0 if there is none."""
-        numbers = {value.number for value in self.run.prints.find(Print(np.asarray(unit.calls[at].outputs[0])))}
+        numbers = {value.number for value in self.run.prints.find(Print(np.asarray(unit.calls[call_index].outputs[0])))}
         for value in self.run.values:
-            if value.by == "pixel_shuffle" and numbers & set(value.given):
+            if value.by == "pixel_shuffle" and numbers & set(value.sources):
                 factor = value.arguments.get("1", value.arguments.get("upscale_factor", 0))
                 return factor if isinstance(factor, int) else 0
         return 0
 
     def _merged(
-        self, keras: str, below: Mapping[str, Shape], prints: list[Print], taken: Collection[str]
+        self, keras: str, below: Mapping[str, Shape], prints: list[Print], assigned: Collection[str]
     ) -> Iterator[Option]:
         """Linear layers with the same input, side by side, the nearest in call order first."""
         width = below.get(f"{keras}/kernel", (0,))[-1]
-        fed = [(unit, at) for unit in self.units if unit.kinds == ("linear",) and unit.path not in taken
-               and "_of_" not in unit.part and (at := unit.call_with(prints)) is not None]  # fmt: skip
+        fed = [(unit, call_index) for unit in self.units if unit.kinds == ("linear",) and unit.path not in assigned
+               and "_of_" not in unit.part and (call_index := unit.call_with(prints)) is not None]  # fmt: skip
         for count in range(2, MOST_CHUNKS + 1):
             for start in range(len(fed) - count + 1):
                 units = [unit for unit, _ in fed[start : start + count]]
@@ -438,74 +447,76 @@ class Assigning:
                     yield from merged(units, keras, below, fed[start][1])
 
     def _fitting(
-        self, unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: Event, at: int
+        self, unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: Event, call_index: int
     ) -> Option | None:
-        if event.given and (option := flattened(unit, keras, kind, below, event.given[0], self._flat(event), at)):
+        if event.inputs and (
+            option := flattened(unit, keras, kind, below, event.inputs[0], self._flat(event), call_index)
+        ):
             return option
-        return layer_option(unit, keras, kind, below, at=at)
+        return layer_option(unit, keras, kind, below, call_index=call_index)
 
     def _flat(self, event: Event) -> list[Shape]:
         """Shapes, without the batch, of earlier outputs that hold the values of this layer's input."""
-        size = event.given[0].size
-        arrays = [array for each in reversed(self.events) for array in (*each.made, *each.given)]
-        found = [np.shape(array)[1:] for array in arrays if array.ndim > 2 and array.size == size]
-        return list(dict.fromkeys(found))
+        size = event.inputs[0].size
+        arrays = [array for earlier in reversed(self.events) for array in (*earlier.outputs, *earlier.inputs)]
+        shapes = [np.shape(array)[1:] for array in arrays if array.ndim > 2 and array.size == size]
+        return list(dict.fromkeys(shapes))
 
-    def _taken(self) -> set[str]:
+    def _assigned_paths(self) -> set[str]:
         """Units that are assigned to a layer, and their parts and wholes."""
         used = [option.unit for option in self.matched.values()]
-        whole = {unit.whole for unit in used if not unit.part}
-        broken = {unit.whole: unit.part.rpartition("_of_")[2] for unit in used if unit.part}
+        complete = {unit.module_path for unit in used if not unit.part}
+        broken = {unit.module_path: unit.part.rpartition("_of_")[2] for unit in used if unit.part}
         paths = {path for unit in used for path in (unit.path, *unit.members)}
         for unit in self.units:
-            others = "_of_" in unit.part and unit.part.rpartition("_of_")[2] != broken.get(unit.whole)
-            if unit.whole in whole or (unit.whole in broken and (others or not unit.part)):
+            others = "_of_" in unit.part and unit.part.rpartition("_of_")[2] != broken.get(unit.module_path)
+            if unit.module_path in complete or (unit.module_path in broken and (others or not unit.part)):
                 paths.add(unit.path)
         return paths
 
-    def _fill_own(self, path: str, layer: KerasLayer, given: Sequence[Array], event: Event | None = None) -> None:
+    def _fill_own(self, path: str, layer: KerasLayer, inputs: Sequence[Array], event: Event | None = None) -> None:
         """Fill a layer's own variables, if it has no kind, each from a tensor that fits its shape."""
         for name, variable in self.side.own(path).items():
             if name in self.assigned:
                 continue
-            leaf = bool(path) and not any(each.startswith(f"{path}/") for each in self.side.layers)
-            options = list(self._tensors(name, tuple(variable.shape), [Print(each) for each in given], leaf))
+            leaf = bool(path) and not any(inner.startswith(f"{path}/") for inner in self.side.layers)
+            options = list(self._tensors(name, tuple(variable.shape), [Print(array) for array in inputs], leaf))
             if not options:
-                raise self._stop(self._why(given), event or Event(path, list(given)))
+                raise self._stop(self._why(inputs), event or Event(path, list(inputs)))
             decision = self._decide(name, options)
             self.decisions.append(decision)
             self._assign(decision.chosen)
             self.matched[name] = decision.chosen
 
-    def _tensors(self, keras: str, shape: Shape, given: Sequence[Print], leaf: bool) -> Iterator[Option]:
+    def _tensors(self, keras: str, shape: Shape, prints: Sequence[Print], leaf: bool) -> Iterator[Option]:
         """The candidate tensors for a variable: first those of modules with the same input, then those of modules that
         contain others, or of any module if the Keras layer contains others."""
-        taken = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
-        spare = len(self.side.own(keras.rpartition("/")[0])) > 1 or all(each.exact for each in given)
-        closed = {option.unit.whole for option in self.matched.values() if option.kind}
+        used = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
+        spare = len(self.side.own(keras.rpartition("/")[0])) > 1 or all(fingerprint.exact for fingerprint in prints)
+        closed = {option.unit.module_path for option in self.matched.values() if option.kind}
         orders = [option.unit.order for option in self.matched.values()]
-        found: list[tuple[tuple[float, ...], Option]] = []
+        candidates: list[tuple[tuple[float, ...], Option]] = []
         for unit in (*self._root(), *self.units):
             if unit.part or unit.path in closed:
                 continue
-            near = bool(given) and unit.call_with(list(given)) is not None
+            near = bool(prints) and unit.call_with(list(prints)) is not None
             inside = unit.module is None or any(True for _ in unit.module.children())
             if leaf and not near and not inside and not spare:
                 continue
             away = float(abs(unit.order - orders[-1])) if orders and not near and not inside else 0.0
             for name, array in unit.tensors.items():
-                whole = f"{unit.path}.{name}" if unit.path else name
-                if whole in taken or array.dtype.kind != "f":
+                full_name = f"{unit.path}.{name}" if unit.path else name
+                if full_name in used or array.dtype.kind != "f":
                     continue
-                key = (0.0 if near else 1.0 if inside else 2.0, away, -likeness(whole, keras))
-                found += [(key, option) for option in tensor_options(unit, name, keras, shape)]
-        yield from (option for _, option in sorted(found, key=lambda each: each[0]))
+                key = (0.0 if near else 1.0 if inside else 2.0, away, -likeness(full_name, keras))
+                candidates += [(key, option) for option in tensor_options(unit, name, keras, shape)]
+        yield from (option for _, option in sorted(candidates, key=lambda candidate: candidate[0]))
 
     def _root(self) -> list[Unit]:
         """The parameters of the model itself."""
-        own = {name: array for name, array in _state(self.run).items() if "." not in name}
-        bits = sum({self.run.bits[name] for name in own})
-        return [Unit("", (), own, "", "", (), -1, bits)] if own else []
+        root_tensors = {name: array for name, array in _state(self.run).items() if "." not in name}
+        bits = sum({self.run.bits[name] for name in root_tensors})
+        return [Unit("", (), root_tensors, "", "", (), -1, bits)] if root_tensors else []
 
     # --- Decisions ---------------------------------------------------------------------------------------------------
 
@@ -529,27 +540,27 @@ class Assigning:
     def _settle(self, prints: Sequence[Print]) -> None:
         """Mark the decisions that these values depend on as right, as far as the values agree with PyTorch's."""
         depends = 0
-        for each in prints:
-            depends |= self.run.depends(each) if not each.exact else 0
+        for fingerprint in prints:
+            depends |= self.run.depends(fingerprint) if not fingerprint.exact else 0
         for decision in self.decisions:
             if not decision.settled and decision.chosen.unit.bits & depends:
                 decision.settled = True
                 self.guide.settle(decision.chosen, decision.options)
 
-    def _ordered(self, made: object) -> list[jax.Array]:
+    def _ordered(self, result: object) -> list[jax.Array]:
         """The outputs in PyTorch's order, if both sides use the same names."""
-        found, names, theirs = tensors(made), list(tensor_names(made)), list(self.run.output_names)
+        outputs, names, theirs = tensors(result), list(tensor_names(result)), list(self.run.output_names)
         if names and sorted(names) == sorted(theirs):
-            return [found[names.index(name)] for name in theirs]
-        return found
+            return [outputs[names.index(name)] for name in theirs]
+        return outputs
 
     def _ends(self, outputs: Sequence[Array]) -> bool:
         """Whether the model's outputs are PyTorch's, in order."""
-        theirs = [each for each in self.run.outputs if each.dtype.kind == "f"]
-        own = [each for each in outputs if each.dtype.kind == "f"]
-        if len(theirs) != len(own):
+        theirs = [output for output in self.run.outputs if output.dtype.kind == "f"]
+        ours = [output for output in outputs if output.dtype.kind == "f"]
+        if len(theirs) != len(ours):
             return False
-        return all(Print(a).same(Print(b)) for a, b in zip(own, theirs, strict=True))
+        return all(Print(a).same(Print(b)) for a, b in zip(ours, theirs, strict=True))
 
 
 def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:

@@ -43,11 +43,11 @@ def suggest_by_names(models: Models) -> Suggestion:
     rows, doubts = _guessed(side, shapes)
     if not rows:
         raise MisfitError(path, f"no layer of {models.model} fits any tensor by its shape", "check both")
-    made = Suggestion(models, tuple(rows), doubts=tuple(fold_doubts(doubts)), layers=len(rows),
-                      how="guessed from names and shapes; nothing was run, and nothing is proved")  # fmt: skip
+    suggestion = Suggestion(models, tuple(rows), doubts=tuple(fold_doubts(doubts)), layers=len(rows),
+                            method="guessed from names and shapes; nothing was run, and nothing is proved")  # fmt: skip
     modules = {name.rpartition(".")[0] for name in shapes}
-    made.parts = tuple(sections(fold(rows, modules, list(shapes))))
-    return made
+    suggestion.parts = tuple(sections(fold(rows, modules, list(shapes))))
+    return suggestion
 
 
 def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields], list[Doubt]]:
@@ -56,27 +56,27 @@ def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields]
     options = [[_row(unit, path, layer, side) for unit in units] for path, layer in layers]
     rows: list[Fields] = []
     doubts: list[Doubt] = []
-    taken: set[str] = set()
+    used: set[str] = set()
     filled: set[str] = set()
     if units and layers:
-        costs = np.array([[_cost(row, unit, path, at / len(layers), place / len(units))
-                           for place, (unit, row) in enumerate(zip(units, each, strict=True))]
-                          for at, ((path, _), each) in enumerate(zip(layers, options, strict=True))])  # fmt: skip
-        for at, place in zip(*linear_sum_assignment(costs), strict=True):
-            row, unit, path = options[at][place], units[place], layers[at][0]
+        costs = np.array([[_cost(row, unit, path, position / len(layers), place / len(units))
+                           for place, (unit, row) in enumerate(zip(units, fits, strict=True))]
+                          for position, ((path, _), fits) in enumerate(zip(layers, options, strict=True))])  # fmt: skip
+        for position, place in zip(*linear_sum_assignment(costs), strict=True):
+            row, unit, path = options[position][place], units[place], layers[position][0]
             if row is None:
                 continue
-            others = sum(each is not None for each in options[at]) - 1
+            others = sum(candidate is not None for candidate in options[position]) - 1
             rows.append(row)
-            taken |= set(unit.names)
+            used |= set(unit.names)
             filled |= set(side.own(path))
             if others:
                 doubts.append(
                     Doubt(unit.path, f"goes into {path} only by name and order; {others} others fit its shape")
                 )
-    rows += _loose(side, shapes, taken, filled, doubts)
+    rows += _loose(side, shapes, used, filled, doubts)
     for name in shapes:
-        if name not in taken and not name.endswith("num_batches_tracked"):
+        if name not in used and not name.endswith("num_batches_tracked"):
             doubts.append(Doubt(name, "no variable of its shape is left"))
     for name in side.variables:
         if name not in filled:
@@ -91,13 +91,13 @@ def _units(shapes: Mapping[str, Shape]) -> list[Unit]:
         module, _, last = name.rpartition(".")
         if module:
             below.setdefault(module, {})[last] = shape
-    return [Unit(module, (), {name: np.broadcast_to(np.float32(0), shape) for name, shape in found.items()}, module,
-                 "", (), at, 0) for at, (module, found) in enumerate(below.items())]  # fmt: skip
+    return [Unit(module, (), {name: np.broadcast_to(np.float32(0), shape) for name, shape in local.items()}, module,
+                 "", (), order, 0) for order, (module, local) in enumerate(below.items())]  # fmt: skip
 
 
 def _row(unit: Unit, path: str, layer: KerasLayer, side: KerasSide) -> Fields | None:
     """The row of the first kind that fits both."""
-    variables = {name: tuple(each.shape) for name, each in side.own(path).items()}
+    variables = {name: tuple(variable.shape) for name, variable in side.own(path).items()}
     if sum(map(prod, variables.values())) > sum(array.size for array in unit.tensors.values()):
         return None
     for kind in kinds_of_layer(layer) or ():
@@ -111,20 +111,24 @@ def _cost(row: Fields | None, unit: Unit, path: str, place: float, order: float)
 
 
 def _loose(
-    side: KerasSide, shapes: Mapping[str, Shape], taken: set[str], filled: set[str], doubts: list[Doubt]
+    side: KerasSide, shapes: Mapping[str, Shape], used: set[str], filled: set[str], doubts: list[Doubt]
 ) -> Iterator[Fields]:
     """Fill variables of layers without a kind, each from the tensor with the most similar name that fits; adds to
-    ``taken`` and ``filled``."""
+    ``used`` and ``filled``."""
     for name, variable in side.variables.items():
         if name in filled:
             continue
         shape = tuple(variable.shape)
-        fits = {each: next(tensor_rules(own, shape), None) for each, own in shapes.items() if each not in taken}
-        left: Sequence[str] = [each for each, rule in fits.items() if rule is not None]
+        fits = {
+            tensor: next(tensor_rules(tensor_shape, shape), None)
+            for tensor, tensor_shape in shapes.items()
+            if tensor not in used
+        }
+        left: Sequence[str] = [tensor for tensor, rule in fits.items() if rule is not None]
         if not left:
             continue
-        chosen = max(left, key=lambda each: likeness(each, name))
-        taken.add(chosen)
+        chosen = max(left, key=lambda tensor: likeness(tensor, name))
+        used.add(chosen)
         filled.add(name)
         rule = str(fits[chosen])
         if len(left) > 1:

@@ -38,48 +38,55 @@ def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[s
     clusters: dict[object, list[Fields]] = {}
     for row in rows:
         clusters.setdefault(_skeleton(row), []).append(row)
-    found: list[tuple[int, Fields]] = []
+    positioned: list[tuple[int, Fields]] = []
     for cluster in clusters.values():
-        for made, first in _folded(cluster, modules, tensors):
-            found.append((rows.index(first), made))
-    return [row for _, row in sorted(found, key=lambda each: each[0])]
+        for folded_row, first in _folded(cluster, modules, tensors):
+            positioned.append((rows.index(first), folded_row))
+    return [row for _, row in sorted(positioned, key=lambda pair: pair[0])]
 
 
 def fold_doubts(doubts: Sequence[Doubt]) -> list[str]:
     """Join doubts that say the same of several names, in words."""
-    found: dict[tuple[str, str], list[Doubt]] = {}
+    groups: dict[tuple[str, str], list[Doubt]] = {}
     for doubt in doubts:
-        found.setdefault((_NUMBER.sub("#", doubt.name), _NUMBER.sub("#", doubt.what)), []).append(doubt)
-    made: dict[str, list[str]] = {}
-    for (name, what), *others in found.values():
-        made.setdefault(what, []).append(f"{name} ({1 + len(others)} alike)" if others else name)
-    return [f"{', '.join(names)}: {what}" for what, names in made.items()]
+        groups.setdefault((_NUMBER.sub("#", doubt.name), _NUMBER.sub("#", doubt.what)), []).append(doubt)
+    by_text: dict[str, list[str]] = {}
+    for (name, what), *others in groups.values():
+        by_text.setdefault(what, []).append(f"{name} ({1 + len(others)} alike)" if others else name)
+    return [f"{', '.join(names)}: {what}" for what, names in by_text.items()]
 
 
 def sections(rows: Sequence[Fields]) -> list[Section]:
     """Group three or more rows of layers with common prefixes that have an index; the others stay single."""
-    found: list[Section] = []
+    grouped: list[Section] = []
     heads = [_head(row) for row in rows]
     for row, head in zip(rows, heads, strict=True):
         if head == ("", "") or heads.count(head) < 3:
             head, inner = ("", ""), row
         else:
             inner = _shortened(row, head)
-        at = next((at for at, each in enumerate(found) if (each.torch, each.keras) == head and head != ("", "")), None)
-        if at is None:
-            found.append(Section(*head, (inner,)))
+        index = next(
+            (
+                index
+                for index, section in enumerate(grouped)
+                if (section.torch, section.keras) == head and head != ("", "")
+            ),
+            None,
+        )
+        if index is None:
+            grouped.append(Section(*head, (inner,)))
         else:
-            found[at] = Section(*head, (*found[at].rows, inner))
-    return found
+            grouped[index] = Section(*head, (*grouped[index].rows, inner))
+    return grouped
 
 
 def _texts(row: Fields) -> list[str]:
     """All names of a row: PyTorch's, then Keras's, then those of ties."""
-    found: list[str] = []
+    texts: list[str] = []
     for field in ("torch", "keras", "same_as"):
         value = row.get(field, [])
-        found += [str(each) for each in value] if isinstance(value, list) else [str(value)]
-    return found
+        texts += [str(name) for name in value] if isinstance(value, list) else [str(value)]
+    return texts
 
 
 def _skeleton(row: Fields) -> object:
@@ -98,10 +105,10 @@ def _folded(
     if len(cluster) == 1:
         yield cluster[0], cluster[0]
         return
-    if (made := _pattern(cluster)) is not None and _matches(made, cluster, modules, tensors):
-        yield made, cluster[0]
+    if (folded_row := _pattern(cluster)) is not None and _matches(folded_row, cluster, modules, tensors):
+        yield folded_row, cluster[0]
         return
-    flat = [[number for each in _numbers(row) for number in each] for row in cluster]
+    flat = [[number for text_numbers in _numbers(row) for number in text_numbers] for row in cluster]
     for slot in range(len(flat[0])):
         values = sorted({numbers[slot] for numbers in flat})
         if 1 < len(values) < len(cluster):
@@ -127,17 +134,17 @@ def _pattern(cluster: Sequence[Fields]) -> Fields | None:
             if len(set(column)) == 1:
                 words.append(str(column[0]))
                 continue
-            found = next(((name, column[0] - known[0]) for known, name in columns.items()
-                          if len({a - b for a, b in zip(column, known, strict=True)}) == 1), None)  # fmt: skip
-            if found is None:
+            index = next(((name, column[0] - earlier[0]) for earlier, name in columns.items()
+                          if len({a - b for a, b in zip(column, earlier, strict=True)}) == 1), None)  # fmt: skip
+            if index is None:
                 if place or len(columns) == len(_INDICES):
                     return None
-                found = (_INDICES[len(columns)], 0)
-                columns[tuple(column)] = found[0]
-            name, offset = found
+                index = (_INDICES[len(columns)], 0)
+                columns[tuple(column)] = index[0]
+            name, offset = index
             words.append(f"<{name}{f'{offset:+d}' if offset else ''}>")
-        each = iter(words)
-        texts.append(_NUMBER.sub(lambda _: next(each), text))  # noqa: B023
+        replacements = iter(words)
+        texts.append(_NUMBER.sub(lambda _: next(replacements), text))  # noqa: B023
     indices = {frozenset(NamePattern(text).indices) - {"layer"} for text in texts}
     if len(indices) != 1 or any(len(set(NamePattern(t).indices)) != len(NamePattern(t).indices) for t in texts):
         return None
@@ -146,22 +153,22 @@ def _pattern(cluster: Sequence[Fields]) -> Fields | None:
 
 def _with_names(row: Fields, texts: Sequence[str]) -> Fields:
     left = iter(texts)
-    made: dict[str, object] = {}
+    renamed: dict[str, object] = {}
     for field, value in row.items():
         if field in ("torch", "keras", "same_as"):
-            made[field] = [next(left) for _ in value] if isinstance(value, list) else next(left)
+            renamed[field] = [next(left) for _ in value] if isinstance(value, list) else next(left)
         else:
-            made[field] = value
-    return made
+            renamed[field] = value
+    return renamed
 
 
 def _matches(row: Fields, cluster: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> bool:
     """Whether the row's patterns match exactly the names in the rows that it represents."""
-    known = tensors if {"rule", "drop", "same_as"} & set(row) else modules
-    own = [str(each) for each in (row["torch"] if isinstance(row["torch"], list) else [row["torch"]])]
-    for place, text in enumerate(own):
-        names = {_texts(each)[place] for each in cluster}
-        if {name for name in known if NamePattern(text).match(name) is not None} - names:
+    all_names = tensors if {"rule", "drop", "same_as"} & set(row) else modules
+    patterns = [str(name) for name in (row["torch"] if isinstance(row["torch"], list) else [row["torch"]])]
+    for place, text in enumerate(patterns):
+        names = {_texts(member)[place] for member in cluster}
+        if {name for name in all_names if NamePattern(text).match(name) is not None} - names:
             return False
     return True
 
@@ -177,7 +184,7 @@ def _head(row: Fields) -> tuple[str, str]:
 
 def _indexed(text: str, joint: str) -> str:
     parts = text.split(joint)
-    places = [at for at, part in enumerate(parts[:-1]) if "<" in part and "<layer" not in part]
+    places = [index for index, part in enumerate(parts[:-1]) if "<" in part and "<layer" not in part]
     return joint.join(parts[: places[-1] + 1]) if places else ""
 
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     import torch
 
 _FUNCTIONS = {
-    each.name: each
+    function.name: function
     for kind in KINDS.values()
-    for each in kind.functions
-    if (kind.name == "activation" or (kind.evident and not kind.parts)) and len(each.parameters) > 1
+    for function in kind.functions
+    if (kind.name == "activation" or (kind.evident and not kind.parts)) and len(function.parameters) > 1
 }
 """Poolings, and activations with settings."""
 
@@ -26,12 +26,16 @@ def module_of(function: str, arguments: Mapping[str, object]) -> torch.nn.Module
     if function not in _FUNCTIONS:
         return None
     order = _FUNCTIONS[function].parameters
-    told = {order[int(at)]: value for at, value in arguments.items() if at.isdigit() and 0 < int(at) < len(order)}
-    told |= {key: value for key, value in arguments.items() if key in order}
-    if told.get("stride") is None:
-        told.pop("stride", None)
+    settings = {
+        order[int(position)]: value
+        for position, value in arguments.items()
+        if position.isdigit() and 0 < int(position) < len(order)
+    }
+    settings |= {key: value for key, value in arguments.items() if key in order}
+    if settings.get("stride") is None:
+        settings.pop("stride", None)
     try:
-        made: torch.nn.Module = getattr(nn, _FUNCTIONS[function].module)(**told)
+        module: torch.nn.Module = getattr(nn, _FUNCTIONS[function].module)(**settings)
     except (TypeError, ValueError):
         return None
-    return made
+    return module

@@ -58,5 +58,5 @@ class Guide:
 
 def _units(options: Sequence[Option]) -> list[str]:
     """The units of these options, in the order of their calls."""
-    found = {option.unit.path: option.unit.order for option in options}
-    return sorted(found, key=lambda path: found[path])
+    orders = {option.unit.path: option.unit.order for option in options}
+    return sorted(orders, key=lambda path: orders[path])

@@ -11,6 +11,6 @@ from functools import lru_cache
 def likeness(torch: str, keras: str) -> float:
     """Similarity of two paths, from 0 to 1."""
     first, second = (re.sub(r"[./_]+", " ", path.lower()) for path in (torch, keras))
-    whole = SequenceMatcher(None, first, second, autojunk=False).ratio()
+    path_ratio = SequenceMatcher(None, first, second, autojunk=False).ratio()
     last = SequenceMatcher(None, first.rpartition(" ")[2], second.rpartition(" ")[2], autojunk=False).ratio()
-    return whole + last / 2
+    return path_ratio + last / 2

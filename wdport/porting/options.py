@@ -43,14 +43,14 @@ class Option:
         keras: the layer's path.
         rows: the row under ``layers``, or those under ``tensors`` if it has no kind.
         values: the variables' values, by path.
-        at: the call of the unit with the same input as the layer.
+        call_index: the call of the unit with the same input as the layer.
     """
 
     unit: Unit
     keras: str
     rows: tuple[Fields, ...]
     values: Mapping[str, Array] = field(repr=False)
-    at: int = 0
+    call_index: int = 0
 
     @property
     def kind(self) -> str:
@@ -69,11 +69,11 @@ def table_of_rows(rows: Sequence[Fields]) -> Table:
     tensors = [dict(row) for row in rows if "rule" in row or "drop" in row]
     tied = [dict(row) for row in rows if "same_as" in row]
     parts = {"layers": layers, "tensors": tensors, "tied": tied}
-    return table_of({"format": 2, **{name: each for name, each in parts.items() if each}}, "suggested")
+    return table_of({"format": 2, **{name: part for name, part in parts.items() if part}}, "suggested")
 
 
 def layer_option(
-    unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], extra: Fields | None = None, at: int = 0
+    unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], extra: Fields | None = None, call_index: int = 0
 ) -> Option | None:
     """The row of this kind, if it fills every variable of the layer and uses every tensor of the unit."""
     fields = {"torch": unit.path, "keras": keras, "kind": kind, **(extra or {})}
@@ -85,24 +85,26 @@ def layer_option(
         return None
     if not isinstance(plan, Plan):
         return None
-    return Option(unit, keras, (fields,), dict(plan.apply(tensors.__getitem__, rounded=False)), at)
+    return Option(unit, keras, (fields,), dict(plan.apply(tensors.__getitem__, rounded=False)), call_index)
 
 
-def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], at: int) -> Option | None:
+def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index: int) -> Option | None:
     """A linear layer as a projection of attention whose kernel has a head axis."""
     for rules in (("attention_weight", "attention_bias"), ("attention_output", "identity")):
         rows: list[Fields] = [{"torch": f"{unit.path}.{name}", "keras": f"{keras}/{variable}", "rule": rule}
                 for (name, variable), rule in zip((("weight", "kernel"), ("bias", "bias")), rules, strict=True)
                 if name in unit.tensors]  # fmt: skip
-        for option in tensors_option(unit, keras, rows, unit.names, variables, at):
+        for option in tensors_option(unit, keras, rows, unit.names, variables, call_index):
             return option
     return None
 
 
-def divided(unit: Unit, keras: str, variables: Mapping[str, Shape], made: Sequence[Shape], at: int) -> Iterator[Option]:
-    """A linear layer whose features PyTorch reshapes, channels first, to an image of a shape in ``made``; Keras has the
-    channels last."""
-    for shape in made:
+def divided(
+    unit: Unit, keras: str, variables: Mapping[str, Shape], shapes: Sequence[Shape], call_index: int
+) -> Iterator[Option]:
+    """A linear layer whose features PyTorch reshapes, channels first, to an image of a shape in ``shapes``; Keras has
+    the channels last."""
+    for shape in shapes:
         names = {2: "c l", 3: "c h w", 4: "c d h w"}.get(len(shape), "").split()
         if not names or "weight" not in unit.tensors:
             continue
@@ -113,10 +115,10 @@ def divided(unit: Unit, keras: str, variables: Mapping[str, Shape], made: Sequen
         if "bias" in unit.tensors:
             rows.append({"torch": f"{unit.path}.bias", "keras": f"{keras}/bias",
                          "rule": f"({' '.join(names)}) -> ({last})", "sizes": sizes})  # fmt: skip
-        yield from tensors_option(unit, keras, rows, unit.names, variables, at)
+        yield from tensors_option(unit, keras, rows, unit.names, variables, call_index)
 
 
-def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, at: int) -> Iterator[Option]:
+def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, call_index: int) -> Iterator[Option]:
     """A convolution before a ``PixelShuffle`` in PyTorch; in Keras the pixels come first."""
     for last in ("r s c", "s r c"):
         sizes = {"r": up, "s": up}
@@ -125,23 +127,23 @@ def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, at
         if "bias" in unit.tensors:
             rows.append({"torch": f"{unit.path}.bias", "keras": f"{keras}/bias",
                          "rule": f"(c r s) -> ({last})", "sizes": sizes})  # fmt: skip
-        yield from tensors_option(unit, keras, rows, unit.names, variables, at)
+        yield from tensors_option(unit, keras, rows, unit.names, variables, call_index)
 
 
-def as_stored(unit: Unit, keras: str, variables: Mapping[str, Shape], at: int) -> Iterator[Option]:
+def as_stored(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index: int) -> Iterator[Option]:
     """A user's own module whose tensors have the layout of the layer's variables."""
     left, rows = dict(unit.tensors), list[Fields]()
     for path, shape in variables.items():
         fits = [name for name, array in left.items() if array.shape == shape]
         if not fits:
             return
-        name = max(fits, key=lambda each: likeness(each, path))
+        name = max(fits, key=lambda tensor: likeness(tensor, path))
         del left[name]
         rows.append({"torch": f"{unit.path}.{name}", "keras": path, "rule": "identity"})
-    yield from tensors_option(unit, keras, rows, unit.names, variables, at)
+    yield from tensors_option(unit, keras, rows, unit.names, variables, call_index)
 
 
-def merged(units: Sequence[Unit], keras: str, variables: Mapping[str, Shape], at: int) -> Iterator[Option]:
+def merged(units: Sequence[Unit], keras: str, variables: Mapping[str, Shape], call_index: int) -> Iterator[Option]:
     """Linear layers side by side as one layer of Keras, in every order."""
     tensors = {name: array for unit in units for name, array in unit.names.items()}
     names = {tuple(unit.tensors) for unit in units}
@@ -153,12 +155,12 @@ def merged(units: Sequence[Unit], keras: str, variables: Mapping[str, Shape], at
         if "bias" in order[0].tensors:
             rows.append({"torch": [f"{unit.path}.bias" for unit in order], "keras": f"{keras}/bias",
                          "rule": "[part] out -> (part out)"})  # fmt: skip
-        yield from tensors_option(joined(order, at), keras, rows, tensors, variables, 0)
+        yield from tensors_option(joined(order, call_index), keras, rows, tensors, variables, 0)
 
 
 def tensors_option(
     unit: Unit, keras: str, rows: Sequence[Fields], tensors: Mapping[str, Array], variables: Mapping[str, Shape],
-    at: int,
+    call_index: int,
 ) -> Iterator[Option]:  # fmt: skip
     """The option of these rows, if they fill all variables from all tensors."""
     try:
@@ -166,28 +168,39 @@ def tensors_option(
     except (WdportError, ValueError):
         return
     if isinstance(plan, Plan):
-        yield Option(unit, keras, tuple(rows), dict(plan.apply(tensors.__getitem__, rounded=False)), at)
+        yield Option(unit, keras, tuple(rows), dict(plan.apply(tensors.__getitem__, rounded=False)), call_index)
 
 
 def flattened(
-    unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], given: Array, sizes: Sequence[Shape], at: int
+    unit: Unit,
+    keras: str,
+    kind: str,
+    variables: Mapping[str, Shape],
+    layer_input: Array,
+    sizes: Sequence[Shape],
+    call_index: int,
 ) -> Option | None:
     """The row with the order of axes that were flattened before the layer, if its input differs only in that.
 
     ``sizes`` are the shapes before flattening in Keras, without the batch.
     """
-    theirs = unit.first_input(at)
-    if not KINDS[kind].flattens or theirs.ndim != 2 or theirs.shape != given.shape or np.allclose(theirs, given):
+    theirs = unit.first_input(call_index)
+    if (
+        not KINDS[kind].flattens
+        or theirs.ndim != 2
+        or theirs.shape != layer_input.shape
+        or np.allclose(theirs, layer_input)
+    ):
         return None
     for shape in sizes:
         names = {2: ("l", "c"), 3: ("h", "w", "c"), 4: ("d", "h", "w", "c")}.get(len(shape))
-        if names is None or int(np.prod(shape)) != given.shape[-1]:
+        if names is None or int(np.prod(shape)) != layer_input.shape[-1]:
             continue
-        told = dict(zip(names, shape, strict=True))
-        if order := agreeing(theirs, given, told, ((names[-1], *names[:-1]), names)):
+        axis_sizes = dict(zip(names, shape, strict=True))
+        if order := agreeing(theirs, layer_input, axis_sizes, ((names[-1], *names[:-1]), names)):
             free = names[-1]
-            extra = {"flatten": order, "sizes": {name: size for name, size in told.items() if name != free}}
-            return layer_option(unit, keras, kind, variables, extra, at)
+            extra = {"flatten": order, "sizes": {name: size for name, size in axis_sizes.items() if name != free}}
+            return layer_option(unit, keras, kind, variables, extra, call_index)
     return None
 
 
@@ -207,22 +220,22 @@ class Agreement:
 
 
 def agreement(
-    option: Option, call: Call, layer: KerasLayer, given: Sequence[Array], made: Sequence[Array]
+    option: Option, call: Call, layer: KerasLayer, inputs: Sequence[Array], outputs: Sequence[Array]
 ) -> Agreement | None:
     """How the layer's output corresponds to the unit's in this call; ``None`` if it does not."""
-    if not made or not call.outputs:
+    if not outputs or not call.outputs:
         return None
-    theirs, own = np.asarray(call.outputs[0]), np.asarray(made[0])
+    theirs, ours = np.asarray(call.outputs[0]), np.asarray(outputs[0])
     tap = table_of_rows(option.rows).taps[0] if option.kind else None
     order = tuple(dict.fromkeys([*stated_activation(layer), "", *ROW_NAMES]))
     for after in order:
-        if tap is not None and _laid(layout_of(tap, layer), after, call, given, made):
+        if tap is not None and _laid(layout_of(tap, layer), after, call, inputs, outputs):
             return Agreement(after)
     for after in order:
         with np.errstate(over="ignore", invalid="ignore"):
             array = AFTER[after](theirs) if after else theirs
-        if Print(array).same(Print(own)):
-            axes = next(axes_between(array, own), "")
+        if Print(array).same(Print(ours)):
+            axes = next(axes_between(array, ours), "")
             return Agreement(after, axes, bool(axes) and tap is not None)
     return None
 
@@ -233,30 +246,30 @@ def stated_activation(layer: KerasLayer) -> list[str]:
     return [name] if name in ROW_NAMES else []
 
 
-def _laid(layout: Layout, after: str, call: Call, given: Sequence[Array], made: Sequence[Array]) -> bool:
+def _laid(layout: Layout, after: str, call: Call, inputs: Sequence[Array], outputs: Sequence[Array]) -> bool:
     """Whether outputs agree elementwise."""
-    shapes = [np.shape(each) for each in given], [np.shape(each) for each in made]
+    shapes = [np.shape(array) for array in inputs], [np.shape(array) for array in outputs]
     try:
         expected = in_port(call, replace(layout, after=after, outputs_only=True), shapes)
     except (WdportError, ValueError, IndexError, TypeError):
         return False
-    pairs = zip(made, expected.outputs, strict=True)
+    pairs = zip(outputs, expected.outputs, strict=True)
     return all(relative_l2(np.asarray(a), np.asarray(b)) <= LOGIC for a, b in pairs)
 
 
-def axes_between(theirs: Array, own: Array) -> Iterator[str]:
+def axes_between(theirs: Array, ours: Array) -> Iterator[str]:
     """Layouts, such as ``b c h 1 -> b h c``, under which two arrays are equal."""
     names = {2: "b c", 3: "b c l", 4: "b c h w", 5: "b c d h w"}.get(theirs.ndim, "").split()
-    spare = theirs.ndim - own.ndim
+    spare = theirs.ndim - ours.ndim
     if not names or not 0 <= spare < theirs.ndim:
         return
-    for dropped in combinations([at for at, size in enumerate(theirs.shape) if size == 1 and at], spare):
-        kept = [at for at in range(theirs.ndim) if at not in dropped]
-        for order in permutations(range(len(kept))):
-            moved = theirs.reshape([theirs.shape[at] for at in kept]).transpose(order)
-            if moved.shape == own.shape and relative_l2(own, moved) <= LOGIC:
-                left = ["1" if at in dropped else name for at, name in enumerate(names)]
-                yield f"{' '.join(left)} -> {' '.join(names[kept[at]] for at in order)}"
+    for dropped in combinations([axis for axis, size in enumerate(theirs.shape) if size == 1 and axis], spare):
+        remaining = [axis for axis in range(theirs.ndim) if axis not in dropped]
+        for order in permutations(range(len(remaining))):
+            moved = theirs.reshape([theirs.shape[axis] for axis in remaining]).transpose(order)
+            if moved.shape == ours.shape and relative_l2(ours, moved) <= LOGIC:
+                left = ["1" if axis in dropped else name for axis, name in enumerate(names)]
+                yield f"{' '.join(left)} -> {' '.join(names[remaining[index]] for index in order)}"
 
 
 _AXES = "abcdefgh"
@@ -266,17 +279,17 @@ def tensor_rules(source: Shape, target: Shape) -> Iterator[str]:
     """Rules that map one shape to the other by moving axes and by axes of size one, the simplest first."""
     if source == target:
         yield "... -> ..."
-    kept = [size for size in source if size != 1]
-    wanted = [size for size in target if size != 1]
-    if sorted(kept) != sorted(wanted) or len(kept) > 5:
+    source_sizes = [size for size in source if size != 1]
+    target_sizes = [size for size in target if size != 1]
+    if sorted(source_sizes) != sorted(target_sizes) or len(source_sizes) > 5:
         return
     names = iter(_AXES)
     left = [next(names) if size != 1 else "1" for size in source]
-    own = [name for name in left if name != "1"]
-    for order in permutations(range(len(own))):
-        if [kept[at] for at in order] != wanted:
+    source_axes = [name for name in left if name != "1"]
+    for order in permutations(range(len(source_axes))):
+        if [source_sizes[index] for index in order] != target_sizes:
             continue
-        moved = iter(own[at] for at in order)
+        moved = iter(source_axes[index] for index in order)
         right = [next(moved) if size != 1 else "1" for size in target]
         if left != right or source != target:
             yield f"{' '.join(left) or '1'} -> {' '.join(right) or '1'}"

@@ -44,8 +44,8 @@ class Print:
         flat = np.asarray(self.array, np.float64).ravel()
         flat = flat[np.isfinite(flat)]
         size = np.abs(flat)
-        kept: Array = flat[size > ZERO * size.max(initial=0.0)]
-        return kept
+        nonzero: Array = flat[size > ZERO * size.max(initial=0.0)]
+        return nonzero
 
     @cached_property
     def extremes(self) -> tuple[float, float]:
@@ -84,8 +84,8 @@ class Print:
 
 def _repeats(first: Array, second: Array) -> bool:
     """Whether one of the two is a repetition of the other."""
-    few, many = sorted((first, second), key=len)
-    return bool(len(few)) and len(many) % len(few) == 0 and np.array_equal(np.resize(few, many.shape), many)
+    short, long = sorted((first, second), key=len)
+    return bool(len(short)) and len(long) % len(short) == 0 and np.array_equal(np.resize(short, long.shape), long)
 
 
 class Prints(Generic[T]):
@@ -95,24 +95,24 @@ class Prints(Generic[T]):
         self._sorted: list[tuple[float, int]] = []
         self._held: list[tuple[Print, T]] = []
 
-    def add(self, known: Print, belongs: T) -> None:
+    def add(self, key: Print, value: T) -> None:
         """Add a print; empty ones are uninformative and ignored."""
-        if known.empty:
+        if key.empty:
             return
-        insort(self._sorted, (known.extremes[0], len(self._held)))
-        self._held.append((known, belongs))
+        insort(self._sorted, (key.extremes[0], len(self._held)))
+        self._held.append((key, value))
 
-    def find(self, wanted: Print) -> Iterator[T]:
+    def find(self, key: Print) -> Iterator[T]:
         """The objects of all equal prints, in the order in which they were added."""
-        if wanted.empty:
+        if key.empty:
             return
-        within = 2 * NEAR * wanted.size
-        at = bisect_left(self._sorted, (wanted.extremes[0] - within, -1))
+        within = 2 * NEAR * key.size
+        position = bisect_left(self._sorted, (key.extremes[0] - within, -1))
         near = []
-        while at < len(self._sorted) and self._sorted[at][0] <= wanted.extremes[0] + within:
-            near.append(self._sorted[at][1])
-            at += 1
+        while position < len(self._sorted) and self._sorted[position][0] <= key.extremes[0] + within:
+            near.append(self._sorted[position][1])
+            position += 1
         for place in sorted(near):
-            known, belongs = self._held[place]
-            if known.same(wanted):
-                yield belongs
+            stored, value = self._held[place]
+            if stored.same(key):
+                yield value

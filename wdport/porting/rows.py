@@ -52,7 +52,7 @@ def found_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence
     rows += _pools(join)
     rows += _unfilled(join, rows)
     rows += _left(join, rows)
-    order = {event.path: at for at, event in reversed(list(enumerate(outcome.events)))}
+    order = {event.path: position for position, event in reversed(list(enumerate(outcome.events)))}
     rows.sort(key=lambda row: _place(row, order))
     return Found(tuple(rows), tuple(join.doubts))
 
@@ -75,13 +75,13 @@ def _joined(join: _Join) -> Iterator[Fields]:
     parts: dict[str, dict[str, tuple[str, Option]]] = {}
     for subject, option in chosen.items():
         if option.unit.part:
-            parts.setdefault(option.unit.whole, {})[option.unit.part] = (subject, option)
+            parts.setdefault(option.unit.module_path, {})[option.unit.part] = (subject, option)
     for subject, option in chosen.items():
         unit = option.unit
         if unit.part:
-            if unit.whole not in done:
-                done.add(unit.whole)
-                yield from _whole(join, unit.whole, parts[unit.whole])
+            if unit.module_path not in done:
+                done.add(unit.module_path)
+                yield from _module_rows(join, unit.module_path, parts[unit.module_path])
             continue
         yield from _stated(join, subject, option)
 
@@ -106,7 +106,7 @@ def _stated(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
 
 def tensor_rows(join: _Join, option: Option) -> Iterator[Fields]:
     """The rows of a layer's tensors, one by one."""
-    targets = {name: tuple(each.shape) for name, each in join.side.below(str(option.rows[0]["keras"])).items()}
+    targets = {name: tuple(variable.shape) for name, variable in join.side.below(str(option.rows[0]["keras"])).items()}
     plan = make_plan(table_of_rows(option.rows), {name: a.shape for name, a in option.unit.names.items()}, targets, {})
     if not isinstance(plan, Plan):
         return
@@ -118,119 +118,123 @@ def tensor_rows(join: _Join, option: Option) -> Iterator[Fields]:
             "rule": "identity" if rule == "... -> ..." else rule,
         }
         sizes: Any = option.rows[0].get("sizes", {})
-        told = {name: size for name, size in move.sizes.items() if name in sizes}
-        yield _with(row, combine=move.combine, sizes=told)
+        axis_sizes = {name: size for name, size in move.sizes.items() if name in sizes}
+        yield _with(row, combine=move.combine, sizes=axis_sizes)
 
 
 def _with(row: Fields, **more: object) -> dict[str, object]:
     return {**row, **{name: value for name, value in more.items() if value}}
 
 
-def _whole(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+def _module_rows(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
     first = next(iter(parts))
     if first in ATTENTION:
-        yield from _attention(join, whole, parts)
+        yield from _attention(join, module_path, parts)
     elif first.startswith("layer_"):
-        yield from _recurrent(join, whole, parts)
+        yield from _recurrent(join, module_path, parts)
     else:
-        yield from _chunks(join, whole, parts)
+        yield from _chunks(join, module_path, parts)
 
 
-def _attention(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
     """Rows for projections of ``torch.nn.MultiheadAttention`` that were found one by one."""
     paths = {part: path for part, (path, _) in parts.items()}
-    unit = next(each for each in join.units if each.path == whole)
+    unit = next(candidate for candidate in join.units if candidate.path == module_path)
     parent = next(iter(paths.values())).rpartition("/")[0]
-    row = {"torch": whole, "keras": parent, "kind": "attention_packed"}
+    row = {"torch": module_path, "keras": parent, "kind": "attention_packed"}
     if set(paths) == set(ATTENTION) and parent and _fits(join, [row], unit, paths.values()):
         yield row
         return
     three = [paths.get(part) for part in ATTENTION[:3]]
     if None in three:
-        join.doubts.append(Doubt(whole, f"{', '.join(paths)} found, but not {', '.join(set(ATTENTION) - set(paths))}"))
+        join.doubts.append(
+            Doubt(module_path, f"{', '.join(paths)} found, but not {', '.join(set(ATTENTION) - set(paths))}")
+        )
         return
-    yield from _split(unit, "in_proj_weight", "in_proj_bias", [str(each) for each in three])
+    yield from _split(unit, "in_proj_weight", "in_proj_bias", [str(path) for path in three])
     for part in ATTENTION:
         if part in paths:
-            yield _with({"torch": f"{whole}.{part}", "keras": paths[part]}, up_to="shift" if part == "key" else "")
+            yield _with(
+                {"torch": f"{module_path}.{part}", "keras": paths[part]}, up_to="shift" if part == "key" else ""
+            )
     if "out" in paths:
-        yield {"torch": f"{whole}.out_proj.weight", "keras": f"{paths['out']}/kernel", "rule": "linear"}
+        yield {"torch": f"{module_path}.out_proj.weight", "keras": f"{paths['out']}/kernel", "rule": "linear"}
         if "out_proj.bias" in unit.tensors:
-            yield {"torch": f"{whole}.out_proj.bias", "keras": f"{paths['out']}/bias", "rule": "identity"}
+            yield {"torch": f"{module_path}.out_proj.bias", "keras": f"{paths['out']}/bias", "rule": "identity"}
 
 
 def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str]) -> Iterator[Fields]:
     """Rows that split one tensor's features over several layers."""
-    yield {"torch": f"{unit.whole}.{weight}", "keras": [f"{path}/kernel" for path in paths],
+    yield {"torch": f"{unit.module_path}.{weight}", "keras": [f"{path}/kernel" for path in paths],
            "rule": "(part out) in -> [part] in out"}  # fmt: skip
     if bias in unit.tensors:
-        yield {"torch": f"{unit.whole}.{bias}", "keras": [f"{path}/bias" for path in paths],
+        yield {"torch": f"{unit.module_path}.{bias}", "keras": [f"{path}/bias" for path in paths],
                "rule": "(part out) -> [part] out"}  # fmt: skip
 
 
-def _recurrent(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+def _recurrent(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
     """Rows for the layers of one RNN: with an index if the Keras layers are numbered, otherwise tensor by tensor."""
-    unit = next(each for each in join.units if each.path == whole)
+    unit = next(candidate for candidate in join.units if candidate.path == module_path)
     numbered = {int(part.removeprefix("layer_")): path for part, (path, _) in parts.items()}
     kind = next(iter(parts.values()))[1].kind
     for pattern in _numbered(numbered):
-        row: Fields = {"torch": whole, "keras": pattern, "kind": kind}
+        row: Fields = {"torch": module_path, "keras": pattern, "kind": kind}
         if _fits(join, [row], unit, numbered.values()):
             yield row
             return
     for layer, path in sorted(numbered.items()):
         option = parts[f"layer_{layer}"][1]
         for row in tensor_rows(join, option):
-            yield {**row, "torch": _of_layer(row["torch"], whole, layer)}
-        yield {"torch": f"{whole}.layer_{layer}", "keras": path}
+            yield {**row, "torch": _of_layer(row["torch"], module_path, layer)}
+        yield {"torch": f"{module_path}.layer_{layer}", "keras": path}
 
 
-def _of_layer(names: object, whole: str, layer: int) -> object:
+def _of_layer(names: object, module_path: str, layer: int) -> object:
     """Tensors of a part by their names in the module."""
     if isinstance(names, list):
-        return [_of_layer(each, whole, layer) for each in names]
-    return f"{whole}.{str(names).rpartition('.')[2].replace('_l0', f'_l{layer}')}"
+        return [_of_layer(name, module_path, layer) for name in names]
+    return f"{module_path}.{str(names).rpartition('.')[2].replace('_l0', f'_l{layer}')}"
 
 
 def _numbered(paths: Mapping[int, str]) -> Iterator[str]:
     """Patterns with ``<layer>`` that match these paths."""
     first = paths.get(0, "")
-    for at, sign in enumerate(first):
-        if not sign.isdigit() or (at and first[at - 1].isdigit()):
+    for position, sign in enumerate(first):
+        if not sign.isdigit() or (position and first[position - 1].isdigit()):
             continue
-        end = at
+        end = position
         while end < len(first) and first[end].isdigit():
             end += 1
-        start = int(first[at:end])
-        if all(path == f"{first[:at]}{start + layer}{first[end:]}" for layer, path in paths.items()):
-            yield f"{first[:at]}<layer{f'+{start}' if start else ''}>{first[end:]}"
+        start = int(first[position:end])
+        if all(path == f"{first[:position]}{start + layer}{first[end:]}" for layer, path in paths.items()):
+            yield f"{first[:position]}<layer{f'+{start}' if start else ''}>{first[end:]}"
 
 
-def _chunks(join: _Join, whole: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+def _chunks(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
     """Rows for a linear layer that corresponds to several Keras layers."""
-    unit = next(each for each in join.units if each.path == whole)
+    unit = next(candidate for candidate in join.units if candidate.path == module_path)
     count = int(next(iter(parts)).rpartition("_")[2])
-    paths = [parts[name][0] if (name := f"chunk_{at}_of_{count}") in parts else None for at in range(count)]
+    paths = [parts[name][0] if (name := f"chunk_{index}_of_{count}") in parts else None for index in range(count)]
     if None in paths:
-        join.doubts.append(Doubt(whole, f"some of its {count} equal parts were found, and some were not"))
+        join.doubts.append(Doubt(module_path, f"some of its {count} equal parts were found, and some were not"))
         return
-    yield from _split(unit, "weight", "bias", [str(each) for each in paths])
+    yield from _split(unit, "weight", "bias", [str(path) for path in paths])
 
 
 def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str]) -> bool:
     """Whether these rows fill exactly the variables of these layers from all of the unit's tensors, with the values
     that were found."""
-    targets = {name: each for path in paths for name, each in join.side.below(path).items()}
+    targets = {name: variable for path in paths for name, variable in join.side.below(path).items()}
     try:
-        shapes: dict[str, Shape] = {name: tuple(each.shape) for name, each in targets.items()}
+        shapes: dict[str, Shape] = {name: tuple(variable.shape) for name, variable in targets.items()}
         plan = make_plan(table_of_rows(rows), {name: array.shape for name, array in unit.names.items()}, shapes, {})
     except (WdportError, ValueError):
         return False
     if not isinstance(plan, Plan):
         return False
     values = {name: array for option in join.outcome.matched.values() for name, array in option.values.items()}
-    made = dict(plan.apply(unit.names.__getitem__, rounded=False))
-    return all(name in values and (made[name] == values[name]).all() for name in made)
+    planned = dict(plan.apply(unit.names.__getitem__, rounded=False))
+    return all(name in values and (planned[name] == values[name]).all() for name in planned)
 
 
 def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
@@ -246,10 +250,10 @@ def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
         if len(names) != len(ATTENTION) or not torch or not keras:
             continue
         changed = {part: name for part, name in names.items() if name != f"{'out' if part == 'out' else part[0]}_proj"}
-        made = _with({"torch": torch, "keras": keras, "kind": "attention"}, names=changed)
+        joined_row = _with({"torch": torch, "keras": keras, "kind": "attention"}, names=changed)
         inside = [row for row in rows if any(f"{row['torch']}.".startswith(f"{module}.") for module in parts.values())]
-        if _is_same(join, [made], inside) and _is_tap(join, torch, keras):
-            rows = [made if row is inside[0] else row for row in rows if row is inside[0] or row not in inside]
+        if _is_same(join, [joined_row], inside) and _is_tap(join, torch, keras):
+            rows = [joined_row if row is inside[0] else row for row in rows if row is inside[0] or row not in inside]
     return rows
 
 
@@ -259,23 +263,23 @@ def _parent(path: str, joint: str) -> str:
 
 def _roles(parts: Mapping[str, str]) -> dict[str, str]:
     """By role, the module of a projection whose Keras layer has one of the usual names."""
-    found: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for name, module in parts.items():
-        role = "out" if "out" in name else next((each for each in ATTENTION[:3] if each in name), "")
+        role = "out" if "out" in name else next((part for part in ATTENTION[:3] if part in name), "")
         if role:
-            found.setdefault(role, module)
-    return found
+            roles.setdefault(role, module)
+    return roles
 
 
-def _is_same(join: _Join, made: Sequence[Fields], rows: Sequence[Fields]) -> bool:
+def _is_same(join: _Join, joined_rows: Sequence[Fields], rows: Sequence[Fields]) -> bool:
     """Whether two lists of rows fill the same variables with the same values."""
     state = {name: tuple(tensor.shape) for name, tensor in join.run.module.state_dict().items()}
     plans = []
-    for each in (made, rows):
-        names, filled = claimed(each, list(state)), _filled(each, join.side)
+    for row_list in (joined_rows, rows):
+        names, filled = claimed(row_list, list(state)), _filled(row_list, join.side)
         sources = {name: state[name] for name in state if name in names}
         targets = {name: tuple(variable.shape) for name, variable in join.side.variables.items() if name in filled}
-        plan = make_plan(table_of_rows(each), sources, targets, {})
+        plan = make_plan(table_of_rows(row_list), sources, targets, {})
         if not isinstance(plan, Plan):
             return False
         plans.append({(m.sources, m.targets, str(m.rule.source), str(m.rule.target)) for m in plan.moves})
@@ -299,17 +303,17 @@ def _is_tap(join: _Join, torch: str, keras: str) -> bool:
 
 def _outputs(join: _Join, torch: str, keras: str) -> tuple[Array, Array] | None:
     """The first outputs of a module and a layer, if both were called."""
-    event = next((each for each in join.outcome.events if each.path == keras), None)
+    event = next((candidate for candidate in join.outcome.events if candidate.path == keras), None)
     call = join.run.calls.get(torch)
-    if event is None or call is None or not event.made or not call.outputs:
+    if event is None or call is None or not event.outputs or not call.outputs:
         return None
-    return np.asarray(call.outputs[0]), event.made[0]
+    return np.asarray(call.outputs[0]), event.outputs[0]
 
 
 def _filled(rows: Sequence[Fields], side: KerasSide) -> set[str]:
     """The variables that rows fill."""
     table = table_of_rows(rows)
-    paths = [pattern for row in table.rows for each in (row.keras, *row.others) for pattern in each]
+    paths = [pattern for row in table.rows for patterns in (row.keras, *row.others) for pattern in patterns]
     return {name for name in side.variables if any(pattern.match(name) is not None for pattern in paths)}
 
 
@@ -322,12 +326,12 @@ def _unfilled(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
         if name in filled:
             continue
         shape = tuple(variable.shape)
-        free = [each for each, tensor in state.items() if each not in used and tuple(tensor.shape) == shape]
-        spare = {each: likeness(each, name) for each in free if state[each].is_floating_point()}
+        free = [source for source, tensor in state.items() if source not in used and tuple(tensor.shape) == shape]
+        spare = {source: likeness(source, name) for source in free if state[source].is_floating_point()}
         if not spare:
             join.doubts.append(Doubt(name, "no call of the Keras model uses it, and no tensor of its shape is left"))
             continue
-        chosen = max(spare, key=lambda each: spare[each])
+        chosen = max(spare, key=lambda source: spare[source])
         used.add(chosen)
         join.doubts.append(Doubt(chosen, f"goes into {name} only by name and shape: the Keras model does not read it"))
         yield {"torch": chosen, "keras": name, "rule": "identity"}
@@ -335,17 +339,17 @@ def _unfilled(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
 
 def _pools(join: _Join) -> Iterator[Fields]:
     """Rows for layers of kinds without tensors: those with the same inputs and outputs."""
-    taken: set[str] = set()
+    used: set[str] = set()
     for event in join.outcome.events:
         layer = join.side.layers.get(event.path)
-        if layer is None or join.side.below(event.path) or event.call != event.path or not event.given:
+        if layer is None or join.side.below(event.path) or event.call != event.path or not event.inputs:
             continue
         for unit in join.units:
-            if unit.tensors or unit.path in taken or not (kinds := possible(unit, layer)) or not event.made:
+            if unit.tensors or unit.path in used or not (kinds := possible(unit, layer)) or not event.outputs:
                 continue
-            at = unit.call_with([Print(event.given[0])])
-            if at is not None and Print(unit.calls[at].outputs[0]).same(Print(event.made[0])):
-                taken.add(unit.path)
+            call_index = unit.call_with([Print(event.inputs[0])])
+            if call_index is not None and Print(unit.calls[call_index].outputs[0]).same(Print(event.outputs[0])):
+                used.add(unit.path)
                 yield {"torch": unit.path, "keras": event.path, "kind": kinds[0]}
                 break
 
@@ -359,9 +363,9 @@ def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
         if name in used:
             first.setdefault(join.run.bits[name], name)
     parameters = {name for name, _ in join.run.module.named_parameters(remove_duplicate=False)}
-    seen = 0
+    read_bits = 0
     for value in join.run.values:
-        seen |= value.depends
+        read_bits |= value.depends
     for name in state:
         if name in used:
             continue
@@ -374,7 +378,7 @@ def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
             join.doubts.append(
                 Doubt(name, "dropped, a buffer without a variable in Keras; the models agree with its values")
             )
-        elif not seen & join.run.bits[name]:
+        elif not read_bits & join.run.bits[name]:
             yield {"torch": name, "drop": "the forward pass does not read it"}
             join.doubts.append(Doubt(name, "the forward pass does not read it, dropped"))
         else:

@@ -25,13 +25,13 @@ class Search:
 
 def search(
     side: KerasSide, run: TorchRun, units: Sequence[Unit], inputs: Sequence[Array],
-    say: Callable[[str], None] | None = None, most: int = MOST_PASSES,
+    say: Callable[[str], None] | None = None, max_passes: int = MOST_PASSES,
 ) -> Search:  # fmt: skip
     """Run the model, and after every dead end run it again with the last unsettled guess changed."""
     prefix: list[Decision] = []
     best: Outcome | None = None
-    budget = most * max(len(side.layers), 1)
-    for count in range(1, most + 1):
+    budget = max_passes * max(len(side.layers), 1)
+    for count in range(1, max_passes + 1):
         if say:
             say(f"run {count}: {len(prefix)} guesses reused")
         running = Assigning(side, run, units, prefix, budget)
@@ -41,12 +41,12 @@ def search(
             return Search(outcome, count)
         if best is None or _further(outcome) > _further(best):
             best = outcome
-        found = next_guess(outcome.decisions)
-        if found is None or budget <= 0:
-            return Search(best, count, found is None)
-        prefix = found
+        guesses = next_guess(outcome.decisions)
+        if guesses is None or budget <= 0:
+            return Search(best, count, guesses is None)
+        prefix = guesses
     assert best is not None
-    return Search(best, most, exhausted=False)
+    return Search(best, max_passes, exhausted=False)
 
 
 def _further(outcome: Outcome) -> tuple[bool, int]:

@@ -74,8 +74,8 @@ class _Scene:
 
     def is_known(self, arrays: Sequence[Array]) -> bool:
         """Whether all of these occur in PyTorch."""
-        told = [each for each in arrays if each.dtype.kind == "f" and not Print(each).empty]
-        return all(self.values(each) for each in told)
+        informative = [array for array in arrays if array.dtype.kind == "f" and not Print(array).empty]
+        return all(self.values(array) for array in informative)
 
     def matched_units(self) -> list[Unit]:
         return [option.unit for option in self.outcome.matched.values()]
@@ -95,10 +95,10 @@ def stop_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: Outc
         return around
     culprit = _culprit(scene)
     if culprit is not None:
-        return _made(scene, last, culprit)
+        return _wrong_output(scene, last, culprit)
     if stuck.event is None:
         return _ends(scene, last)
-    return _given(scene, last, stuck.event)
+    return _wrong_input(scene, last, stuck.event)
 
 
 def _refused(scene: _Scene, event: Event) -> Stop | None:
@@ -122,14 +122,14 @@ def _culprit(scene: _Scene) -> Event | None:
     """A layer without weights whose input occurs in PyTorch and whose output does not: the first after the last one
     that agrees, or else the last before it."""
     events = scene.outcome.events
-    matched = [at for at, event in enumerate(events) if event.path in scene.outcome.matched]
+    matched = [index for index, event in enumerate(events) if event.path in scene.outcome.matched]
     start = matched[-1] + 1 if matched else 0
-    off = [at for at, event in enumerate(events)
-           if event.path not in scene.outcome.matched and event.given and event.made
-           and scene.is_known(event.given) and not scene.is_known(event.made)]  # fmt: skip
-    inner = [at for at in off if not any(events[b].path.startswith(f"{events[at].path}/") for b in off)]
-    behind = [at for at in inner if at >= start]
-    chosen = behind[:1] or inner[-1:]
+    wrong = [index for index, event in enumerate(events)
+             if event.path not in scene.outcome.matched and event.inputs and event.outputs
+             and scene.is_known(event.inputs) and not scene.is_known(event.outputs)]  # fmt: skip
+    inner = [index for index in wrong if not any(events[b].path.startswith(f"{events[index].path}/") for b in wrong)]
+    later = [index for index in inner if index >= start]
+    chosen = later[:1] or inner[-1:]
     return events[chosen[0]] if chosen else None
 
 
@@ -139,28 +139,28 @@ def _culprit(scene: _Scene) -> Event | None:
 def _output(scene: _Scene, last: Place, event: Event, option: Option, inner: Event | None = None) -> Stop:
     """A layer with the unit's input and another output; ``inner`` is where that was found."""
     unit, layer = option.unit, scene.side.layers[event.path]
-    call = unit.calls[unit.call_with([Print(each) for each in event.given]) or 0]
+    call = unit.calls[unit.call_with([Print(array) for array in event.inputs]) or 0]
     here = Place(event.path, unit.path)
     if inner is not None and scene.outcome.stuck is not None and scene.outcome.stuck.why == "input":
         here = Place(inner.path, unit.path)
     placed = _placed(option, call, layer, event)
-    if placed is not None and placed[0] is not None and event.given and not same(placed[0], event.given[0]):
+    if placed is not None and placed[0] is not None and event.inputs and not same(placed[0], event.inputs[0]):
         return _misfed(scene, last, event, here, placed[0])
     fed = unit.first_input().shape
-    causes = _told(option.kind, unit.module, layer, event, placed[1] if placed else None, fed)
-    if not causes and inner is not None and inner.given:
+    causes = _setting_differences(option.kind, unit.module, layer, event, placed[1] if placed else None, fed)
+    if not causes and inner is not None and inner.inputs:
         causes += _attended(scene, unit, inner)
-    if placed is not None and event.made and placed[1] is not None:
+    if placed is not None and event.outputs and placed[1] is not None:
         before = placed[1]
         for right in _after(scene, call, before):
-            causes += difference(before, right, event.made[0])
+            causes += difference(before, right, event.outputs[0])
         if not causes:
-            found = [form.setting for form in forms(before, event.made[0]) if form.kind == "activation"]
-            causes += [f"activation {each}, which PyTorch does not have there" for each in found[:1]]
-    if not causes and event.made:
-        causes += mends(scene.run, event.made[0], _suspects(scene, unit.bits))
-    if not causes and placed is not None and event.made and placed[1] is not None:
-        causes += relations(event.made[0], placed[1], {})
+            activations = [form.setting for form in forms(before, event.outputs[0]) if form.kind == "activation"]
+            causes += [f"activation {activation}, which PyTorch does not have there" for activation in activations[:1]]
+    if not causes and event.outputs:
+        causes += mends(scene.run, event.outputs[0], _suspects(scene, unit.bits))
+    if not causes and placed is not None and event.outputs and placed[1] is not None:
+        causes += relations(event.outputs[0], placed[1], {})
     if not causes and unit.module is not None:
         causes.append(f"{type(layer).__name__} where PyTorch has {unit.module}")
     what = f"its input is that of {unit.path}, its output is not"
@@ -173,22 +173,22 @@ def _placed(option: Option, call: Call, layer: KerasLayer, event: Event) -> tupl
         return None
     tap = table_of_rows(option.rows).taps[0]
     layout = layout_of(tap, layer)
-    shapes = [np.shape(each) for each in event.given], [np.shape(each) for each in event.made]
-    given = made = None
+    shapes = [np.shape(array) for array in event.inputs], [np.shape(array) for array in event.outputs]
+    placed_input = placed_output = None
     with contextlib.suppress(ValueError, IndexError, TypeError, WdportError):
-        given = fed_in_port(call, layout, shapes[0]).get(0)
+        placed_input = fed_in_port(call, layout, shapes[0]).get(0)
     with contextlib.suppress(ValueError, IndexError, TypeError, WdportError):
-        made = in_port(call, layout, shapes, strict=False).outputs[0]
-    return given, made
+        placed_output = in_port(call, layout, shapes, strict=False).outputs[0]
+    return placed_input, placed_output
 
 
 def _after(scene: _Scene, call: Call, before: Array) -> Iterator[Array]:
     """Results of one function on a unit's output in PyTorch, in the layout of ``before``; the output itself last."""
     for value in scene.values(np.asarray(call.outputs[0])):
         for other in scene.run.values:
-            if other.given != (value.number,) or other.made.array.size != before.size:
+            if other.sources != (value.number,) or other.result.array.size != before.size:
                 continue
-            if (laid := _laid(other.made.array, value.made.array, before)) is not None:
+            if (laid := _laid(other.result.array, value.result.array, before)) is not None:
                 yield laid
     yield before
 
@@ -203,51 +203,54 @@ def _laid(array: Array, like: Array, placed: Array) -> Array | None:
     return None
 
 
-def _told(
-    kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: Event, made: Array | None,
+def _setting_differences(
+    kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: Event, placed: Array | None,
     fed: Sequence[int] = (),
 ) -> list[str]:  # fmt: skip
     """Settings that differ; ``fed`` is the shape of the module's input."""
     if module is None:
         return []
-    given, shape = np.shape(event.given[0]) if event.given else (), () if made is None else made.shape
+    input_shape, shape = np.shape(event.inputs[0]) if event.inputs else (), () if placed is None else placed.shape
     try:
-        found = compare_pair(Pair(kind, module, layer, fed=tuple(fed), given=given, made=shape))[1]
+        compared = compare_pair(Pair(kind, module, layer, fed=tuple(fed), given=input_shape, made=shape))[1]
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         return []
-    told = [each for each in found if each.level == "differs"]
+    differences = [setting for setting in compared if setting.level == "differs"]
     # An activation within the layer may be a function of its own in PyTorch, which the values tell.
-    told = [each for each in told if each.name != "activation" or each.torch is not None]
-    return [each.text for each in sorted(told, key=lambda each: each.name in ("data_format", "activation"))]
+    differences = [setting for setting in differences if setting.name != "activation" or setting.torch is not None]
+    return [
+        setting.text
+        for setting in sorted(differences, key=lambda setting: setting.name in ("data_format", "activation"))
+    ]
 
 
 def _misfed(scene: _Scene, last: Place, event: Event, here: Place, right: Array) -> Stop:
     """The report on a layer whose input has the right values in another order."""
-    given = Print(event.given[0])
+    input_print = Print(event.inputs[0])
     others = (other for other in reversed(scene.outcome.events) if other is not event)
-    before = next((other for other in others if any(Print(each).same(given) for each in other.made)), None)
-    how = arrangement(event.given[0], right) or "another order"
-    causes = relations(event.given[0], right, {}) or [how]
-    path = before.path if before is not None and len(before.given) > 1 else event.path
+    before = next((other for other in others if any(Print(array).same(input_print) for array in other.outputs)), None)
+    order = arrangement(event.inputs[0], right) or "another order"
+    causes = relations(event.inputs[0], right, {}) or [order]
+    path = before.path if before is not None and len(before.inputs) > 1 else event.path
     what = f"{event.path} is given the values of the input of {here.torch}, in another order"
-    return Stop(last, Place(path, here.torch), what, "", tuple(f"its input {each}" for each in causes))
+    return Stop(last, Place(path, here.torch), what, "", tuple(f"its input {cause}" for cause in causes))
 
 
 # --- A layer without weights makes something else --------------------------------------------------------------------
 
 
-def _made(scene: _Scene, last: Place, event: Event) -> Stop:
+def _wrong_output(scene: _Scene, last: Place, event: Event) -> Stop:
     """The report on a layer without weights whose input occurs in PyTorch and whose output does not."""
     layer, causes, torch = scene.side.layers[event.path], list[str](), ""
-    wrong, wanted = event.made[0], ""
-    for value, given in _theirs(scene, event):
+    wrong, expected = event.outputs[0], ""
+    for value, input_index in _theirs(scene, event):
         settings = _function(scene, value, layer, event)
-        if not wanted or settings:
-            torch, wanted = value.text, f"PyTorch computes {_described(scene, value)} from it"
+        if not expected or settings:
+            torch, expected = value.text, f"PyTorch computes {_described(scene, value)} from it"
         causes += settings
-        right = _like(value.made.array, scene, value, event, given)
+        right = _like(value.result.array, scene, value, event, input_index)
         if right is not None and not causes:
-            causes += difference(event.given[given], right, wrong)
+            causes += difference(event.inputs[input_index], right, wrong)
         if causes:
             break
     causes = causes or mends(scene.run, wrong, _suspects(scene))
@@ -256,11 +259,11 @@ def _made(scene: _Scene, last: Place, event: Event) -> Stop:
         stated = _settings(layer)
         causes.append(f"{type(layer).__name__}{f' ({stated})' if stated else ''} where PyTorch has "
                       f"{_described(scene, named[0])}")  # fmt: skip
-    if not causes and event.given and event.given[0].shape == wrong.shape:
-        found = list(forms(event.given[0], wrong))
-        causes += [f"{form.kind} {form.setting}, which PyTorch does not have there" for form in found[:1]]
-    what = f"its input occurs in PyTorch ({_names(scene, event.given)}), its output does not"
-    return Stop(last, Place(event.path, torch), what, wanted, tuple(dict.fromkeys(causes)))
+    if not causes and event.inputs and event.inputs[0].shape == wrong.shape:
+        recognized = list(forms(event.inputs[0], wrong))
+        causes += [f"{form.kind} {form.setting}, which PyTorch does not have there" for form in recognized[:1]]
+    what = f"its input occurs in PyTorch ({_names(scene, event.inputs)}), its output does not"
+    return Stop(last, Place(event.path, torch), what, expected, tuple(dict.fromkeys(causes)))
 
 
 _SETTINGS = ("interpolation", "axis", "pool_size", "strides", "padding", "negative_slope", "activation", "size")
@@ -268,21 +271,23 @@ _SETTINGS = ("interpolation", "axis", "pool_size", "strides", "padding", "negati
 
 def _settings(layer: KerasLayer) -> str:
     """The settings of a layer without weights."""
-    told = [(name, getattr(layer, name)) for name in _SETTINGS if hasattr(layer, name)]
-    return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in told if value is not None)
+    settings = [(name, getattr(layer, name)) for name in _SETTINGS if hasattr(layer, name)]
+    return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in settings if value is not None)
 
 
 def _suspects(scene: _Scene, bits: int = 0) -> list[Value]:
     """PyTorch's values that depend only on what was found and on ``bits``, and that no Keras layer has: the last
     first."""
-    found, seen = bits, set[int]()
+    known_bits, numbers = bits, set[int]()
     for unit in scene.matched_units():
-        found |= unit.bits
+        known_bits |= unit.bits
     for event in scene.outcome.events:
         if event.path in scene.outcome.matched:
-            seen |= {value.number for array in event.made for value in scene.values(array)}
-    known = [value for value in scene.run.values if not value.depends & ~found and value.number not in seen]
-    plain = [value for value in known if value.by not in _PLAIN]
+            numbers |= {value.number for array in event.outputs for value in scene.values(array)}
+    candidates = [
+        value for value in scene.run.values if not value.depends & ~known_bits and value.number not in numbers
+    ]
+    plain = [value for value in candidates if value.by not in _PLAIN]
     return sorted(plain, key=lambda value: -value.number)[:40]
 
 
@@ -292,12 +297,14 @@ _PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "
 
 def _theirs(scene: _Scene, event: Event) -> Iterator[tuple[Value, int]]:
     """PyTorch's values computed from the same inputs, and from which of them: first those that no layer has yet."""
-    seen = {value.number for other in scene.outcome.events for array in other.made for value in scene.values(array)}
-    found = []
-    for at, array in enumerate(event.given):
+    covered = {
+        value.number for other in scene.outcome.events for array in other.outputs for value in scene.values(array)
+    }
+    computed = []
+    for input_index, array in enumerate(event.inputs):
         numbers = {value.number for value in scene.values(array)}
-        found += [(value, at) for value in scene.run.values if numbers & set(value.given)]
-    yield from sorted(found, key=lambda each: (each[0].number in seen, each[0].number))
+        computed += [(value, input_index) for value in scene.run.values if numbers & set(value.sources)]
+    yield from sorted(computed, key=lambda pair: (pair[0].number in covered, pair[0].number))
 
 
 def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> list[str]:
@@ -308,23 +315,26 @@ def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> l
     if module is None:
         return []
     unit = Unit("", torch_kinds(module), {}, "", "", (), 0, 0, module)
-    made = value.made.array
-    fed = scene.run.values[value.given[0]].made.array.shape if value.given else ()
-    placed = np.moveaxis(made, 1, -1) if made.ndim > 2 else made
+    output = value.result.array
+    fed = scene.run.values[value.sources[0]].result.array.shape if value.sources else ()
+    placed = np.moveaxis(output, 1, -1) if output.ndim > 2 else output
     for kind in possible(unit, layer) or (() if unit.kinds else ("",)):
-        if told := _told(kind, module, layer, event, placed, fed):
-            return told
+        if differences := _setting_differences(kind, module, layer, event, placed, fed):
+            return differences
     return []
 
 
-def _like(array: Array, scene: _Scene, value: Value, event: Event, at: int) -> Array | None:
+def _like(array: Array, scene: _Scene, value: Value, event: Event, input_index: int) -> Array | None:
     """PyTorch's value in the layout of the layer's output, if the shapes fit."""
-    wrong = event.made[0]
-    for source in scene.values(event.given[at]):
-        if source.number in value.given and source.made.array.ndim == array.ndim:
+    wrong = event.outputs[0]
+    for source in scene.values(event.inputs[input_index]):
+        if source.number in value.sources and source.result.array.ndim == array.ndim:
             for order in permutations(range(array.ndim)):
-                moved = source.made.array.transpose(order)
-                fits = moved.shape == event.given[at].shape and relative_l2(moved, event.given[at]) < 1e-9
+                moved = source.result.array.transpose(order)
+                fits = (
+                    moved.shape == event.inputs[input_index].shape
+                    and relative_l2(moved, event.inputs[input_index]) < 1e-9
+                )
                 if fits and array.transpose(order).shape == wrong.shape:
                     return array.transpose(order)
     return array if array.shape == wrong.shape else None
@@ -332,84 +342,92 @@ def _like(array: Array, scene: _Scene, value: Value, event: Event, at: int) -> A
 
 def _described(scene: _Scene, value: Value) -> str:
     """The function or module that computed a value, with its settings."""
-    told = ", ".join(f"{name} {each}" if not name.isdigit() else str(each) for name, each in value.arguments.items())
+    arguments = ", ".join(
+        f"{name} {argument}" if not name.isdigit() else str(argument) for name, argument in value.arguments.items()
+    )
     name = f"{value.names[0]} ({value.by})" if value.names else value.by.strip("_")
-    return f"{name}{f' ({told})' if told else ''}"
+    return f"{name}{f' ({arguments})' if arguments else ''}"
 
 
 def _names(scene: _Scene, arrays: Sequence[Array]) -> str:
-    found = [values[0].text.strip("_") for each in arrays if (values := scene.values(each))]
-    return ", ".join(dict.fromkeys(found)) or "nothing"
+    texts = [values[0].text.strip("_") for array in arrays if (values := scene.values(array))]
+    return ", ".join(dict.fromkeys(texts)) or "nothing"
 
 
 # --- What a layer is given is wrong ----------------------------------------------------------------------------------
 
 
-def _given(scene: _Scene, last: Place, event: Event) -> Stop:
+def _wrong_input(scene: _Scene, last: Place, event: Event) -> Stop:
     """The report on a layer whose input is not that of any module of its kind."""
-    unit = _expected(scene, event)
+    unit = _next_unit(scene, event)
     here = Place(event.path, unit.path if unit else "")
-    known = scene.values(event.given[0]) if event.given else []
+    values = scene.values(event.inputs[0]) if event.inputs else []
     causes: list[str] = []
-    wanted = f"its input should be that of {unit.path}: {_source(scene, unit)}" if unit else ""
-    if known:
-        if unit is not None and (steps := _between(scene, known[0], unit)):
-            causes.append(f"lacks {' and '.join(steps)}, which PyTorch has between {known[0].text} and {unit.path}")
-        what = f"its input is {known[0].text.strip('_')}, which no module of its kind and shape is given"
+    expected = f"its input should be that of {unit.path}: {_source(scene, unit)}" if unit else ""
+    if values:
+        if unit is not None and (steps := _between(scene, values[0], unit)):
+            causes.append(f"lacks {' and '.join(steps)}, which PyTorch has between {values[0].text} and {unit.path}")
+        what = f"its input is {values[0].text.strip('_')}, which no module of its kind and shape is given"
     else:
         what = "its input does not occur in PyTorch"
         causes += _attended(scene, unit, event) if unit is not None else []
-        causes = causes or mends(scene.run, event.given[0], _suspects(scene))
+        causes = causes or mends(scene.run, event.inputs[0], _suspects(scene))
         if not causes and unit is not None:
             causes += _related(scene, unit, event)
     causes += _unlike(scene, event) if not causes else []
-    return Stop(last, here, what, wanted, tuple(dict.fromkeys(causes)))
+    return Stop(last, here, what, expected, tuple(dict.fromkeys(causes)))
 
 
 def _unlike(scene: _Scene, event: Event) -> list[str]:
     """Settings due to which a layer's variables do not fit the module with the same input."""
-    layer, prints = scene.side.layers.get(event.path), [Print(each) for each in event.given]
+    layer, prints = scene.side.layers.get(event.path), [Print(array) for array in event.inputs]
     for unit in scene.units if layer is not None else ():
         if unit.module is not None and unit.call_with(prints) is not None:
             for kind in possible(unit, layer):
-                if told := _told(kind, unit.module, layer, event, None, unit.first_input().shape):
-                    return told
+                if differences := _setting_differences(kind, unit.module, layer, event, None, unit.first_input().shape):
+                    return differences
     return []
 
 
-def _expected(scene: _Scene, event: Event) -> Unit | None:
+def _next_unit(scene: _Scene, event: Event) -> Unit | None:
     """The next module: one of the layer's kind and shape that depends only on what was found."""
-    layer, taken = scene.side.layers[event.path], {unit.path for unit in scene.matched_units()}
+    layer, used = scene.side.layers[event.path], {unit.path for unit in scene.matched_units()}
     bits = 0
     for unit in scene.matched_units():
         bits |= unit.bits
-    below = {name: tuple(each.shape) for name, each in scene.side.below(event.path).items()}
-    found = []
+    below = {name: tuple(variable.shape) for name, variable in scene.side.below(event.path).items()}
+    candidates = []
     for unit in scene.units:
-        if unit.path in taken or not unit.tensors or unit.part.startswith("chunk"):
+        if unit.path in used or not unit.tensors or unit.part.startswith("chunk"):
             continue
         depends = 0
-        for each in unit.prints[0] if unit.prints else ():
-            depends |= scene.run.depends(each)
+        for fingerprint in unit.prints[0] if unit.prints else ():
+            depends |= scene.run.depends(fingerprint)
         fits = any(layer_option(unit, event.path, kind, below) for kind in possible(unit, layer))
-        found.append((bool(depends & ~bits), not fits, unit.order, -likeness(unit.path, event.path), unit))
-    found.sort(key=lambda each: each[:4])
-    return found[0][4] if found and not found[0][1] else None
+        candidates.append((bool(depends & ~bits), not fits, unit.order, -likeness(unit.path, event.path), unit))
+    candidates.sort(key=lambda candidate: candidate[:4])
+    return candidates[0][4] if candidates and not candidates[0][1] else None
 
 
 def _source(scene: _Scene, unit: Unit) -> str:
     values = (
-        [value for each in unit.prints[0] for value in list(scene.run.prints.find(each))[:1]] if unit.prints else []
+        [value for fingerprint in unit.prints[0] for value in list(scene.run.prints.find(fingerprint))[:1]]
+        if unit.prints
+        else []
     )
     return ", ".join(dict.fromkeys(_described(scene, value) for value in values)) or "what it takes"
 
 
 def _between(scene: _Scene, start: Value, unit: Unit) -> list[str]:
     """The functions from a value to a unit's input, in order."""
-    ends = {value.number for each in unit.prints[0] for value in scene.run.prints.find(each)} if unit.prints else set()
+    ends = (
+        {value.number for fingerprint in unit.prints[0] for value in scene.run.prints.find(fingerprint)}
+        if unit.prints
+        else set()
+    )
     paths: dict[int, list[str]] = {start.number: []}
     for value in scene.run.values[start.number + 1 :]:
-        source = next((number for number in value.given if number in paths), None)
+        source = next((number for number in value.sources if number in paths), None)
         if source is None or value.number in paths:
             continue
         paths[value.number] = [*paths[source], value.names[0] if value.names else value.by.strip("_")]
@@ -421,12 +439,12 @@ def _between(scene: _Scene, start: Value, unit: Unit) -> list[str]:
 def _attended(scene: _Scene, unit: Unit, event: Event) -> list[str]:
     """Attention with other settings, computed from the projections that were found last."""
     right = unit.first_input()
-    wrong = event.given[0]
+    wrong = event.inputs[0]
     if wrong.ndim != 3 or right.size != wrong.size:
         return []
     right = right if right.shape == wrong.shape else right.transpose(1, 0, 2) if right.ndim == 3 else right
-    parts = [each.made[0] for each in scene.outcome.events if each.path in scene.outcome.matched and each.made
-             and each.made[0].ndim >= 3 and each.made[0].size == wrong.size][-4:]  # fmt: skip
+    parts = [other.outputs[0] for other in scene.outcome.events if other.path in scene.outcome.matched and other.outputs
+             and other.outputs[0].ndim >= 3 and other.outputs[0].size == wrong.size][-4:]  # fmt: skip
     try:
         return attention_difference(parts, right, wrong) if right.shape == wrong.shape and len(parts) >= 3 else []
     except (ValueError, IndexError):
@@ -435,49 +453,49 @@ def _attended(scene: _Scene, unit: Unit, event: Event) -> list[str]:
 
 def _related(scene: _Scene, unit: Unit, event: Event) -> list[str]:
     """Exact relations of the layer's input to its expected input."""
-    right, wrong = unit.first_input(), event.given[0]
-    known = {f"the output of {each.path}": array for each in scene.outcome.events for array in each.made[:1]
-             if each.path in scene.outcome.matched}  # fmt: skip
+    right, wrong = unit.first_input(), event.inputs[0]
+    outputs = {f"the output of {other.path}": array for other in scene.outcome.events for array in other.outputs[:1]
+               if other.path in scene.outcome.matched}  # fmt: skip
     for laid in _arranged(right, wrong.shape):
-        if found := relations(wrong, laid, known):
-            return [f"its input {found[0]}"]
+        if relation_texts := relations(wrong, laid, outputs):
+            return [f"its input {relation_texts[0]}"]
     return []
 
 
 def _arranged(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
     """The array with channels first and with channels last, if it then has this shape."""
     last = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
-    yield from (each for each in (last, array) if each.shape == shape)
+    yield from (candidate for candidate in (last, array) if candidate.shape == shape)
 
 
 def _ends(scene: _Scene, last: Place) -> Stop:
     """The report if all layers agree but the outputs do not."""
-    own, theirs = [Print(each) for each in scene.outcome.outputs], [Print(each) for each in scene.run.outputs]
+    ours, theirs = [Print(array) for array in scene.outcome.outputs], [Print(array) for array in scene.run.outputs]
     what, causes = "every layer with weights agrees, and the model's outputs do not", list[str]()
-    if len(own) != len(theirs):
-        causes.append(f"it has {len(own)} outputs where PyTorch has {len(theirs)}")
-    elif all(any(a.same(b) for b in theirs) for a in own):
-        order = [next(at for at, b in enumerate(theirs) if a.same(b)) + 1 for a in own]
+    if len(ours) != len(theirs):
+        causes.append(f"it has {len(ours)} outputs where PyTorch has {len(theirs)}")
+    elif all(any(a.same(b) for b in theirs) for a in ours):
+        order = [next(position for position, b in enumerate(theirs) if a.same(b)) + 1 for a in ours]
         causes.append(f"its outputs are PyTorch's in another order: {', '.join(map(str, order))}")
     else:
-        for at, (a, b) in enumerate(zip(own, theirs, strict=True)):
+        for position, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             if a.same(b):
                 continue
-            known = scene.values(a.array)
-            value = next((each for each in scene.run.prints.find(b)), None)
-            if known and value is not None:
-                causes.append(f"output {at + 1} is {known[0].text.strip('_')}, where PyTorch's is "
+            values = scene.values(a.array)
+            value = next((candidate for candidate in scene.run.prints.find(b)), None)
+            if values and value is not None:
+                causes.append(f"output {position + 1} is {values[0].text.strip('_')}, where PyTorch's is "
                               f"{_described(scene, value)}")  # fmt: skip
             elif a.array.shape == b.array.shape:
-                causes += [f"output {at + 1} {text}" for text in relations(a.array, b.array, {})]
+                causes += [f"output {position + 1} {text}" for text in relations(a.array, b.array, {})]
     first = Place("", "")
-    for at, (a, b) in enumerate(zip(own, theirs, strict=False)):
+    for position, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if a.same(b):
             continue
-        found = mends(scene.run, a.array, _suspects(scene)) if not scene.values(a.array) else []
-        causes += [f"output {at + 1}: {text}" for text in found]
-        maker = next((each for each in reversed(scene.outcome.events)
-                      if any(Print(array).same(a) for array in each.made)), None)  # fmt: skip
+        explanations = mends(scene.run, a.array, _suspects(scene)) if not scene.values(a.array) else []
+        causes += [f"output {position + 1}: {text}" for text in explanations]
+        maker = next((candidate for candidate in reversed(scene.outcome.events)
+                      if any(Print(array).same(a) for array in candidate.outputs)), None)  # fmt: skip
         value = next(iter(scene.run.prints.find(b)), None)
         last_made = maker or next(iter(reversed(scene.outcome.events)), None)
         first = Place(last_made.path if last_made else "", value.text if value else "")

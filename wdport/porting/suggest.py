@@ -75,7 +75,7 @@ class Suggestion:
     failure: str = ""
     notes: tuple[str, ...] = ()
     layers: int = 0
-    how: str = "found by running both models with the same random weights"
+    method: str = "found by running both models with the same random weights"
 
     @property
     def proved(self) -> bool:
@@ -85,7 +85,7 @@ class Suggestion:
     def text(self) -> str:
         """The table as YAML."""
         models = self.models
-        head = [f"Suggested by wdport map suggest: {self.how}."]
+        head = [f"Suggested by wdport map suggest: {self.method}."]
         if self.verdict is not None:
             gates = ", ".join(gate.title for gate in self.verdict.gates)
             state = "Proved" if self.proved else "NOT proved"
@@ -112,15 +112,15 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
     tell("building the models")
     module = build_module(models.reference, models.arguments, models.checkpoint)
     family = family_of(models)
-    told = family.told()
-    if not told:
+    declared = family.told()
+    if not declared:
         raise UsageError("--input", "the models' inputs are not known", "state it, such as `--input 'x: b 3 48 48'`")
     with jax.enable_x64(True):
         config = CustomConfig(models.model, models.inputs, models.arguments)
         model = family.build(config, "float64")
         signature = family.signature(config)
         fill(module, SEED)
-        drawn = draw_inputs(told)
+        drawn = draw_inputs(declared)
         tell("running PyTorch")
         begin = time.perf_counter()
         run = run_torch(models.reference, module, drawn)
@@ -128,22 +128,22 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
         units = units_of(run)
         side = KerasSide(model)
         begin = time.perf_counter()
-        found = search(side, run, units, signature.in_port(drawn), tell)
+        result = search(side, run, units, signature.in_port(drawn), tell)
         seconds = time.perf_counter() - begin
-        made = Suggestion(models, passes=found.passes, exhausted=found.exhausted, seconds=seconds,
-                          forward=ran + seconds / found.passes, notes=tuple(run.notes),
-                          layers=len(found.outcome.matched))  # fmt: skip
-        if found.outcome.stuck is not None:
-            made.stop = stop_of(run, side, units, found.outcome)
-            return made
-        rows = found_rows(run, side, found.outcome, units)
+        suggestion = Suggestion(models, passes=result.passes, exhausted=result.exhausted, seconds=seconds,
+                                forward=ran + seconds / result.passes, notes=tuple(run.notes),
+                                layers=len(result.outcome.matched))  # fmt: skip
+        if result.outcome.stuck is not None:
+            suggestion.stop = stop_of(run, side, units, result.outcome)
+            return suggestion
+        rows = found_rows(run, side, result.outcome, units)
     names, state = module_names(module), list(module.state_dict())
     spare = _spare(models.checkpoint, state) if models.checkpoint else []
     doubts = [Doubt(name, "dropped, since only the checkpoint has it, not the PyTorch model") for name in spare]
-    made.rows = (*rows.rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
-    made.doubts = tuple(fold_doubts([*rows.doubts, *doubts]))
-    made.parts = tuple(sections(fold(made.rows, names, [*state, *spare])))
-    return made
+    suggestion.rows = (*rows.rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
+    suggestion.doubts = tuple(fold_doubts([*rows.doubts, *doubts]))
+    suggestion.parts = tuple(sections(fold(suggestion.rows, names, [*state, *spare])))
+    return suggestion
 
 
 def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
@@ -156,27 +156,27 @@ def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
     return [name for name in names if name not in set(state)] if set(state) & set(names) else []
 
 
-def prove(found: Suggestion, verify: Verify, checkpoint: str | None = None) -> None:
+def prove(suggestion: Suggestion, verify: Verify, checkpoint: str | None = None) -> None:
     """Run ``verify`` on the table with random float32 weights of another seed, or with a checkpoint's; sets
     ``verdict``, or ``failure`` if it could not run."""
-    if found.stop is not None or not found.parts:
+    if suggestion.stop is not None or not suggestion.parts:
         return
-    found.verdict, found.failure = None, ""  # those of another proof
+    suggestion.verdict, suggestion.failure = None, ""  # those of another proof
     with scratch_folder() as folder:
         table = Path(folder, "suggested.yaml")
-        table.write_text(found.text(), encoding="utf-8")
-        own = checkpoint or (found.models.checkpoint if loads_itself(found.models) else None)
-        weights = Path(own) if own else _random_checkpoint(found.models, Path(folder, "random.pt"))
+        table.write_text(suggestion.text(), encoding="utf-8")
+        path = checkpoint or (suggestion.models.checkpoint if loads_itself(suggestion.models) else None)
+        weights = Path(path) if path else _random_checkpoint(suggestion.models, Path(folder, "random.pt"))
         config = None
-        if found.models.arguments:
+        if suggestion.models.arguments:
             import yaml
 
             config = Path(folder, "config.yaml")
-            config.write_text(yaml.safe_dump(dict(found.models.arguments)), encoding="utf-8")
+            config.write_text(yaml.safe_dump(dict(suggestion.models.arguments)), encoding="utf-8")
         try:
-            found.verdict = verify(table, weights, config)
+            suggestion.verdict = verify(table, weights, config)
         except WdportError as error:
-            found.failure = " ".join(error.command_line.replace(str(folder), "").split())
+            suggestion.failure = " ".join(error.command_line.replace(str(folder), "").split())
 
 
 def loads_itself(models: Models) -> bool:
@@ -200,21 +200,21 @@ def family_of(models: Models) -> CustomFamily:
     return CustomFamily(replace(table_of_rows(rows), path="--input"), models.model, models.reference, models.inputs)
 
 
-def suggestion_document(found: Suggestion) -> SuggestionDocument:
+def suggestion_document(suggestion: Suggestion) -> SuggestionDocument:
     """The table, or the place where the two models differ."""
-    stop = found.stop
+    stop = suggestion.stop
     return SuggestionDocument(
         found=stop is None,
-        proved=found.proved,
-        layers=found.layers,
-        passes=found.passes,
-        seconds=round(found.seconds, 3),
-        forward_seconds=round(found.forward, 3),
-        doubts=found.doubts,
-        notes=found.notes,
-        rows=found.rows,
-        failure=found.failure,
-        verdict=None if found.verdict is None else found.verdict.document(),
+        proved=suggestion.proved,
+        layers=suggestion.layers,
+        passes=suggestion.passes,
+        seconds=round(suggestion.seconds, 3),
+        forward_seconds=round(suggestion.forward, 3),
+        doubts=suggestion.doubts,
+        notes=suggestion.notes,
+        rows=suggestion.rows,
+        failure=suggestion.failure,
+        verdict=None if suggestion.verdict is None else suggestion.verdict.document(),
         last_alike=None if stop is None else stop.last,
         first_unlike=None if stop is None else stop.first,
         causes=() if stop is None else stop.causes,

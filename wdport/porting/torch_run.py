@@ -38,12 +38,12 @@ class Value:
 
     number: int
     by: str
-    made: Print
-    given: tuple[int, ...] = ()
+    result: Print
+    sources: tuple[int, ...] = ()
     depends: int = 0
     arguments: Mapping[str, object] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    at: int = -1
+    call_index: int = -1
 
     @property
     def text(self) -> str:
@@ -75,12 +75,12 @@ class TorchRun:
     notes: list[str]
     prints: Prints[Value] = field(default_factory=Prints)
 
-    def depends(self, made: Print) -> int:
+    def depends(self, key: Print) -> int:
         """The parameters that the value with this print depends on."""
-        found = 0
-        for value in self.prints.find(made):
-            found |= value.depends
-        return found
+        bits = 0
+        for value in self.prints.find(key):
+            bits |= value.depends
+        return bits
 
 
 def build_module(target: str, arguments: Document, checkpoint: str | None = None) -> torch.nn.Module:
@@ -91,14 +91,14 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     try:
         function = recorder.find_function(target)
         with recorder.lifted():
-            made = function(**arguments) if arguments else _called(function, target, checkpoint)
+            built = function(**arguments) if arguments else _called(function, target, checkpoint)
     except recorder.Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     except WdportError:
         raise
     except (Exception, SystemExit) as error:
         raise MisfitError(target, f"raises {recorder.one_line(error)}", "correct the function") from error
-    module = made[0] if isinstance(made, tuple) and made else made
+    module = built[0] if isinstance(built, tuple) and built else built
     module = getattr(module, "_orig_mod", module)
     if not isinstance(module, nn.Module):
         raise MisfitError(target, f"gives a {type(module).__name__}, not a torch.nn.Module", "return the model")
@@ -144,7 +144,7 @@ def fill(module: torch.nn.Module, seed: int = SEED) -> None:
 
 def draw_inputs(inputs: Sequence[Input], batch: int = BATCH, seed: int = 0) -> tuple[Array, ...]:
     """Inputs as drawn by verify, floating-point ones in float64."""
-    return tuple(np.asarray(recorder.cast(each.make(seed, batch, 1.0), np.float64)) for each in inputs)
+    return tuple(np.asarray(recorder.cast(model_input.make(seed, batch, 1.0), np.float64)) for model_input in inputs)
 
 
 def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -> TorchRun:
@@ -161,28 +161,28 @@ def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -
         raise MisfitError(target, f"running it raises {recorder.one_line(error)}", fix) from error
     run = TorchRun(module, inputs, outputs, tuple(names), calls, trace.values, bits, notes)
     for value in run.values:
-        run.prints.add(value.made, value)
+        run.prints.add(value.result, value)
     _name(run)
     return run
 
 
 def _name(run: TorchRun) -> None:
     """Name every value after the modules that return it, the innermost first, or after the input that it is."""
-    for at, array in enumerate(run.inputs):
+    for index, array in enumerate(run.inputs):
         for value in run.prints.find(Print(array)):
-            value.names.append(f"input {at + 1}")
+            value.names.append(f"input {index + 1}")
     for name, call in run.calls.items():
         for array in call.outputs[:1]:
-            nameless = next((each for each in run.prints.find(Print(array)) if not each.names), None)
+            nameless = next((value for value in run.prints.find(Print(array)) if not value.names), None)
             if nameless is not None:
                 nameless.names.append(name)
 
 
 def _bits(module: torch.nn.Module) -> dict[str, int]:
     """A bit for every tensor of the state_dict; tied tensors share one."""
-    seen: dict[int, int] = {}
+    bits: dict[int, int] = {}
     return {
-        name: seen.setdefault(id(tensor), 1 << len(seen)) for name, tensor in module.state_dict(keep_vars=True).items()
+        name: bits.setdefault(id(tensor), 1 << len(bits)) for name, tensor in module.state_dict(keep_vars=True).items()
     }
 
 
@@ -198,12 +198,12 @@ class _Trace:
 
     def function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
         """Compute one call of a function, and record the tensors that it returns as values."""
-        made = function(*args, **kwargs)
+        result = function(*args, **kwargs)
         self._count += 1
-        tensors = list(tensors_in(made))
+        tensors = list(tensors_in(result))
         if tensors:
             self._record(function, args, kwargs, tensors)
-        return made
+        return result
 
     def _record(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any],
@@ -216,8 +216,8 @@ class _Trace:
             depends |= bit
             if number >= 0:
                 numbers.append(number)
-        told = {str(at): value for at, value in enumerate(args) if not any(True for _ in tensors_in(value))}
-        told |= {key: value for key, value in kwargs.items() if not any(True for _ in tensors_in(value))}
+        constants = {str(index): value for index, value in enumerate(args) if not any(True for _ in tensors_in(value))}
+        constants |= {key: value for key, value in kwargs.items() if not any(True for _ in tensors_in(value))}
         for tensor in tensors:
             if tensor.numel() == 0 or tensor.is_complex() or tensor.device.type == "meta":
                 self._known[id(tensor)] = (-1, depends)
@@ -225,10 +225,12 @@ class _Trace:
                 continue
             array = recorder.to_array(tensor)
             self._kept.append(tensor)
-            if len(numbers) == 1 and _alike(self.values[numbers[0]].made.array, array):
+            if len(numbers) == 1 and _alike(self.values[numbers[0]].result.array, array):
                 self._known[id(tensor)] = (numbers[0], depends)  # detached, moved, or a dropout that does nothing
                 continue
-            value = Value(len(self.values), name, Print(array), tuple(numbers), depends, told, at=self._count)
+            value = Value(
+                len(self.values), name, Print(array), tuple(numbers), depends, constants, call_index=self._count
+            )
             self.values.append(value)
             self._known[id(tensor)] = (value.number, depends)
 
@@ -244,8 +246,8 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from tensors_in(each)
+        for element in value.values():
+            yield from tensors_in(element)
     elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from tensors_in(each)
+        for element in value:
+            yield from tensors_in(element)

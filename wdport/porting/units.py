@@ -30,7 +30,7 @@ class Unit:
         path: path of the module, or of a part, such as ``attn.query``, ``rnn.layer_1`` or ``qkv.chunk_0_of_3``.
         kinds: its possible kinds; empty for a user's own class.
         tensors: float64 values by name below ``path``.
-        whole: the module that this is a part of, or the module itself.
+        module_path: the module that this is a part of, or the module itself.
         part: the part's name; "" for a whole module.
         calls: its calls, in order.
         order: position of its first call among all units.
@@ -41,7 +41,7 @@ class Unit:
     path: str
     kinds: tuple[str, ...]
     tensors: Mapping[str, Array] = field(repr=False)
-    whole: str
+    module_path: str
     part: str
     calls: tuple[Call, ...] = field(repr=False)
     order: int
@@ -50,48 +50,48 @@ class Unit:
     prints: tuple[tuple[Print, ...], ...] = field(default=(), repr=False, compare=False)
     members: tuple[str, ...] = ()
 
-    def first_input(self, at: int = 0) -> Array:
+    def first_input(self, call_index: int = 0) -> Array:
         """The first input array of a call."""
-        return np.asarray(recorder.leaves(list(self.calls[at].inputs))[0])
+        return np.asarray(recorder.leaves(list(self.calls[call_index].inputs))[0])
 
     @property
     def names(self) -> dict[str, Array]:
         """The tensors by their full names, as if the part were a module."""
         return {f"{self.path}.{name}": array for name, array in self.tensors.items()}
 
-    def call_with(self, given: list[Print]) -> int | None:
+    def call_with(self, input_prints: list[Print]) -> int | None:
         """The first of its calls with a Keras layer's input; inputs other than the first may differ."""
-        told = [each for each in given if not each.empty]
-        for at, prints in enumerate(self.prints):
-            if not told:
-                return at if all(each.empty for each in prints) else None
-            if any(told[0].same(each) for each in prints):
-                return at
+        informative = [fingerprint for fingerprint in input_prints if not fingerprint.empty]
+        for index, prints in enumerate(self.prints):
+            if not informative:
+                return index if all(fingerprint.empty for fingerprint in prints) else None
+            if any(informative[0].same(fingerprint) for fingerprint in prints):
+                return index
         return None
 
 
 def units_of(run: TorchRun) -> list[Unit]:
     """Every called module with its own tensors, or of a kind without tensors, and their parts."""
-    order = {layer_of(name): at for at, name in reversed(list(enumerate(run.calls)))}
+    order = {layer_of(name): position for position, name in reversed(list(enumerate(run.calls)))}
     by_layer: dict[str, list[Call]] = {}
     for name, call in run.calls.items():
         by_layer.setdefault(layer_of(name), []).append(call)
     state = {name: recorder.to_array(tensor) for name, tensor in run.module.state_dict().items()}
-    found = []
+    units = []
     for path, module in run.module.named_modules():
         calls = by_layer.get(path)
         kinds = torch_kinds(module)
         below = {name.removeprefix(f"{path}."): value for name, value in state.items() if name.startswith(f"{path}.")}
-        own = [*module._parameters, *module._buffers, *getattr(module, "parametrizations", {})]
-        if not path or calls is None or not (kinds or own):
+        tensor_names = [*module._parameters, *module._buffers, *getattr(module, "parametrizations", {})]
+        if not path or calls is None or not (kinds or tensor_names):
             continue
         if not kinds:
             below = {name: value for name, value in below.items() if "." not in name or "parametrizations" in name}
         bits = _bits(run, path, below)
         unit = _unit(path, kinds, below, path, "", calls, order[path], bits, module)
-        found.append(unit)
-        found += _parts(unit, by_layer, order)
-    return found
+        units.append(unit)
+        units += _parts(unit, by_layer, order)
+    return units
 
 
 def torch_kinds(module: torch.nn.Module) -> tuple[str, ...]:
@@ -102,18 +102,18 @@ def torch_kinds(module: torch.nn.Module) -> tuple[str, ...]:
 
 def possible(unit: Unit, layer: object) -> tuple[str, ...]:
     """The kinds that are possible for both a unit and a Keras layer."""
-    known = kinds_of_layer(layer)
-    if not unit.kinds or known is None:
-        return unit.kinds or known or ()
-    kinds = [kind for kind in unit.kinds if kind in known]
+    layer_kinds = kinds_of_layer(layer)
+    if not unit.kinds or layer_kinds is None:
+        return unit.kinds or layer_kinds or ()
+    kinds = [kind for kind in unit.kinds if kind in layer_kinds]
     # A linear layer may be a convolution with a window of one, and a convolution with one a linear layer.
     return tuple(kinds)
 
 
-def joined(units: Sequence[Unit], at: int) -> Unit:
-    """Linear layers with the same input, joined side by side; ``at`` is the call."""
-    made = np.concatenate([np.asarray(unit.calls[at].outputs[0]) for unit in units], axis=-1)
-    call = Call(units[0].calls[at].inputs, (made,), units[0].calls[at].caller)
+def joined(units: Sequence[Unit], call_index: int) -> Unit:
+    """Linear layers with the same input, joined side by side; ``call_index`` is the call."""
+    output = np.concatenate([np.asarray(unit.calls[call_index].outputs[0]) for unit in units], axis=-1)
+    call = Call(units[0].calls[call_index].inputs, (output,), units[0].calls[call_index].caller)
     bits = 0
     for unit in units:
         bits |= unit.bits
@@ -123,19 +123,19 @@ def joined(units: Sequence[Unit], at: int) -> Unit:
 
 
 def _bits(run: TorchRun, path: str, names: Mapping[str, object]) -> int:
-    found = 0
+    bits = 0
     for name in names:
-        found |= run.bits.get(f"{path}.{name}", 0)
-    return found
+        bits |= run.bits.get(f"{path}.{name}", 0)
+    return bits
 
 
 def _unit(
-    path: str, kinds: tuple[str, ...], tensors: Mapping[str, Array], whole: str, part: str, calls: list[Call],
+    path: str, kinds: tuple[str, ...], tensors: Mapping[str, Array], module_path: str, part: str, calls: list[Call],
     order: int, bits: int, module: torch.nn.Module | None = None,
 ) -> Unit:  # fmt: skip
     prints = tuple(tuple(Print(np.asarray(leaf)) for leaf in recorder.leaves(list(call.inputs))
                          if np.asarray(leaf).dtype.kind != "b") for call in calls)  # fmt: skip
-    return Unit(path, kinds, dict(tensors), whole, part, tuple(calls), order, bits, module, prints)
+    return Unit(path, kinds, dict(tensors), module_path, part, tuple(calls), order, bits, module, prints)
 
 
 def _parts(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, int]) -> Iterator[Unit]:
@@ -152,27 +152,29 @@ def _attention(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, 
     """The projections of ``torch.nn.MultiheadAttention``, as linear layers."""
     tensors = unit.tensors
     width = tensors["out_proj.weight"].shape[0]
-    for at, step in enumerate(recorder.ATTENTION):
-        path, rows = f"{unit.path}.{step}", slice(at * width, (at + 1) * width)
+    for index, step in enumerate(recorder.ATTENTION):
+        path, rows = f"{unit.path}.{step}", slice(index * width, (index + 1) * width)
         if path not in calls:
             continue
         if step == "out":
-            own = {name.removeprefix("out_proj."): value for name, value in tensors.items() if name[:9] == "out_proj."}
+            part_tensors = {
+                name.removeprefix("out_proj."): value for name, value in tensors.items() if name[:9] == "out_proj."
+            }
         else:
             packed = tensors.get("in_proj_weight")
-            own = {"weight": tensors[f"{step[0]}_proj_weight"] if packed is None else packed[rows]}
+            part_tensors = {"weight": tensors[f"{step[0]}_proj_weight"] if packed is None else packed[rows]}
             if "in_proj_bias" in tensors:
-                own["bias"] = tensors["in_proj_bias"][rows]
-        yield _unit(path, ("linear",), own, unit.path, step, calls[path], order[path], unit.bits)
+                part_tensors["bias"] = tensors["in_proj_bias"][rows]
+        yield _unit(path, ("linear",), part_tensors, unit.path, step, calls[path], order[path], unit.bits)
 
 
 def _recurrent(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, int]) -> Iterator[Unit]:
     """The layers of ``torch.nn.LSTM`` and other RNNs, each as a module of one layer."""
     layer = 0
     while (path := f"{unit.path}.layer_{layer}") in calls:
-        own = {name.replace(f"_l{layer}", "_l0"): value for name, value in unit.tensors.items()
-               if f"_l{layer}" in name.removesuffix("_reverse")[-len(f"_l{layer}"):]}  # fmt: skip
-        yield _unit(path, unit.kinds, own, unit.path, f"layer_{layer}", calls[path], order[path], unit.bits)
+        part_tensors = {name.replace(f"_l{layer}", "_l0"): value for name, value in unit.tensors.items()
+                        if f"_l{layer}" in name.removesuffix("_reverse")[-len(f"_l{layer}"):]}  # fmt: skip
+        yield _unit(path, unit.kinds, part_tensors, unit.path, f"layer_{layer}", calls[path], order[path], unit.bits)
         layer += 1
 
 
@@ -183,9 +185,11 @@ def _chunks(unit: Unit) -> Iterator[Unit]:
         if width % count or width == count:
             continue
         size = width // count
-        for at in range(count):
-            own = {name: value[at * size : (at + 1) * size] for name, value in unit.tensors.items()}
-            made = [Call(call.inputs, (call.outputs[0][..., at * size : (at + 1) * size],), call.caller, call.names)
-                    for call in unit.calls]  # fmt: skip
-            part = f"chunk_{at}_of_{count}"
-            yield _unit(f"{unit.path}.{part}", ("linear",), own, unit.path, part, made, unit.order, unit.bits)
+        for index in range(count):
+            part_tensors = {name: value[index * size : (index + 1) * size] for name, value in unit.tensors.items()}
+            part_calls = [Call(call.inputs, (call.outputs[0][..., index * size : (index + 1) * size],), call.caller,
+                               call.names) for call in unit.calls]  # fmt: skip
+            part = f"chunk_{index}_of_{count}"
+            yield _unit(
+                f"{unit.path}.{part}", ("linear",), part_tensors, unit.path, part, part_calls, unit.order, unit.bits
+            )

@@ -22,16 +22,16 @@ def table_text(
     lines += [f"# doubt: {line}" for line in doubts]
     lines += ["format: 2", *([f"torch: {_scalar(torch)}"] if torch else []), f"keras: {_scalar(keras)}"]
     if inputs:
-        lines.append(f"inputs: [{', '.join(_quoted(each) for each in inputs)}]")
+        lines.append(f"inputs: [{', '.join(_quoted(text) for text in inputs)}]")
     if config:
         lines.append(f"config: [{', '.join(map(_scalar, config))}]")
     rows = [row for part in parts if not part.torch for row in part.rows]
     for name, chosen in _grouped(rows).items():
         lines += [f"{name}:", *(f"  - {row_text(row)}" for row in chosen)]
-    own = [part for part in parts if part.torch]
-    if own:
+    with_prefix = [part for part in parts if part.torch]
+    if with_prefix:
         lines.append("sections:")
-    for part in own:
+    for part in with_prefix:
         lines += [f"  - torch: {_scalar(part.torch)}", f"    keras: {_scalar(part.keras)}"]
         for name, chosen in _grouped(part.rows).items():
             lines += [f"    {name}:", *(f"      - {row_text(row)}" for row in chosen)]
@@ -40,11 +40,11 @@ def table_text(
 
 def _grouped(rows: Sequence[Fields]) -> dict[str, list[Fields]]:
     """The rows by the list of the table that contains them."""
-    found: dict[str, list[Fields]] = {"layers": [], "tensors": [], "tied": []}
+    grouped: dict[str, list[Fields]] = {"layers": [], "tensors": [], "tied": []}
     for row in rows:
         name = "tied" if "same_as" in row else "tensors" if "rule" in row or "drop" in row else "layers"
-        found[name].append(row)
-    return {name: each for name, each in found.items() if each}
+        grouped[name].append(row)
+    return {name: chosen for name, chosen in grouped.items() if chosen}
 
 
 def row_text(row: Fields) -> str:
@@ -54,9 +54,9 @@ def row_text(row: Fields) -> str:
 
 def _value(name: str, value: object) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_value('', each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_value('', element)}" for key, element in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_scalar(str(each)) for each in value) + "]"
+        return "[" + ", ".join(_scalar(str(element)) for element in value) + "]"
     if isinstance(value, (int, bool)):
         return str(value).lower()
     return _quoted(str(value)) if name in _QUOTED and " " in str(value) else _scalar(str(value))

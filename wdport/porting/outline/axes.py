@@ -59,36 +59,36 @@ def atoms(axes: Axes) -> list[Atom]:
 
 def named(shape: Sequence[int], names: Sequence[str] = ()) -> Axes:
     """Axes of this shape: with these names, the default ones of its rank, or new ones if the batch is not first."""
-    given = list(names or RANKS.get(len(shape), ()))
+    axis_names = list(names or RANKS.get(len(shape), ()))
     batched = bool(names) or (len(shape) > 1 and str(shape[0]) == "b")
-    if not batched or len(given) != len(shape):
-        given = ["b" if str(size) == "b" else name for size, name in zip(shape, _free(()), strict=False)]
-    return tuple((Atom(name, size),) if size != 1 else () for name, size in zip(given, shape, strict=True))
+    if not batched or len(axis_names) != len(shape):
+        axis_names = ["b" if str(size) == "b" else name for size, name in zip(shape, _free(()), strict=False)]
+    return tuple((Atom(name, size),) if size != 1 else () for name, size in zip(axis_names, shape, strict=True))
 
 
-def image(shape: Sequence[int], known: Axes | None = None) -> Axes:
+def image(shape: Sequence[int], previous: Axes | None = None) -> Axes:
     """Axes of a tensor with channels first; spatial ones keep their names and atoms."""
     spaces = SPACES.get(len(shape) - 2, tuple(_free(())[: len(shape) - 2]))
-    made: list[Group] = [(_kept(known, 0) or Atom("b", shape[0]),), (Atom("c", shape[1], channel=True),)]
-    old = _kept(known, 1)
+    groups: list[Group] = [(_single_atom(previous, 0) or Atom("b", shape[0]),), (Atom("c", shape[1], channel=True),)]
+    old = _single_atom(previous, 1)
     if old and old.channel and old.size == shape[1]:
-        made[1] = (old,)
-    for at, (space, size) in enumerate(zip(spaces, shape[2:], strict=True)):
-        group = known[at + 2] if known and at + 2 < len(known) else ()
+        groups[1] = (old,)
+    for axis, (space, size) in enumerate(zip(spaces, shape[2:], strict=True)):
+        group = previous[axis + 2] if previous and axis + 2 < len(previous) else ()
         if len(group) > 1 and all(atom.space >= 0 for atom in group) and atom_size(group) == size:
-            made.append(group)
+            groups.append(group)
             continue
-        kept = _kept(known, at + 2)
-        if kept and kept.space == at and kept.size == size:
-            made.append((kept,))
+        reused = _single_atom(previous, axis + 2)
+        if reused and reused.space == axis and reused.size == size:
+            groups.append((reused,))
             continue
-        name = kept.name if kept and kept.name not in ("b", "c") and len(kept.name) == 1 else space
-        made.append((Atom(name, size, space=at),))
-    return unique(made)
+        name = reused.name if reused and reused.name not in ("b", "c") and len(reused.name) == 1 else space
+        groups.append((Atom(name, size, space=axis),))
+    return unique(groups)
 
 
-def _kept(known: Axes | None, at: int) -> Atom | None:
-    return known[at][0] if known and at < len(known) and len(known[at]) == 1 else None
+def _single_atom(axes: Axes | None, index: int) -> Atom | None:
+    return axes[index][0] if axes and index < len(axes) and len(axes[index]) == 1 else None
 
 
 def atom_size(group: Group) -> int:
@@ -103,21 +103,21 @@ def last(axes: Axes, size: int, name: str = "c") -> Axes:
 
 def unique(axes: Sequence[Group]) -> Axes:
     """The axes with new names for atoms whose names are used by earlier atoms."""
-    taken: set[str] = set()
-    made: list[Group] = []
+    used: set[str] = set()
+    groups: list[Group] = []
     for group in axes:
-        found: list[Atom] = []
+        renamed: list[Atom] = []
         for atom in group:
-            if atom.name in taken:
-                atom = replace(atom, name=_free({*taken, *(a.name for g in axes for a in g)})[0])
-            taken.add(atom.name)
-            found.append(atom)
-        made.append(tuple(found))
-    return tuple(made)
+            if atom.name in used:
+                atom = replace(atom, name=_free({*used, *(a.name for g in axes for a in g)})[0])
+            used.add(atom.name)
+            renamed.append(atom)
+        groups.append(tuple(renamed))
+    return tuple(groups)
 
 
-def _free(taken: Iterable[str]) -> list[str]:
-    used = set(taken)
+def _free(excluded: Iterable[str]) -> list[str]:
+    used = set(excluded)
     return [name for name in (*POOL, *(f"{a}{b}" for a in POOL for b in POOL)) if name not in used]
 
 
@@ -127,7 +127,7 @@ def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
     rest = atoms(axes)
     parts: dict[Atom, list[Atom]] = {atom: [] for atom in rest}
     owners = {atom: atom for atom in rest}
-    taken = {atom.name for atom in rest}
+    used = {atom.name for atom in rest}
     after: list[Group] = []
     for size in shape:
         group: list[Atom] = []
@@ -146,7 +146,7 @@ def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
                 continue
             if atom.size % left:
                 return None
-            first, second = _parted(atom, left, size, taken)
+            first, second = _parted(atom, left, size, used)
             owner = owners.pop(atom)
             owners[first] = owners[second] = owner
             rest.insert(0, second)
@@ -155,19 +155,18 @@ def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
         after.append(tuple(group))
     if any(atom.size != 1 for atom in rest) or 0 in shape:
         return None
-    for each in after:
-        for atom in each:
-            parts[owners[atom]].append(atom)
+    for atom in atoms(tuple(after)):
+        parts[owners[atom]].append(atom)
     before = tuple(tuple(part for atom in group for part in parts[atom]) for group in axes)
     return Move(before, tuple(after))
 
 
-def _parted(atom: Atom, count: int, said: int, taken: set[str]) -> tuple[Atom, Atom]:
+def _parted(atom: Atom, count: int, stated: int, used: set[str]) -> tuple[Atom, Atom]:
     """Split an atom in two, the first of size ``count``."""
-    taken.discard(atom.name)
-    first, second = _free({*taken, atom.name})[:2]
-    taken.update((first, second))
-    size = said if int(said) == count else count
+    used.discard(atom.name)
+    first, second = _free({*used, atom.name})[:2]
+    used.update((first, second))
+    size = stated if int(stated) == count else count
     return (
         Atom(first, size, atom.space, atom.channel),
         Atom(second, atom.size // count, atom.space, atom.channel),
@@ -175,7 +174,7 @@ def _parted(atom: Atom, count: int, said: int, taken: set[str]) -> tuple[Atom, A
 
 
 def permute(axes: Axes, order: Sequence[int]) -> Move:
-    return Move(axes, tuple(axes[at] for at in order))
+    return Move(axes, tuple(axes[axis] for axis in order))
 
 
 def chained(first: Move, second: Move) -> Move:
@@ -183,12 +182,12 @@ def chained(first: Move, second: Move) -> Move:
     parts: dict[Atom, list[Atom]] = {}
     left = atoms(second.before)
     for atom in atoms(first.after):
-        found: list[Atom] = []
+        pieces: list[Atom] = []
         if left and left[0] is atom:
-            found.append(left.pop(0))
+            pieces.append(left.pop(0))
         elif atom.size != 1:  # one of size one is gone
-            while left and prod(each.size for each in found) < atom.size:
-                found.append(left.pop(0))
-        parts[atom] = found
+            while left and prod(piece.size for piece in pieces) < atom.size:
+                pieces.append(left.pop(0))
+        parts[atom] = pieces
     before = tuple(tuple(part for atom in group for part in parts[atom]) for group in first.before)
     return Move(before, second.after)

@@ -46,9 +46,9 @@ def _stated(name: str, settings: Settings, setting: str) -> object:
 
 
 LAYERS: Mapping[str, FindCounterpart] = MappingProxyType({
-    each.short: find
+    torch_class.short: find
     for kind in reversed(CATALOGUE) if (find := finder(kind)) is not None
-    for each in kind.torch if not each.short.startswith("_")
+    for torch_class in kind.torch if not torch_class.short.startswith("_")
 })  # fmt: skip
 """Functions that find the counterpart of a module, by its class in ``torch.nn``; such a module is one step. Of a class
 in several kinds, the first kind's function finds it."""
@@ -106,7 +106,7 @@ def _picked(arguments: Mapping[str, Any], call: TorchCall) -> str:
     if order is None or any(item is None or item is ... or isinstance(item, (Seen, tuple)) for item in items):
         return ""
     items += [Slice(None, None, None)] * (len(order) - len(items))
-    return f"x[{index_text(tuple(items[at] for at in order), lambda _: '')}]"
+    return f"x[{index_text(tuple(items[axis] for axis in order), lambda _: '')}]"
 
 
 def of_move(move: Move) -> tuple[str, tuple[str, ...]]:
@@ -120,6 +120,6 @@ def of_move(move: Move) -> tuple[str, tuple[str, ...]]:
     plain: Axes = tuple(keras_group(group) if group in mixed else group for group in after)
     rule = f"{text(before)} -> {text(plain)}"
     if mixed:
-        ours, theirs = (" ".join(a.name for a in each) for each in (mixed[0], keras_group(mixed[0])))
+        ours, theirs = (" ".join(a.name for a in group) for group in (mixed[0], keras_group(mixed[0])))
         return rule, (f"PyTorch's order is ({ours}), that of Flatten in Keras ({theirs})",)
     return rule, ()

@@ -88,18 +88,18 @@ class OutlineDocument:
     steps: Annotated[Sequence[OutlineStep], Meta(description="Steps, in call order.")]
 
 
-def outline_document(found: Outline) -> OutlineDocument:
+def outline_document(outline: Outline) -> OutlineDocument:
     """The outline of a model."""
     return OutlineDocument(
-        model=found.target,
-        parameters=found.weights,
-        batch=found.batch,
-        versions=found.versions,
-        notes=found.notes,
-        uncalled=found.uncalled,
-        inputs=[_tensor(each) for each in found.inputs],
-        outputs=[_tensor(each) for each in found.root.outputs],
-        steps=[_step(each) for each in found.root.steps],
+        model=outline.target,
+        parameters=outline.weights,
+        batch=outline.batch,
+        versions=outline.versions,
+        notes=outline.notes,
+        uncalled=outline.uncalled,
+        inputs=[_tensor(value) for value in outline.inputs],
+        outputs=[_tensor(value) for value in outline.root.outputs],
+        steps=[_step(step) for step in outline.root.steps],
     )
 
 
@@ -113,18 +113,18 @@ def _step(step: Step) -> OutlineStep:
         kind=step.kind or None,
         settings={key: _plain(value) for key, value in step.settings.items()},
         torch=step.torch,
-        inputs=[_tensor(each) for each in step.inputs],
-        outputs=[_tensor(each) for each in step.outputs],
-        keras=[_call(each) for each in step.keras],
+        inputs=[_tensor(value) for value in step.inputs],
+        outputs=[_tensor(value) for value in step.outputs],
+        keras=[_call(call) for call in step.keras],
         keras_text=step.there or None,
         defaults=[
-            DefaultFacts(each.layer, each.argument, _plain(each.keras), each.setting, _plain(each.torch),
-                         _plain(each.needed))
-            for each in step.defaults
+            DefaultFacts(default.layer, default.argument, _plain(default.keras), default.setting, _plain(default.torch),
+                         _plain(default.needed))
+            for default in step.defaults
         ],
         notes=step.notes,
         parameters=step.parameters,
-        steps=[_step(each) for each in step.steps],
+        steps=[_step(inner) for inner in step.steps],
     )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def _plain(value: object) -> object:
     if isinstance(value, KerasCall):
         return _call(value)
     if isinstance(value, (tuple, list)):
-        return [_plain(each) for each in value]
+        return [_plain(element) for element in value]
     if isinstance(value, float) and not abs(value) < float("inf"):
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool):

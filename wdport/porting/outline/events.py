@@ -19,9 +19,9 @@ class Size(int):
     text: str
 
     def __new__(cls, value: int, text: str = "") -> Size:
-        made = super().__new__(cls, value)
-        made.text = text or str(value)
-        return made
+        size = super().__new__(cls, value)
+        size.text = text or str(value)
+        return size
 
     def __repr__(self) -> str:
         return self.text
@@ -68,7 +68,7 @@ class Event:
         outputs: its output tensors.
         several: whether they are a list, even a list of one.
         module: the module that was called.
-        whole: whether the module is one layer, so that nothing inside it is an event.
+        is_layer: whether the module is one layer, so that nothing inside it is an event.
         parent: the serial of the enclosing module call; -1 for the model's own.
         depends: what its outputs depend on.
         inside: the events inside a module call.
@@ -82,7 +82,7 @@ class Event:
     outputs: tuple[Seen, ...] = ()
     several: bool = False
     module: torch.nn.Module | None = None
-    whole: bool = True
+    is_layer: bool = True
     parent: int = -1
     depends: Depends = "constant"
     inside: list[Event] = field(default_factory=list)

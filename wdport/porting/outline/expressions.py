@@ -29,42 +29,45 @@ _DROPPED = ("_stacklevel", "inplace", "out", "device", "layout", "pin_memory", "
 
 def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingProxyType({})) -> str:
     """One function call as text, without arguments that equal those in ``usual``."""
-    function, told = canonical(event.name), bound(event)
+    function, values = canonical(event.name), bound(event)
 
-    def said(value: object) -> str:
+    def text(value: object) -> str:
         return argument(value, name)
 
-    operands = [value for key, value in told.items() if key not in _DROPPED]
+    operands = [value for key, value in values.items() if key not in _DROPPED]
     if function in INFIX and len(operands) == 2:
-        return f"{_inner(said(operands[0]))} {INFIX[function]} {_inner(said(operands[1]))}"
+        return f"{_inner(text(operands[0]))} {INFIX[function]} {_inner(text(operands[1]))}"
     if function in _REVERSED and len(operands) == 2:
-        return f"{_inner(said(operands[1]))} {_REVERSED[function]} {_inner(said(operands[0]))}"
-    if function in ("add", "sub") and "alpha" in told:
+        return f"{_inner(text(operands[1]))} {_REVERSED[function]} {_inner(text(operands[0]))}"
+    if function in ("add", "sub") and "alpha" in values:
         first, second = list(event.args[:2])
-        return f"{_inner(said(first))} {INFIX[function]} {said(told['alpha'])} * {_inner(said(second))}"
+        return f"{_inner(text(first))} {INFIX[function]} {text(values['alpha'])} * {_inner(text(second))}"
     if function == "neg":
-        return f"-{_inner(said(operands[0]))}"
+        return f"-{_inner(text(operands[0]))}"
     if function == "logical_not":
-        return f"~{_inner(said(operands[0]))}"
+        return f"~{_inner(text(operands[0]))}"
     if function == "getitem":
-        return f"{_inner(said(told['input']))}[{index(told.get('index'), name)}]"
+        return f"{_inner(text(values['input']))}[{index(values.get('index'), name)}]"
     if function == "setitem":
-        return f"{_inner(said(told['input']))}[{index(told.get('index'), name)}] = {said(told.get('value'))}"
+        return f"{_inner(text(values['input']))}[{index(values.get('index'), name)}] = {text(values.get('value'))}"
     if function.startswith("new_"):  # of the first tensor's dtype, which is all that it is asked for
-        function, told = function.removeprefix("new_"), {key: value for key, value in told.items() if key != "input"}
+        function, values = (
+            function.removeprefix("new_"),
+            {key: value for key, value in values.items() if key != "input"},
+        )
     words = []
-    for key, value in told.items():
+    for key, value in values.items():
         if key in _DROPPED or (key != "input" and not isinstance(value, (int, Seen, tuple)) and value in _PLAIN):
             continue
         if not isinstance(value, Seen) and (same(value, usual[key]) if key in usual else value is False):
             continue
         if key == "more":
-            words += [said(each) for each in value]
-        elif any(isinstance(each, Seen) for each in (value if isinstance(value, tuple) else (value,))):
-            many = isinstance(value, tuple) and key in ("tensors", "operands")
-            words.append(", ".join(map(said, value)) if many else said(value))
+            words += [text(element) for element in value]
+        elif any(isinstance(element, Seen) for element in (value if isinstance(value, tuple) else (value,))):
+            unpacked = isinstance(value, tuple) and key in ("tensors", "operands")
+            words.append(", ".join(map(text, value)) if unpacked else text(value))
         else:
-            words.append(said(value) if key in ("input", "equation") else f"{key}={said(value)}")
+            words.append(text(value) if key in ("input", "equation") else f"{key}={text(value)}")
     return f"{function}({', '.join(words)})"
 
 
@@ -72,7 +75,7 @@ def argument(value: object, name: Name) -> str:
     if isinstance(value, Seen):
         return name(value)
     if isinstance(value, tuple):
-        inner = ", ".join(argument(each, name) for each in value)
+        inner = ", ".join(argument(element, name) for element in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, Slice):
         return _slice(value, name)
@@ -91,18 +94,20 @@ def index(value: object, name: Name) -> str:
     return ", ".join(argument(item, name) for item in items)
 
 
-def _slice(told: Slice, name: Name) -> str:
-    start, stop, step = ("" if each is None else argument(each, name) for each in (told.start, told.stop, told.step))
+def _slice(bounds: Slice, name: Name) -> str:
+    start, stop, step = (
+        "" if limit is None else argument(limit, name) for limit in (bounds.start, bounds.stop, bounds.step)
+    )
     return f"{start}:{stop}" + (f":{step}" if step else "")
 
 
 def _inner(text: str) -> str:
     """An operand, in parentheses if it is an operation."""
     depth = 0
-    for at, letter in enumerate(text):
+    for position, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")
         if depth == 0 and letter == " ":
             return f"({text})"
-        if depth == 0 and letter == "-" and at == 0:
+        if depth == 0 and letter == "-" and position == 0:
             return f"({text})"
     return text

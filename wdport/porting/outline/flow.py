@@ -38,7 +38,7 @@ class Flow:
 
     def __init__(self, trace: Trace, inputs: Sequence[Input]) -> None:
         self._learned: dict[tuple[str, int], tuple[str, int, bool]] = {}
-        self._told = {each.name: each for each in inputs}
+        self._declared = {model_input.name: model_input for model_input in inputs}
         for _ in range(2):
             self.axes: dict[Source, Axes] = {}
             self.moves: dict[int, Move] = {}
@@ -46,133 +46,137 @@ class Flow:
             for event in trace.events:
                 self._follow(event)
 
-    def of(self, seen: Seen) -> Axes:
+    def of(self, tensor: Seen) -> Axes:
         """The axes of a recorded tensor."""
-        known = self.axes.get(seen.source)
-        if known is None or [atom_size(group) for group in known] != list(seen.shape):
-            known = self._input(seen) if seen.source.kind == "input" else named(seen.shape)
-            self.axes[seen.source] = known
-        return known
+        axes = self.axes.get(tensor.source)
+        if axes is None or [atom_size(group) for group in axes] != list(tensor.shape):
+            axes = self._input(tensor) if tensor.source.kind == "input" else named(tensor.shape)
+            self.axes[tensor.source] = axes
+        return axes
 
-    def _input(self, seen: Seen) -> Axes:
+    def _input(self, tensor: Seen) -> Axes:
         """Axes of an input of the model: named by the user, by the layers that read them, or by their number."""
-        told = self._told.get(seen.source.name)
-        said = told.axes if told and len(told.axes) == len(seen.shape) else ("_",) * len(seen.shape)
-        plain = RANKS.get(len(seen.shape), said) if told else tuple(g[0].name if g else "c" for g in named(seen.shape))
-        made: list[Group] = []
-        for at, (own, size) in enumerate(zip(said, seen.shape, strict=True)):
-            name, space, channel = self._learned.get((seen.source.name, at), (plain[at], -1, False))
-            atom = Atom(name if own.startswith("_") else own, size, space, channel)
-            self._loose[atom] = (seen.source.name, at)
-            made.append((atom,) if size != 1 or channel or space >= 0 else ())
-        return unique(made)
+        declared = self._declared.get(tensor.source.name)
+        labels = declared.axes if declared and len(declared.axes) == len(tensor.shape) else ("_",) * len(tensor.shape)
+        plain = (
+            RANKS.get(len(tensor.shape), labels)
+            if declared
+            else tuple(g[0].name if g else "c" for g in named(tensor.shape))
+        )
+        groups: list[Group] = []
+        for index, (label, size) in enumerate(zip(labels, tensor.shape, strict=True)):
+            name, space, channel = self._learned.get((tensor.source.name, index), (plain[index], -1, False))
+            atom = Atom(name if label.startswith("_") else label, size, space, channel)
+            self._loose[atom] = (tensor.source.name, index)
+            groups.append((atom,) if size != 1 or channel or space >= 0 else ())
+        return unique(groups)
 
     def _follow(self, event: Event) -> None:
-        if event.module is not None and not event.whole:
+        if event.module is not None and not event.is_layer:
             return
         if event.module is not None:
             self._layer(event, torch_class(event.module))
             return
-        name, given = canonical(event.name), event.inputs
-        if not given or not event.outputs:
+        name, inputs = canonical(event.name), event.inputs
+        if not inputs or not event.outputs:
             return
         move = self.move(event, name)
         if move is not None:
             self.moves[event.serial] = move
             self.axes[event.outputs[0].source] = move.after
             return
-        for at, made in enumerate(event.outputs):
-            self.axes[made.source] = self._fitting(self._function(event, name, made, at), made.shape)
+        for index, output in enumerate(event.outputs):
+            self.axes[output.source] = self._fitting(self._function(event, name, output, index), output.shape)
 
     def _fitting(self, axes: Axes | None, shape: Sequence[int]) -> Axes:
         """The axes with the sizes of the tensor; an atom of another size becomes a new atom of the same name."""
         if axes is None or len(axes) != len(shape):
             return named(shape)
-        made: list[Group] = []
+        groups: list[Group] = []
         for group, size in zip(axes, shape, strict=True):
             if atom_size(group) == size:
-                made.append(group)
+                groups.append(group)
             elif len(group) == 1:
                 atom = replace(group[0], size=size)
                 if group[0] in self._loose:
                     self._loose[atom] = self._loose[group[0]]
-                made.append((atom,) if size != 1 or atom.channel or atom.space >= 0 else ())
+                groups.append((atom,) if size != 1 or atom.channel or atom.space >= 0 else ())
             else:
-                made.append((Atom("b" if str(size) == "b" else "n", size),) if size != 1 else ())
-        return unique(made)
+                groups.append((Atom("b" if str(size) == "b" else "n", size),) if size != 1 else ())
+        return unique(groups)
 
     def move(self, event: Event, name: str) -> Move | None:
         """The rearrangement that a function performs."""
-        given = event.inputs[0]
+        tensor = event.inputs[0]
         if len(event.outputs) != 1:
             return None
         shape = event.outputs[0].shape
         if name in RESHAPES or (name == "getitem" and _only_new_axes(event)):
-            return regroup(self.of(given), shape)
-        order = order_of(event, len(given.shape))
-        return permute(self.of(given), order) if order is not None else None
+            return regroup(self.of(tensor), shape)
+        order = order_of(event, len(tensor.shape))
+        return permute(self.of(tensor), order) if order is not None else None
 
     def _layer(self, event: Event, name: str) -> None:
-        given = next(seen_in(list(event.kwargs.values())), None)
-        if given is None or not event.outputs:
+        tensor = next(seen_in(list(event.kwargs.values())), None)
+        if tensor is None or not event.outputs:
             return
-        axes, rule = self.of(given), _rule(name)
-        if rule == "image" and len(given.shape) > 2:
-            axes = self._as_image(given, axes)
-        for at, made in enumerate(event.outputs):
-            self.axes[made.source] = self._fitting(self._made(event, rule, axes, made, at), made.shape)
+        axes, rule = self.of(tensor), _rule(name)
+        if rule == "image" and len(tensor.shape) > 2:
+            axes = self._as_image(tensor, axes)
+        for index, output in enumerate(event.outputs):
+            self.axes[output.source] = self._fitting(self._output_axes(event, rule, axes, output, index), output.shape)
 
-    def _made(self, event: Event, rule: OutputAxes, axes: Axes, made: Seen, at: int) -> Axes | None:
-        if rule == "image" and len(made.shape) > 2:
-            return image(made.shape, axes)
+    def _output_axes(self, event: Event, rule: OutputAxes, axes: Axes, output: Seen, index: int) -> Axes | None:
+        if rule == "image" and len(output.shape) > 2:
+            return image(output.shape, axes)
         if rule == "features":
-            return _features(axes, made) if at == 0 else None
+            return _features(axes, output) if index == 0 else None
         if rule == "flat":
-            move = regroup(axes, made.shape)
+            move = regroup(axes, output.shape)
             if move is not None:
                 self.moves[event.serial] = move
             return move.after if move else None
-        return axes if len(axes) == len(made.shape) else None
+        return axes if len(axes) == len(output.shape) else None
 
-    def _as_image(self, given: Seen, axes: Axes) -> Axes:
-        found = image(given.shape, axes)
-        for old, new in zip(axes, found, strict=True):
+    def _as_image(self, tensor: Seen, axes: Axes) -> Axes:
+        image_axes = image(tensor.shape, axes)
+        for old, new in zip(axes, image_axes, strict=True):
             if len(old) == 1 and len(new) == 1 and old[0] in self._loose:
                 self._learned.setdefault(self._loose[old[0]], (new[0].name, new[0].space, new[0].channel))
         if not any(atom.channel for group in axes for atom in group):
-            self.axes[given.source] = found
-        return found
+            self.axes[tensor.source] = image_axes
+        return image_axes
 
-    def _function(self, event: Event, name: str, made: Seen, at: int) -> Axes | None:
-        given, told = event.inputs, bound(event)
-        axes, rank = self.of(given[0]), len(given[0].shape)
+    def _function(self, event: Event, name: str, output: Seen, index: int) -> Axes | None:
+        inputs, arguments = event.inputs, bound(event)
+        axes, rank = self.of(inputs[0]), len(inputs[0].shape)
         rule = _rule(FUNCTIONS[name].module) if name in FUNCTIONS else ""
         if rule == "image" and rank > 2:
-            return image(made.shape, self._as_image(given[0], axes))
+            return image(output.shape, self._as_image(inputs[0], axes))
         if rule == "features":
-            return _features(axes, made)
+            return _features(axes, output)
         if name == "matmul":
-            return product(axes, self.of(given[1]), made) if len(given) > 1 else None
+            return product(axes, self.of(inputs[1]), output) if len(inputs) > 1 else None
         if name == "einsum":
-            return summed(str(told["equation"]), [self.of(each) for each in given])
+            return summed(str(arguments["equation"]), [self.of(tensor) for tensor in inputs])
         if name == "scaled_dot_product_attention":
-            return plain((*axes[:-1], self.of(given[2])[-1]))
+            return plain((*axes[:-1], self.of(inputs[2])[-1]))
         if name in ("cat", "split", "chunk", "tensor_split", "narrow", "index_select", "pad"):
             return axes
         if name in ("stack", "unbind", "select"):
-            dim = int(told.get("dim", 0))
-            return stacked(axes, made, dim) if name == "stack" else without(axes, [dim % rank])
+            dim = int(arguments.get("dim", 0))
+            return stacked(axes, output, dim) if name == "stack" else without(axes, [dim % rank])
         if name == "getitem":
-            return indexed(axes, told.get("index"))
-        if made.shape == given[0].shape:
+            return indexed(axes, arguments.get("index"))
+        if output.shape == inputs[0].shape:
             return axes
-        if "dim" in told and len(made.shape) < rank:
-            return without(axes, dims(told["dim"], rank) or [])
+        if "dim" in arguments and len(output.shape) < rank:
+            return without(axes, dims(arguments["dim"], rank) or [])
         if name == "expand":
-            return broadcast([axes], made)
-        if len(made.shape) == rank and "keepdim" in told:
+            return broadcast([axes], output)
+        if len(output.shape) == rank and "keepdim" in arguments:
             return axes
-        return broadcast([self.of(each) for each in given], made)
+        return broadcast([self.of(tensor) for tensor in inputs], output)
 
 
 def _rule(name: str) -> OutputAxes:
@@ -180,13 +184,13 @@ def _rule(name: str) -> OutputAxes:
     return MODULES[name].output if name in MODULES else ""
 
 
-def _features(axes: Axes, made: Seen) -> Axes:
+def _features(axes: Axes, output: Seen) -> Axes:
     """The axes with new features at the end, in place of the last one or after it."""
-    return last(axes if len(axes) == len(made.shape) else (*axes, ()), made.shape[-1])
+    return last(axes if len(axes) == len(output.shape) else (*axes, ()), output.shape[-1])
 
 
 def _only_new_axes(event: Event) -> bool:
     index = event.args[1] if len(event.args) > 1 else None
     items = index if isinstance(index, tuple) else (index,)
-    whole = all(item is None or item is ... or item == Slice(None, None, None) for item in items)
-    return whole and any(item is None for item in items)
+    selects_all = all(item is None or item is ... or item == Slice(None, None, None) for item in items)
+    return selects_all and any(item is None for item in items)

@@ -37,34 +37,34 @@ class Folded:
     def range(self) -> str:
         """``n 0 to 11``; "" if the names have no number."""
         step = f" by {self.by}" if self.by != 1 else ""
-        told = f"n {self.first} to {self.first + self.by * (self.times - 1)}{step}"
-        return told if any("<n>" in name for name in self.names) else ""
+        span = f"n {self.first} to {self.first + self.by * (self.times - 1)}{step}"
+        return span if any("<n>" in name for name in self.names) else ""
 
 
 def fold(steps: Sequence[Step]) -> list[Folded]:
     """Fold the repetitions in these steps; a step without repetitions has ``times`` 1."""
     signatures, sizes = [_signature(step) for step in steps], [_lines(step) for step in steps]
-    found, at = [], 0
-    while at < len(steps):
-        best = Folded((steps[at],), 1, (steps[at].name,))
+    folded, position = [], 0
+    while position < len(steps):
+        best = Folded((steps[position],), 1, (steps[position].name,))
         saved = LEAST_SAVED - 1
-        for period in range(1, min(MOST_STEPS, (len(steps) - at) // 2) + 1):
-            made = _repeated(steps, signatures, at, period)
-            gain = (made.times - 1) * sum(sizes[at : at + period])
+        for period in range(1, min(MOST_STEPS, (len(steps) - position) // 2) + 1):
+            candidate = _repeated(steps, signatures, position, period)
+            gain = (candidate.times - 1) * sum(sizes[position : position + period])
             if gain > saved:
-                best, saved = made, gain
-        found.append(best)
-        at += best.times * len(best.steps)
-    return found
+                best, saved = candidate, gain
+        folded.append(best)
+        position += best.times * len(best.steps)
+    return folded
 
 
-def _repeated(steps: Sequence[Step], signatures: Sequence[object], at: int, period: int) -> Folded:
-    """Fold the consecutive repetitions of the steps from ``at`` on whose names have increasing numbers."""
+def _repeated(steps: Sequence[Step], signatures: Sequence[object], position: int, period: int) -> Folded:
+    """Fold the consecutive repetitions of the steps from ``position`` on whose names have increasing numbers."""
     times, by = 1, 0
-    names = [step.name for step in steps[at : at + period]]
-    while at + (times + 1) * period <= len(steps):
-        start = at + times * period
-        if signatures[start : start + period] != signatures[at : at + period]:
+    names = [step.name for step in steps[position : position + period]]
+    while position + (times + 1) * period <= len(steps):
+        start = position + times * period
+        if signatures[start : start + period] != signatures[position : position + period]:
             break
         shift = _shift(names, [step.name for step in steps[start : start + period]])
         if shift is None or shift < 0 or (times > 1 and shift != by * times):
@@ -72,11 +72,11 @@ def _repeated(steps: Sequence[Step], signatures: Sequence[object], at: int, peri
         by = shift if times == 1 else by
         times += 1
     if times == 1:
-        return Folded(tuple(steps[at : at + period]), 1, tuple(names))
-    patterns, first = _patterns(names, [step.name for step in steps[at + period : at + 2 * period]])
-    given = steps[at + period].inputs
-    chained = bool(given) and given[0].source.partition("[")[0] == steps[at + period - 1].name
-    return Folded(tuple(steps[at : at + period]), times, patterns, first, by or 1, chained)
+        return Folded(tuple(steps[position : position + period]), 1, tuple(names))
+    patterns, first = _patterns(names, [step.name for step in steps[position + period : position + 2 * period]])
+    inputs = steps[position + period].inputs
+    chained = bool(inputs) and inputs[0].source.partition("[")[0] == steps[position + period - 1].name
+    return Folded(tuple(steps[position : position + period]), times, patterns, first, by or 1, chained)
 
 
 def _numbers(name: str) -> list[int]:
@@ -93,15 +93,15 @@ def _shift(names: Sequence[str], others: Sequence[str]) -> int | None:
 
 def _patterns(names: Sequence[str], others: Sequence[str]) -> tuple[tuple[str, ...], int]:
     """The names with ``<n>`` for the number that changes, and its first value."""
-    first, made = 0, []
+    first, templates = 0, []
     for name, other in zip(names, others, strict=True):
         pairs = list(zip(_numbers(name), _numbers(other), strict=True))
         first = next((a for a, b in pairs if a != b), first)
         numbers = ["<n>" if a != b else str(a) for a, b in pairs]
         path, call, count = name.partition("#")
         parts = zip(_NUMBER.split(path), [*numbers, ""], strict=True)
-        made.append("".join(text for pair in parts for text in pair) + call + count)
-    return tuple(made), first
+        templates.append("".join(text for pair in parts for text in pair) + call + count)
+    return tuple(templates), first
 
 
 def _lines(step: Step) -> int:

@@ -11,9 +11,9 @@ from wdport.porting.outline.events import Seen, Slice
 from wdport.porting.outline.functions import numbers
 
 
-def product(a: Axes, b: Axes, made: Seen) -> Axes | None:
+def product(a: Axes, b: Axes, output: Seen) -> Axes | None:
     """Axes of a matrix product: rows of the first factor and columns of the second."""
-    if len(a) < 2 or len(b) < 2 or len(made.shape) != max(len(a), len(b)):
+    if len(a) < 2 or len(b) < 2 or len(output.shape) != max(len(a), len(b)):
         return None
     batch = a[:-2] if len(a) >= len(b) else b[:-2]
     return unique(plain((*batch, a[-2], b[-1])))
@@ -23,10 +23,10 @@ def summed(equation: str, operands: Sequence[Axes]) -> Axes | None:
     left, arrow, right = equation.replace(" ", "").partition("->")
     if not arrow or "..." in equation:
         return None
-    known: dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     for letters, axes in zip(left.split(","), operands, strict=False):
-        known |= {letter: group for letter, group in zip(letters, axes, strict=False) if group}
-    return unique(plain(tuple(known.get(letter, ()) for letter in right)))
+        groups |= {letter: group for letter, group in zip(letters, axes, strict=False) if group}
+    return unique(plain(tuple(groups.get(letter, ()) for letter in right)))
 
 
 def plain(axes: Axes) -> Axes:
@@ -34,13 +34,13 @@ def plain(axes: Axes) -> Axes:
     return tuple(tuple(replace(atom, channel=False) if atom.channel else atom for atom in group) for group in axes)
 
 
-def stacked(axes: Axes, made: Seen, dim: int) -> Axes:
-    at = dim % len(made.shape)
-    return unique([*axes[:at], (Atom("n", made.shape[at]),), *axes[at:]])
+def stacked(axes: Axes, output: Seen, dim: int) -> Axes:
+    axis = dim % len(output.shape)
+    return unique([*axes[:axis], (Atom("n", output.shape[axis]),), *axes[axis:]])
 
 
 def without(axes: Axes, gone: Sequence[int]) -> Axes:
-    return tuple(group for at, group in enumerate(axes) if at not in gone)
+    return tuple(group for axis, group in enumerate(axes) if axis not in gone)
 
 
 def indexed(axes: Axes, index: object) -> Axes | None:
@@ -51,30 +51,30 @@ def indexed(axes: Axes, index: object) -> Axes | None:
     used = sum(item is not None and item is not ... for item in items)
     if ... not in items:
         items.append(...)
-    made: list[Group] = []
+    groups: list[Group] = []
     rest = list(axes)
     for item in items:
         if item is ...:
             count = len(axes) - used
-            made += rest[:count]
+            groups += rest[:count]
             rest = rest[count:]
         elif item is None:
-            made.append(())
+            groups.append(())
         elif isinstance(item, Slice):
-            made.append(rest.pop(0))
+            groups.append(rest.pop(0))
         elif rest and numbers(item):
             rest.pop(0)
         else:
             return None
-    return tuple(made)
+    return tuple(groups)
 
 
-def broadcast(given: Sequence[Axes], made: Seen) -> Axes | None:
+def broadcast(operands: Sequence[Axes], output: Seen) -> Axes | None:
     """Axes after broadcasting, aligned at the last axis: each is named by the first tensor with an axis of its size."""
-    found: list[Group] = []
-    for back, size in enumerate(reversed(made.shape), 1):
-        own = next((axes[-back] for axes in given if len(axes) >= back and atom_size(axes[-back]) == size), None)
-        if own is None:
-            own = (Atom("b" if str(size) == "b" else "n", size),)
-        found.append(own)
-    return unique(found[::-1])
+    groups: list[Group] = []
+    for back, size in enumerate(reversed(output.shape), 1):
+        group = next((axes[-back] for axes in operands if len(axes) >= back and atom_size(axes[-back]) == size), None)
+        if group is None:
+            group = (Atom("b" if str(size) == "b" else "n", size),)
+        groups.append(group)
+    return unique(groups[::-1])

@@ -17,7 +17,7 @@ _ALIASES: Mapping[str, str] = MappingProxyType({
     "view_as": "reshape", "reshape_as": "reshape", "expand_as": "expand", "broadcast_to": "expand",
     "and": "logical_and", "or": "logical_or", "xor": "logical_xor", "invert": "logical_not", "greater": "gt",
     "less": "lt", "t": "T", "adjoint": "mT", "H": "T", "multi_head_attention_forward": "multi_head_attention",
-    **{alias: each.name for each in FUNCTIONS.values() for alias in each.aliases},
+    **{alias: function.name for function in FUNCTIONS.values() for alias in function.aliases},
 })  # fmt: skip
 
 OPERATORS = frozenset((
@@ -28,7 +28,7 @@ OPERATORS = frozenset((
 """Functions with an operator in Python."""
 
 PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    **{each.name: each.parameters for each in FUNCTIONS.values()},
+    **{function.name: function.parameters for function in FUNCTIONS.values()},
     **dict.fromkeys(OPERATORS, ("input", "other")),
     **dict.fromkeys(("cumsum", "cumprod", "argsort"), ("input", "dim")),
     **dict.fromkeys(("sum", "mean", "amax", "amin", "prod", "max", "min", "argmax", "argmin", "any", "all",
@@ -73,10 +73,10 @@ def bound(event: Event) -> dict[str, Any]:
     if name == "einsum":
         operands = event.args[1] if len(event.args) == 2 and isinstance(event.args[1], tuple) else event.args[1:]
         return {"equation": event.args[0], "operands": operands}
-    found: dict[str, Any] = dict(zip(order, event.args, strict=False))
+    arguments: dict[str, Any] = dict(zip(order, event.args, strict=False))
     if len(event.args) > len(order):
-        found["more"] = event.args[len(order) :]
-    return {**found, **{RENAMED.get(key, key): value for key, value in event.kwargs.items()}}
+        arguments["more"] = event.args[len(order) :]
+    return {**arguments, **{RENAMED.get(key, key): value for key, value in event.kwargs.items()}}
 
 
 def numbers(value: object) -> list[int]:
@@ -90,8 +90,8 @@ def numbers(value: object) -> list[int]:
 
 def dims(value: object, rank: int) -> list[int] | None:
     """Indices of axes, counted from the front; ``None`` if none are given."""
-    found = numbers(value)
-    return [each % rank if rank else each for each in found] if found else None
+    indices = numbers(value)
+    return [index % rank if rank else index for index in indices] if indices else None
 
 
 def first(event: Event) -> Seen | None:
@@ -101,19 +101,19 @@ def first(event: Event) -> Seen | None:
 
 def order_of(event: Event, rank: int) -> Sequence[int] | None:
     """The order of the axes after a transpose; ``None`` for another function."""
-    name, told = canonical(event.name), bound(event)
+    name, arguments = canonical(event.name), bound(event)
     if name == "permute":
         return dims([*event.args[1:], *event.kwargs.values()], rank)
     if name in ("T", "mT"):
         return [*range(rank - 2), rank - 1, rank - 2] if name == "mT" else list(range(rank))[::-1]
     if name == "transpose":
-        a, b = (int(told[key]) % rank for key in ("dim0", "dim1"))
+        a, b = (int(arguments[key]) % rank for key in ("dim0", "dim1"))
         order = list(range(rank))
         order[a], order[b] = order[b], order[a]
         return order
     if name == "movedim":
-        sources, targets = dims(told["source"], rank) or [], dims(told["destination"], rank) or []
-        rest = [at for at in range(rank) if at not in sources]
+        sources, targets = dims(arguments["source"], rank) or [], dims(arguments["destination"], rank) or []
+        rest = [axis for axis in range(rank) if axis not in sources]
         for target, source in sorted(zip(targets, sources, strict=True)):
             rest.insert(target, source)
         return rest

@@ -20,16 +20,16 @@ _FIRST_BY_NAME = ("axis", "epsilon", "max_value", "negative_slope", "alpha", "ap
 
 def call_text(call: KerasCall) -> str:
     """A call as source text, without arguments that equal Keras's defaults: ``Conv2D(16, 3, strides=2)``."""
-    known, words = defaults(call.name), []
-    for at, (key, default) in enumerate(known.items()):
+    declared, words = defaults(call.name), []
+    for position, (key, default) in enumerate(declared.items()):
         if key not in call.arguments:
             continue
         value = call.arguments[key]
-        if default is _EMPTY or (at == 0 and key not in _FIRST_BY_NAME):
+        if default is _EMPTY or (position == 0 and key not in _FIRST_BY_NAME):
             words.append(_value_text(value, key))
         elif not same(value, default):
             words.append(f"{key}={_value_text(value, key)}")
-    words += [f"{key}={_value_text(value, key)}" for key, value in call.arguments.items() if key not in known]
+    words += [f"{key}={_value_text(value, key)}" for key, value in call.arguments.items() if key not in declared]
     name = call.name.removeprefix("layers.")
     return f"{name}({', '.join(words)})" if words or name != call.name else name
 
@@ -53,24 +53,24 @@ class Default:
     needed: object
 
     def __str__(self) -> str:
-        own = "" if self.setting == self.argument else self.setting
+        torch_text = "" if self.setting == self.argument else self.setting
         if not same(self.torch, self.needed):
-            own = f"{self.setting} {short(self.torch)}"
-        told = f" ({own})" if own else ""
-        return f"{self.layer}: {self.argument} is {short(self.keras)} by default, here {short(self.needed)}{told}"
+            torch_text = f"{self.setting} {short(self.torch)}"
+        suffix = f" ({torch_text})" if torch_text else ""
+        return f"{self.layer}: {self.argument} is {short(self.keras)} by default, here {short(self.needed)}{suffix}"
 
 
 def differing(torch_class: str, settings: Settings, call: KerasCall) -> Iterator[Default]:
     """Arguments whose default differs in Keras, if the layer has PyTorch's default, which its code does not show."""
-    own, theirs = parameters(torch_class) if torch_class else {}, defaults(call.name)
+    torch, keras = parameters(torch_class) if torch_class else {}, defaults(call.name)
     for key, value in call.arguments.items():
         if isinstance(value, KerasCall):
             yield from differing(torch_class, settings, value)
-        setting, known = call.origin.get(key, ""), theirs.get(key, _EMPTY)
-        if setting not in own or known is _EMPTY or own[setting] is _EMPTY or same(value, known):
+        setting, default = call.origin.get(key, ""), keras.get(key, _EMPTY)
+        if setting not in torch or default is _EMPTY or torch[setting] is _EMPTY or same(value, default):
             continue
-        if same(settings.get(setting), own[setting]):
-            yield Default(call.name.removeprefix("layers."), key, known, setting, own[setting], value)
+        if same(settings.get(setting), torch[setting]):
+            yield Default(call.name.removeprefix("layers."), key, default, setting, torch[setting], value)
 
 
 def exists(name: str) -> bool:
@@ -82,20 +82,24 @@ def find(name: str) -> Any:
     """The layer's class or the function; ``None`` if the installed Keras does not have it."""
     import keras
 
-    found: Any = keras
+    attribute: Any = keras
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        attribute = getattr(attribute, part, None)
+    return attribute
 
 
 @cache
 def defaults(name: str) -> Mapping[str, object]:
     """The arguments of a layer or a function, without the tensor, and their defaults."""
-    found = find(name)
-    if found is None:
+    function = find(name)
+    if function is None:
         return {}
-    told = [each for each in inspect.signature(found).parameters.values() if each.kind is not each.VAR_KEYWORD]
-    return {each.name: each.default for each in (told if name.startswith("layers.") else told[1:])}
+    named = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    return {parameter.name: parameter.default for parameter in (named if name.startswith("layers.") else named[1:])}
 
 
 def _value_text(value: object, name: str) -> str:

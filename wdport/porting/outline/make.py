@@ -30,15 +30,15 @@ def outline_of_table(
     checkpoint: str | None = None,
 ) -> Outline:
     """The outline of the model that a table names; ``arguments`` hold the values that its ``config`` requires."""
-    own = own_model(mapping, None, reference, inputs)
-    if own is None or not own.reference:
+    family = own_model(mapping, None, reference, inputs)
+    if family is None or not family.reference:
         fix = "add `torch: MODULE:FUNCTION`, or give `--reference`"
         raise UsageError(Path(mapping), "does not name a PyTorch model of your own", fix)
-    known = arguments or {}
-    if missing := [key for key in own.table.config if key not in known]:
+    values = arguments or {}
+    if missing := [key for key in family.table.config if key not in values]:
         what = f"{', '.join(missing)} not given, but required by the table"
         raise MisfitError(Path(mapping), what, "give `--config FILE`")
-    return _outline(own.reference, own.told(), {key: known[key] for key in own.table.config}, checkpoint)
+    return _outline(family.reference, family.told(), {key: values[key] for key in family.table.config}, checkpoint)
 
 
 def outline(
@@ -50,28 +50,29 @@ def outline(
     """The outline of the model of ``module:function``, called with ``arguments``, or with ``checkpoint`` if it takes a
     path. ``inputs`` are strings such as ``x: b 3 48 48``. Raises :class:`WdportError`."""
     try:
-        told = [recorder.read_input(each) for each in inputs]
+        declared = [recorder.read_input(text) for text in inputs]
     except recorder.Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
-    return _outline(target, told, arguments, checkpoint)
+    return _outline(target, declared, arguments, checkpoint)
 
 
 def _outline(
-    target: str, told: Sequence[Input], arguments: Mapping[str, object] | None, checkpoint: str | None
+    target: str, declared: Sequence[Input], arguments: Mapping[str, object] | None, checkpoint: str | None
 ) -> Outline:
     try:
         module, make_inputs = recorder.build_alone(target, checkpoint, arguments)
-        own = None if told else make_inputs
+        input_function = None if declared else make_inputs
         first, second = (
-            recorder.checked_inputs(own, replace(CASES[0], batch=batch), target, told) for batch in BATCHES
+            recorder.checked_inputs(input_function, replace(CASES[0], batch=batch), target, declared)
+            for batch in BATCHES
         )
     except recorder.Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
-    return outline_of(module, target, told, first, second)
+    return outline_of(module, target, declared, first, second)
 
 
 def outline_of(
-    module: torch.nn.Module, target: str, told: Sequence[Input], first: Sequence[Array], second: Sequence[Array]
+    module: torch.nn.Module, target: str, declared: Sequence[Input], first: Sequence[Array], second: Sequence[Array]
 ) -> Outline:
     """The outline of a float64 module, run on inputs of two batch sizes."""
     import keras
@@ -83,15 +84,15 @@ def outline_of(
     from wdport.porting.outline.steps import Steps, is_layer
     from wdport.porting.outline.trace import trace
 
-    names = [each.name for each in told] or [f"input_{at}" for at in range(len(first))]
+    names = [model_input.name for model_input in declared] or [f"input_{index}" for index in range(len(first))]
     run, notes = trace(module, names, first, is_layer), []
     try:
         merge(run, trace(module, names, second, is_layer), Batches(*BATCHES))
     except UnlikeError:
         notes.append(f"with a batch of {BATCHES[1]} it calls other functions: all sizes are those of {BATCHES[0]}")
-    root = Steps(run, Flow(run, told)).root()
+    root = Steps(run, Flow(run, declared)).root()
     reads = "reads values of tensors, so another input may take another way through its code"
-    notes += [f"{each or 'the model'} {reads}" for each in run.reads]
+    notes += [f"{path or 'the model'} {reads}" for path in run.reads]
     called = {step.path.partition("#")[0] for step in root.every() if step.what == "layer"}
     uncalled = {name: torch_text(torch_class(part), settings_of(part))
                 for name, part in module.named_modules() if is_layer(part) and not _covered(name, called)}  # fmt: skip
@@ -103,4 +104,4 @@ def outline_of(
 
 def _covered(name: str, called: Collection[str]) -> bool:
     """Whether a layer was called, or is part of one that was."""
-    return name in called or any(name.startswith(f"{each}.") for each in called)
+    return name in called or any(name.startswith(f"{layer}.") for layer in called)

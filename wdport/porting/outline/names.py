@@ -20,27 +20,27 @@ class Names:
     def __init__(self, trace: Trace, numbers: Mapping[int, int], behind: Mapping[int, int]) -> None:
         self._events, self._numbers, self._behind = trace.events, numbers, behind
         self._arguments: dict[int, dict[Source, str]] = {}
-        self._given: dict[int, dict[Source, int]] = {}
+        self._output_indices: dict[int, dict[Source, int]] = {}
         self._texts: dict[tuple[int, int, int], str] = {}
         self._depth = 0
 
-    def of(self, seen: Seen, around: Event, origin: int = 0) -> str:
+    def of(self, tensor: Seen, around: Event, origin: int = 0) -> str:
         """The name of a tensor within the module ``around``: an argument of it, one of its steps, or a parameter. Steps
         without a name are numbered back from the step ``origin``, if it is one."""
-        return self._of(seen.source, around, seen, origin)
+        return self._of(tensor.source, around, tensor, origin)
 
-    def _of(self, source: Source, around: Event, seen: Seen, origin: int) -> str:
-        known = self._known(around)
-        if source in known and around.parent >= 0:
-            return known[source]
+    def _of(self, source: Source, around: Event, tensor: Seen, origin: int) -> str:
+        arguments = self._argument_names(around)
+        if source in arguments and around.parent >= 0:
+            return arguments[source]
         if source.kind == "event":
-            return self._made(self._events[source.event], source, around, origin)
+            return self._step_name(self._events[source.event], source, around, origin)
         if source.kind == "constant" and not source.name:
-            return "a constant" if seen.shape else "a number"
+            return "a constant" if tensor.shape else "a number"
         prefix = f"{around.name.partition('#')[0]}."
         return source.name.removeprefix(prefix) if around.name else source.name
 
-    def _made(self, event: Event, source: Source, around: Event, origin: int) -> str:
+    def _step_name(self, event: Event, source: Source, around: Event, origin: int) -> str:
         """The step that computed it: a sibling of the reader, or another one by its full path."""
         step = event
         if event.module is None and event.serial not in self._numbers and event.serial not in self._behind:
@@ -66,33 +66,33 @@ class Names:
             if self._depth > DEEPEST:
                 return "…"
             self._depth += 1
-            text = expression(event, lambda seen: self.of(seen, around, origin))
+            text = expression(event, lambda tensor: self.of(tensor, around, origin))
             self._depth -= 1
             self._texts[key] = text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…"
         return self._texts[key]
 
     def _within(self, parent: Event, around: Event) -> bool:
         """Whether ``around`` is ``parent`` or inside it."""
-        at: Event | None = around
-        while at is not None:
-            if at is parent:
+        event: Event | None = around
+        while event is not None:
+            if event is parent:
                 return True
-            at = self._events[at.parent] if at.parent >= 0 else None
+            event = self._events[event.parent] if event.parent >= 0 else None
         return False
 
-    def _known(self, around: Event) -> dict[Source, str]:
+    def _argument_names(self, around: Event) -> dict[Source, str]:
         if around.serial not in self._arguments:
-            found: dict[Source, str] = {}
+            names: dict[Source, str] = {}
             for name, value in around.kwargs.items():
-                for path, seen in paths(name, value):
-                    found.setdefault(seen.source, path)
-            self._arguments[around.serial] = found
+                for path, tensor in paths(name, value):
+                    names.setdefault(tensor.source, path)
+            self._arguments[around.serial] = names
         return self._arguments[around.serial]
 
     def _outputs(self, event: Event) -> dict[Source, int]:
-        if event.serial not in self._given:
-            self._given[event.serial] = {each.source: at for at, each in enumerate(event.outputs)}
-        return self._given[event.serial]
+        if event.serial not in self._output_indices:
+            self._output_indices[event.serial] = {output.source: index for index, output in enumerate(event.outputs)}
+        return self._output_indices[event.serial]
 
 
 def local(event: Event, around: Event) -> str:
@@ -109,5 +109,5 @@ def paths(name: str, value: object) -> Iterator[tuple[str, Seen]]:
         for key, item in value.items():
             yield from paths(f'{name}["{key}"]', item)
     elif isinstance(value, (tuple, list)):
-        for at, item in enumerate(value):
-            yield from paths(f"{name}[{at}]", item)
+        for index, item in enumerate(value):
+            yield from paths(f"{name}[{index}]", item)

@@ -61,8 +61,8 @@ def operation(function: str, arguments: Mapping[str, Any], call: TorchCall) -> C
     if function in ("max", "min") and "dim" in arguments and 1 in call.used:
         notes.append(f"its indices are read: ops.arg{function} in Keras")
     keras: dict[str, object] = {}
-    for key, (own, usual) in more.items():
-        value = arguments.get(own, usual)
+    for key, (torch_name, usual) in more.items():
+        value = arguments.get(torch_name, usual)
         if isinstance(value, (int, float, tuple)):
             keras[key] = value
     if isinstance(order := keras.get("order"), float) and order % 1 == 0:
@@ -78,17 +78,17 @@ def _along(function: str, arguments: Mapping[str, Any], call: TorchCall) -> dict
     """The axis of a function, in Keras's layout."""
     rank = len(call.shape)
     if function == "stack":
-        at = (dims(arguments.get("dim", 0), rank + 1) or [0])[0]
-        own = call.axes or ()
-        order = keras_permutation((*own[:at], (Atom("n", 2),), *own[at:]))
-        return {"axis": at if order is None else order.index(at)}
+        position = (dims(arguments.get("dim", 0), rank + 1) or [0])[0]
+        call_axes = call.axes or ()
+        order = keras_permutation((*call_axes[:position], (Atom("n", 2),), *call_axes[position:]))
+        return {"axis": position if order is None else order.index(position)}
     torch = dims(arguments.get("dim", arguments.get("dims")), rank)
     if not torch and function in ("cat", "unbind", *_DIVIDING):
         torch = [0]
     if not torch:
         return {}
-    keras = [keras_axis(call.axes, at) for at in torch]
-    axes = [at - rank if at == rank - 1 else at for at in torch]
+    keras = [keras_axis(call.axes, index) for index in torch]
+    axes = [index - rank if index == rank - 1 else index for index in torch]
     axes = [old if new is None else new for old, new in zip(axes, keras, strict=True)]
     axis: dict[str, object] = {"axis": axes[0] if len(axes) == 1 else tuple(axes)}
     return axis | ({"keepdims": True} if arguments.get("keepdim") is True else {})
@@ -101,10 +101,10 @@ def _sections(function: str, arguments: Mapping[str, Any], call: TorchCall) -> o
     if function == "split":
         sizes = numbers(arguments.get("split_size_or_sections"))
         if len(sizes) == 1:
-            sizes = [min(sizes[0], size - at) for at in range(0, size, sizes[0])]
+            sizes = [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
     elif function == "chunk":
-        each = -(-size // int(arguments.get("chunks", 1)))
-        sizes = [min(each, size - at) for at in range(0, size, each)]
+        chunk = -(-size // int(arguments.get("chunks", 1)))
+        sizes = [min(chunk, size - start) for start in range(0, size, chunk)]
     else:
         places = arguments.get("indices_or_sections")
         return int(places) if isinstance(places, int) else tuple(numbers(places))

@@ -78,8 +78,8 @@ class Step:
     def every(self) -> Iterator[Step]:
         """This step and all inside it, in call order."""
         yield self
-        for each in self.steps:
-            yield from each.every()
+        for step in self.steps:
+            yield from step.every()
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ _SILENT = ("device", "dtype", "inplace", "init", "_weight", "_freeze", "sparse",
 
 def torch_class(module: torch.nn.Module) -> str:
     """The class of ``torch.nn`` whose ``forward`` the module runs, such as ``Conv2d``; "" for a module of others."""
-    for each in type(module).__mro__:
-        if each.__module__.startswith("torch.nn.modules") and each.__name__ != "Module":
-            own = type(module).forward is getattr(each, "forward", None)
-            return _RENAMED.get(each.__name__, each.__name__) if own else ""
+    for base in type(module).__mro__:
+        if base.__module__.startswith("torch.nn.modules") and base.__name__ != "Module":
+            inherits_forward = type(module).forward is getattr(base, "forward", None)
+            return _RENAMED.get(base.__name__, base.__name__) if inherits_forward else ""
     return ""
 
 
@@ -61,7 +61,7 @@ def _signature(function: Any) -> dict[str, object]:
     """The parameters of a function that have a name of their own, with their defaults."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     listed = inspect.signature(function).parameters.values()
-    return {each.name: each.default for each in listed if each.kind not in variadic}
+    return {parameter.name: parameter.default for parameter in listed if parameter.kind not in variadic}
 
 
 def _plain(value: object) -> object:
@@ -72,14 +72,14 @@ def _plain(value: object) -> object:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (tuple, list)):
-        return tuple(_plain(each) for each in value)
+        return tuple(_plain(element) for element in value)
     return str(value)
 
 
 def torch_text(name: str, settings: Settings) -> str:
     """The constructor as source text: ``Conv2d(3, 64, 3, stride=2)``."""
     words, by_name = [], False
-    for at, (key, default) in enumerate(parameters(name).items()):
+    for position, (key, default) in enumerate(parameters(name).items()):
         if key in _SILENT or key not in settings or (key == "bias" and settings[key] is None):
             continue
         value = settings[key]
@@ -87,14 +87,16 @@ def torch_text(name: str, settings: Settings) -> str:
             words.append(short(value, key))
             continue
         by_name = True
-        absent = (key == "bias" and not default and value is False) or (key in ("kdim", "vdim") and _own(key, settings))
+        absent = (key == "bias" and not default and value is False) or (
+            key in ("kdim", "vdim") and _is_embed_dim(key, settings)
+        )
         follows = key == "stride" and default is None and value == settings.get("kernel_size")
         if not same(value, default) and not absent and not follows:
-            words.append(short(value, key) if at == 0 else f"{key}={short(value, key)}")
+            words.append(short(value, key) if position == 0 else f"{key}={short(value, key)}")
     return f"{name}({', '.join(words)})"
 
 
-def _own(key: str, settings: Settings) -> bool:
+def _is_embed_dim(key: str, settings: Settings) -> bool:
     return bool(settings[key] == settings.get("embed_dim"))
 
 
@@ -105,7 +107,7 @@ def short(value: object, name: str = "") -> str:
         equal = bool(value) and isinstance(value[0], int) and len(set(value)) == 1 and name not in _SHAPES
         if equal and (len(value) == 1 or name not in _LISTS):
             return short(value[0])
-        listed = ", ".join(short(each, "shape") for each in value)
+        listed = ", ".join(short(element, "shape") for element in value)
         return f"({listed},)" if len(value) == 1 else f"({listed})"
     if isinstance(value, str):
         return f'"{value}"'
@@ -120,6 +122,6 @@ def same(a: object, b: object) -> bool:
 
 
 def _several(value: object) -> object:
-    if isinstance(value, (tuple, list)) and value and len({repr(each) for each in value}) == 1:
+    if isinstance(value, (tuple, list)) and value and len({repr(element) for element in value}) == 1:
         return value[0]
     return value

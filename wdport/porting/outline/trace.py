@@ -76,28 +76,28 @@ class _Tracer:
                 self.origins[tensor] = Source(kind, name)
 
     def called(
-        self, name: str, caller: str, part: torch.nn.Module, compute: recorder.Compute, given: recorder.Given
+        self, name: str, caller: str, part: torch.nn.Module, compute: recorder.Compute, arguments: recorder.Given
     ) -> object:
         """Record one call of a module; a handler for :func:`wdport.recorder.watched`."""
         if self._within or (name and type(part).forward is torch.nn.Sequential.forward):
-            return compute(*given)  # what is in a Sequential is told as steps of the module around it
-        event = self._begin(Event(-1, name, kwargs=self._plain(_named(part, *given)), module=part))
-        event.whole = self._is_layer(part)
+            return compute(*arguments)  # what is in a Sequential is told as steps of the module around it
+        event = self._begin(Event(-1, name, kwargs=self._plain(_named(part, *arguments)), module=part))
+        event.is_layer = self._is_layer(part)
         if isinstance(part, torch.jit.ScriptModule):
-            event.whole = True
+            event.is_layer = True
             event.around.append("is compiled by TorchScript: its steps are not visible")
-        if event.whole:
+        if event.is_layer:
             self._within = True
         else:
             self._open.append(event)
         try:
-            output = compute(*given)
+            output = compute(*arguments)
         finally:
-            if event.whole:
+            if event.is_layer:
                 self._within = False
             else:
                 self._open.pop()
-        if event.whole:
+        if event.is_layer:
             self._end(event, output)
         else:
             event.outputs = tuple(seen_in(self._plain(output)))
@@ -111,26 +111,26 @@ class _Tracer:
         before = None if name.endswith("set_") else (self._plain(args), self._plain(kwargs))
         result = function(*args, **kwargs)
         if before is not None:
-            self._saw(name, before, args, result)
+            self._record(name, before, args, result)
         return result
 
-    def _saw(self, name: str, given: tuple[Any, Any], args: tuple[Any, ...], result: object) -> None:
+    def _record(self, name: str, recorded: tuple[Any, Any], args: tuple[Any, ...], result: object) -> None:
         """Record one function call, unless it returns no tensor or its input tensor itself."""
         short = name.rpartition(".")[2]
         output = args[0] if short == "__setitem__" else result
-        told = list(seen_in(given))
-        made = list(tensors_in(output))
-        if not made:
-            if short in _READS and any(self._depends([each]) == "input" for each in told):
+        inputs = list(seen_in(recorded))
+        tensors = list(tensors_in(output))
+        if not tensors:
+            if short in _READS and any(self._depends([tensor]) == "input" for tensor in inputs):
                 self.reads[self._open[-1].name if self._open else ""] = None
             return
-        if len(made) == 1 and is_same(short, told, made[0], given):
-            self.origins[made[0]] = told[0].source
+        if len(tensors) == 1 and is_same(short, inputs, tensors[0], recorded):
+            self.origins[tensors[0]] = inputs[0].source
             return
-        event = self._begin(Event(-1, name, *given))
+        event = self._begin(Event(-1, name, *recorded))
         self._end(event, output)
         if short == "__setitem__" or (short.endswith("_") and not short.endswith("__")):
-            base = made[0]._base
+            base = tensors[0]._base
             if base is not None:
                 self.origins[base] = event.outputs[0].source
 
@@ -146,23 +146,23 @@ class _Tracer:
         return event
 
     def _end(self, event: Event, output: object) -> None:
-        made = list(tensors_in(output))
+        tensors = list(tensors_in(output))
         if event.module is not None and event.depends == "constant" and any(True for _ in event.module.parameters()):
             event.depends = "parameter"
-        for index, tensor in enumerate(made):
+        for index, tensor in enumerate(tensors):
             self.origins[tensor] = Source("event", "", event.serial, index)
         event.several = isinstance(output, (Mapping, list, tuple))
-        event.outputs = tuple(self._seen(tensor) for tensor in made)
+        event.outputs = tuple(self._seen(tensor) for tensor in tensors)
 
-    def _depends(self, given: Sequence[Seen]) -> Depends:
-        found: list[Depends] = ["constant"]
-        for each in given:
-            kind = each.source.kind
+    def _depends(self, inputs: Sequence[Seen]) -> Depends:
+        dependences: list[Depends] = ["constant"]
+        for tensor in inputs:
+            kind = tensor.source.kind
             if kind == "event":
-                found.append(self.events[each.source.event].depends)
+                dependences.append(self.events[tensor.source.event].depends)
             else:
-                found.append("input" if kind == "input" else "constant" if kind == "constant" else "parameter")
-        return max(found, key=_RANKS.__getitem__)
+                dependences.append("input" if kind == "input" else "constant" if kind == "constant" else "parameter")
+        return max(dependences, key=_RANKS.__getitem__)
 
     def _plain(self, value: Any) -> Any:
         """A call's arguments, with tensors as :class:`Seen` and all others as plain values."""
@@ -209,5 +209,5 @@ def _held(module: torch.nn.Module) -> Iterator[tuple[str, Literal["parameter", "
 def _named(part: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
     """A module's arguments by parameter name."""
     order = recorder.parameter_names(part)
-    names = [*order, *(f"input_{at}" for at in range(len(order), len(args)))]
+    names = [*order, *(f"input_{index}" for index in range(len(order), len(args)))]
     return {**dict(zip(names, args, strict=False)), **kwargs}

@@ -30,22 +30,22 @@ def kind_of(tensor: torch.Tensor) -> str:
     return "float" if tensor.dtype.is_floating_point else "bool" if tensor.dtype == torch.bool else "int"
 
 
-def is_same(short: str, told: Sequence[Seen], made: torch.Tensor, given: object) -> bool:
+def is_same(short: str, inputs: Sequence[Seen], output: torch.Tensor, arguments: object) -> bool:
     """Whether a function returns its input unchanged, such as a cast to the same dtype or a full slice."""
-    if not told or told[0].shape != tuple(made.shape) or told[0].kind != kind_of(made):
+    if not inputs or inputs[0].shape != tuple(output.shape) or inputs[0].kind != kind_of(output):
         return False
     if short in _IDENTITIES:
         return True
-    if short in _NEUTRAL and isinstance(given, tuple) and len(given[0]) == 2 and not given[1]:
-        other = given[0][1]
+    if short in _NEUTRAL and isinstance(arguments, tuple) and len(arguments[0]) == 2 and not arguments[1]:
+        other = arguments[0][1]
         return isinstance(other, (int, float)) and not isinstance(other, bool) and other == _NEUTRAL[short]
-    shape = tuple(made.shape)
-    if short == "pad" and isinstance(given, tuple):
-        return not any(numbers([given[0][1:2], given[1].get("pad", ())]))
+    shape = tuple(output.shape)
+    if short == "pad" and isinstance(arguments, tuple):
+        return not any(numbers([arguments[0][1:2], arguments[1].get("pad", ())]))
     if short in ("view", "reshape", "expand", "expand_as", "view_as", "flatten", "broadcast_to", "squeeze"):
         return bool(shape)
     if short == "__getitem__":
-        index = given[0][1] if isinstance(given, tuple) else None
+        index = arguments[0][1] if isinstance(arguments, tuple) else None
         items = index if isinstance(index, tuple) else (index,)
         return all(item is ... or (isinstance(item, Slice) and item.step in (None, 1)) for item in items)
     return False
