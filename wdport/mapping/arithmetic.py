@@ -22,9 +22,9 @@ def combined_shape(combine: Combine, shapes: Sequence[Shape]) -> Shape:
     """Return the shape of the combined tensor; raises :class:`AxisError` if the sources do not fit."""
     if combine == "weight_norm":
         magnitude, direction = shapes
-        own = [size for size in magnitude if size != 1]
+        lengths = [size for size in magnitude if size != 1]
         ranks = len(magnitude) in (0, len(direction))
-        if not ranks or len(own) > 1 or any(g not in (1, v) for g, v in zip(magnitude, direction, strict=False)):
+        if not ranks or len(lengths) > 1 or any(g not in (1, v) for g, v in zip(magnitude, direction, strict=False)):
             raise AxisError(f"a magnitude of shape {magnitude} does not go with a direction of shape {direction}")
         return direction
     if len(set(shapes)) != 1:
@@ -41,17 +41,17 @@ def combined(combine: Combine, sources: Sequence[Array]) -> Array:
     return np.asarray(sum(exact[1:], exact[0]))
 
 
-def separated(combine: Combine, whole: Array, shapes: Sequence[Shape]) -> list[Array]:
-    """Return sources of these shapes that combine to ``whole`` up to rounding, in its dtype."""
+def separated(combine: Combine, tensor: Array, shapes: Sequence[Shape]) -> list[Array]:
+    """Return sources of these shapes that combine to ``tensor`` up to rounding, in its dtype."""
     if combine == "weight_norm":
-        magnitude = _norm(whole.astype(np.float64), shapes[0]).reshape(shapes[0])
-        return [magnitude.astype(whole.dtype), whole]
-    return [whole, *(np.zeros_like(whole) for _ in shapes[1:])]
+        magnitude = _norm(tensor.astype(np.float64), shapes[0]).reshape(shapes[0])
+        return [magnitude.astype(tensor.dtype), tensor]
+    return [tensor, *(np.zeros_like(tensor) for _ in shapes[1:])]
 
 
 def _norm(direction: Array, magnitude: Shape) -> Array:
     """Return the norm over all axes except the one where the magnitude's shape is not 1."""
     axes = tuple(range(direction.ndim))
-    kept = tuple(axis for axis in axes if magnitude and magnitude[axis] != 1)
-    over = tuple(axis for axis in axes if axis not in kept)
+    remaining = tuple(axis for axis in axes if magnitude and magnitude[axis] != 1)
+    over = tuple(axis for axis in axes if axis not in remaining)
     return np.asarray(np.sqrt(np.sum(np.square(direction), axis=over, keepdims=True)))

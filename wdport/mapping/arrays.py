@@ -54,8 +54,8 @@ def rearrangement(
     theirs = [named_axes(source, rule.source, sizes) for source in sources]
     fixed = [name for name in rule.target.names if name in (rule.source.stacked, rule.target.stacked, *rule.orders)]
     free = [name for name in rule.target.names if name not in fixed]
-    for at in product(*(range(sizes[name]) for name in fixed)):
-        here = dict(zip(fixed, at, strict=True))
+    for index in product(*(range(sizes[name]) for name in fixed)):
+        here = dict(zip(fixed, index, strict=True))
         there = {name: rule.orders[name][n] if name in rule.orders else n for name, n in here.items()}
         yield _picked(rule.target, ours, here, free), _picked(rule.source, theirs, there, free)
 
@@ -66,12 +66,12 @@ def named_axes(array: Array, side: Side, sizes: Mapping[str, int]) -> Array:
     return array.reshape(tuple(sizes[name] for group in side.groups for name in group), copy=False)
 
 
-def _picked(side: Side, arrays: Sequence[Array], at: Mapping[str, int], free: Sequence[str]) -> Array:
+def _picked(side: Side, arrays: Sequence[Array], indices: Mapping[str, int], free: Sequence[str]) -> Array:
     """Return the stacked index's array at these indices of other axes, with its ``free`` axes in this order."""
-    array = arrays[at[side.stacked]] if side.stacked else arrays[0]
+    array = arrays[indices[side.stacked]] if side.stacked else arrays[0]
     names = [name for group in side.groups for name in group]
-    picked = array[tuple(at[name] if name in at else slice(None) for name in names)]
-    left = [name for name in names if name not in at]
+    picked = array[tuple(indices[name] if name in indices else slice(None) for name in names)]
+    left = [name for name in names if name not in indices]
     return picked.transpose([left.index(name) for name in free])
 
 
@@ -98,7 +98,7 @@ def _blocks(target: Array, source: Array) -> Iterator[tuple[slice, ...]]:
             break
         steps[axis] = max(1, min(steps[axis], _BLOCK * steps[axis] // prod(steps)))
     for start in product(*(range(0, size, step) for size, step in zip(target.shape, steps, strict=True))):
-        yield tuple(slice(at, at + step) for at, step in zip(start, steps, strict=True))
+        yield tuple(slice(offset, offset + step) for offset, step in zip(start, steps, strict=True))
 
 
 _LINE = 16

@@ -64,9 +64,9 @@ class Side:
     def __str__(self) -> str:
         if self.any_axes:
             return "..."
-        labels = {name: f"{name}={','.join(each)}" for name, each in self.labels}
-        shown = [[labels.get(name, name) for name in group] for group in self.groups]
-        groups = [f"({' '.join(g)})" if len(g) > 1 else g[0] if g else _LONE for g in shown]
+        labels = {name: f"{name}={','.join(axis_labels)}" for name, axis_labels in self.labels}
+        label_groups = [[labels.get(name, name) for name in group] for group in self.groups]
+        groups = [f"({' '.join(g)})" if len(g) > 1 else g[0] if g else _LONE for g in label_groups]
         stacked = [f"[{labels.get(self.stacked, self.stacked)}]"] if self.stacked else []
         return " ".join([*stacked, *groups])
 
@@ -87,13 +87,13 @@ class Rule:
     def orders(self) -> dict[str, tuple[int, ...]]:
         """For every axis whose labels change their order: the source's index at every index of the target."""
         theirs = dict(self.source.labels)
-        found = {name: tuple(theirs[name].index(each) for each in ours) for name, ours in self.target.labels}
-        return {name: order for name, order in found.items() if order != tuple(range(len(order)))}
+        label_orders = {name: tuple(theirs[name].index(label) for label in ours) for name, ours in self.target.labels}
+        return {name: order for name, order in label_orders.items() if order != tuple(range(len(order)))}
 
     def sizes(
-        self, sources: Sequence[Shape], targets: Sequence[Shape], given: Mapping[str, int] | None = None
+        self, sources: Sequence[Shape], targets: Sequence[Shape], stated: Mapping[str, int] | None = None
     ) -> dict[str, int]:
-        """Return the size of every named axis, from the shapes of both sides and the ``given`` sizes.
+        """Return the size of every named axis, from the shapes of both sides and the ``stated`` sizes.
 
         Raises :class:`AxisError` if a shape has the wrong rank, the two sides disagree, or a size is undetermined.
         """
@@ -101,44 +101,44 @@ class Rule:
             if len(sources) != 1 or len(targets) != 1 or sources[0] != targets[0]:
                 raise AxisError(f"{_text(sources)} is not {_text(targets)}")
             return {}
-        known = self._known(given)
+        bound = self._initial_sizes(stated)
         for side, shapes in ((self.source, sources), (self.target, targets)):
-            _bind_counts(side, shapes, known)
+            _bind_counts(side, shapes, bound)
         settled = -1
-        while settled != len(known):
-            settled = len(known)
+        while settled != len(bound):
+            settled = len(bound)
             for side, shapes in ((self.source, sources), (self.target, targets)):
                 for group, size in zip(side.groups, shapes[0], strict=True):
-                    _bind_group(group, size, known)
-        if unknown := [name for name in self.source.names if name not in known]:
+                    _bind_group(group, size, bound)
+        if unknown := [name for name in self.source.names if name not in bound]:
             raise AxisError(f"the shapes do not determine the size of {', '.join(unknown)}")
         for side, shapes in ((self.source, sources), (self.target, targets)):
-            if side.shape(known) != tuple(shapes[0]):
+            if side.shape(bound) != tuple(shapes[0]):
                 raise AxisError(f"{_text(sources)} does not become {_text(targets)}")
-        return known
+        return bound
 
-    def source_shape(self, targets: Sequence[Shape], given: Mapping[str, int] | None = None) -> Shape | None:
+    def source_shape(self, targets: Sequence[Shape], stated: Mapping[str, int] | None = None) -> Shape | None:
         """Return the shape of one source that these targets require; ``None`` if it is undetermined."""
         if self.source.any_axes:
             return targets[0]
         try:
-            known = self._known(given)
-            _bind_counts(self.target, targets, known)
+            bound = self._initial_sizes(stated)
+            _bind_counts(self.target, targets, bound)
             for group, size in zip(self.target.groups, targets[0], strict=True):
-                _bind_group(group, size, known)
-            if self.target.shape(known) != tuple(targets[0]):
+                _bind_group(group, size, bound)
+            if self.target.shape(bound) != tuple(targets[0]):
                 return None
-            return self.source.shape(known)
+            return self.source.shape(bound)
         except (AxisError, KeyError):
             return None
 
-    def _known(self, given: Mapping[str, int] | None) -> dict[str, int]:
+    def _initial_sizes(self, stated: Mapping[str, int] | None) -> dict[str, int]:
         """Return the sizes that are known without a shape: the given ones and those of labelled axes."""
-        known = {name: size for name, size in (given or {}).items() if name in self.source.names}
+        bound = {name: size for name, size in (stated or {}).items() if name in self.source.names}
         for name, labels in self.source.labels:
-            if known.setdefault(name, len(labels)) != len(labels):
-                raise AxisError(f"{name} has {len(labels)} labels, not {known[name]}")
-        return known
+            if bound.setdefault(name, len(labels)) != len(labels):
+                raise AxisError(f"{name} has {len(labels)} labels, not {bound[name]}")
+        return bound
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
@@ -210,27 +210,27 @@ def _parse_groups(tokens: list[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(groups)
 
 
-def _bind_counts(side: Side, shapes: Sequence[Shape], known: dict[str, int]) -> None:
+def _bind_counts(side: Side, shapes: Sequence[Shape], bound: dict[str, int]) -> None:
     """Check how many tensors there are and that they are alike; bind the stacked axis."""
     if len(set(shapes)) != 1:
         raise AxisError(f"{_text(shapes)}: expected equal shapes")
     if side.stacked:
-        if known.setdefault(side.stacked, len(shapes)) != len(shapes):
-            raise AxisError(f"{side} is {known[side.stacked]} tensors, not {len(shapes)}")
+        if bound.setdefault(side.stacked, len(shapes)) != len(shapes):
+            raise AxisError(f"{side} is {bound[side.stacked]} tensors, not {len(shapes)}")
     elif len(shapes) != 1:
         raise AxisError(f"{side} is one tensor, not {len(shapes)}")
     if len(shapes[0]) != len(side.groups):
         raise AxisError(f"{_text(shapes)} has {len(shapes[0])} axes, but {side} has {len(side.groups)}")
 
 
-def _bind_group(group: tuple[str, ...], size: int, known: dict[str, int]) -> None:
+def _bind_group(group: tuple[str, ...], size: int, bound: dict[str, int]) -> None:
     """Bind the one unknown axis of a group whose product is ``size``."""
-    unknown = [name for name in group if name not in known]
+    unknown = [name for name in group if name not in bound]
     if len(unknown) == 1:
-        others = prod(known[name] for name in group if name in known)
+        others = prod(bound[name] for name in group if name in bound)
         if others == 0 or size % others:
             raise AxisError(f"{size} is not a multiple of {others} in ({' '.join(group)})")
-        known[unknown[0]] = size // others
+        bound[unknown[0]] = size // others
 
 
 def _text(shapes: Sequence[Shape]) -> str:

@@ -73,20 +73,20 @@ def cover(table: Table, names: Iterable[str], features: Collection[str] | None =
     rows = [row for row in table.rows if features is None or row.when is None or row.when in features]
     patterns = [(row, pattern) for row in rows for pattern in row.torch]
     index = PatternIndex(pattern for _, pattern in patterns)
-    found: dict[int, list[str]] = {id(row): [] for row in rows}
+    matches: dict[int, list[str]] = {id(row): [] for row in rows}
     unclaimed, doubled, incomplete = [], {}, dict[str, None]()
     for name in names:
-        hits = [(patterns[at][0], indices) for at, indices in index.find(name)]
+        hits = [(patterns[position][0], indices) for position, indices in index.find(name)]
         for row, indices in hits:
-            found[id(row)].append(name)
+            matches[id(row)].append(name)
             incomplete |= dict.fromkeys(_absent(row, indices, names))
         certain = [row for row, _ in hits if features is not None or row.when is None]
         if not hits:
             unclaimed.append(name)
         elif len(certain) > 1:
             doubled[name] = tuple(row.place for row in certain)
-    idle = [text for each in groups(rows) if (text := _idle(each, found, features is not None))]
-    claims = tuple(_claim(row, found[id(row)]) for row in rows)
+    idle = [text for group in groups(rows) if (text := _idle(group, matches, features is not None))]
+    claims = tuple(_claim(row, matches[id(row)]) for row in rows)
     return Coverage(claims, tuple(unclaimed), doubled, tuple(idle), tuple(incomplete))
 
 
@@ -107,21 +107,21 @@ def becomes(row: Row) -> str:
 def _absent(row: Row, indices: dict[str, int], names: Collection[str]) -> list[str]:
     """Return a sentence for every absent tensor of the row's list, if another one of the list is present."""
     try:
-        wanted = written((*row.torch, *((row.same_as,) if row.same_as else ())), indices)
+        expected = written((*row.torch, *((row.same_as,) if row.same_as else ())), indices)
     except PatternError as error:
         return [f"{row.place}: {error}"]
-    if len(wanted) == 1:
+    if len(expected) == 1:
         return []
-    return [f"{row.place} needs {name}, which the checkpoint does not have" for name in wanted if name not in names]
+    return [f"{row.place} needs {name}, which the checkpoint does not have" for name in expected if name not in names]
 
 
 def _needed(row: Row) -> bool:
     return not (row.layer.optional or row.layer.bare if row.layer else row.optional)
 
 
-def _idle(rows: list[Row], found: dict[int, list[str]], features_known: bool) -> str:
+def _idle(rows: list[Row], matches: dict[int, list[str]], features_known: bool) -> str:
     row = rows[0]
-    if not _needed(row) or any(found[id(each)] for each in rows) or not (features_known or row.when is None):
+    if not _needed(row) or any(matches[id(row)] for row in rows) or not (features_known or row.when is None):
         return ""
     torch = row.layer.torch if row.layer else row.torch[0]
     return f"{row.place} ({torch.text}) matches nothing"

@@ -74,16 +74,16 @@ class Difference:
 def difference(a: Listing, b: Listing, joint: str = ".", facts: tuple[Properties, Properties] = ({}, {})) -> Difference:
     """Compare two listings whose names have components joined by ``joint``."""
     prefix = prefix_change(list(a), list(b), joint)
-    listed = {prefix[1] + name.removeprefix(prefix[0]): each for name, each in a.items()} if prefix else a
-    only_a = {name: each for name, each in listed.items() if name not in b}
-    only_b = {name: each for name, each in b.items() if name not in listed}
+    listed = {prefix[1] + name.removeprefix(prefix[0]): properties for name, properties in a.items()} if prefix else a
+    only_a = {name: properties for name, properties in listed.items() if name not in b}
+    only_b = {name: properties for name, properties in b.items() if name not in listed}
     renamed = tuple(_renamings(only_a, only_b))
-    for each in renamed:
-        del only_a[each.old], only_b[each.new]
-    changed = {name: found for name in listed if name in b and (found := _differing(listed[name], b[name]))}
+    for pair in renamed:
+        del only_a[pair.old], only_b[pair.new]
+    changed = {name: changes for name in listed if name in b and (changes := _differing(listed[name], b[name]))}
     same = sum(name in b for name in listed) - len(changed)
     here, there = prefix or ("", "")
-    gone = {here + name.removeprefix(there): each for name, each in only_a.items()}
+    gone = {here + name.removeprefix(there): properties for name, properties in only_a.items()}
     return Difference(_differing(*facts), prefix, gone, only_b, changed, renamed, same)
 
 
@@ -94,13 +94,13 @@ def _differing(a: Properties, b: Properties) -> dict[str, tuple[Property, Proper
 def prefix_change(a: Sequence[str], b: Sequence[str], joint: str = ".") -> tuple[str, str] | None:
     """Return the common prefix of A's names and its replacement in B, if the replacement makes more names agree."""
     theirs = set(b)
-    best, most = None, len(theirs.intersection(a))
+    best, agreeing = None, len(theirs.intersection(a))
     for old in _prefixes(a, joint):
         for new in _prefixes(b, joint):
             if (old or new) and not (old.endswith(new) and new.endswith(old)):
                 count = sum(new + name.removeprefix(old) in theirs for name in a)
-                if count > most and 2 * count > min(len(a), len(b)):
-                    best, most = (old, new), count
+                if count > agreeing and 2 * count > min(len(a), len(b)):
+                    best, agreeing = (old, new), count
     return best
 
 
@@ -120,8 +120,8 @@ def _renamings(a: Listing, b: Listing) -> Iterator[Renamed]:
     similar."""
     groups: dict[tuple[tuple[str, Property], ...], tuple[list[str], list[str]]] = {}
     for side, listing in enumerate((a, b)):
-        for name, each in listing.items():
-            groups.setdefault(tuple(sorted(each.items())), ([], []))[side].append(name)
+        for name, properties in listing.items():
+            groups.setdefault(tuple(sorted(properties.items())), ([], []))[side].append(name)
     for old, new in groups.values():
         count = (len(old), len(new))
         if count == (1, 1):
@@ -133,11 +133,11 @@ def _renamings(a: Listing, b: Listing) -> Iterator[Renamed]:
 
 def _by_numbers(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
     """Yield names that contain the same numbers: a renamed layer keeps its number."""
-    found: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
+    by_numbers: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
     for side, names in enumerate((a, b)):
         for name in names:
-            found.setdefault(tuple(re.findall(r"[0-9]+", name)), ([], []))[side].append(name)
-    return (each for each in found.values() if all(each))
+            by_numbers.setdefault(tuple(re.findall(r"[0-9]+", name)), ([], []))[side].append(name)
+    return (pair for pair in by_numbers.values() if all(pair))
 
 
 def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
@@ -172,8 +172,8 @@ def _own_parts(names: Sequence[str]) -> dict[str, str]:
     """Map each name to it without the components that all names begin or end with; a single name is unchanged."""
     split = [re.split(r"([./])", name) for name in names]
     if len(names) > 1:
-        while all(split) and len({each[0] for each in split}) == 1:
-            split = [each[1:] for each in split]
-        while all(split) and len({each[-1] for each in split}) == 1:
-            split = [each[:-1] for each in split]
-    return {name: "".join(each) for name, each in zip(names, split, strict=True)}
+        while all(split) and len({parts[0] for parts in split}) == 1:
+            split = [parts[1:] for parts in split]
+        while all(split) and len({parts[-1] for parts in split}) == 1:
+            split = [parts[:-1] for parts in split]
+    return {name: "".join(parts) for name, parts in zip(names, split, strict=True)}

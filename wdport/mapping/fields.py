@@ -26,15 +26,15 @@ class Section:
 class Fields:
     """A mapping's fields, read one by one; fields that remain are unknown."""
 
-    def __init__(self, node: Node, where: str, known: Iterable[str] | None = None) -> None:
-        """With ``known`` fields, others are refused at once: before a field that is missing under its right name."""
+    def __init__(self, node: Node, where: str, names: Iterable[str] | None = None) -> None:
+        """With ``names`` fields, others are refused at once: before a field that is missing under its right name."""
         self.line, self.where = node.line, where
         if not isinstance(node.value, dict):
             raise self.fault("not a list of `field: value` pairs", "write it as one")
         self.rest: dict[str, Node] = dict(node.value)
         self.known = set(self.rest)
-        if known is not None:
-            self._refuse({name: held for name, held in self.rest.items() if name not in known}, known)
+        if names is not None:
+            self._refuse({name: held for name, held in self.rest.items() if name not in names}, names)
 
     def fault(self, what: str, fix: str, line: int | None = None) -> MisfitError:
         return MisfitError((self.where, f"line {line or self.line}"), what, fix)
@@ -138,10 +138,10 @@ class Fields:
 
     def when(self, section: Section) -> str | None:
         """Return the feature that a row requires: its own, or its section's."""
-        own = self.optional_text("when")
-        if own and section.when:
+        feature = self.optional_text("when")
+        if feature and section.when:
             raise self.fault("when is given for the row and for its section", "keep one of the two")
-        return own or section.when
+        return feature or section.when
 
     def same_indices(self, first: NamePattern, others: Iterable[NamePattern]) -> None:
         """Refuse a row whose names do not have the same indices."""
@@ -149,10 +149,10 @@ class Fields:
             if set(other.indices) != set(first.indices):
                 raise self.fault(f"{other.text} and {first.text} have different indices", "use the same on both")
 
-    def finish(self, known: Iterable[str] = ()) -> None:
+    def finish(self, names: Iterable[str] = ()) -> None:
         """Refuse fields that were not read."""
-        self._refuse(self.rest, known)
+        self._refuse(self.rest, names)
 
-    def _refuse(self, fields: Mapping[str, Node], known: Iterable[str]) -> None:
+    def _refuse(self, fields: Mapping[str, Node], names: Iterable[str]) -> None:
         for field, node in fields.items():
-            raise self.fault(f"unknown field {field!r}", did_you_mean(field, known, "remove it"), node.line)
+            raise self.fault(f"unknown field {field!r}", did_you_mean(field, names, "remove it"), node.line)

@@ -25,21 +25,21 @@ class Misfit:
     """No rule fits: the closest one, and the shapes that it requires, source by source, if they are determined."""
 
     rule: Rule
-    wanted: tuple[Shape | None, ...]
+    expected: tuple[Shape | None, ...]
     sources: tuple[Shape, ...]
     targets: tuple[Shape, ...]
     reason: str = ""
 
     def sentence(self, row: Row, names: Sequence[str]) -> str:
         """Return a sentence on the first source whose shape is wrong."""
-        pairs = zip(names, self.sources, self.wanted, strict=True)
-        told = [(name, shape, wanted) for name, shape, wanted in pairs if wanted != shape]
-        name, shape, wanted = told[0] if told else (names[0], self.sources[0], None)
+        pairs = zip(names, self.sources, self.expected, strict=True)
+        wrong = [(name, shape, expected_shape) for name, shape, expected_shape in pairs if expected_shape != shape]
+        name, shape, expected_shape = wrong[0] if wrong else (names[0], self.sources[0], None)
         line = f"{row.short} ({self.rule.name})"
-        if self.reason and wanted is None:
+        if self.reason and expected_shape is None:
             return f"{name} does not fit {line}: {self.reason}"
-        turned = wanted is not None and len(shape) > 1 and wanted == shape[::-1]
-        expected = f"{line} expects {wanted or list(self.targets)}"
+        turned = expected_shape is not None and len(shape) > 1 and expected_shape == shape[::-1]
+        expected = f"{line} expects {expected_shape or list(self.targets)}"
         return f"{name} has shape {shape}, {expected}{' (transposed?)' if turned else ''}"
 
 
@@ -66,9 +66,9 @@ def fit(row: Row, sources: Sequence[Shape] | None, targets: Sequence[Shape]) -> 
                     reason = reason or str(error)
         except AxisError as error:
             reason = str(error)
-    told = ((rule, rule.source_shape(targets, row.sizes) if targets else None) for rule in row.rules)
-    rule, wanted = next((each for each in told if each[1] is not None), (row.rules[0], None))
-    shapes: tuple[Shape | None, ...] = (wanted,) * len(row.torch)
+    candidates = ((rule, rule.source_shape(targets, row.sizes) if targets else None) for rule in row.rules)
+    rule, expected = next((candidate for candidate in candidates if candidate[1] is not None), (row.rules[0], None))
+    shapes: tuple[Shape | None, ...] = (expected,) * len(row.torch)
     if row.combine == "weight_norm":
-        shapes = (None, wanted)
+        shapes = (None, expected)
     return Misfit(rule, shapes, tuple(sources or ()), tuple(targets), reason)

@@ -27,14 +27,15 @@ def parse_layer(
     order = _order(fields, kind, kinds)
     tap = _tap(fields, torch, keras, kind, order, fields.when(section))
     tap = replace(tap, formerly=_formerly(fields, torch, names))
-    own = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
-    fields.same_indices(NamePattern(f"{torch.text}<{own}>" if own else torch.text), [keras])
+    index = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
+    fields.same_indices(NamePattern(f"{torch.text}<{index}>" if index else torch.text), [keras])
     layer = Layer(number, node.line, torch, tap.optional, bare=kind is not None and kind.bare)
-    expand = _Expansion(fields, layer, tap, {**names, "layer": f"<{own}>" if own else "0"}, order)
+    expand = _Expansion(fields, layer, tap, {**names, "layer": f"<{index}>" if index else "0"}, order)
     rows = [row for part in (kind.parts if kind else ()) for row in expand.rows(part)]
     _known_sizes(fields, tap, rows)
     # Of several layers only the last is seen, as what the PyTorch module gives out.
-    taps = [replace(tap, stack=keras)] if own else [tap, *(expand.inner(each) for each in (kind.inner if kind else ()))]
+    inner = kind.inner if kind else ()
+    taps = [replace(tap, stack=keras)] if index else [tap, *map(expand.inner, inner)]
     return rows, taps
 
 
@@ -48,21 +49,21 @@ def _kind(fields: Fields, kinds: Mapping[str, Kind]) -> Kind | None:
 
 def _names(fields: Fields, kind: Kind | None) -> dict[str, str]:
     """Return the kind's suffixes within the PyTorch module, with the row's changes."""
-    known = dict(kind.names) if kind else {}
-    given = fields.names()
-    for name in given:
-        if name not in known:
+    allowed = dict(kind.names) if kind else {}
+    changes = fields.names()
+    for name in changes:
+        if name not in allowed:
             what = f"{kind.name} has no name {name!r}" if kind else "names without a kind"
-            fix = did_you_mean(name, known, f"use {', '.join(known)}") if known else "remove it"
+            fix = did_you_mean(name, allowed, f"use {', '.join(allowed)}") if allowed else "remove it"
             raise fields.fault(what, fix)
-    return known | given
+    return allowed | changes
 
 
 def _formerly(
     fields: Fields, torch: NamePattern, names: Mapping[str, str]
 ) -> tuple[tuple[NamePattern, NamePattern], ...]:
     """Return old names of submodules, each with its current name."""
-    found = []
+    renamings = []
     for name, was in fields.formerly().items():
         if name not in names:
             raise fields.fault(
@@ -70,8 +71,8 @@ def _formerly(
             )
         old, new = fields.join(was, torch.text, "."), fields.join(names[name], torch.text, ".")
         fields.same_indices(old, [new])
-        found.append((old, new))
-    return tuple(found)
+        renamings.append((old, new))
+    return tuple(renamings)
 
 
 def _order(fields: Fields, kind: Kind | None, kinds: Mapping[str, Kind]) -> Rule | None:
@@ -80,7 +81,7 @@ def _order(fields: Fields, kind: Kind | None, kinds: Mapping[str, Kind]) -> Rule
     if text is None:
         return None
     if kind is None or not kind.flattens:
-        can = ", ".join(name for name, each in kinds.items() if each.flattens)
+        can = ", ".join(name for name, kind in kinds.items() if kind.flattens)
         raise fields.fault(
             f"{kind.name if kind else 'a row without a kind'} does not take flatten", f"use it with: {can}"
         )
@@ -130,9 +131,9 @@ def _flattened(template: str, order: Rule) -> str:
 
 def _known_sizes(fields: Fields, tap: TapRow, rows: list[Row]) -> None:
     rules = [*tap.axes, *(rule for row in rows for rule in row.rules)]
-    known = {name for rule in rules for name in rule.source.names}
+    axis_names = {name for rule in rules for name in rule.source.names}
     for name in tap.sizes:
-        if name not in known:
+        if name not in axis_names:
             raise fields.fault(
                 f"sizes names {name}, which is not an axis of the layer", "use the names of flatten or axes"
             )
@@ -154,12 +155,12 @@ class _Expansion:
             part,
             torch=tuple(name.format_map(self.names) for name in part.torch),
             keras=self._paths(part.keras),
-            others=tuple(self._paths(each) for each in part.others),
+            others=tuple(self._paths(texts) for texts in part.others),
         )
         rules = part.rules
         if self.order and part.flatten:
             rules = (self.fields.rule(_flattened(part.flatten, self.order)),)
-        return [self._row(each, rules) for each in filled.alternatives()]
+        return [self._row(alternative, rules) for alternative in filled.alternatives()]
 
     def _paths(self, texts: tuple[str, ...]) -> tuple[str, ...]:
         names = {name: text.replace(".", "/") for name, text in self.names.items()}
@@ -167,7 +168,7 @@ class _Expansion:
 
     def _row(self, part: Part, rules: tuple[Rule, ...]) -> Row:
         keras = tuple(self._pattern(self.tap.keras, "/", text) for text in part.keras)
-        others = (tuple(self._pattern(self.tap.keras, "/", text) for text in each) for each in part.others)
+        others = (tuple(self._pattern(self.tap.keras, "/", text) for text in texts) for texts in part.others)
         return Row(
             self.layer.line,
             tuple(self._pattern(self.tap.torch, ".", text) for text in part.torch),
@@ -179,7 +180,7 @@ class _Expansion:
             when=self.tap.when,
             optional=self.layer.optional,
             layer=self.layer,
-            others=tuple(each for each in dict.fromkeys(others) if each != keras),
+            others=tuple(patterns for patterns in dict.fromkeys(others) if patterns != keras),
         )
 
     def inner(self, inner: Inner) -> TapRow:

@@ -61,18 +61,18 @@ def lint(table: Table) -> tuple[Remark, ...]:
     dead = {id(fault.row) for fault in faults if fault.dead}
     useless = [rows for rows in groups(table.rows) if _required(rows) and all(id(row) in dead for row in rows)]
     lost = {id(row) for rows in useless for row in rows}
-    found = [
+    remarks = [
         _remark("error" if fault.dead and id(fault.row) in lost else "warning", fault.row, fault.what)
         for fault in faults
         if not fault.repeated
     ]
-    found += [*_filled_twice(table.rows), *_bad_ties(table), *_repeated_taps(table), *_heading(table)]
-    found += [
+    remarks += [*_filled_twice(table.rows), *_bad_ties(table), *_repeated_taps(table), *_heading(table)]
+    remarks += [
         _remark("note", row, f"{row.combine} is arithmetic: its inverse does not restore the stored bits")
         for row in table.rows
         if row.combine and (row.layer is None or row.combine == "sum")
     ]
-    return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line)))
+    return tuple(sorted(dict.fromkeys(remarks), key=lambda remark: (remark.file, remark.line)))
 
 
 def _remark(level: Level, row: Row, what: str) -> Remark:
@@ -81,10 +81,10 @@ def _remark(level: Level, row: Row, what: str) -> Remark:
 
 def groups(rows: Iterable[Row]) -> list[list[Row]]:
     """Group the rows of each layer, and every other row alone: one row of a group must match."""
-    found: dict[int, list[Row]] = {}
+    by_layer: dict[int, list[Row]] = {}
     for row in rows:
-        found.setdefault(id(row) if row.layer is None else -row.layer.number, []).append(row)
-    return list(found.values())
+        by_layer.setdefault(id(row) if row.layer is None else -row.layer.number, []).append(row)
+    return list(by_layer.values())
 
 
 def _required(rows: list[Row]) -> bool:
@@ -106,9 +106,9 @@ def _pairs(claims: Iterable[_Claim]) -> Iterator[tuple[Row, NamePattern, Row, Na
     for claim in claims:
         text = claim[1].text
         (wild if claim[1].indices else names).setdefault(alike(text) if claim[1].indices else text, []).append(claim)
-    near = [pair for each in (*names.values(), *wild.values()) for pair in combinations(each, 2)]
-    for text, each in names.items():
-        near += [(a, b) for a in wild.get(alike(text), ()) if a[1].match(text) is not None for b in each]
+    near = [pair for similar in (*names.values(), *wild.values()) for pair in combinations(similar, 2)]
+    for text, similar in names.items():
+        near += [(a, b) for a in wild.get(alike(text), ()) if a[1].match(text) is not None for b in similar]
     for (a, p), (b, q) in near:
         if _together(a, b):
             yield (a, p, b, q) if _place(a) <= _place(b) else (b, q, a, p)
@@ -155,7 +155,7 @@ def _unsolved(rows: Iterable[Row]) -> Iterator[_Fault]:
 def _unsolvable(rule: Rule, row: Row) -> str:
     """Return why no shapes determine the sizes of this rule's axes; "" if some do."""
     sizes = {name: size for name, size in row.sizes.items() if name in rule.source.names}
-    counts = [(name, len(each), "labels") for name, each in rule.source.labels]
+    counts = [(name, len(labels), "labels") for name, labels in rule.source.labels]
     sources = 1 if row.combine else len(row.torch)
     for side, count in ((rule.source, sources), (rule.target, len(row.keras))):
         if side.stacked:
@@ -163,13 +163,13 @@ def _unsolvable(rule: Rule, row: Row) -> str:
     for name, count, what in counts:
         if sizes.setdefault(name, count) != count:
             return f"{name} is {count} {what} and sizes say {sizes[name]}"
-    known, before = set(sizes), -1
-    while before != len(known):
-        before = len(known)
+    determined, before = set(sizes), -1
+    while before != len(determined):
+        before = len(determined)
         for group in (*rule.source.groups, *rule.target.groups):
-            if len(unknown := set(group) - known) == 1:
-                known |= unknown
-    open_ = [name for name in rule.source.names if name not in known]
+            if len(unknown := set(group) - determined) == 1:
+                determined |= unknown
+    open_ = [name for name in rule.source.names if name not in determined]
     return f"no shape determines the size of {', '.join(open_)}; give it under sizes" if open_ else ""
 
 
@@ -202,9 +202,9 @@ def _filled_twice(rows: tuple[Row, ...]) -> Iterator[Remark]:
 
 def _bad_ties(table: Table) -> Iterator[Remark]:
     """Yield ties to tensors that no row claims."""
-    kept = [pattern for row in table.rows if row.same_as is None for pattern in row.torch]
+    claimed = [pattern for row in table.rows if row.same_as is None for pattern in row.torch]
     for row in table.rows:
-        if row.same_as is not None and not _meets(row.same_as, kept):
+        if row.same_as is not None and not _meets(row.same_as, claimed):
             yield _remark("warning", row, f"{row.torch[0].text} is tied to {row.same_as.text}, which no row claims")
 
 
@@ -215,13 +215,13 @@ def _meets(pattern: NamePattern, others: Iterable[NamePattern]) -> bool:
 
 def _repeated_taps(table: Table) -> Iterator[Remark]:
     """Yield duplicate comparisons of layers."""
-    seen: dict[tuple[str, str, str | None], int] = {}
+    lines: dict[tuple[str, str, str | None], int] = {}
     for tap in table.taps:
         key = tap.torch.text, tap.keras.text, tap.when
-        if key in seen and not tap.implied:
-            what = f"{tap.torch.text} is already compared with {tap.keras.text} in line {seen[key]}"
+        if key in lines and not tap.implied:
+            what = f"{tap.torch.text} is already compared with {tap.keras.text} in line {lines[key]}"
             yield Remark("warning", tap.line, what, tap.file)
-        seen.setdefault(key, tap.line)
+        lines.setdefault(key, tap.line)
 
 
 def _heading(table: Table) -> Iterator[Remark]:

@@ -16,21 +16,21 @@ def table_listing(table: Table) -> dict[str, dict[str, str]]:
 
     A layer is one entry, and so is each tensor of a row that is not a layer.
     """
-    found: dict[str, dict[str, str]] = {}
+    listing: dict[str, dict[str, str]] = {}
     tensors: dict[tuple[str, int, str], list[str]] = {}
     for row in table.rows:
         if row.layer is None:
             for place, pattern in enumerate(row.torch):
-                _add(found, pattern, _row_properties(row, place))
+                _add(listing, pattern, _row_properties(row, place))
         elif row.combine != "weight_norm":
             key = row.layer.torch.text, row.layer.line, row.layer.file
             names = (pattern.text.removeprefix(f"{row.layer.torch.text}.") for pattern in row.torch)
             tensors.setdefault(key, []).extend(names)
     for tap in table.taps:
         if not tap.implied:
-            kept = tensors.get((tap.torch.text, tap.line, tap.file), [])
-            _add(found, tap.torch, {**_tap_properties(tap), "tensors": ", ".join(kept)})
-    return found
+            suffixes = tensors.get((tap.torch.text, tap.line, tap.file), [])
+            _add(listing, tap.torch, {**_tap_properties(tap), "tensors": ", ".join(suffixes)})
+    return listing
 
 
 def table_facts(table: Table) -> dict[str, str]:
@@ -47,13 +47,13 @@ def table_facts(table: Table) -> dict[str, str]:
     }
 
 
-def _add(found: dict[str, dict[str, str]], pattern: NamePattern, said: dict[str, str]) -> None:
+def _add(listing: dict[str, dict[str, str]], pattern: NamePattern, properties: dict[str, str]) -> None:
     order: dict[str, str] = {}
     name = _numbered(pattern.text, order)
-    said = {key: _numbered(text, order) for key, text in said.items() if text}
-    while name in found:
+    properties = {key: _numbered(text, order) for key, text in properties.items() if text}
+    while name in listing:
         name += " (again)"
-    found[name] = said
+    listing[name] = properties
 
 
 def _numbered(text: str, order: dict[str, str]) -> str:
@@ -66,7 +66,7 @@ def _numbered(text: str, order: dict[str, str]) -> str:
 
 
 def _row_properties(row: Row, place: int) -> dict[str, str]:
-    others = ", ".join(pattern.text for at, pattern in enumerate(row.torch) if at != place)
+    others = ", ".join(pattern.text for index, pattern in enumerate(row.torch) if index != place)
     return {
         "becomes": becomes(row),
         "rule": " or ".join(str(rule) for rule in row.rules),

@@ -65,8 +65,8 @@ class Move:
         """
         if self.exact:
             return apply_rule(self.rule, sources, self.sizes)
-        whole = combined(self.combine, sources)
-        return apply_rule(self.rule, [whole.astype(np.float32) if rounded else whole], self.sizes)
+        tensor = combined(self.combine, sources)
+        return apply_rule(self.rule, [tensor.astype(np.float32) if rounded else tensor], self.sizes)
 
     def invert(self, targets: Sequence[Array]) -> list[Array]:
         """Convert target arrays to source arrays: bit for bit if the move is ``exact``, otherwise by the documented

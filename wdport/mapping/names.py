@@ -49,10 +49,10 @@ class NamePattern:
 
     def match(self, name: str) -> dict[str, int] | None:
         """Return the indices of ``name``, or ``None`` if the pattern does not match the whole name."""
-        found = self._matcher.fullmatch(name)
-        if found is None:
+        full_match = self._matcher.fullmatch(name)
+        if full_match is None:
             return None
-        indices = {index: int(number) - self._offsets[index] for index, number in found.groupdict().items()}
+        indices = {index: int(number) - self._offsets[index] for index, number in full_match.groupdict().items()}
         return None if any(number < 0 for number in indices.values()) else indices
 
     def format(self, indices: Mapping[str, int]) -> str:
@@ -85,7 +85,7 @@ class PatternIndex:
     def find(self, name: str) -> list[tuple[int, dict[str, int]]]:
         """Return position and indices of every pattern that matches ``name``."""
         near = self._alike.get(alike(name), ())
-        return [(at, found) for at, pattern in near if (found := pattern.match(name)) is not None]
+        return [(position, indices) for position, pattern in near if (indices := pattern.match(name)) is not None]
 
 
 def parse_pattern(text: str) -> NamePattern:

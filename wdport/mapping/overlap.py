@@ -31,7 +31,7 @@ def overlap(first: NamePattern, second: NamePattern) -> Overlap:
     """Compare two patterns, name by name."""
     left, right = _automaton(first), _automaton(second)
     start = (frozenset({0}), frozenset({0}))
-    seen, queue = {start}, deque([("", *start)])
+    visited, queue = {start}, deque([("", *start)])
     both, ours, theirs = None, None, None
     while queue:
         name, a, b = queue.popleft()
@@ -41,8 +41,8 @@ def overlap(first: NamePattern, second: NamePattern) -> Overlap:
         theirs = name if theirs is None and ends == (False, True) else theirs
         for letter in sorted(left.letters(a) | right.letters(b)):
             after = left.step(a, letter), right.step(b, letter)
-            if after not in seen:
-                seen.add(after)
+            if after not in visited:
+                visited.add(after)
                 queue.append((name + letter, *after))
     return Overlap(both, ours, theirs)
 
@@ -64,13 +64,13 @@ class _Automaton:
 @lru_cache(1024)
 def _automaton(pattern: NamePattern) -> _Automaton:
     arrows: dict[int, list[tuple[str, int]]] = {}
-    at, last = 0, 0
+    start, last = 0, 0
     for piece in pattern.pieces:
         if piece == "":
             continue
         end = last = last + 1
         for way in [piece] if isinstance(piece, str) else _numbers(piece):
-            state = at
+            state = start
             for letters in way[:-1]:
                 last += 1
                 arrows.setdefault(state, []).append((letters, last))
@@ -78,13 +78,13 @@ def _automaton(pattern: NamePattern) -> _Automaton:
             arrows.setdefault(state, []).append((way[-1], end))
         if not isinstance(piece, str):
             last += 1  # numbers with more digits than the least one: it takes the first of them, then any
-            state, length = at, len(str(piece))
+            state, length = start, len(str(piece))
             for place in range(length):
                 arrows.setdefault(state, []).append((_DIGITS[place == 0 :], last))
                 state, last = last, last + 1
             arrows[state] = [(_DIGITS, state), (_DIGITS, end)]
-        at = end
-    return _Automaton(arrows, at)
+        start = end
+    return _Automaton(arrows, start)
 
 
 def _numbers(least: int) -> Iterator[Sequence[str]]:

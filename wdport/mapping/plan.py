@@ -44,7 +44,7 @@ def make_plan(
         The plan, or all misfits at once.
     """
     rows = [row for row in table.rows if row.when is None or row.when in features]
-    draft = _Draft(rows, sources, targets, constants, own=table.family == CUSTOM)
+    draft = _Draft(rows, sources, targets, constants, custom=table.family == CUSTOM)
     draft.place_all()
     draft.find_missing()
     draft.find_idle()
@@ -63,7 +63,7 @@ class _Draft:
     sources: Shapes
     targets: Shapes
     constants: Shapes
-    own: bool = False  # whether the user wrote the table, whose rows may then be wrong
+    custom: bool = False  # whether the user wrote the table, whose rows may then be wrong
     moves: list[Move] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
     drops: dict[str, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class _Draft:
     unexpected: list[str] = field(default_factory=list)
     idle: list[str] = field(default_factory=list)
     sized: bool = False
-    known: set[int] | None = None  # layers and rows, by identity, with a variable that the model has
+    placeable: set[int] | None = None  # layers and rows, by identity, with a variable that the model has
     nowhere: int = 0
 
     def place_all(self) -> None:
@@ -85,7 +85,7 @@ class _Draft:
         index = PatternIndex(pattern for _, pattern in claims)
         placed: set[tuple[int, tuple[tuple[str, int], ...]]] = set()
         for source in self.sources:
-            hits = [(claims[at][0], indices) for at, indices in index.find(source)]
+            hits = [(claims[position][0], indices) for position, indices in index.find(source)]
             self.used.update(id(row) for row, _ in hits)
             if not hits:
                 self.unexpected.append(source)
@@ -128,8 +128,8 @@ class _Draft:
                 self.unexpected.append(source)
             return False
         if self.constants[constant] != self.sources[source]:
-            wanted = self.constants[constant]
-            self.misshapen.append(f"{source} has shape {self.sources[source]}, the model expects {wanted}")
+            shape = self.constants[constant]
+            self.misshapen.append(f"{source} has shape {self.sources[source]}, the model expects {shape}")
             return False
         self.checks[source] = constant
         return True
@@ -137,15 +137,15 @@ class _Draft:
     def _paths(self, row: Row, indices: Mapping[str, int]) -> tuple[str, ...]:
         """Return the variables of a row: the first of its alternatives that the model has, or the first one."""
         first = written(row.keras, indices)
-        found = (first, *(written(other, indices) for other in row.others))
-        return next((names for names in found if all(name in self.targets for name in names)), first)
+        alternatives = (first, *(written(other, indices) for other in row.others))
+        return next((names for names in alternatives if all(name in self.targets for name in names)), first)
 
     def _move(self, row: Row, names: tuple[str, ...], paths: tuple[str, ...]) -> None:
         present = [name for name in names if name in self.sources]
         if any(path not in self.targets for path in paths):
             for name in present:
                 self.checks.pop(name, None)
-            if self.own and (wrong := self._nowhere(row)):
+            if self.custom and (wrong := self._nowhere(row)):
                 self.idle.append(wrong)
             else:
                 self.unexpected += present
@@ -156,35 +156,35 @@ class _Draft:
             self.filled[path] = present[0]
         shapes = [self.targets[path] for path in paths]
         if len(present) < len(names):
-            for name, shape in zip(names, fit(row, None, shapes).wanted, strict=True):
+            for name, shape in zip(names, fit(row, None, shapes).expected, strict=True):
                 if name not in self.sources:
                     self.missing[name] = shape
             return
-        found = fit(row, [self.sources[name] for name in names], shapes)
-        if isinstance(found, Misfit):
-            self.misshapen.append(found.sentence(row, names))
-            self.sized |= _is_sized(row, found)
+        result = fit(row, [self.sources[name] for name in names], shapes)
+        if isinstance(result, Misfit):
+            self.misshapen.append(result.sentence(row, names))
+            self.sized |= _is_sized(row, result)
         else:
-            self._add(row, names, paths, found)
+            self._add(row, names, paths, result)
 
     def _nowhere(self, row: Row) -> str:
         """The fault of a row whose variables, and all others of its layer, the model has for no index; empty if there
         is none."""
-        if self.known is None:
+        if self.placeable is None:
             present = {alike(target) for target in self.targets}
-            held = [each for each in self.rows if any(alike(pattern.text) in present for pattern in each.keras)]
-            self.known = {id(each.layer or each) for each in held}
-        if id(row.layer or row) in self.known:
+            held = [other for other in self.rows if any(alike(pattern.text) in present for pattern in other.keras)]
+            self.placeable = {id(other.layer or other) for other in held}
+        if id(row.layer or row) in self.placeable:
             return ""
         self.nowhere += 1
         text = row.keras[0].text
-        free = [each for each in self.targets if each not in self.filled] if self.nowhere <= ADVISED else []
+        free = [target for target in self.targets if target not in self.filled] if self.nowhere <= ADVISED else []
         meant = did_you_mean(text, free)
         return f"{row.short} fills {text}, which the model does not have{meant and f': {meant}'}"
 
-    def _add(self, row: Row, names: tuple[str, ...], paths: tuple[str, ...], found: Fit) -> None:
+    def _add(self, row: Row, names: tuple[str, ...], paths: tuple[str, ...], fitting: Fit) -> None:
         shapes = tuple(tuple(self.sources[name]) for name in names)
-        self.moves.append(Move(names, paths, found.rule, found.sizes, row.combine, row.line, shapes, row.file))
+        self.moves.append(Move(names, paths, fitting.rule, fitting.sizes, row.combine, row.line, shapes, row.file))
 
     def find_missing(self) -> None:
         """Find the sources that unfilled targets and uncompared constants need, with their expected shapes."""
@@ -200,20 +200,22 @@ class _Draft:
         self.missing = {name: shape for name, shape in self.missing.items() if name not in self.sources}
 
     def _missing_for_targets(self) -> None:
-        alternatives = [(row, each) for row in self.rows if row.rules for each in (row.keras, *row.others)]
-        filling = [(row, each, pattern) for row, each in alternatives for pattern in each]
+        alternatives = [(row, paths) for row in self.rows if row.rules for paths in (row.keras, *row.others)]
+        filling = [(row, paths, pattern) for row, paths in alternatives for pattern in paths]
         index = PatternIndex(pattern for *_, pattern in filling)
         for target in self.targets:
             if target in self.filled:
                 continue
-            hits = [(*filling[at][:2], indices) for at, indices in index.find(target)]
-            wanted = next((each for each in map(self._wanted, hits) if each), None)
-            if wanted is None:
+            hits = [(*filling[position][:2], indices) for position, indices in index.find(target)]
+            missing = next((missing for missing in map(self._missing_shapes, hits) if missing), None)
+            if missing is None:
                 self.idle.append(f"no row of the table fills {target}")
             else:
-                self.missing |= wanted
+                self.missing |= missing
 
-    def _wanted(self, hit: tuple[Row, tuple[NamePattern, ...], dict[str, int]]) -> dict[str, Shape | None] | None:
+    def _missing_shapes(
+        self, hit: tuple[Row, tuple[NamePattern, ...], dict[str, int]]
+    ) -> dict[str, Shape | None] | None:
         """Return the sources that a row needs for a target, with their shapes; None if it has no names for them."""
         row, patterns, indices = hit
         try:
@@ -221,7 +223,7 @@ class _Draft:
         except PatternError:
             return None
         shapes = [self.targets[path] for path in paths if path in self.targets]
-        return dict(zip(names, fit(row, None, shapes).wanted, strict=True))
+        return dict(zip(names, fit(row, None, shapes).expected, strict=True))
 
     def find_idle(self) -> None:
         """Find rows that match nothing, and layers none of whose rows match anything.
@@ -244,11 +246,11 @@ class _Draft:
                 self.idle.append(f"{rows[0].place} ({torch.text}) matches nothing")
 
 
-def _is_sized(row: Row, found: Misfit) -> bool:
+def _is_sized(row: Row, misfit: Misfit) -> bool:
     """Return whether a matrix, not a window or a vector, has another number of values."""
-    counts = [sum(map(prod, shapes)) for shapes in (found.sources, found.targets)]
+    counts = [sum(map(prod, shapes)) for shapes in (misfit.sources, misfit.targets)]
     windowed = any("conv" in rule.name for rule in row.rules)
-    return counts[0] != counts[1] and not windowed and any(len(shape) > 1 for shape in found.sources)
+    return counts[0] != counts[1] and not windowed and any(len(shape) > 1 for shape in misfit.sources)
 
 
 def _places(rows: list[Row]) -> str:

@@ -37,8 +37,8 @@ def choose_table(names: Iterable[str], where: str | Path) -> Table:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        shown = ", ".join(table.path for table in fitting)
-        raise MisfitError(where, f"tensors of several layouts ({shown})", "name one table with `--mapping FILE`")
+        paths = ", ".join(table.path for table in fitting)
+        raise MisfitError(where, f"tensors of several layouts ({paths})", "name one table with `--mapping FILE`")
     best, hits = "", 0
     for table in shipped_tables():
         index = PatternIndex(pattern for row in table.rows for pattern in row.torch)

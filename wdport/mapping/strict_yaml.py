@@ -45,9 +45,9 @@ def nodes_of(value: Any) -> Node:
     def convert(value: Any) -> Node:
         line = next(lines)
         if isinstance(value, Mapping):
-            return Node({str(key): convert(each) for key, each in value.items()}, line)
+            return Node({str(key): convert(element) for key, element in value.items()}, line)
         if isinstance(value, (list, tuple)):
-            return Node([convert(each) for each in value], line)
+            return Node([convert(element) for element in value], line)
         return Node(value, line)
 
     return convert(value)
@@ -125,8 +125,8 @@ def _convert_pairs(node: yaml.MappingNode, where: str | Path) -> dict[str, Node]
     for key_node, value_node in node.value:
         line = f"line {_line(key_node)}"
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != f"{_PREFIX}str":
-            shown = f"the key {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else "a key"
-            raise InputError((where, line), f"{shown} is not text", "put it in quotes")
+            description = f"the key {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else "a key"
+            raise InputError((where, line), f"{description} is not text", "put it in quotes")
         if key_node.value in pairs:
             raise InputError((where, line), f"duplicate key {key_node.value!r}", "remove one")
         pairs[key_node.value] = _convert(value_node, where)

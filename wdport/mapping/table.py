@@ -47,7 +47,7 @@ def parse_table(data: bytes, where: str, folder: Path | None = None) -> Table:
     table = _with_rows(reader.read(data, where, folder))
     if not reader.files:
         return table
-    digests = [table.sha256, *(hashlib.sha256(each).hexdigest() for each in reader.files.values())]
+    digests = [table.sha256, *(hashlib.sha256(data).hexdigest() for data in reader.files.values())]
     names = tuple(file.name for file in reader.files)
     return replace(table, sha256=hashlib.sha256("".join(digests).encode()).hexdigest(), includes=names)
 

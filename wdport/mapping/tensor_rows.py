@@ -50,8 +50,8 @@ def _combine(fields: Fields, count: int) -> Combine:
     if text and text not in _ARITHMETIC:
         raise fields.fault(f"unknown arithmetic {text!r}", f"use one of {', '.join(_ARITHMETIC)}")
     if text and (count < 2 or (text == "weight_norm" and count != 2)):
-        wanted = "a magnitude and a direction" if text == "weight_norm" else "at least two tensors"
-        raise fields.fault(f"{text} does not take {count} tensors", f"list {wanted} under torch")
+        requirement = "a magnitude and a direction" if text == "weight_norm" else "at least two tensors"
+        raise fields.fault(f"{text} does not take {count} tensors", f"list {requirement} under torch")
     return cast(Combine, text)
 
 
@@ -100,8 +100,8 @@ def _counts(fields: Fields, rule: Rule, sources: int, targets: int) -> None:
     """Check the numbers of tensors: a stacked axis is a list, one tensor per label if it has labels; else one
     tensor."""
     for side, count, verb, field in ((rule.source, sources, "take", "torch"), (rule.target, targets, "make", "keras")):
-        wanted = len(dict(side.labels).get(side.stacked, ())) if side.stacked else 1
-        if (count > 1) != bool(side.stacked) or (wanted and wanted != count):
+        expected = len(dict(side.labels).get(side.stacked, ())) if side.stacked else 1
+        if (count > 1) != bool(side.stacked) or (expected and expected != count):
             raise fields.fault(
                 f"rule {rule.name} does not {verb} {count} tensors", f"list the right number under {field}"
             )

@@ -48,12 +48,12 @@ CATALOGUE: tuple[Kind, ...] = (*KINDS.values(), *resizing.ALL)
 """All kinds."""
 
 FUNCTIONS: Mapping[str, TorchFunction] = MappingProxyType(
-    {each.name: each for kind in CATALOGUE for each in kind.functions}
+    {function.name: function for kind in CATALOGUE for function in kind.functions}
 )
 """Function of ``torch.nn.functional`` by name."""
 
 MODULES: Mapping[str, TorchClass] = MappingProxyType(
-    {each.short: each for kind in reversed(CATALOGUE) for each in kind.torch}
+    {torch_class.short: torch_class for kind in reversed(CATALOGUE) for torch_class in kind.torch}
 )
 """Class of ``torch.nn`` by name; one of several kinds as the first declares it."""
 
@@ -68,9 +68,13 @@ for _kind in CATALOGUE:
 
 def kinds_of_module(module: object) -> tuple[str, ...]:
     """Return the possible kinds of a PyTorch module by its class and settings; none for a user's own class."""
-    for each in type(module).__mro__:
-        if each.__module__.startswith("torch.nn") and each.__name__ in _TORCH:
-            return tuple(kind for known, kind in _TORCH[each.__name__] if known.when is None or known.when(module))
+    for base in type(module).__mro__:
+        if base.__module__.startswith("torch.nn") and base.__name__ in _TORCH:
+            return tuple(
+                kind
+                for torch_class, kind in _TORCH[base.__name__]
+                if torch_class.when is None or torch_class.when(module)
+            )
     return ()
 
 
@@ -79,7 +83,7 @@ def kinds_of_layer(layer: object) -> tuple[str, ...] | None:
 
     A layer of Keras without tensors to convert has none.
     """
-    for each in type(layer).__mro__:
-        if each.__module__.startswith("keras.") and each.__name__ in _KERAS:
-            return tuple(kind for _, kind in sorted(_KERAS[each.__name__], key=lambda found: found[0]))
+    for base in type(layer).__mro__:
+        if base.__module__.startswith("keras.") and base.__name__ in _KERAS:
+            return tuple(kind for _, kind in sorted(_KERAS[base.__name__], key=lambda pair: pair[0]))
     return () if type(layer).__module__.startswith("keras.src.layers") else None

@@ -119,10 +119,12 @@ ACTIVATIONS = (
 )  # fmt: skip
 """All activation functions, those that tables name first."""
 
-BY_CLASS: Mapping[str, Activation] = MappingProxyType({each.torch: each for each in ACTIVATIONS if each.torch})
+BY_CLASS: Mapping[str, Activation] = MappingProxyType(
+    {activation.torch: activation for activation in ACTIVATIONS if activation.torch}
+)
 """Activation by its class in ``torch.nn``."""
 
-ROW_NAMES = tuple(each.row for each in ACTIVATIONS if each.row)
+ROW_NAMES = tuple(activation.row for activation in ACTIVATIONS if activation.row)
 """What a table may state after a module."""
 
 
@@ -168,11 +170,18 @@ ALL = (
         "activation",
         axes=ANY_LAYOUT,
         compared=(Compared("negative_slope", "negative_slope", "equal"), Compared("alpha", "alpha", "equal")),
-        torch=tuple(TorchClass(f"torch.nn.{name}", settings=each.settings) for name, each in BY_CLASS.items()),
+        torch=tuple(
+            TorchClass(f"torch.nn.{name}", settings=activation.settings) for name, activation in BY_CLASS.items()
+        ),
         functions=tuple(
-            TorchFunction(name, each.torch, ("input", *each.parameters), aliases=(f"_{name}",) if each.along else ())
-            for each in ACTIVATIONS
-            for name in each.functions
+            TorchFunction(
+                name,
+                activation.torch,
+                ("input", *activation.parameters),
+                aliases=(f"_{name}",) if activation.along else (),
+            )
+            for activation in ACTIVATIONS
+            for name in activation.functions
         ),
         call=_counterpart,
         evident=False,

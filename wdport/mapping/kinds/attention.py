@@ -20,17 +20,17 @@ _PATHS: dict[str, tuple[str, ...]] = {part: (part, f"{part}_dense", f"_{part}_de
 _PATHS["out"] = ("out", "output_dense", "_output_dense", "attention_output", "{out}")
 
 
-def _part(torch: str, part: str, variable: str, found: tuple[Rule, ...]) -> Part:
+def _part(torch: str, part: str, variable: str, variants: tuple[Rule, ...]) -> Part:
     """A tensor that fills one variable of one projection."""
     first, *others = (f"{path}/{variable}" for path in _PATHS[part])
-    return Part((torch,), (first,), found, tuple((other,) for other in others), normed=variable == "kernel")
+    return Part((torch,), (first,), variants, tuple((other,) for other in others), normed=variable == "kernel")
 
 
-def _packed(torch: str, variable: str, found: tuple[Rule, ...]) -> Part:
+def _packed(torch: str, variable: str, variants: tuple[Rule, ...]) -> Part:
     """A tensor that holds query, key and value."""
     paths = zip(*(_PATHS[part][:-1] for part in _PARTS), strict=True)
-    first, *others = (tuple(f"{path}/{variable}" for path in each) for each in paths)
-    return Part((torch,), first, found, tuple(others))
+    first, *others = (tuple(f"{path}/{variable}" for path in projection_paths) for projection_paths in paths)
+    return Part((torch,), first, variants, tuple(others))
 
 
 _OUT = (_part("{out}.weight", "out", "kernel", _OUTPUT), _part("{out}.bias", "out", "bias", _IDENTITY))
@@ -62,7 +62,7 @@ def _counterpart(name: str, settings: Settings, call: TorchCall) -> Counterpart:
         "num_heads": settings["num_heads"], "key_dim": settings["embed_dim"] // settings["num_heads"],
         "dropout": settings.get("dropout", 0.0), "use_bias": bool(settings.get("bias", True)),
     }  # fmt: skip
-    own = layer("MultiHeadAttention", arguments, dropout="dropout", use_bias="bias")
+    attention = layer("MultiHeadAttention", arguments, dropout="dropout", use_bias="bias")
     notes = ["Keras's arguments are query, value, key: the last two are exchanged"]
     if not settings.get("batch_first"):
         notes.append("its axes are t b c (batch_first is false); Keras's are b t c")
@@ -79,7 +79,7 @@ def _counterpart(name: str, settings: Settings, call: TorchCall) -> Counterpart:
         averaged = call.arguments.get("average_attn_weights") != "False"
         mean = ", which returns the scores of every head; PyTorch returns their mean" if averaged else ""
         notes.append(f"its weights are read: return_attention_scores=True{mean}")
-    return Counterpart((own,), tuple(notes))
+    return Counterpart((attention,), tuple(notes))
 
 
 ALL = (

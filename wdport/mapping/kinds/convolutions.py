@@ -107,11 +107,11 @@ def _convolution(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     origin = {"strides": "stride", "dilation_rate": "dilation", "use_bias": "bias"}
     if depthwise:
         arguments = {"kernel_size": kernel, "depth_multiplier": outputs // inputs, **arguments}
-        own = layer(f"DepthwiseConv{rank}D", arguments, **origin)
+        convolution = layer(f"DepthwiseConv{rank}D", arguments, **origin)
     else:
         arguments = {"filters": outputs, "kernel_size": kernel, "groups": groups, **arguments}
-        own = layer(f"Conv{rank}D", arguments, groups="groups", **origin)
-    return Counterpart((*before, own), notes, kind)
+        convolution = layer(f"Conv{rank}D", arguments, groups="groups", **origin)
+    return Counterpart((*before, convolution), notes, kind)
 
 
 def _widths(padding: object, axes: Sequence[Axis]) -> Widths:
@@ -125,9 +125,9 @@ def _padding(
     axes: Sequence[Axis], widths: Widths, mode: str, call: TorchCall
 ) -> tuple[str, tuple[KerasCall, ...], tuple[str, ...]]:
     """The layer's own padding, the padding before it, and notes."""
-    if not any(any(each) for each in widths):
+    if not any(any(width) for width in widths):
         return "valid", (), ()
-    if mode == "zeros" and all(agree(axis, *each) for axis, each in zip(axes, widths, strict=True)):
+    if mode == "zeros" and all(agree(axis, *width) for axis, width in zip(axes, widths, strict=True)):
         return "same", (), ()
     if mode != "zeros" or max(axis.stride for axis in axes) == 1:
         return "valid", (padding_call(widths, mode),), ()
@@ -154,20 +154,20 @@ def _transposed(name: str, settings: Settings, call: TorchCall) -> Counterpart:
         "filters": settings["out_channels"], "kernel_size": kernel, "strides": stride,
         "padding": "same" if same else "valid", "dilation_rate": dilation, "use_bias": bool(settings.get("bias")),
     }  # fmt: skip
-    own = layer(f"Conv{rank}DTranspose", arguments, strides="stride", dilation_rate="dilation", use_bias="bias")
+    convolution = layer(f"Conv{rank}DTranspose", arguments, strides="stride", dilation_rate="dilation", use_bias="bias")
     # Keras's output has n * stride + max(reach - stride, 0) places, PyTorch's (n - 1) * stride + reach, then cut.
     cuts = tuple(
         (cut, max(step - reach, 0) + cut - extra)
         for reach, step, cut, extra in zip(reaches, stride, cropped, more, strict=True)
     )
     notes = ("output_size sets output_padding in this call",) if "output_size" in call.arguments else ()
-    if same or not any(any(each) for each in cuts):
-        return Counterpart((own,), notes)
+    if same or not any(any(cut) for cut in cuts):
+        return Counterpart((convolution,), notes)
     if any(after < 0 for _, after in cuts):
         more = tuple(max(-after, 0) for _, after in cuts)
         note = f", and behind it {more} more places of the bias (zeros without one), for output_padding"
-        return Counterpart((), (*notes, note), partial=own)
-    return Counterpart((own, layer(f"Cropping{rank}D", {"cropping": sides(cuts)})), notes)
+        return Counterpart((), (*notes, note), partial=convolution)
+    return Counterpart((convolution, layer(f"Cropping{rank}D", {"cropping": sides(cuts)})), notes)
 
 
 def _kind(name: str, rank: int, texts: tuple[str, ...], compared: tuple[Compared, ...]) -> Kind:

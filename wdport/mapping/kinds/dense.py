@@ -24,7 +24,7 @@ def _flattened(axes: Axes | None) -> str:
     if group == keras_group(group):
         return ""
     sizes = ", ".join(f"{atom.name}: {atom.size}" for atom in group if atom.space >= 0)
-    torch, keras = (" ".join(atom.name for atom in each) for each in (group, keras_group(group)))
+    torch, keras = (" ".join(atom.name for atom in order) for order in (group, keras_group(group)))
     return f'flatten: "{torch} -> {keras}", sizes: {{{sizes}}}'
 
 

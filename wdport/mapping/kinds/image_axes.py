@@ -27,30 +27,30 @@ Axes = tuple[Group, ...]
 def keras_permutation(axes: Axes) -> tuple[int, ...] | None:
     """PyTorch's axes in the order of Keras's layout: spatial ones in their own order, then the channels. ``None`` if
     the order is the same, or if the tensor is not an image with one axis of channels."""
-    spaces = [at for at, group in enumerate(axes) if group and group[0].space >= 0]
-    channels = [at for at, group in enumerate(axes) if group and group[0].channel]
+    spaces = [axis for axis, group in enumerate(axes) if group and group[0].space >= 0]
+    channels = [axis for axis, group in enumerate(axes) if group and group[0].channel]
     if not spaces or len(channels) != 1:
         return None
-    ordered = iter(sorted(spaces, key=lambda at: axes[at][0].space))
-    order = [next(ordered) if at in spaces else at for at in range(len(axes))]
+    ordered = iter(sorted(spaces, key=lambda axis: axes[axis][0].space))
+    order = [next(ordered) if axis in spaces else axis for axis in range(len(axes))]
     if channels[0] < spaces[-1]:
-        order = [*(at for at in order if at not in channels), *channels]
+        order = [*(axis for axis in order if axis not in channels), *channels]
     return None if order == list(range(len(axes))) else tuple(order)
 
 
 def keras_order(axes: Axes) -> Axes:
     """The axes in Keras's order."""
     order = keras_permutation(axes)
-    return axes if order is None else tuple(axes[at] for at in order)
+    return axes if order is None else tuple(axes[axis] for axis in order)
 
 
-def keras_axis(axes: Axes | None, at: int) -> int | None:
+def keras_axis(axes: Axes | None, axis: int) -> int | None:
     """The index of an axis in Keras's layout, the last as -1; ``None`` if the order is PyTorch's."""
     order = keras_permutation(axes) if axes is not None else None
-    if order is None or not 0 <= at < len(order):
+    if order is None or not 0 <= axis < len(order):
         return None
-    found = order.index(at)
-    return -1 if found == len(order) - 1 else found
+    position = order.index(axis)
+    return -1 if position == len(order) - 1 else position
 
 
 def keras_group(group: Group) -> Group:

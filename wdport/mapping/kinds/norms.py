@@ -60,8 +60,8 @@ def _batch_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
         notes = ("momentum None is a mean over all batches in training, which Keras does not have",)
     else:
         arguments["momentum"] = round(1 - momentum, 12)
-    own = layer("BatchNormalization", arguments, momentum="momentum", **_ORIGIN)
-    return Counterpart((own,), notes, "batch_norm")
+    norm = layer("BatchNormalization", arguments, momentum="momentum", **_ORIGIN)
+    return Counterpart((norm,), notes, "batch_norm")
 
 
 def _group_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
@@ -103,9 +103,9 @@ def _normalised(shape: object, call: TorchCall) -> tuple[object, str]:
     if order is None or call.axes is None:
         return (-1 if rank == 1 else tuple(range(-rank, 0))), ""
     last = range(len(order) - rank, len(order))
-    axes = [at - len(order) for at, own in enumerate(order) if own in last]
-    torch, keras = (" ".join(atom.name for at in each for atom in call.axes[at])
-                    for each in (last, [own for own in order if own in last]))  # fmt: skip
+    axes = [position - len(order) for position, axis in enumerate(order) if axis in last]
+    torch, keras = (" ".join(atom.name for axis in indices for atom in call.axes[axis])
+                    for indices in (last, [axis for axis in order if axis in last]))  # fmt: skip
     row = f', so its weights need tensors rows with the rule "{torch} -> {keras}"' if keras != torch else ""
     return axes[0] if len(axes) == 1 else tuple(axes), f"it normalises {torch} with channels first{row}"
 
@@ -145,7 +145,10 @@ BATCH = Kind(
             "batch_norm",
             "BatchNorm2d",
             ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"),
-            lambda shape, told: {**_affine(shape, told), "track_running_stats": not told.get("training", False)},
+            lambda shape, arguments: {
+                **_affine(shape, arguments),
+                "track_running_stats": not arguments.get("training", False),
+            },
         ),
     ),
     keras=("BatchNormalization",),
@@ -174,10 +177,10 @@ ALL = (
                 "layer_norm",
                 "LayerNorm",
                 ("input", "normalized_shape", "weight", "bias", "eps"),
-                lambda shape, told: {
+                lambda shape, arguments: {
                     "eps": 1e-5,
-                    "elementwise_affine": told.get("weight") is not None,
-                    "bias": told.get("bias") is not None,
+                    "elementwise_affine": arguments.get("weight") is not None,
+                    "bias": arguments.get("bias") is not None,
                 },
             ),
         ),
@@ -205,9 +208,9 @@ ALL = (
                 "instance_norm",
                 "InstanceNorm2d",
                 ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats", "momentum", "eps"),
-                lambda shape, told: {
-                    **_affine(shape, told),
-                    "track_running_stats": not told.get("use_input_stats", True),
+                lambda shape, arguments: {
+                    **_affine(shape, arguments),
+                    "track_running_stats": not arguments.get("use_input_stats", True),
                 },
             ),
         ),
@@ -229,7 +232,7 @@ ALL = (
                 "rms_norm",
                 "RMSNorm",
                 ("input", "normalized_shape", "weight", "eps"),
-                lambda shape, told: {"eps": None, "elementwise_affine": told.get("weight") is not None},
+                lambda shape, arguments: {"eps": None, "elementwise_affine": arguments.get("weight") is not None},
             ),
         ),
         keras=("RMSNormalization", "LayerNormalization"),
@@ -248,7 +251,7 @@ ALL = (
                 "prelu",
                 "PReLU",
                 ("input", "weight"),
-                lambda shape, told: {"num_parameters": shape[0] if shape else 1},
+                lambda shape, arguments: {"num_parameters": shape[0] if shape else 1},
             ),
         ),
         keras=("PReLU",),

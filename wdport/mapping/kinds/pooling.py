@@ -26,25 +26,25 @@ def _counterpart(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     if reason := _refusal(settings, rank):
         return Counterpart((), (reason,))
     axes = [Axis(k, s) for k, s in zip(kernel, stride, strict=True)]
-    widths = tuple((each, each) for each in several(settings.get("padding", 0), rank))
+    widths = tuple((width, width) for width in several(settings.get("padding", 0), rank))
     ceil, counted = bool(settings.get("ceil_mode")), not largest and bool(settings.get("count_include_pad", True))
     notes = (_ceil_note(axes, widths, largest, call),) if ceil else ()
     pools = {"pool_size": kernel, "strides": None if stride == kernel else stride}
     keras = f"{'Max' if largest else 'Average'}Pooling{rank}D"
 
     def pooled(padding: str, *before: KerasCall, notes: tuple[str, ...] = notes) -> Counterpart:
-        own = layer(keras, {**pools, "padding": padding}, pool_size="kernel_size", strides="stride")
-        return Counterpart((*before, own), notes)
+        pooling = layer(keras, {**pools, "padding": padding}, pool_size="kernel_size", strides="stride")
+        return Counterpart((*before, pooling), notes)
 
-    padded = any(any(each) for each in widths)
-    everywhere = all(agree(axis, *each, ceil) for axis, each in zip(axes, widths, strict=True))
+    padded = any(any(width) for width in widths)
+    everywhere = all(agree(axis, *width, ceil) for axis, width in zip(axes, widths, strict=True))
     if everywhere and (padded or ceil) and not (padded and counted):
         return pooled("same", notes=())
     behind = _behind(axes, widths, call) if ceil else (0,) * rank
     if behind is None:
         return Counterpart((), (*notes, "how much to pad behind depends on the size, which is not known here"))
     margins = tuple((before, after + more) for (before, after), more in zip(widths, behind, strict=True))
-    if not any(any(each) for each in margins):
+    if not any(any(margin) for margin in margins):
         return pooled("valid")
     if largest:
         return pooled("valid", padding_call(margins, "constant", -inf))

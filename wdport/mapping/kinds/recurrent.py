@@ -85,9 +85,9 @@ def _recurrent(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     kind = f"bidirectional_{name}" if both else name
     if settings.get("proj_size"):
         return Counterpart((), ("Keras's state and output are one: no proj_size",), kind)
-    own, count = _one(name, settings, return_sequences=True), int(settings.get("num_layers", 1))
+    rnn, count = _one(name, settings, return_sequences=True), int(settings.get("num_layers", 1))
     if both:
-        own = layer("Bidirectional", {"layer": own, "merge_mode": "concat"})
+        rnn = layer("Bidirectional", {"layer": rnn, "merge_mode": "concat"})
     notes = [_NOTES[name]]
     if count > 1:
         notes.append(f"{count} layers in sequence, with the row's keras as NAME_<layer>")
@@ -101,7 +101,7 @@ def _recurrent(name: str, settings: Settings, call: TorchCall) -> Counterpart:
         notes.append("it is given an initial state: initial_state")
     if "packed" in call.arguments.values():
         notes.append("it is given packed sequences: in Keras a mask of the steps that count")
-    return Counterpart((own,) * count, tuple(notes), kind)
+    return Counterpart((rnn,) * count, tuple(notes), kind)
 
 
 def _cell(name: str, settings: Settings, call: TorchCall) -> Counterpart:

@@ -36,11 +36,11 @@ def _padding(name: str, settings: Settings, call: TorchCall) -> Counterpart:
 
 def padding(listed: object, mode: str, value: float, rank: int) -> Counterpart:
     """A padding of ``rank`` spatial axes whose widths are listed as PyTorch lists them."""
-    numbers = [int(each) for each in listed] if isinstance(listed, (tuple, list)) else []
-    pairs = [(numbers[at], numbers[at + 1]) for at in range(0, len(numbers) - 1, 2)]
+    numbers = [int(number) for number in listed] if isinstance(listed, (tuple, list)) else []
+    pairs = [(numbers[index], numbers[index + 1]) for index in range(0, len(numbers) - 1, 2)]
     widths: Widths = tuple([*pairs, *[(0, 0)] * (rank - len(pairs))][::-1])
     notes = (PADDING_ORDER,) if len(set(widths)) > 1 else ()
-    flat = [width for each in widths for width in each]
+    flat = [width for pair in widths for width in pair]
     if len(widths) > rank:
         return Counterpart((), ("it pads channels or the batch: ops.pad with their axes where they are in Keras",))
     if max(flat) <= 0:
@@ -79,7 +79,7 @@ def _factors(settings: Settings, call: TorchCall, rank: int) -> tuple[int, ...] 
         return tuple(size // int(old) for size, old in zip(sizes, call.shape[2:], strict=True))
     factor = settings.get("scale_factor")
     factors = list(factor) if isinstance(factor, (tuple, list)) else [factor] * rank
-    integers = [int(each) for each in factors if each is not None and not float(each) % 1]
+    integers = [int(factor) for factor in factors if factor is not None and not float(factor) % 1]
     return tuple(integers) if len(integers) == rank else None
 
 
@@ -106,7 +106,7 @@ def _adaptive_pooling(name: str, settings: Settings, call: TorchCall) -> Counter
     if set(sizes) == {1}:
         note = "keepdims is false in Keras, whose layer gives b c then"
         return Counterpart((layer(f"Global{keras}Pooling{rank}D", {"keepdims": True}),), (note,))
-    output = tuple(int(call.shape[at + 2] if each is None else each) for at, each in enumerate(sizes))
+    output = tuple(int(call.shape[axis + 2] if size is None else size) for axis, size in enumerate(sizes))
     return Counterpart((layer(f"Adaptive{keras}Pooling{rank}D", {"output_size": output}),))
 
 

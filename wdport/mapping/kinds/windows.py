@@ -54,7 +54,7 @@ def rank_of(name: str) -> int:
 def several(value: object, rank: int) -> tuple[int, ...]:
     """One number per axis."""
     if isinstance(value, (tuple, list)):
-        return tuple(int(each) for each in value) * (rank if len(value) == 1 else 1)
+        return tuple(int(number) for number in value) * (rank if len(value) == 1 else 1)
     return (int(value),) * rank if isinstance(value, int) else (1,) * rank
 
 
@@ -79,7 +79,7 @@ def padding_call(widths: Widths, mode: str = "zeros", value: float = 0.0) -> Ker
 
 def sides(widths: Widths) -> object:
     """Widths in the form of Keras's layers."""
-    if len({width for each in widths for width in each}) == 1:
+    if len({width for pair in widths for width in pair}) == 1:
         return widths[0][0]
     if len(widths) == 1:
         return widths[0]
@@ -90,6 +90,6 @@ def agree_here(axes: Sequence[Axis], widths: Widths, ceil: bool, call: TorchCall
     """Whether Keras's ``same`` has the windows of this padding for inputs of the recorded size."""
     sizes = call.shape[2:]
     return len(sizes) == len(axes) and all(
-        axis.same(int(size)) == axis.padded(int(size), *each, ceil)
-        for axis, size, each in zip(axes, sizes, widths, strict=True)
+        axis.same(int(size)) == axis.padded(int(size), *width, ceil)
+        for axis, size, width in zip(axes, sizes, widths, strict=True)
     )
