@@ -52,8 +52,8 @@ class Account:
     def rounded(self) -> tuple[str, ...]:
         """Variables that are stored in 16 bits and come from tensors of another dtype."""
         tensors: Any = self.manifest["tensors"]
-        made = [(each["path"], tensor["dtype"]) for tensor in tensors for each in tensor["targets"]]
-        return tuple(dict.fromkeys(name for name, dtype in made if self.dtypes[name] not in ("float32", dtype)))
+        pairs = [(target["path"], tensor["dtype"]) for tensor in tensors for target in tensor["targets"]]
+        return tuple(dict.fromkeys(name for name, dtype in pairs if self.dtypes[name] not in ("float32", dtype)))
 
     @property
     def values(self) -> dict[str, object]:
@@ -72,10 +72,10 @@ def read_account(text: bytes) -> Account:
     try:
         source, mapping, output = manifest["source"], manifest["mapping"], manifest["output"]
         config: dict[str, ConfigEntry] = {
-            str(name): {"value": each["value"], "origin": str(each["origin"])}
-            for name, each in manifest["config"].items()
+            str(name): {"value": entry["value"], "origin": str(entry["origin"])}
+            for name, entry in manifest["config"].items()
         }
-        targets = [target for each in manifest["tensors"] for target in each["targets"]]
+        targets = [target for entry in manifest["tensors"] for target in entry["targets"]]
         return Account(
             manifest,
             str(mapping["family"]),
@@ -83,10 +83,10 @@ def read_account(text: bytes) -> Account:
             Named(str(source["name"]), str(source["sha256"])),
             Named(str(mapping["name"]), str(mapping["sha256"])),
             config,
-            {str(each["path"]): tuple(map(int, each["shape"])) for each in targets},
-            {str(each["path"]): str(each["sha256"]) for each in targets},
+            {str(target["path"]): tuple(map(int, target["shape"])) for target in targets},
+            {str(target["path"]): str(target["sha256"]) for target in targets},
             output.get("config_json"),
-            {str(each["path"]): _dtype(each) for each in targets},
+            {str(target["path"]): _dtype(target) for target in targets},
         )
     except _FAULTS as error:
         raise Fault(f"its manifest is damaged ({type(error).__name__}: {error})", CONVERT_AGAIN) from None
@@ -110,13 +110,13 @@ def torn(path: Path, account: Account, sha256: str) -> str:
         return f"{beside.name} cannot be read ({error})"
     try:
         text = source.read(0, min(source.size, MAX_MANIFEST_BYTES))
-        told: Mapping[str, Any] = strict_json(text, "manifest", marks=MAX_MANIFEST_MARKS)
-        output = dict(told["output"])
-        whole = {name: output.pop(name) for name in _WHOLE}
+        document: Mapping[str, Any] = strict_json(text, "manifest", marks=MAX_MANIFEST_MARKS)
+        output = dict(document["output"])
+        file_facts = {name: output.pop(name) for name in _WHOLE}
     except (Fault, OSError, *_FAULTS):
         return f"{beside.name} is damaged"
     finally:
         source.close()
-    if {**told, "output": output} != account.manifest:
+    if {**document, "output": output} != account.manifest:
         return f"{beside.name} belongs to another conversion"
-    return "" if whole["sha256"] == sha256 else f"{beside.name} describes a file with another SHA-256"
+    return "" if file_facts["sha256"] == sha256 else f"{beside.name} describes a file with another SHA-256"

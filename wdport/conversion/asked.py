@@ -49,14 +49,14 @@ class ConvertedOptimizer:
 class Wanted:
     """Whether the optimiser is converted, and what its file does not tell; see :func:`wdport.convert`."""
 
-    wanted: bool
+    requested: bool
     kind: str | None = None
     key: str | None = None
     names: PathText | None = None
 
     def target(self, model: Path, inputs: Mapping[str, Path], force: bool) -> OutputPath | None:
         """Return the file, None if it is not wanted; raises :class:`UsageError` if it cannot be written."""
-        if not self.wanted:
+        if not self.requested:
             for name, value in (("optimizer", self.kind), ("optimizer_key", self.key), ("parameter_names", self.names)):
                 if value is not None:
                     raise UsageError(name, "is for the optimizer's state", "add with_optimizer=True, or leave it out")
@@ -89,12 +89,12 @@ class Wanted:
         path = Path(self.names)
         fix = "give a JSON list of names"
         try:
-            found = json.loads(read_option(path, MAX_KEPT_BYTES, fix))
+            names = json.loads(read_option(path, MAX_KEPT_BYTES, fix))
         except (ValueError, RecursionError) as error:
             raise InputError(path, f"is not JSON ({error})", fix) from None
-        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise InputError(path, "is not a list of names", fix)
-        return found
+        return names
 
 
 def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
@@ -102,7 +102,7 @@ def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
     from wdport.optimisers.schedules import kind_of
 
     decoupled = state.kind == "adam" and all(group.get(DECOUPLED) for group in state.groups)
-    schedule = ", ".join(kind_of(each) or "unknown" for each in state.schedules.values())
+    schedule = ", ".join(kind_of(schedule_state) or "unknown" for schedule_state in state.schedules.values())
     kind: Literal["Adam", "AdamW", "SGD"] = "SGD" if state.kind == "sgd" else "AdamW" if decoupled else "Adam"
     return ConvertedOptimizer(path, kind, len(state.parameters), len(state.groups), state.step, schedule,
                               state.left_out)  # fmt: skip

@@ -71,19 +71,19 @@ def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[s
         raise MisfitError(converted.path, "was saved by Keras and does not describe the checkpoint", fix)
     manifest = cast("Manifest", converted.account.manifest)
     constants = converted.family.constants(converted.config)
-    shapes = {each["source"]: tuple(each["shape"]) for each in manifest["tensors"]}
-    shapes |= {each["source"]: constants[each["constant"]].shape for each in manifest["checks"]}
+    shapes = {entry["source"]: tuple(entry["shape"]) for entry in manifest["tensors"]}
+    shapes |= {entry["source"]: constants[entry["constant"]].shape for entry in manifest["checks"]}
     shapes |= {name: shapes[same] for name, same in manifest["ties"].items()}
     shapes |= dict.fromkeys(manifest["drops"], ())
     table = table or choose_table(shapes, converted.path)
     _require_table(converted.account, table, converted.path)
     plan, _ = planned(converted.path, table, converted.family, converted.config, shapes)
-    dtypes = {each["source"]: each["dtype"] for each in manifest["tensors"]}
+    dtypes = {entry["source"]: entry["dtype"] for entry in manifest["tensors"]}
     dtypes |= {name: dtypes[same] for name, same in manifest["ties"].items()}
-    found = _inverted(plan, variables, dtypes)
-    tables = {name: _table(constants[constant]) for name, constant in plan.checks.items() if name not in found}
+    tensors = _inverted(plan, variables, dtypes)
+    tables = {name: _table(constants[constant]) for name, constant in plan.checks.items() if name not in tensors}
     prefixes = tuple(manifest["source"]["prefixes"])
-    return Restored({**found, **tables}, tuple(tables), dict(plan.drops), _chosen(plan), prefixes, plan,
+    return Restored({**tensors, **tables}, tuple(tables), dict(plan.drops), _chosen(plan), prefixes, plan,
                     manifest["source"]["key"])  # fmt: skip
 
 
@@ -99,10 +99,10 @@ def _by_checkpoint(
             checkpoint.path, f"does not belong to the model in {converted.path.name}", "give a checkpoint of it"
         )
     dtypes = {name: info.dtype for name, info in checkpoint.tensors.items()}
-    found = _inverted(prepared.plan, variables, dtypes)
+    tensors = _inverted(prepared.plan, variables, dtypes)
     plan = prepared.plan
     rest = {name: typed(checkpoint.read(name), dtypes[name]) for name in (*plan.checks, *plan.drops)}
-    every = {**found, **rest}
+    every = {**tensors, **rest}
     return Restored({name: every[name] for name in checkpoint.tensors}, chosen=_chosen(plan),
                     prefixes=checkpoint.prefixes, plan=plan, key=checkpoint.key)  # fmt: skip
 

@@ -48,13 +48,13 @@ class Check:
     def faults(self) -> tuple[str, ...]:
         """Every fault for which a conversion would be refused, one sentence each; the plan's misfits replace the
         coverage's faults, which they repeat."""
-        errors = (each.sentence for each in self.remarks if each.level == "error")
+        errors = (remark.sentence for remark in self.remarks if remark.level == "error")
         left = self.coverage.faults if self.coverage and self.planned is None else ()
         return (*errors, *(self.misfits or left))
 
     @property
     def warnings(self) -> tuple[Remark, ...]:
-        return tuple(each for each in self.remarks if each.level == "warning")
+        return tuple(remark for remark in self.remarks if remark.level == "warning")
 
 
 def check_table(
@@ -70,19 +70,19 @@ def check_table(
     settings = replace(settings or Settings(), mapping=path)
     table = load_table(Path(path))
     unknown = _unknown_family(table)
-    found = Check(table, (*unknown, *lint(table)))
+    check = Check(table, (*unknown, *lint(table)))
     if checkpoint is None:
         if settings.model:
             raise UsageError("--model", "needs the tensors of a checkpoint", "name a checkpoint after the table")
         if values:
             raise UsageError("--values", "needs the tensors of a checkpoint", "name a checkpoint after the table")
-        return found
+        return check
     with open_checkpoint(Path(checkpoint), key=settings.key) as opened:
         planned = not unknown and (table.family != CUSTOM or settings.model is not None)
         if values and not planned:
-            own = f"`--model {table.keras}`, the model of the table" if table.keras else "`--model MODULE:FUNCTION`"
-            raise UsageError("--values", "needs the whole plan", f"add {own}")
-        return _with_checkpoint(found, opened, settings, planned, values)
+            option = f"`--model {table.keras}`, the model of the table" if table.keras else "`--model MODULE:FUNCTION`"
+            raise UsageError("--values", "needs the whole plan", f"add {option}")
+        return _with_checkpoint(check, opened, settings, planned, values)
 
 
 def _unknown_family(table: Table) -> tuple[Remark, ...]:
@@ -96,10 +96,10 @@ def _unknown_family(table: Table) -> tuple[Remark, ...]:
 
 
 def _with_checkpoint(
-    found: Check, checkpoint: Checkpoint, settings: Settings, planned: bool, values: str = ""
+    check: Check, checkpoint: Checkpoint, settings: Settings, planned: bool, values: str = ""
 ) -> Check:
     """Add the coverage and, if ``planned``, the plan and the unusual ``values`` among the moved tensors."""
-    table = found.table
+    table = check.table
     notes = [*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table)]
     features = frozenset[str]() if table.family == CUSTOM else None
     if planned:
@@ -107,16 +107,16 @@ def _with_checkpoint(
             prepared = planned_from(checkpoint, settings)
         except MisfitError as error:
             misfits = error.details or (f"{error.where}: {error.what}; {error.fix}",)
-            found = replace(found, misfits=misfits)
+            check = replace(check, misfits=misfits)
         else:
             features = prepared.family.features(prepared.config)
             odd = look(prepared.plan, checkpoint, values) if values else None
-            found = replace(found, planned=_counts(prepared.plan), values=odd)
+            check = replace(check, planned=_counts(prepared.plan), values=odd)
     elif table.family == CUSTOM:
         option = f"--model {table.keras}" if table.keras else "--model MODULE:FUNCTION"
         notes.append(f"the Keras model's variables were not checked; use {option}")
     coverage = cover(table, checkpoint.tensors, features)
-    return replace(found, checkpoint=str(checkpoint.path), coverage=coverage, notes=tuple(notes))
+    return replace(check, checkpoint=str(checkpoint.path), coverage=coverage, notes=tuple(notes))
 
 
 def _counts(plan: Plan) -> dict[str, int]:

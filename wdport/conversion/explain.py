@@ -84,11 +84,11 @@ class Routes:
     def explain(self, name: str) -> tuple[Route, ...]:
         """Return the routes of a tensor or variable; raises :class:`UsageError` with the most similar names."""
         prefix = "".join(self.prefixes)
-        for each in dict.fromkeys((name, name.removeprefix(prefix), *map(name.removeprefix, self.prefixes))):
-            if found := tuple(route for route in self.routes if route.has(each)):
-                return found
+        for candidate in dict.fromkeys((name, name.removeprefix(prefix), *map(name.removeprefix, self.prefixes))):
+            if routes := tuple(route for route in self.routes if route.has(candidate)):
+                return routes
         names = list(self.names)
-        near = get_close_matches(name, names, 3) or [each for each in names if name and name in each][:3]
+        near = get_close_matches(name, names, 3) or [other for other in names if name and name in other][:3]
         fix = f"did you mean {' or '.join(near)}?" if near else "wdport inspect --tensors lists the names"
         raise UsageError((Path(self.file), name), "no tensor or variable of that name", fix)
 
@@ -109,8 +109,8 @@ def routes_of(path: str | Path, settings: Settings) -> Routes:
 
 def _require_its_own(file: Path, account: Account, settings: Settings) -> None:
     """Refuse another table than the converted file's, and options that only a plan needs."""
-    told = {"--model": settings.model, "--config": settings.config, "--set": settings.values, "--key": settings.key}
-    for option, value in told.items():
+    options = {"--model": settings.model, "--config": settings.config, "--set": settings.values, "--key": settings.key}
+    for option, value in options.items():
         if value:
             raise UsageError(option, f"{file.name} is a converted file, whose manifest is used", "leave it out")
     if settings.mapping and load_table(Path(settings.mapping)).sha256 != account.mapping.sha256:
@@ -155,15 +155,15 @@ def from_account(path: Path, account: Account) -> Routes:
             targets = tuple(End(str(t["path"]), tuple(map(int, t["shape"])), t.get("dtype", "float32"))
                             for t in entry["targets"])  # fmt: skip
             key = tuple(target.name for target in targets)
-            known = moved.get(key)
-            told = ("recomputed: 16-bit storage ruins its values",) if entry["recomputed"] else ()
-            if known:
-                moved[key] = replace(known, sources=(*known.sources, end))
+            previous = moved.get(key)
+            notes = ("recomputed: 16-bit storage ruins its values",) if entry["recomputed"] else ()
+            if previous:
+                moved[key] = replace(previous, sources=(*previous.sources, end))
             else:
                 moved[key] = Route("moved", (end,), targets, find_rule(str(entry["rule"])), {}, entry["combine"],
-                                   str(entry["table"]), int(entry["line"]), notes=told)  # fmt: skip
+                                   str(entry["table"]), int(entry["line"]), notes=notes)  # fmt: skip
         ends = {end.name: end for route in moved.values() for end in route.sources}
-        checks = {str(each["source"]): str(each["constant"]) for each in manifest["checks"]}
+        checks = {str(entry["source"]): str(entry["constant"]) for entry in manifest["checks"]}
         others = _others(ends, checks, manifest["drops"], manifest["ties"], manifest["ignored"])
         routes = _joined([_sized(route) for route in moved.values()], others)
         return Routes(str(path), routes, tuple(manifest["source"]["prefixes"] or ()))
@@ -211,8 +211,8 @@ def _joined(moved: list[Route], others: Iterator[Route]) -> tuple[Route, ...]:
         if route.fate == "tied":
             notes.setdefault(route.reason, []).append(f"{name} is tied to {route.reason}, bit for bit")
         left.append(route)
-    told = [
+    annotated = [
         replace(route, notes=(*route.notes, *(text for end in route.sources for text in notes.get(end.name, ()))))
         for route in moved
     ]
-    return (*told, *left)
+    return (*annotated, *left)

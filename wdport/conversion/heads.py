@@ -26,11 +26,11 @@ def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
         head, dot, rest = name.partition(".")
         if dot:
             groups.setdefault(head, {})[name] = rest
-    found = [(head, short) for head, short in groups.items()
-             if claimed.isdisjoint(short) and all(map(index.find, short.values()))]  # fmt: skip
-    if moved or len(found) != 1:
+    candidates = [(head, short) for head, short in groups.items()
+                  if claimed.isdisjoint(short) and all(map(index.find, short.values()))]  # fmt: skip
+    if moved or len(candidates) != 1:
         return ()
-    ((head, short),) = found
+    ((head, short),) = candidates
     if len(short) < len(checkpoint.tensors):
         if not checkpoint.tensors.keys().isdisjoint(short.values()):
             return ()
@@ -46,15 +46,15 @@ def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
     A tensor keeps its old name, which no row claims, if another tensor already has the new one.
     """
     formerly = [pair for row in table.taps for pair in row.formerly]
-    index, found = PatternIndex(was for was, _ in formerly), dict[str, str]()
+    index, renamed = PatternIndex(was for was, _ in formerly), dict[str, str]()
     for name in checkpoint.tensors:
         module, _, last = name.rpartition(".")
-        for at, indices in index.find(module):
-            now = f"{formerly[at][1].format(indices)}.{last}"
-            if now not in checkpoint.tensors and now not in found.values():
-                found[name] = now
-    if not found:
+        for position, indices in index.find(module):
+            now = f"{formerly[position][1].format(indices)}.{last}"
+            if now not in checkpoint.tensors and now not in renamed.values():
+                renamed[name] = now
+    if not renamed:
         return ()
-    checkpoint.give_names(found)
-    first, now = next(iter(found.items()))
-    return (f"{len(found)} tensors have former names and are renamed, such as {first} to {now}",)
+    checkpoint.give_names(renamed)
+    first, now = next(iter(renamed.items()))
+    return (f"{len(renamed)} tensors have former names and are renamed, such as {first} to {now}",)

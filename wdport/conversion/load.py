@@ -113,20 +113,20 @@ class Converted:
         return {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
 
 
-def open_converted(path: str | PathLike[str], own: OwnFamily | None = None) -> Converted:
+def open_converted(path: str | PathLike[str], own_family: OwnFamily | None = None) -> Converted:
     """Read the description in a converted file; raises ``InputError`` if it is not a converted file.
 
-    ``own`` is the user's own model (:class:`wdport.families.custom.CustomFamily`), whose file Keras wrote; raises
-    ``MisfitError`` if the file holds another model than its function builds now.
+    ``own_family`` is the user's own model (:class:`wdport.families.custom.CustomFamily`), whose file Keras wrote;
+    raises ``MisfitError`` if the file holds another model than its function builds now.
     """
     file = Path(path)
     snapshot = Snapshot(file)
     account, beside = open_account(file)
     form = format_of(file)
-    if own is not None:
-        converted = Converted(file, form, own, own.load_config(_own_values(account)), account, snapshot)
+    if own_family is not None:
+        converted = Converted(file, form, own_family, own_family.load_config(_own_values(account)), account, snapshot)
         if beside.config_json is not None:
-            own.require_saved(converted.config, file, json.loads(beside.config_json), _same_keras(account))
+            own_family.require_saved(converted.config, file, json.loads(beside.config_json), _same_keras(account))
         return converted
     if account is not None and account.family == CUSTOM:
         fix = "give `--mapping` with the table that converted it"
@@ -253,27 +253,27 @@ def load_model(
         UsageError: Keras runs on another backend, or float64 is requested without JAX x64.
     """
     require_paths("mapping", path=path, mapping=mapping)
-    own = own_model(mapping, model, None, inputs)
-    if mapping is not None and own is None:
+    family = own_model(mapping, model, None, inputs)
+    if mapping is not None and family is None:
         raise UsageError("mapping", "is not a table of your own model", "leave it out")
-    converted = open_converted(path, own)
-    made = converted.family.build(converted.config, dtype)
-    fill(made, converted)
-    if own is not None:
-        remember(made, own, converted.config)
+    converted = open_converted(path, family)
+    keras_model = converted.family.build(converted.config, dtype)
+    fill(keras_model, converted)
+    if family is not None:
+        remember(keras_model, family, converted.config)
     if isinstance(converted.family, Accompanied):
-        converted.family.keep(made, kept_files(converted, converted.family.kept))
-    return made
+        converted.family.keep(keras_model, kept_files(converted, converted.family.kept))
+    return keras_model
 
 
 def kept_files(converted: Converted, names: Iterable[str]) -> dict[str, bytes]:
     """The files of these names that a ``.keras`` file keeps, each compared with its SHA-256; raises ``InputError``."""
-    found = read_assets(converted.path, names)
-    told: Any = converted.account.manifest["output"] if converted.account is not None else {}
-    for name, sha256 in told.get("kept", {}).items():
-        if name in names and hashlib.sha256(found.get(name, b"")).hexdigest() != sha256:
+    assets = read_assets(converted.path, names)
+    output: Any = converted.account.manifest["output"] if converted.account is not None else {}
+    for name, sha256 in output.get("kept", {}).items():
+        if name in names and hashlib.sha256(assets.get(name, b"")).hexdigest() != sha256:
             raise InputError((converted.path, name), "is damaged: it is not the file that was written", CONVERT_AGAIN)
-    return found
+    return assets
 
 
 def sound_variables(converted: Converted) -> Iterator[tuple[str, Array]]:
@@ -283,10 +283,10 @@ def sound_variables(converted: Converted) -> Iterator[tuple[str, Array]]:
     ``InputError``.
     """
     if isinstance(converted.family, KeptByKeras) and converted.by_keras:
-        found = _by_keras(converted, converted.family)
+        arrays = _by_keras(converted, converted.family)
     else:
-        found = read_variables(converted.path, converted.variables, converted.digests, converted.dtypes)
-    for name, array in found:
+        arrays = read_variables(converted.path, converted.variables, converted.digests, converted.dtypes)
+    for name, array in arrays:
         if converted.digests is None and not np.isfinite(array).all():
             raise InputError((converted.path, name), "has NaN or infinite values", "save a model with finite weights")
         yield name, array

@@ -92,9 +92,9 @@ def make_manifest(
 
 def manifest_beside(manifest: Manifest, target: Target, written: Written) -> Manifest:
     """Return the manifest for beside the file: the same, with the name, hash and size of the whole file."""
-    whole: OutputEntry = {**manifest["output"], "name": target.path.name, "sha256": written.sha256,
+    output: OutputEntry = {**manifest["output"], "name": target.path.name, "sha256": written.sha256,
                           "bytes": written.size}  # fmt: skip
-    return {**manifest, "output": whole}
+    return {**manifest, "output": output}
 
 
 def render_manifest(manifest: Manifest) -> str:

@@ -120,42 +120,42 @@ def converted_optimiser(
     """
     checkpoint, plan = prepared.checkpoint, prepared.plan
     with located(checkpoint.path):
-        found = find_optimiser(checkpoint.tree, key)
-        kind, candidates = _kind(found, decoupled is not None), _candidates(checkpoint, plan)
-        own = (named(found, names, candidates) if names is not None
-               else parameter_names(found, candidates, checkpoint.prefixes))  # fmt: skip
-        groups = tuple(_options(checkpoint, group.options) for group in found.groups)
-        groups = _told(groups, kind, decoupled, found.key)
+        optimiser = find_optimiser(checkpoint.tree, key)
+        kind, candidates = _kind(optimiser, decoupled is not None), _candidates(checkpoint, plan)
+        by_index = (named(optimiser, names, candidates) if names is not None
+                    else parameter_names(optimiser, candidates, checkpoint.prefixes))  # fmt: skip
+        groups = tuple(_options(checkpoint, group.options) for group in optimiser.groups)
+        groups = _with_decoupled(groups, kind, decoupled, optimiser.key)
         parameters = tuple(
-            _parameter(checkpoint, found, index, own[index], at)
-            for at, group in enumerate(found.groups)
+            _parameter(checkpoint, optimiser, index, by_index[index], group_index)
+            for group_index, group in enumerate(optimiser.groups)
             for index in group.indices
         )
     try:
-        return _moved(checkpoint, plan, found, kind, groups, parameters)
+        return _moved(checkpoint, plan, optimiser, kind, groups, parameters)
     except Fault as fault:
         raise MisfitError((checkpoint.path, fault.part), fault.what, fault.fix) from None
 
 
 def _candidates(checkpoint: Checkpoint, plan: Plan) -> list[Candidate]:
     """The tensors that may be parameters; tied tensors are one, at the first place of them."""
-    found: dict[str, Candidate] = {}
+    by_name: dict[str, Candidate] = {}
     for name, info in checkpoint.tensors.items():
-        own = plan.ties.get(name, name)
-        if own not in plan.checks and own.rpartition(".")[2] not in BUFFERS:
-            found.setdefault(own, Candidate(own, info.shape, own not in plan.drops))
-    return list(found.values())
+        source = plan.ties.get(name, name)
+        if source not in plan.checks and source.rpartition(".")[2] not in BUFFERS:
+            by_name.setdefault(source, Candidate(source, info.shape, source not in plan.drops))
+    return list(by_name.values())
 
 
-def _kind(found: OptimiserState, named: bool) -> Kind:
+def _kind(optimiser: OptimiserState, named: bool) -> Kind:
     """The optimiser by its whole set of settings and entries; other settings are accepted of an Adam that is ``named``
     by the user."""
-    options = set().union(*(group.options for group in found.groups))
-    entries = set().union(*found.state.values())
+    options = set().union(*(group.options for group in optimiser.groups))
+    entries = set().union(*optimiser.state.values())
     for kind, needed in SETTINGS.items():
-        has_settings = all(set(needed) <= group.options.keys() for group in found.groups)
+        has_settings = all(set(needed) <= group.options.keys() for group in optimiser.groups)
         stored = {*MOMENTS[kind], *_STORED[kind]}
-        if not has_settings or not all(_STORED[kind] <= each.keys() <= stored for each in found.state.values()):
+        if not has_settings or not all(_STORED[kind] <= entry.keys() <= stored for entry in optimiser.state.values()):
             continue
         others = options - {*needed, *WITHOUT_EFFECT} - ({DECOUPLED} if kind == "adam" else set())
         if others and not (named and kind == "adam"):
@@ -164,13 +164,13 @@ def _kind(found: OptimiserState, named: bool) -> Kind:
                 if kind == "adam"
                 else "start with a new optimizer"
             )
-            raise Fault(f"has the setting {min(others)}, which no {kind.upper()} of torch has", fix, found.key)
+            raise Fault(f"has the setting {min(others)}, which no {kind.upper()} of torch has", fix, optimiser.key)
         return kind
-    told = ", ".join(sorted(entries - {"step"})[:3] or sorted(options)[:4])
-    raise Fault(f"is of another optimiser than Adam, AdamW or SGD (it has {told})", _OTHER, found.key)
+    description = ", ".join(sorted(entries - {"step"})[:3] or sorted(options)[:4])
+    raise Fault(f"is of another optimiser than Adam, AdamW or SGD (it has {description})", _OTHER, optimiser.key)
 
 
-def _told(groups: Groups, kind: Kind, decoupled: bool | None, key: str) -> tuple[dict[str, Any], ...]:
+def _with_decoupled(groups: Groups, kind: Kind, decoupled: bool | None, key: str) -> tuple[dict[str, Any], ...]:
     """The groups, with the kind of weight decay that an older torch did not store."""
     if kind != "adam" or all(DECOUPLED in group for group in groups):
         return groups
@@ -196,76 +196,76 @@ def _plain(checkpoint: Checkpoint, value: object, name: str) -> Any:
     if isinstance(value, Counter):
         return Counter(value)
     if isinstance(value, dict):
-        return {key: _plain(checkpoint, each, name) for key, each in value.items()}
+        return {key: _plain(checkpoint, element, name) for key, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_plain(checkpoint, each, name) for each in value)
+        return type(value)(_plain(checkpoint, element, name) for element in value)
     return value
 
 
-def _parameter(checkpoint: Checkpoint, found: OptimiserState, index: int, name: str, group: int) -> Parameter:
-    state = found.state.get(index, {})
+def _parameter(checkpoint: Checkpoint, optimiser: OptimiserState, index: int, name: str, group: int) -> Parameter:
+    state = optimiser.state.get(index, {})
     step = state.get("step")
     dtype = step.dtype if isinstance(step, TensorRef) else ""
     value = _plain(checkpoint, step, "step")
     if value is not None and (value != int(value) or value < 0):
-        raise Fault(f"has taken {value} steps", _OTHER, f"{found.key}.state.{index}")
+        raise Fault(f"has taken {value} steps", _OTHER, f"{optimiser.key}.state.{index}")
     kinds = {ref.dtype for entry, ref in state.items() if entry != "step" and isinstance(ref, TensorRef)}
     if len(kinds) > 1:
-        raise Fault(f"has moments of dtypes {' and '.join(sorted(kinds))}", _OTHER, f"{found.key}.state.{index}")
+        raise Fault(f"has moments of dtypes {' and '.join(sorted(kinds))}", _OTHER, f"{optimiser.key}.state.{index}")
     return Parameter(index, name, group, tuple(state), value, dtype, next(iter(kinds), "float32"))
 
 
 def _moved(
     checkpoint: Checkpoint,
     plan: Plan,
-    found: OptimiserState,
+    optimiser: OptimiserState,
     kind: Kind,
     groups: Groups,
     parameters: tuple[Parameter, ...],
 ) -> Optimised:
-    by_name = {each.name: each for each in parameters}
+    by_name = {parameter.name: parameter for parameter in parameters}
     moments: dict[str, dict[str, Array]] = {}
     members: dict[str, int] = {}
     steps: dict[str, int] = {}
     moved: set[str] = set()
     for move in plan.moves:
-        own = [by_name[name] for name in move.sources if name in by_name]
-        moved |= {each.name for each in own}
-        if not own:
+        trained = [by_name[name] for name in move.sources if name in by_name]
+        moved |= {parameter.name for parameter in trained}
+        if not trained:
             continue
-        _require_alike(move, own)
-        members.update(dict.fromkeys(move.targets, own[0].group))
-        if not own[0].entries:
+        _require_alike(move, trained)
+        members.update(dict.fromkeys(move.targets, trained[0].group))
+        if not trained[0].entries:
             continue
         if not move.exact:
             what = f"are combined into {move.targets[0]}, which has no moments of its own"
             raise Fault(what, "start with a new optimizer", " and ".join(move.sources))
-        if own[0].step is not None:
-            steps.update(dict.fromkeys(move.targets, int(own[0].step)))
+        if trained[0].step is not None:
+            steps.update(dict.fromkeys(move.targets, int(trained[0].step)))
         for name in MOMENTS[kind]:
-            refs = [found.state[each.index].get(name) for each in own]
+            refs = [optimiser.state[parameter.index].get(name) for parameter in trained]
             if refs[0] is not None:
                 arrays = move.apply([checkpoint.read_ref(ref) for ref in refs])
                 moments.setdefault(name, {}).update(zip(move.targets, arrays, strict=True))
-    left = tuple(each.name for each in parameters if each.name not in moved)
-    schedules = {key: _options(checkpoint, each) for key, each in found.schedules.items()}
+    left = tuple(parameter.name for parameter in parameters if parameter.name not in moved)
+    schedules = {key: _options(checkpoint, schedule) for key, schedule in optimiser.schedules.items()}
     plain = {name: value for name, value in checkpoint.metadata.items() if isinstance(value, (int, float, str, bool))}
-    return Optimised(kind, groups, members, steps, moments, schedules, parameters, found.key, left, extra=plain)
+    return Optimised(kind, groups, members, steps, moments, schedules, parameters, optimiser.key, left, extra=plain)
 
 
-def _require_alike(move: Move, own: Sequence[Parameter]) -> None:
+def _require_alike(move: Move, trained: Sequence[Parameter]) -> None:
     """Raise :class:`Fault` unless all tensors of a move are trained alike, since their variable is one."""
-    if len(own) < len(move.sources):
-        missing = next(name for name in move.sources if name not in {each.name for each in own})
-        raise Fault(f"is not trained, but {own[0].name} is, and both fill {move.targets[0]}",
+    if len(trained) < len(move.sources):
+        missing = next(name for name in move.sources if name not in {parameter.name for parameter in trained})
+        raise Fault(f"is not trained, but {trained[0].name} is, and both fill {move.targets[0]}",
                     "start with a new optimizer", missing)  # fmt: skip
-    first = own[0]
-    for each in own[1:]:
-        for what, ours, theirs in (("group", first.group, each.group), ("step", first.step, each.step),
-                                   ("state", first.entries, each.entries)):  # fmt: skip
+    first = trained[0]
+    for parameter in trained[1:]:
+        for what, ours, theirs in (("group", first.group, parameter.group), ("step", first.step, parameter.step),
+                                   ("state", first.entries, parameter.entries)):  # fmt: skip
             if ours != theirs:
                 raise Fault(f"has another {what} than {first.name}, and both fill {move.targets[0]}",
-                            "start with a new optimizer", each.name)  # fmt: skip
+                            "start with a new optimizer", parameter.name)  # fmt: skip
 
 
 def torch_state(optimised: Optimised, plan: Plan) -> dict[str, Any]:
@@ -280,13 +280,13 @@ def torch_state(optimised: Optimised, plan: Plan) -> dict[str, Any]:
     steps = {source: optimised.steps[move.targets[0]] for move in plan.moves for source in move.sources
              if move.targets[0] in optimised.steps}  # fmt: skip
     state: dict[int, dict[str, Any]] = {}
-    for each in optimised.parameters:
-        trained = tuple(name for name in MOMENTS[optimised.kind] if each.name in arrays.get(name, {}))
-        if each.name not in optimised.left_out and (each.entries or trained):
-            state[each.index] = _entries(optimised.kind, each, trained, arrays, steps)
+    for parameter in optimised.parameters:
+        trained = tuple(name for name in MOMENTS[optimised.kind] if parameter.name in arrays.get(name, {}))
+        if parameter.name not in optimised.left_out and (parameter.entries or trained):
+            state[parameter.index] = _entries(optimised.kind, parameter, trained, arrays, steps)
     groups = [
-        {**options, "params": [each.index for each in optimised.parameters if each.group == at]}
-        for at, options in enumerate(optimised.groups)
+        {**options, "params": [parameter.index for parameter in optimised.parameters if parameter.group == group_index]}
+        for group_index, options in enumerate(optimised.groups)
     ]
     return {"state": state, "param_groups": groups}
 

@@ -62,8 +62,8 @@ def optimiser_output(path: Path, inputs: Mapping[str, Path], force: bool) -> Out
 
 def weights_digest(values: Iterable[tuple[str, Array]], names: Collection[str]) -> str:
     """SHA-256 of the variables with these names, as float32, whatever the order and dtype of ``values``."""
-    found = {name: digest(np.asarray(array, np.float32)) for name, array in values if name in names}
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+    hashes = {name: digest(np.asarray(array, np.float32)) for name, array in values if name in names}
+    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
 
 
 def require_weights(path: Path, optimised: Optimised, model: Model, values: Iterable[tuple[str, Array]]) -> None:
@@ -83,9 +83,11 @@ def write_optimiser(path: OutputPath, optimised: Optimised, model: Model) -> Non
 def optimiser_written(path: OutputPath, optimised: Optimised, model: Model) -> Iterator[Callable[[str], None]]:
     """Write the file under a temporary name, and rename it after the block, which may set the digest of the weights;
     raises :class:`MachineError`."""
-    arrays = {f"{name}/{place}": array for name, found in optimised.moments.items() for place, array in found.items()}
-    described = {each.name: getattr(optimised, each.name) for each in fields(optimised) if each.name != "moments"}
-    described["parameters"] = [asdict(each) for each in optimised.parameters]
+    arrays = {
+        f"{name}/{place}": array for name, by_place in optimised.moments.items() for place, array in by_place.items()
+    }
+    described = {field.name: getattr(optimised, field.name) for field in fields(optimised) if field.name != "moments"}
+    described["parameters"] = [asdict(parameter) for parameter in optimised.parameters]
     digests = {name: digest(array) for name, array in arrays.items()}
     belongs = asdict(model)
 
@@ -114,18 +116,18 @@ def read_optimiser(path: Path) -> tuple[Optimised, Model]:
                 path, "is not an optimizer's file", "give the one that wdport convert --with-optimizer wrote"
             )
         with located(path):
-            told: Any = unsealed(text.encode())
+            document: Any = unsealed(text.encode())
         try:
-            if told["kind"] != _KIND:
+            if document["kind"] != _KIND:
                 raise Fault(
                     "is a converted model, not an optimizer's file", "give the .optimizer.safetensors beside it"
                 )
-            if told["format"] != FORMAT:
+            if document["format"] != FORMAT:
                 raise Fault("was written by another release of wdport", CONVERT_AGAIN)
-            values = _unpacked(told["optimizer"])
-            values["parameters"] = tuple(Parameter(**each) for each in values["parameters"])
+            values = _unpacked(document["optimizer"])
+            values["parameters"] = tuple(Parameter(**parameter) for parameter in values["parameters"])
             moments: dict[str, dict[str, Array]] = {}
-            for name, sha256 in told["sha256"].items():
+            for name, sha256 in document["sha256"].items():
                 moment, _, place = name.partition("/")
                 array = file.read(name)
                 if digest(array) != sha256:
@@ -133,7 +135,7 @@ def read_optimiser(path: Path) -> tuple[Optimised, Model]:
                 moments.setdefault(moment, {})[place] = array
             if set(moments) - set(MOMENTS[values["kind"]]):
                 raise Fault("has moments that its kind does not have", CONVERT_AGAIN)
-            return Optimised(moments=moments, **values), Model(**told["model"])
+            return Optimised(moments=moments, **values), Model(**document["model"])
         except Fault as fault:
             raise InputError((path, fault.part), fault.what, fault.fix) from None
         except _FAULTS as error:
@@ -146,12 +148,12 @@ def _packed(value: object) -> object:
         return {"counter": [[key, count] for key, count in value.items()]}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
-            return {"table": {key: _packed(each) for key, each in value.items()}}
-        return {"pairs": [[_packed(key), _packed(each)] for key, each in value.items()]}
+            return {"table": {key: _packed(element) for key, element in value.items()}}
+        return {"pairs": [[_packed(key), _packed(element)] for key, element in value.items()]}
     if isinstance(value, tuple):
-        return {"tuple": [_packed(each) for each in value]}
+        return {"tuple": [_packed(element) for element in value]}
     if isinstance(value, list):
-        return [_packed(each) for each in value]
+        return [_packed(element) for element in value]
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(value)}
     if isinstance(value, np.generic):
@@ -161,14 +163,14 @@ def _packed(value: object) -> object:
 
 def _unpacked(value: object) -> Any:
     if isinstance(value, list):
-        return [_unpacked(each) for each in value]
+        return [_unpacked(element) for element in value]
     if not isinstance(value, dict):
         return value
     ((name, inside),) = value.items()
     if name == "table":
-        return {key: _unpacked(each) for key, each in inside.items()}
+        return {key: _unpacked(element) for key, element in inside.items()}
     if name == "counter":
         return Counter(dict(inside))
     if name == "pairs":
-        return {_unpacked(key): _unpacked(each) for key, each in inside}
-    return tuple(_unpacked(each) for each in inside) if name == "tuple" else float(cast("str", inside))
+        return {_unpacked(key): _unpacked(element) for key, element in inside}
+    return tuple(_unpacked(element) for element in inside) if name == "tuple" else float(cast("str", inside))

@@ -53,16 +53,16 @@ def parameter_names(
     shapes = {index: _shape(optimiser.state.get(index, {})) for index in optimiser.indices}
     if all(group.names for group in optimiser.groups):
         return _stated(optimiser, shapes, candidates, prefixes)
-    needed = [each for each in candidates if each.needed]
+    needed = [candidate for candidate in candidates if candidate.needed]
     count = len(optimiser.indices)
     if count > len(candidates):
         raise Fault(f"has {count} parameters, but the weights have {len(candidates)}",
                     "give the optimiser of this model", optimiser.key)  # fmt: skip
     for tried in dict.fromkeys((tuple(needed), tuple(candidates))):
         if count == len(tried) or tried == tuple(candidates):
-            found = _assigned(optimiser, shapes, tried, count == len(tried))
-            if found is not None:
-                return found
+            names = _assigned(optimiser, shapes, tried, count == len(tried))
+            if names is not None:
+                return names
     raise Fault("its moments have other shapes than the weights", "give the optimiser of this model", optimiser.key)
 
 
@@ -86,30 +86,30 @@ def _stated(
     prefixes: Sequence[str],
 ) -> dict[int, str]:
     """The names that the file states, with or without the prefixes of the state_dict."""
-    known = {each.name for each in candidates}
-    found: dict[int, str] = {}
+    candidate_names = {candidate.name for candidate in candidates}
+    names: dict[int, str] = {}
     for group in optimiser.groups:
         for index, name in zip(group.indices, group.names, strict=True):
             short = name
             for prefix in prefixes:
-                short = short if short in known else short.replace(prefix, "", 1)
-            found[index] = short
-    return _checked(optimiser.key, found, shapes, candidates)
+                short = short if short in candidate_names else short.replace(prefix, "", 1)
+            names[index] = short
+    return _checked(optimiser.key, names, shapes, candidates)
 
 
 def _checked(
-    key: str, found: dict[int, str], shapes: Mapping[int, Shape | None], candidates: Sequence[Candidate]
+    key: str, names: dict[int, str], shapes: Mapping[int, Shape | None], candidates: Sequence[Candidate]
 ) -> dict[int, str]:
-    known = {each.name: each.shape for each in candidates}
-    for index, name in found.items():
-        if name not in known:
+    candidate_shapes = {candidate.name: candidate.shape for candidate in candidates}
+    for index, name in names.items():
+        if name not in candidate_shapes:
             raise Fault(f"names a parameter {name}, which the weights do not have", _NAME_THEM, key)
-        if shapes[index] not in (None, known[name]):
-            what = f"has moments of shape {shapes[index]} for {name}, which has {known[name]}"
+        if shapes[index] not in (None, candidate_shapes[name]):
+            what = f"has moments of shape {shapes[index]} for {name}, which has {candidate_shapes[name]}"
             raise Fault(what, "give the optimiser of this model", key)
-    if len(set(found.values())) < len(found):
+    if len(set(names.values())) < len(names):
         raise Fault("names a parameter twice", _NAME_THEM, key)
-    return found
+    return names
 
 
 def _assigned(
@@ -120,30 +120,30 @@ def _assigned(
     start: Places = (0,) * len(groups)
     reached: dict[Places, int] = {start: 1}  # how many ways lead there, at most 2
     steps: list[dict[Places, tuple[Places, int | None]]] = []
-    for each in candidates:
+    for candidate in candidates:
         ahead: dict[Places, int] = {}
         came: dict[Places, tuple[Places, int | None]] = {}
         for places, ways in reached.items():
-            for at, after in _next(places, groups, shapes, each, every):
+            for group_index, after in _next(places, groups, shapes, candidate, every):
                 ahead[after] = min(ahead.get(after, 0) + ways, 2)
-                came[after] = (places, at)
+                came[after] = (places, group_index)
         if len(ahead) > MOST_STATES:
             raise Fault("has too many groups of equal shapes to tell its parameters apart", _NAME_THEM, optimiser.key)
         steps.append(came)
         reached = ahead
-    whole = tuple(map(len, groups))
-    if not reached.get(whole):
+    ends = tuple(map(len, groups))
+    if not reached.get(ends):
         return None
-    if reached[whole] > 1:
+    if reached[ends] > 1:
         raise Fault("several assignments of its parameters fit their shapes", _NAME_THEM, optimiser.key)
-    found: dict[int, str] = {}
-    places = whole
-    for each, came in zip(reversed(candidates), reversed(steps), strict=True):
-        before, at = came[places]
-        if at is not None:
-            found[groups[at][before[at]]] = each.name
+    names: dict[int, str] = {}
+    places = ends
+    for candidate, came in zip(reversed(candidates), reversed(steps), strict=True):
+        before, group_index = came[places]
+        if group_index is not None:
+            names[groups[group_index][before[group_index]]] = candidate.name
         places = before
-    return dict(sorted(found.items()))
+    return dict(sorted(names.items()))
 
 
 def _next(
@@ -155,7 +155,7 @@ def _next(
 ) -> list[tuple[int | None, Places]]:
     """Where the next candidate can go: to the next index of a group, or to none of them."""
     ways: list[tuple[int | None, Places]] = [] if every else [(None, places)]
-    for at, indices in enumerate(groups):
-        if places[at] < len(indices) and shapes[indices[places[at]]] in (None, candidate.shape):
-            ways.append((at, (*places[:at], places[at] + 1, *places[at + 1 :])))
+    for group, indices in enumerate(groups):
+        if places[group] < len(indices) and shapes[indices[places[group]]] in (None, candidate.shape):
+            ways.append((group, (*places[:group], places[group] + 1, *places[group + 1 :])))
     return ways

@@ -171,8 +171,8 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
 
 def _require_its_model(table: Table, checkpoint: Checkpoint) -> None:
     """Refuse a table named by the user that matches no tensor, with or without prefixes, before a model is built."""
-    known = PatternIndex(pattern for row in table.rows for pattern in row.torch)
-    if not any(known.find(part) for name in checkpoint.tensors for part in _without_prefixes(name)):
+    index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
+    if not any(index.find(part) for name in checkpoint.tensors for part in _without_prefixes(name)):
         what = f"is for another model: it names none of the {len(checkpoint.tensors)} tensors"
         raise MisfitError(Path(table.path), f"{what} in {checkpoint.path.name}", "give this model's table")
 
@@ -203,9 +203,9 @@ def planned(
     """Return the plan for tensors with these names and shapes, and the family's constants; raises
     :class:`MisfitError`."""
     constants = family.constants(config)
-    known = {name: constant.shape for name, constant in constants.items()}
+    constant_shapes = {name: constant.shape for name, constant in constants.items()}
     targets = family.variables(config) if variables is None else variables
-    plan = make_plan(table, shapes, targets, known, family.features(config))
+    plan = make_plan(table, shapes, targets, constant_shapes, family.features(config))
     if isinstance(plan, Misfits):
         hint = getattr(family, "hint", None)  # of a model of the user's own
         if hint:
@@ -215,13 +215,13 @@ def planned(
 
 
 def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Resolved:
-    told, flags = what_is_told(family, settings)
+    stated_values, flags = what_is_told(family, settings)
     configured = _configured(checkpoint, family, settings)
     if configured is not None:
-        told = family.read_settings(*configured)
-    given = told if settings.config or configured else dict(settings.known or {})
+        stated_values = family.read_settings(*configured)
+    configuration = stated_values if settings.config or configured else dict(settings.known or {})
     source = source_of(checkpoint)
-    resolved = family.resolve(replace(source, saved=None) if settings.known else source, given, flags)
+    resolved = family.resolve(replace(source, saved=None) if settings.known else source, configuration, flags)
     if settings.units is not None:
         stated = {"transform", *(settings.values or {})}
         origins = {
@@ -247,14 +247,16 @@ def _configured(checkpoint: Checkpoint, family: Family, settings: Settings) -> t
 def configuration_beside(checkpoint: Checkpoint, family: Family) -> tuple[dict[str, object], Path] | None:
     """The training configuration beside the checkpoint and its path, if it is one of the family; raises
     :class:`InputError` for a file of that name that cannot be read."""
-    found = checkpoint.training_config if isinstance(family, ConfiguredBeside) else None
-    if found is None or not isinstance(family, ConfiguredBeside):
+    config_file = checkpoint.training_config if isinstance(family, ConfiguredBeside) else None
+    if config_file is None or not isinstance(family, ConfiguredBeside):
         return None
     try:
-        document = load_yaml(found.data, found.path).plain()
+        document = load_yaml(config_file.data, config_file.path).plain()
     except InputError as error:
-        raise InputError(found.path, error.what, "correct it, move it away, or convert with --no-config") from None
-    return (document, found.path) if family.is_configuration(document) else None
+        raise InputError(
+            config_file.path, error.what, "correct it, move it away, or convert with --no-config"
+        ) from None
+    return (document, config_file.path) if family.is_configuration(document) else None
 
 
 def what_is_told(family: Family, settings: Settings) -> tuple[dict[str, object], dict[str, object]]:

@@ -35,7 +35,7 @@ class Recordable:
 
     def is_tapped(self, module: str) -> bool:
         """Return whether a row of the table compares this module."""
-        return any(each.match(module) is not None for each in self.taps)
+        return any(pattern.match(module) is not None for pattern in self.taps)
 
 
 def recordable(
@@ -47,25 +47,25 @@ def recordable(
     inputs: Sequence[str] = (),
 ) -> Recordable:
     """Read the table and the checkpoint; raises :class:`WdportError`."""
-    own = own_model(mapping, None, reference, inputs)
-    if own is None:
+    family = own_model(mapping, None, reference, inputs)
+    if family is None:
         fix = "leave out `--mapping` and give MODULE:FACTORY"
         raise UsageError(Path(mapping), "is not a table for your own model", fix)
-    if not own.reference:
+    if not family.reference:
         fix = "add `torch: MODULE:FUNCTION`, or give MODULE:FACTORY before the checkpoint"
-        raise UsageError(own.table.path, "does not name the PyTorch model", fix)
-    patterns = [pattern for row in own.table.rows if row.combine for pattern in row.torch]
-    dropped = [pattern for row in own.table.rows if row.drop is not None for pattern in row.torch]
-    told = own.told()
+        raise UsageError(family.table.path, "does not name the PyTorch model", fix)
+    patterns = [pattern for row in family.table.rows if row.combine for pattern in row.torch]
+    dropped = [pattern for row in family.table.rows if row.drop is not None for pattern in row.torch]
+    declared = family.told()
     with open_checkpoint(Path(checkpoint), key=key) as opened:
-        notes = leave_out_head(opened, own.table)
+        notes = leave_out_head(opened, family.table)
         return Recordable(
-            own.reference,
-            told,
+            family.reference,
+            declared,
             {name: opened.read(name) for name in opened.tensors},
-            own.arguments(source_of(opened), {}),
-            tuple(name for name in opened.tensors if any(each.match(name) is not None for each in patterns)),
-            tuple(row.torch for row in own.table.taps),
+            family.arguments(source_of(opened), {}),
+            tuple(name for name in opened.tensors if any(pattern.match(name) is not None for pattern in patterns)),
+            tuple(row.torch for row in family.table.taps),
             notes,
-            tuple(name for name in opened.tensors if any(each.match(name) is not None for each in dropped)),
+            tuple(name for name in opened.tensors if any(pattern.match(name) is not None for pattern in dropped)),
         )

@@ -142,8 +142,8 @@ def convert(
     inputs = InputFiles(**files)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)
     target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs, folder)
-    wanted = Wanted(with_optimizer, optimizer, optimizer_key, parameter_names)
-    beside = wanted.target(target.path, {"checkpoint": Path(checkpoint), **inputs}, force)
+    request = Wanted(with_optimizer, optimizer, optimizer_key, parameter_names)
+    beside = request.target(target.path, {"checkpoint": Path(checkpoint), **inputs}, force)
     storage = Storage(dtype, max_memory, max_shard_size)
     streams = storage.streams(target)
     settings = Settings(
@@ -160,32 +160,31 @@ def convert(
     with prepare(checkpoint, settings) as prepared:
         require_apart([("-o", target.path), ("-o", target.manifest.path)], prepared.checkpoint.files)
         lint = ValueLint(prepared.plan, dtype)
-        with wanted.written(prepared, beside, lambda: _stored(prepared, target, whole)) as moved:
+        with request.written(prepared, beside, lambda: _stored(prepared, target, manifest)) as moved:
             if streams:
-                whole = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.see))
+                manifest = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.see))
             else:
                 arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.see)
-                whole = write_arrays(prepared, target, arrays)
+                manifest = write_arrays(prepared, target, arrays)
         odd = lint.findings(prepared.checkpoint)
-    assumed, shown = prepared.resolved.assumed, prepared.family.shown
+    assumed, labels = prepared.resolved.assumed, prepared.family.shown
     guesses = prepared.family.guesses if isinstance(prepared.family, Guessing) else {}
     doubts = {name: why for name, why in guesses.items() if name in assumed}
     if len(doubts) < len(guesses) and _TOLD & set(prepared.resolved.origins.values()):
         doubts = {}
-    return Conversion(
-        Path(checkpoint), target.path, target.manifest.path, prepared.config, assumed, whole, shown, odd, moved, doubts
-    )
+    return Conversion(Path(checkpoint), target.path, target.manifest.path, prepared.config, assumed, manifest, labels,
+                      odd, moved, doubts)  # fmt: skip
 
 
 def _streamed(plans: Plans) -> Manifest:
     """Write a file or a folder in bounded memory, with the manifest beside it."""
     target = plans.target
-    with ExitStack() as made:
+    with ExitStack() as stack:
         if target.format in (FOLDER, ORBAX):
-            (beside,) = made.enter_context(replacing(target.manifest))
-            file = made.enter_context(whole_folder(target.output, holds_ours))
+            (beside,) = stack.enter_context(replacing(target.manifest))
+            file = stack.enter_context(whole_folder(target.output, holds_ours))
         else:
-            file, beside = made.enter_context(replacing(target.output, target.manifest))
+            file, beside = stack.enter_context(replacing(target.output, target.manifest))
         manifest = write_streamed(plans, file)
         beside.write_text(render_manifest(manifest), encoding="utf-8")
     return manifest
@@ -201,9 +200,9 @@ def write_arrays(prepared: Prepared, target: ModelTarget, arrays: Iterator[tuple
 
         with replacing(target.output, target.manifest) as (file, beside):
             written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
-            whole = manifest_beside(manifest(written.hashes), target, written)
-            beside.write_text(render_manifest(whole), encoding="utf-8")
-    return whole
+            complete = manifest_beside(manifest(written.hashes), target, written)
+            beside.write_text(render_manifest(complete), encoding="utf-8")
+    return complete
 
 
 def _write(
@@ -213,9 +212,9 @@ def _write(
     family, config = prepared.family, prepared.config
     variables = prepared.variables
     if isinstance(family, KeptByKeras) and target.format in KERAS:
-        own = family
+        saver = family
         return write_by_keras(
-            file, target, lambda path: own.save(config, path, arrays), lambda path: own.read(config, path), manifest
+            file, target, lambda path: saver.save(config, path, arrays), lambda path: saver.read(config, path), manifest
         )
     document = family.keras_document(config) if isinstance(family, Documented) else {}
     return write_model(file, target, variables, arrays, manifest, document, prepared.kept)
@@ -225,9 +224,9 @@ def _stored(prepared: Prepared, target: Target, manifest: Manifest) -> Iterable[
     """The variables of the written file."""
     if isinstance(prepared.family, KeptByKeras) and target.format in KERAS:
         return prepared.family.read(prepared.config, target.path).items()
-    written = [each for tensor in manifest["tensors"] for each in tensor["targets"]]
-    digests = {each["path"]: each["sha256"] for each in written}
-    dtypes = {each["path"]: each.get("dtype", "float32") for each in written}
+    written = [target for tensor in manifest["tensors"] for target in tensor["targets"]]
+    digests = {entry["path"]: entry["sha256"] for entry in written}
+    dtypes = {entry["path"]: entry.get("dtype", "float32") for entry in written}
     return read_variables(target.path, prepared.variables, digests, dtypes)
 
 

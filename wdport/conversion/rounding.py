@@ -90,5 +90,5 @@ def is_nonfinite(stored: Array, dtype: str) -> bool:
 
 def typed(array: Array, dtype: str) -> Array:
     """Return an array in a dtype of PyTorch, contiguous; bfloat16 as the dtype of `ml_dtypes`."""
-    wanted = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
-    return np.ascontiguousarray(array.astype(wanted, copy=False)).reshape(array.shape)
+    target = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    return np.ascontiguousarray(array.astype(target, copy=False)).reshape(array.shape)

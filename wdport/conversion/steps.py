@@ -116,10 +116,10 @@ class Shaped:
         ours, theirs = slowest(rule.target, sizes), slowest(rule.source, sizes)
         target = count // sizes[ours] * ITEMSIZE[dtype]
         source = count // sizes[theirs] * ITEMSIZE[info.dtype]
-        if (most := max(target, source)) > room:
-            raise TooSmall(Budget.for_buffer(most))
+        if (slice_bytes := max(target, source)) > room:
+            raise TooSmall(Budget.for_buffer(slice_bytes))
         if ours == theirs:
-            blocks = list(_ranges(sizes[ours], room // most))
+            blocks = list(_ranges(sizes[ours], room // slice_bytes))
             for block in blocks:
                 yield Step(self.move, rule, sizes, block, block, ends=block is blocks[-1])
             return
@@ -144,11 +144,11 @@ def all_steps(shaped: list[Shaped], budget: Budget) -> list[Step]:
     """Return the steps of all moves; raises :class:`UsageError` with the smallest sufficient budget, and the tensor."""
     steps: list[Step] = []
     needed = {}
-    for each in shaped:
+    for sized in shaped:
         try:
-            steps += each.cut(budget)
+            steps += sized.cut(budget)
         except TooSmall as small:
-            needed[each.tensors[0].name] = small.needed
+            needed[sized.tensors[0].name] = small.needed
     if needed:
         name = max(needed, key=needed.__getitem__)
         fix = f"give `--max-memory {-(-needed[name] >> 20)}MiB` or more"

@@ -38,7 +38,7 @@ class Storage:
         the settings."""
         asked = {"--dtype": self.dtype != "float32", "--max-memory": self.max_memory is not None}
         if target.format in KERAS and any(asked.values()):
-            option = next(name for name, given in asked.items() if given)
+            option = next(name for name, requested in asked.items() if requested)
             what = f"works with .safetensors, .npz and folders, not with .{target.format}"
             raise UsageError(option, what, "end the name that `-o` gives in .safetensors, or in / for a folder")
         if target.format == "npz" and self.dtype not in npz_file.DTYPES:

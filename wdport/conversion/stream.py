@@ -84,7 +84,7 @@ class Stream:
                 fix = "check the table's row for it"
                 raise MisfitError((checkpoint.path, name), f"is {dtype}, not floating point", fix)
         shaped = [self._shaped(move) for move in moves]
-        usual = max([USUAL, *(each.whole for each in shaped if not each.divisible)])
+        usual = max([USUAL, *(move.whole for move in shaped if not move.divisible)])
         self._budget = Budget(min(self.memory or usual, max([Budget.for_buffer(1 << 20), *(e.whole for e in shaped)])))
         self._steps = all_steps(shaped, self._budget)
         self.total = sum(checkpoint.tensors[name].nbytes for move in moves for name in move.sources)
@@ -146,22 +146,22 @@ class Stream:
 
     def _change(self, read: Iterator[_Read]) -> Iterator[Piece]:
         done, output = 0, None
-        for each in read:
-            step, names = each.step, each.step.move.sources
-            self._require_finite(each)
+        for loaded in read:
+            step, names = loaded.step, loaded.step.move.sources
+            self._require_finite(loaded)
             target = self.dtypes[step.move.targets[0]]
             casts = [self._casts.setdefault(name, Cast(self._dtype(name), target)) for name in names]
             done += sum(self.prepared.checkpoint.tensors[name].nbytes for name in names) if step.ends else 0
             if not step.move.exact:
-                arrays = self._combined(step.move, each.arrays, casts)
-                self._inputs.give(each.buffer)
+                arrays = self._combined(step.move, loaded.arrays, casts)
+                self._inputs.give(loaded.buffer)
                 yield from self._pieces(step, arrays, None, None, done)
-            elif _passes(step) and each.arrays[0].flags.c_contiguous and not casts[0].needed:
-                yield from self._pieces(step, each.arrays, each.buffer, self._inputs, done)
+            elif _passes(step) and loaded.arrays[0].flags.c_contiguous and not casts[0].needed:
+                yield from self._pieces(step, loaded.arrays, loaded.buffer, self._inputs, done)
             else:
                 output = self._outputs.take() if output is None else output
-                arrays = self._fill(step, each.arrays, casts, output)
-                self._inputs.give(each.buffer)
+                arrays = self._fill(step, loaded.arrays, casts, output)
+                self._inputs.give(loaded.buffer)
                 if step.last:
                     self._require_kept(step, casts)
                     yield from self._pieces(step, arrays, output, self._outputs, done)
@@ -175,21 +175,21 @@ class Stream:
         """Compute the step's variables into ``output`` and return their arrays."""
         shapes = [self.prepared.variables[name] for name in step.move.targets]
         if step.source is None or step.target is None:
-            made = _placed(output, shapes, self.dtypes[step.move.targets[0]])
-            for target, source in rearrangement(step.rule, step.sizes, arrays, made):
+            variables = _placed(output, shapes, self.dtypes[step.move.targets[0]])
+            for target, source in rearrangement(step.rule, step.sizes, arrays, variables):
                 copy_blocks(target, source, casts[0] if casts[0].needed else None)
-            return made
+            return variables
         names = step.rule.target.names
         ours, theirs = slowest(step.rule.target, step.sizes), slowest(step.rule.source, step.sizes)
         strip = tuple(_cut(step.sizes, ours, step.target)[name] for name in names)
-        (whole,) = _placed(output, [strip], self.dtypes[step.move.targets[0]])
+        (strip_array,) = _placed(output, [strip], self.dtypes[step.move.targets[0]])
         source = arrays[0].transpose([step.rule.source.names.index(name) for name in names])
-        target = whole
+        target = strip_array
         if ours != theirs:
             target = target[tuple(slice(*step.source) if name == theirs else slice(None) for name in names)]
             source = source[tuple(slice(*step.target) if name == ours else slice(None) for name in names)]
         copy_blocks(target, source, casts[0] if casts[0].needed else None)
-        return [whole]
+        return [strip_array]
 
     def _combined(self, move: Move, arrays: list[Array], casts: list[Cast]) -> list[Array]:
         """Combine stored values by arithmetic, rounded once, to float32."""
@@ -197,9 +197,9 @@ class Stream:
             single = Cast(cast.source, "float32")
             single(array)
             self._require_single(cast.source, single, move.sources[casts.index(cast)])
-        made = move.apply([decode(array, cast.source) for cast, array in zip(casts, arrays, strict=True)])
+        combined = move.apply([decode(array, cast.source) for cast, array in zip(casts, arrays, strict=True)])
         last = Cast("float32", casts[0].target)
-        stored = [np.ascontiguousarray(last(array)) for array in made]
+        stored = [np.ascontiguousarray(last(array)) for array in combined]
         self._require_held(last, move.sources[0])
         return stored
 
@@ -211,8 +211,8 @@ class Stream:
             data = array.reshape(-1).view(np.uint8).data
             start = 0
             if step.target is not None:
-                whole = prod(self.prepared.variables[name]) * ITEMSIZE[self.dtypes[name]]
-                start = whole // step.sizes[slowest(step.rule.target, step.sizes)] * step.target[0]
+                size = prod(self.prepared.variables[name]) * ITEMSIZE[self.dtypes[name]]
+                start = size // step.sizes[slowest(step.rule.target, step.sizes)] * step.target[0]
             release: Callable[[], None] = _nothing
             if buffer is not None and owner is not None and name == step.move.targets[-1]:
                 release = partial(owner.give, buffer)

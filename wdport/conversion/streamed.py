@@ -55,13 +55,13 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
     stream = Stream(prepared, dtypes, plans.storage.max_memory, plans.allow_nonfinite, plans.cast, plans.see)
 
     def manifest(hashes: Hashes | None, source: str = BLANK, parts: list[Part] | None = None) -> Manifest:
-        made = make_manifest(prepared, target, hashes, source, dtypes)
-        told: OutputEntry = {**made["output"]}
+        base = make_manifest(prepared, target, hashes, source, dtypes)
+        output: OutputEntry = {**base["output"]}
         if plans.storage.dtype != "float32":
-            told["dtype"] = plans.storage.dtype
+            output["dtype"] = plans.storage.dtype
         if parts:
-            told["files"] = [{"name": part.name, "sha256": part.sha256, "bytes": part.size} for part in parts]
-        return {**made, "output": told}
+            output["files"] = [{"name": part.name, "sha256": part.sha256, "bytes": part.size} for part in parts]
+        return {**base, "output": output}
 
     with (
         prepared.checkpoint.hashed() as hashed,
@@ -78,16 +78,16 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
             piece.release()
             if plans.progress:
                 plans.progress(piece.done, stream.total)
-        hashes, source = Hashes({name: each.hexdigest() for name, each in digests.items()}), hashed.hexdigest()
+        hashes, source = Hashes({name: hasher.hexdigest() for name, hasher in digests.items()}), hashed.hexdigest()
         parts = writer.finished() if isinstance(writer, ShardedWriter) else None
         inside = manifest(hashes, source, parts)
         writer.finish(sealed(inside))
     if parts is not None:
-        whole = folder_sha256((part.name, part.sha256) for part in parts)
+        sha256 = folder_sha256((part.name, part.sha256) for part in parts)
     else:
         _require_written(file, target, stream.entries, hashes.variables)
-        whole = sha256_at(file)
-    return manifest_beside(inside, target, Written(whole, size_at(file), hashes))
+        sha256 = sha256_at(file)
+    return manifest_beside(inside, target, Written(sha256, size_at(file), hashes))
 
 
 def _open(
@@ -104,7 +104,7 @@ def _open(
 
 
 def _require_written(file: Path, target: Target, entries: list[Entry], digests: Mapping[str, str]) -> None:
-    found = stored_digests(file, entries)
+    stored = stored_digests(file, entries)
     for name in digests:
-        if found[name] != digests[name]:
+        if stored[name] != digests[name]:
             raise MachineError((target.path, name), "differs when read back", "check the disk")

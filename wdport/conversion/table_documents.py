@@ -148,46 +148,48 @@ class DifferenceDocument:
     renamed: Annotated[Sequence[RenamedFacts], Meta(description="Names that were probably renamed.")]
 
 
-def check_document(found: Check, sound: bool, report: SettingsReport | None = None) -> CheckDocument:
+def check_document(check: Check, sound: bool, report: SettingsReport | None = None) -> CheckDocument:
     """The result of checking a table that is ``sound`` or not, and the settings that differ."""
-    table, coverage = found.table, found.coverage
+    table, coverage = check.table, check.coverage
     return CheckDocument(
         table=table.path,
         family=table.family,
         variant=table.variant,
         sound=sound,
-        faults=found.faults,
-        remarks=[RemarkFacts(each.level, each.file or table.path, each.line, each.what) for each in found.remarks],
-        checkpoint=found.checkpoint or None,
+        faults=check.faults,
+        remarks=[
+            RemarkFacts(remark.level, remark.file or table.path, remark.line, remark.what) for remark in check.remarks
+        ],
+        checkpoint=check.checkpoint or None,
         coverage=None if coverage is None else CoverageFacts(
             rows=[
-                ClaimFacts(each.file or table.path, each.line, each.torch, each.becomes, each.when, each.tensors)
-                for each in coverage.claims
+                ClaimFacts(claim.file or table.path, claim.line, claim.torch, claim.becomes, claim.when, claim.tensors)
+                for claim in coverage.claims
             ],
             unclaimed=coverage.unclaimed,
             doubled=coverage.doubled,
             idle=coverage.idle,
             incomplete=coverage.incomplete,
         ),
-        plan=found.planned,
-        misfits=found.misfits,
-        notes=found.notes,
-        values=found.values,
+        plan=check.planned,
+        misfits=check.misfits,
+        notes=check.notes,
+        values=check.values,
         settings=report,
     )  # fmt: skip
 
 
-def explanation(name: str, routes: Routes, found: Sequence[Route]) -> ExplanationDocument:
-    """The routes that were ``found`` for a tensor or variable of this name."""
-    return ExplanationDocument(name, routes.file, routes.prefixes, [_route(each) for each in found])
+def explanation(name: str, routes: Routes, matches: Sequence[Route]) -> ExplanationDocument:
+    """The routes ``matches`` of a tensor or variable of this name."""
+    return ExplanationDocument(name, routes.file, routes.prefixes, [_route(route) for route in matches])
 
 
 def _route(route: Route) -> RouteFacts:
     rule = route.rule
     return RouteFacts(
         fate=route.fate,
-        sources=[_end(each) for each in route.sources],
-        targets=[_end(each) for each in route.targets],
+        sources=[_end(end) for end in route.sources],
+        targets=[_end(end) for end in route.targets],
         rule=None if rule is None else rule.name,
         axes=None if rule is None else str(rule),
         inverse=None if rule is None else str(rule.inverse()),
@@ -204,15 +206,15 @@ def _end(end: End) -> EndFacts:
     return EndFacts(end.name, end.shape, end.dtype or None)
 
 
-def difference_document(found: Difference) -> DifferenceDocument:
+def difference_document(difference: Difference) -> DifferenceDocument:
     """How B differs from A."""
     return DifferenceDocument(
-        same=found.none,
-        alike=found.same,
-        facts={name: (str(a), str(b)) for name, (a, b) in found.facts.items()},
-        prefix=found.prefix or None,
-        only_a=found.only_a,
-        only_b=found.only_b,
-        changed=found.changed,
-        renamed=[RenamedFacts(each.old, each.new, each.of) for each in found.renamed],
+        same=difference.none,
+        alike=difference.same,
+        facts={name: (str(a), str(b)) for name, (a, b) in difference.facts.items()},
+        prefix=difference.prefix or None,
+        only_a=difference.only_a,
+        only_b=difference.only_b,
+        changed=difference.changed,
+        renamed=[RenamedFacts(pair.old, pair.new, pair.of) for pair in difference.renamed],
     )

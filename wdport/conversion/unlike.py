@@ -21,18 +21,18 @@ def told_differently(path: str | Path, settings: Settings, checkpoint: str | Pat
     ``config.json`` beside it. Raises ``UsageError`` if one of the models is not named, ``MisfitError`` if it
     cannot be built or the table does not fit it.
     """
-    own = own_model(path, settings.model, settings.reference, settings.inputs)
-    if own is None:
+    family = own_model(path, settings.model, settings.reference, settings.inputs)
+    if family is None:
         raise UsageError("--settings", f"{path} is for a model that comes with wdport", "use wdport verify")
-    for option, field, known in (("--model", "keras", own.model), ("--reference", "torch", own.reference)):
-        if not known:
+    for option, field, target in (("--model", "keras", family.model), ("--reference", "torch", family.reference)):
+        if not target:
             raise UsageError("--settings", f"no model is named for `{option}`", f"add `{field}: MODULE:FUNCTION`")
-    told, _ = what_is_told(own, settings)
-    arguments = {key: told[key] for key in own.table.config if key in told}
-    if len(arguments) < len(own.table.config):
+    stated, _ = what_is_told(family, settings)
+    arguments = {key: stated[key] for key in family.table.config if key in stated}
+    if len(arguments) < len(family.table.config):
         if checkpoint is None:
             fix = "give `--config FILE`, or a checkpoint with a config.json beside it"
             raise UsageError("--settings", "the models need configuration values", fix)
         with open_checkpoint(Path(checkpoint), key=settings.key) as opened:
-            arguments = own.arguments(source_of(opened), told)
-    return own.settings(arguments)
+            arguments = family.arguments(source_of(opened), stated)
+    return family.settings(arguments)

@@ -31,11 +31,11 @@ def value_finding(
     return ValueFinding(kind, level, (name,), count, total, f"{name}: {count} of {total} values {what}")
 
 
-def by_level(findings: Sequence[ValueFinding], most: int) -> list[tuple[str, str]]:
-    """Return level and sentence of each finding, at most ``most`` per level, and how many more there are."""
+def by_level(findings: Sequence[ValueFinding], limit: int) -> list[tuple[str, str]]:
+    """Return level and sentence of each finding, at most ``limit`` per level, and how many more there are."""
     rows: list[tuple[str, str]] = []
     for level in ("warning", "note"):
-        told = [each.text for each in findings if each.level == level]
-        rows += [(level, text) for text in told[:most]]
-        rows += [(level, f"and {len(told) - most} more, all with --json")] if len(told) > most else []
+        texts = [finding.text for finding in findings if finding.level == level]
+        rows += [(level, text) for text in texts[:limit]]
+        rows += [(level, f"and {len(texts) - limit} more, all with --json")] if len(texts) > limit else []
     return rows

@@ -44,7 +44,7 @@ _ROLES: Final = {"gamma": "scale", "scale": "scale", "beta": "shift", "moving_va
 
 
 @dataclass
-class _Seen:
+class _Statistics:
     """Statistics of the part of a tensor seen so far."""
 
     size: int = 0
@@ -53,7 +53,7 @@ class _Seen:
     nonfinite: int = 0
     lost: int = 0
     first: bytes = b""
-    kept: list[Array] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
 
     @property
     def zero(self) -> bool:
@@ -61,7 +61,7 @@ class _Seen:
 
     @property
     def values(self) -> Array:
-        return np.concatenate([each.ravel() for each in self.kept]) if self.kept else np.zeros(0)
+        return np.concatenate([array.ravel() for array in self.arrays]) if self.arrays else np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -80,61 +80,61 @@ class ValueLint:
         self._plan, self._dtype = plan, dtype
         self._norms = _norms(plan)
         self._small = {name for norm in self._norms for name in norm.tensors.values()}
-        self._seen: dict[str, _Seen] = {}
+        self._stats: dict[str, _Statistics] = {}
 
     def see(self, name: str, array: Array) -> None:
         """Process a tensor, or its next piece."""
         if array.dtype.kind != "f" or not array.size:
             return
-        seen = self._seen.setdefault(name, _Seen())
+        stats = self._stats.setdefault(name, _Statistics())
         flat = array.reshape(-1)
-        seen.first = seen.first or flat[:64].tobytes()
-        seen.size += flat.size
-        for at in range(0, flat.size, _BLOCK):  # so small that the second look finds it in the processor's cache
-            block = flat[at : at + _BLOCK]
-            self._look(seen, block.astype(np.float32) if block.itemsize < 4 else block)  # numpy's float16 is slow
+        stats.first = stats.first or flat[:64].tobytes()
+        stats.size += flat.size
+        for offset in range(0, flat.size, _BLOCK):  # so small that the second look finds it in the processor's cache
+            block = flat[offset : offset + _BLOCK]
+            self._look(stats, block.astype(np.float32) if block.itemsize < 4 else block)  # numpy's float16 is slow
         if name in self._small:
-            seen.kept.append(array.astype(np.float64))
+            stats.arrays.append(array.astype(np.float64))
 
-    def _look(self, seen: _Seen, block: Array) -> None:
+    def _look(self, stats: _Statistics, block: Array) -> None:
         low, high = float(block.min()), float(block.max())
         if not (isfinite(low) and isfinite(high)):
             finite = block[np.isfinite(block)]
-            seen.nonfinite += block.size - finite.size
+            stats.nonfinite += block.size - finite.size
             if not finite.size:
                 return
             block, low, high = finite, float(finite.min()), float(finite.max())
-        seen.low, seen.high = min(seen.low, low), max(seen.high, high)
+        stats.low, stats.high = min(stats.low, low), max(stats.high, high)
         if block.itemsize > 4 or self._dtype == "float16":
             small = np.abs(block) <= LEAST[self._dtype]
-            seen.lost += int(np.count_nonzero(small)) - int(np.count_nonzero(block == 0)) if small.any() else 0
+            stats.lost += int(np.count_nonzero(small)) - int(np.count_nonzero(block == 0)) if small.any() else 0
 
     def findings(self, checkpoint: Checkpoint) -> tuple[ValueFinding, ...]:
         """Return all findings, warnings first; tensors that look equal are read again to compare them."""
-        moves = [move for move in self._plan.moves if all(name in self._seen for name in move.sources)]
-        found = [*self._numbers(), *self._variances(), *self._centred(), *self._dead(), *self._zeros(moves),
-                 *self._twice(moves, checkpoint)]  # fmt: skip
-        return tuple(sorted(found, key=lambda each: each.level != "warning"))
+        moves = [move for move in self._plan.moves if all(name in self._stats for name in move.sources)]
+        unordered = [*self._numbers(), *self._variances(), *self._centred(), *self._dead(), *self._zeros(moves),
+                     *self._twice(moves, checkpoint)]  # fmt: skip
+        return tuple(sorted(unordered, key=lambda finding: finding.level != "warning"))
 
     def _numbers(self) -> Iterator[ValueFinding]:
         """Find values that the dtype of the port cannot hold."""
-        for name, seen in self._seen.items():
-            if seen.nonfinite:
-                yield value_finding("nonfinite", "warning", name, seen.nonfinite, seen.size, "are NaN or infinite")
-            most = max(abs(seen.low), abs(seen.high)) if seen.size > seen.nonfinite else 0.0
-            if most > LARGEST[self._dtype]:
+        for name, stats in self._stats.items():
+            if stats.nonfinite:
+                yield value_finding("nonfinite", "warning", name, stats.nonfinite, stats.size, "are NaN or infinite")
+            peak = max(abs(stats.low), abs(stats.high)) if stats.size > stats.nonfinite else 0.0
+            if peak > LARGEST[self._dtype]:
                 text = (
-                    f"{name} reaches {most:.3g}, which {self._dtype} cannot hold (at most {LARGEST[self._dtype]:.3g})"
+                    f"{name} reaches {peak:.3g}, which {self._dtype} cannot hold (at most {LARGEST[self._dtype]:.3g})"
                 )
-                yield ValueFinding("overflow", "warning", (name,), 1, seen.size, text)
-            if seen.lost >= LOST * seen.size:
+                yield ValueFinding("overflow", "warning", (name,), 1, stats.size, text)
+            if stats.lost >= LOST * stats.size:
                 what = f"are not zero and become zero in {self._dtype}"
-                yield value_finding("underflow", "warning", name, seen.lost, seen.size, what)
+                yield value_finding("underflow", "warning", name, stats.lost, stats.size, what)
 
     def _variances(self) -> Iterator[ValueFinding]:
         for name in (norm.tensors["variance"] for norm in self._norms if "variance" in norm.tensors):
-            if name in self._seen and (count := int(np.count_nonzero(self._seen[name].values < 0))):
-                size = self._seen[name].size
+            if name in self._stats and (count := int(np.count_nonzero(self._stats[name].values < 0))):
+                size = self._stats[name].size
                 yield value_finding(
                     "negative variance", "warning", name, count, size, "are negative, which a variance cannot be"
                 )
@@ -144,31 +144,32 @@ class ValueLint:
         for kind in dict.fromkeys(norm.kind for norm in self._norms):
             names = [norm.tensors["scale"] for norm in self._norms if norm.kind == kind and "scale" in norm.tensors]
             names = [
-                name for name in names if name in self._seen and self._seen[name].size > self._seen[name].nonfinite
+                name for name in names if name in self._stats and self._stats[name].size > self._stats[name].nonfinite
             ]
-            found = [name for name in names if _is_centred(self._seen[name].values)]
-            if found and (kind in ("layer_norm", "rms_norm") or 2 * len(found) >= len(names)):
-                mean = float(np.mean(self._seen[found[0]].values))
-                more = f" and {len(found) - 1} more of {len(names)}" if len(found) > 1 else ""
+            scales = [name for name in names if _is_centred(self._stats[name].values)]
+            if scales and (kind in ("layer_norm", "rms_norm") or 2 * len(scales) >= len(names)):
+                mean = float(np.mean(self._stats[scales[0]].values))
+                more = f" and {len(scales) - 1} more of {len(names)}" if len(scales) > 1 else ""
                 text = (
-                    f"{found[0]}{more}: a {kind}'s scale centred on 0 (mean {mean:.2g}); does it multiply by 1 + scale?"
+                    f"{scales[0]}{more}: a {kind}'s scale centred on 0 (mean {mean:.2g}); "
+                    "does it multiply by 1 + scale?"
                 )
-                yield ValueFinding("centred scale", "warning", tuple(found), len(found), len(names), text)
+                yield ValueFinding("centred scale", "warning", tuple(scales), len(scales), len(names), text)
 
     def _dead(self) -> Iterator[ValueFinding]:
         """Find channels of a batch norm that are constant, or were constant during training."""
         for norm in (norm for norm in self._norms if norm.kind == "batch_norm"):
-            known = {role: self._seen[name].values for role, name in norm.tensors.items() if name in self._seen}
-            if "variance" in known and (count := int(np.count_nonzero(np.abs(known["variance"]) <= DEAD))):
-                total = known["variance"].size
+            values = {role: self._stats[name].values for role, name in norm.tensors.items() if name in self._stats}
+            if "variance" in values and (count := int(np.count_nonzero(np.abs(values["variance"]) <= DEAD))):
+                total = values["variance"].size
                 text = f"{norm.module}: the running variance of {count} of {total} channels is 0, as of a constant"
                 yield ValueFinding("dead channels", "note", (norm.tensors["variance"],), count, total, text)
-            off = known["scale"] == 0 if "scale" in known else np.zeros(0, bool)
-            if count := int(np.count_nonzero(off)):
-                names = tuple(norm.tensors[role] for role in ("scale", "shift") if role in known)
-                made = "0" if "shift" in known and not known["shift"][off].any() else "constant"
-                text = f"{norm.module}: the scale of {count} of {off.size} channels is 0, so each is {made}"
-                yield ValueFinding("dead channels", "note", names, count, off.size, text)
+            zeros = values["scale"] == 0 if "scale" in values else np.zeros(0, bool)
+            if count := int(np.count_nonzero(zeros)):
+                names = tuple(norm.tensors[role] for role in ("scale", "shift") if role in values)
+                output = "0" if "shift" in values and not values["shift"][zeros].any() else "constant"
+                text = f"{norm.module}: the scale of {count} of {zeros.size} channels is 0, so each is {output}"
+                yield ValueFinding("dead channels", "note", names, count, zeros.size, text)
 
     def _zeros(self, moves: Sequence[Move]) -> Iterator[ValueFinding]:
         """Find weights, not biases, that are all zero."""
@@ -178,7 +179,7 @@ class ValueLint:
         for move in moves:
             for name, shape in zip(move.sources, move.shapes, strict=True):
                 matrix = _is_matrix(shape) and "bias" not in name.rpartition(".")[2]
-                if self._seen[name].zero and (matrix or name in scales):
+                if self._stats[name].zero and (matrix or name in scales):
                     size = prod(shape)
                     yield ValueFinding("all zero", "note", (name,), size, size, f"{name} {shape} is all zero")
 
@@ -187,17 +188,19 @@ class ValueLint:
         keys start equal and are trained alike."""
         alike: dict[object, list[str]] = {}
         for name in (name for move in moves for name in move.sources):
-            seen, info = self._seen[name], checkpoint.tensors[name]
-            if seen.low < seen.high and _is_matrix(info.shape):
-                key = (info.dtype, info.shape, seen.low, seen.high, seen.first)
+            stats, info = self._stats[name], checkpoint.tensors[name]
+            if stats.low < stats.high and _is_matrix(info.shape):
+                key = (info.dtype, info.shape, stats.low, stats.high, stats.first)
                 alike.setdefault(key, []).append(name)
         for names in alike.values():
             same = [name for name in names[1:] if _same(checkpoint.read, names[0], name)]
             if same:
                 refs = {checkpoint.tensors[name].ref for name in (names[0], *same)}
                 one = len(refs) == 1 and not checkpoint.format.endswith("sharded")
-                how = "one tensor in the checkpoint, different variables in the port" if one else "equal bit for bit"
-                text = f"{names[0]}, {_several(same)}: {how}; if they are tied, say so under tied:"
+                relation = (
+                    "one tensor in the checkpoint, different variables in the port" if one else "equal bit for bit"
+                )
+                text = f"{names[0]}, {_several(same)}: {relation}; if they are tied, say so under tied:"
                 yield ValueFinding("twice", "note", (names[0], *same), 1 + len(same), 1 + len(same), text)
 
 
@@ -224,20 +227,20 @@ def _is_centred(values: Array) -> bool:
 
 def _norms(plan: Plan) -> list[_Norm]:
     """Return every norm of the plan, in its order, by its row's kind or, for a row without one, by its variables."""
-    found: dict[str, _Norm] = {}
+    norms: dict[str, _Norm] = {}
     taps = [tap for tap in plan.table.taps if tap.kind in _NORMS]
     for move in plan.moves:
         role = _ROLES.get(move.targets[0].rpartition("/")[2])
         if role is None or len(move.sources) != 1 or _is_matrix(move.shapes[0]):
             continue
         module = move.source.rpartition(".")[0]
-        if module not in found:
+        if module not in norms:
             kinds = (tap.kind for tap in taps if tap.torch.match(module) is not None)
             if (kind := next(kinds, "")) or role in ("variance", "mean"):
-                found[module] = _Norm(module, kind or "batch_norm", {})
-        if module in found:
-            found[module].tensors[role] = move.source
-    return list(found.values())
+                norms[module] = _Norm(module, kind or "batch_norm", {})
+        if module in norms:
+            norms[module].tensors[role] = move.source
+    return list(norms.values())
 
 
 def look(plan: Plan, checkpoint: Checkpoint, dtype: str = "float32") -> tuple[ValueFinding, ...]:
