@@ -159,9 +159,9 @@ def test_no_state_dict(content: object, fragment: str, tmp_path: Path) -> None:
 )
 def test_prefixes(stored: list[str], own: list[str], prefixes: tuple[str, ...]) -> None:
     names = strip_prefixes(stored)
-    assert list(names.own.values()) == own
+    assert list(names.network_names.values()) == own
     assert names.prefixes == prefixes
-    assert set(names.own) | set(names.ignored) == set(stored)
+    assert set(names.network_names) | set(names.ignored) == set(stored)
 
 
 @pytest.mark.parametrize(

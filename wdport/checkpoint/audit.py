@@ -33,8 +33,8 @@ class _Audit:
         """Return height and unfolded size of ``node``, at depth ``depth``; each object is visited once."""
         if isinstance(node, _LEAVES):
             return 0, 1
-        known = self.measured.get(id(node))
-        height, size = known if known is not None else self._walk(node, depth)
+        measured = self.measured.get(id(node))
+        height, size = measured if measured is not None else self._walk(node, depth)
         if depth + height > MAX_DEPTH:
             raise Fault(f"nested more than {MAX_DEPTH} deep", NOT_WRITTEN_BY_TORCH)
         if size > MAX_OPCODES:

@@ -46,7 +46,7 @@ class Checkpoint:
         self,
         path: Path,
         contents: Contents,
-        found: StateDict,
+        state_dict: StateDict,
         names: Names,
         folder: Folder | None = None,
         packed: bool = False,
@@ -59,26 +59,26 @@ class Checkpoint:
         self.format = contents.format
         """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"safetensors"`` or
         ``"safetensors-sharded"``."""
-        self.layout = "averaged" if names.averaged else found.layout
+        self.layout = "averaged" if names.averaged else state_dict.layout
         """``"lightning"``, ``"fabric"`` (under another key), ``"module"`` (a whole module), ``"bare"`` or
         ``"averaged"``."""
-        self.key = found.key
+        self.key = state_dict.key
         """Dotted key of the state_dict inside the file, None if the file itself is the state_dict."""
         self.prefixes = names.prefixes
         """Prefixes stripped from all names, outermost first."""
         self.tensors = {
-            own: TensorInfo(own, ref.dtype, ref.shape, ref.nbytes, stored, ref)
-            for stored, own in names.own.items()
-            for ref in (found.tensors[stored],)
+            name: TensorInfo(name, ref.dtype, ref.shape, ref.nbytes, stored, ref)
+            for stored, name in names.network_names.items()
+            for ref in (state_dict.tensors[stored],)
         }
         """Every tensor of the state_dict by the network's name, in the file's order."""
         self.ignored = names.ignored
         """Entries of the state_dict that do not belong to the network, with the reason."""
-        self.metadata: dict[str, object] = contents.metadata | found.metadata
+        self.metadata: dict[str, object] = contents.metadata | state_dict.metadata
         """Plain facts beside the state_dict, such as epoch and global_step."""
-        self.other_keys = found.other_keys
+        self.other_keys = state_dict.other_keys
         """Top-level keys beside the state_dict."""
-        self.not_read = not_read(contents.tree, found.node, found.not_read)
+        self.not_read = not_read(contents.tree, state_dict.node, state_dict.not_read)
         """Content of the file that was not read, such as objects of unknown classes: one line each."""
         self.tree = contents.tree if contents.format in _PICKLED else None
         """The whole symbolic object (plain containers, tensor and inert leaves); None for safetensors and shards."""
@@ -274,14 +274,14 @@ def open_checkpoint(
             contents = _parse(source, crc_optional=sha256 is not None)
         for opened in contents.sources:
             undo.callback(opened.close)
-        found = find_state_dict(contents.tree, key, likely)
+        state_dict = find_state_dict(contents.tree, key, likely)
         try:
-            names = strip_prefixes(found.tensors)
+            names = strip_prefixes(state_dict.tensors)
         except NameCollision as collision:
             first, second = collision.args
             what = f"has the same name as {second} once its prefix is stripped"
             raise MisfitError((file, first), what, "rename one of the two") from None
-        checkpoint = Checkpoint(file, contents, found, names, folder, packed, configured)
+        checkpoint = Checkpoint(file, contents, state_dict, names, folder, packed, configured)
         undo.pop_all()
         return checkpoint
 

@@ -61,17 +61,17 @@ def config_beside(checkpoint: Path) -> TrainingConfig | None:
 
 def checkpoint_in(folder: Path, names: list[str]) -> Path | None:
     """The checkpoint of an experiment's folder that has these names; None if it has none."""
-    found = [name for name in names if name.endswith(CHECKPOINTS)]
-    if not found:
+    checkpoints = [name for name in names if name.endswith(CHECKPOINTS)]
+    if not checkpoints:
         return None
-    return inside(folder, _chosen(found, "is a directory of"))
+    return inside(folder, _chosen(checkpoints, "is a directory of"))
 
 
-def _chosen(found: list[str], what: str) -> str:
-    if len(found) > 1 and USUAL not in found:
-        shown = ", ".join(sorted(found)[:4]) + (", ..." if len(found) > 4 else "")
-        raise Fault(f"{what} several checkpoints: {shown}", "give the path of one of them")
-    return USUAL if len(found) > 1 else found[0]
+def _chosen(checkpoints: list[str], what: str) -> str:
+    if len(checkpoints) > 1 and USUAL not in checkpoints:
+        listing = ", ".join(sorted(checkpoints)[:4]) + (", ..." if len(checkpoints) > 4 else "")
+        raise Fault(f"{what} several checkpoints: {listing}", "give the path of one of them")
+    return USUAL if len(checkpoints) > 1 else checkpoints[0]
 
 
 def is_archive(head: bytes) -> bool:
@@ -118,9 +118,9 @@ def open_archive(path: Path) -> tuple[Unpacked, TrainingConfig | None]:
         if len(names) < len(checkpoints):
             _chosen([*checkpoints], "is an archive of")
         name = names[_chosen([*names], "is an archive of")]
-        config = next((each for each in configs if PurePosixPath(each).parent == PurePosixPath(name).parent), None)
-        told = None if config is None else TrainingConfig(path / config, configs[config])
-        return Unpacked(path, name, checkpoints[name]), told
+        config = next((other for other in configs if PurePosixPath(other).parent == PurePosixPath(name).parent), None)
+        training_config = None if config is None else TrainingConfig(path / config, configs[config])
+        return Unpacked(path, name, checkpoints[name]), training_config
     finally:
         for file in checkpoints.values():
             file.close()

@@ -58,8 +58,8 @@ def open_folder(folder: Path) -> Folder:
     if PIPELINE in names and not _has_weights(names):
         folder = _component(folder, names)
         names = sorted(os.listdir(folder))
-    found = None if _has_weights(names) else checkpoint_in(folder, names)
-    weights = found or inside(folder, choose(names))
+    experiment = None if _has_weights(names) else checkpoint_in(folder, names)
+    weights = experiment or inside(folder, choose(names))
     if CONFIG not in names:
         return Folder(weights, None, None)
     path = inside(folder, CONFIG)
@@ -79,11 +79,13 @@ def _has_weights(names: list[str]) -> bool:
 def _component(folder: Path, names: list[str]) -> Path:
     """Return the only component of a pipeline that has weights."""
     parts = [name for name in names[:_MOST_PARTS] if os.path.isdir(folder / name)]
-    found = [name for name in parts if _has_weights(os.listdir(inside(folder, name)))]
-    if len(found) != 1:
-        what = f"is a pipeline with weights in {', '.join(found)}" if found else "is a pipeline without weights"
+    components = [name for name in parts if _has_weights(os.listdir(inside(folder, name)))]
+    if len(components) != 1:
+        what = (
+            f"is a pipeline with weights in {', '.join(components)}" if components else "is a pipeline without weights"
+        )
         raise Fault(what, "give the path of one of its folders")
-    return inside(folder, found[0])
+    return inside(folder, components[0])
 
 
 def read_beside(weights: Path, name: str) -> dict[str, object]:
@@ -95,8 +97,8 @@ def read_beside(weights: Path, name: str) -> dict[str, object]:
         places.append(folder.parent / name.partition("_")[0] / name)
     if (folder / PIPELINE).is_file():
         places.append(folder / name.partition("_")[0] / name)
-    found = next((place for place in places if place.is_file()), None)
-    return {} if found is None else read_config(found, finite=False)
+    beside = next((place for place in places if place.is_file()), None)
+    return {} if beside is None else read_config(beside, finite=False)
 
 
 def choose(names: list[str]) -> str:
@@ -104,11 +106,11 @@ def choose(names: list[str]) -> str:
     if len(names) > _MOST_FILES:
         raise Fault(f"is a directory of {len(names)} files", "give the path of a checkpoint file")
     for endings in _ENDINGS:
-        found = [name for name in names if name.endswith(endings) and not _SHARD.search(name)]
+        candidates = [name for name in names if name.endswith(endings) and not _SHARD.search(name)]
         if endings[0] == ".bin":  # optimisers and arguments of a training run have this ending, too
-            found = [name for name in found if name.split(".")[0] in _STEMS]
-        if found:
-            return _only(found)
+            candidates = [name for name in candidates if name.split(".")[0] in _STEMS]
+        if candidates:
+            return _only(candidates)
     shards = next((name for name in names if _SHARD.search(name)), None)
     if shards is not None:
         raise Fault(f"has shards such as {shards!r} but no index", "copy the .index.json, too")
@@ -141,12 +143,12 @@ def _read_config(source: Source, name: str, finite: bool = True) -> dict[str, ob
     return config
 
 
-def _only(found: list[str]) -> str:
-    known = [name for name in found if name.split(".")[0] in _STEMS and _is_plain(name)]
-    choice = known if len(found) > 1 else found
+def _only(candidates: list[str]) -> str:
+    plain = [name for name in candidates if name.split(".")[0] in _STEMS and _is_plain(name)]
+    choice = plain if len(candidates) > 1 else candidates
     if len(choice) != 1:
-        shown = ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
-        raise Fault(f"is a directory of several checkpoints: {shown}", "give the path of one of them")
+        listing = ", ".join(candidates[:_SHOWN]) + (", ..." if len(candidates) > _SHOWN else "")
+        raise Fault(f"is a directory of several checkpoints: {listing}", "give the path of one of them")
     return choice[0]
 
 

@@ -91,10 +91,10 @@ def unreadable(fault: Fault) -> Inert:
 
 def applied(function: Inert, arguments: tuple[object, ...], form: Form) -> Inert:
     """Return the leaf for the result that calling ``function`` would have."""
-    kept = arguments if function.full_name == GRAPH_MODULE else ()
+    attributes = arguments if function.full_name == GRAPH_MODULE else ()
     shard = _sharded(arguments) if function.reason and function.reason == _SUBCLASS[0] else None
     reason, fix = shard or (function.reason, function.fix)
-    return Inert(function.module, function.name, form, reason, fix, kept)
+    return Inert(function.module, function.name, form, reason, fix, attributes)
 
 
 GRAPH_MODULE: Final = "torch.fx.graph_module.reduce_graph_module"

@@ -34,9 +34,9 @@ def require_sha256(path: str | PathLike[str], expected: str | None) -> None:
     if not _HEX.fullmatch(expected):
         raise UsageError("--sha256", f"invalid SHA-256 {expected!r}", "give its 64 hexadecimal digits")
     file = Path(path)
-    found = _sharded(file) if file.is_dir() or file.name.endswith(INDEX) else _single(file)
-    if found != expected.lower():
-        what = f"has the SHA-256 {found[:_SHOWN]}..., not {expected[:_SHOWN].lower()}..."
+    actual = _sharded(file) if file.is_dir() or file.name.endswith(INDEX) else _single(file)
+    if actual != expected.lower():
+        what = f"has the SHA-256 {actual[:_SHOWN]}..., not {expected[:_SHOWN].lower()}..."
         raise InputError(file, what, "get the file again, or check which one the hash is of")
 
 

@@ -76,7 +76,7 @@ def find_state_dict(tree: object, key: str | None, likely: str | None = None) ->
     :data:`EMA` or :data:`RAW`. Without a ``key`` the ``likely`` one is chosen among several."""
     if isinstance(tree, Inert):
         if key is None and is_module(tree):
-            return _found("module", None, tree, {}, ())
+            return _state_dict_of("module", None, tree, {}, ())
         what = f"has no key {key!r}: it is a whole module" if is_module(tree) else _object(tree)
         raise Fault(what, "leave out `--key`" if is_module(tree) else LOAD_TRUSTED)
     if not isinstance(tree, dict):
@@ -84,7 +84,7 @@ def find_state_dict(tree: object, key: str | None, likely: str | None = None) ->
     if key is None or (key in (EMA, RAW) and key not in tree):
         key = _only_candidate(tree, key or likely)
     if key is None:
-        return _found("bare", None, tree, {}, ())
+        return _state_dict_of("bare", None, tree, {}, ())
     path = _lookup(tree, key)
     value = path[-1][1] if path else None
     if not _is_state(value):
@@ -98,10 +98,10 @@ def find_state_dict(tree: object, key: str | None, likely: str | None = None) ->
     layout = "module" if isinstance(value, Inert) else "lightning" if lightning else "fabric"
     for table in (tree, *(step for _, step in path[:-1])):
         _check_keys(table)
-    return _found(layout, key, value, metadata, tuple(others))
+    return _state_dict_of(layout, key, value, metadata, tuple(others))
 
 
-def _found(
+def _state_dict_of(
     layout: str, key: str | None, node: object, metadata: dict[str, object], others: tuple[str, ...]
 ) -> StateDict:
     """Return ``node`` as a state_dict with checked tensors."""
@@ -112,38 +112,38 @@ def _found(
     if not walked.leaves:
         kind = "TorchScript module (frozen?)" if is_script(node) else f"module of {node.described}"
         raise Fault(f"holds a {kind} without parameters or buffers", NO_WEIGHTS)
-    own = f"{key or 'the module'} (code and other attributes of {node.described})"
-    return StateDict(layout, key, _tensors(walked.leaves), metadata, others, node, (own, *walked.not_read))
+    unread = f"{key or 'the module'} (code and other attributes of {node.described})"
+    return StateDict(layout, key, _tensors(walked.leaves), metadata, others, node, (unread, *walked.not_read))
 
 
-def _only_candidate(tree: dict[object, object], wanted: str | None) -> str | None:
-    """Return the key of the only candidate, or of the ``wanted`` one; None if the file itself is the state_dict."""
-    known: list[str] = []
+def _only_candidate(tree: dict[object, object], requested: str | None) -> str | None:
+    """Return the key of the only candidate, or of the ``requested`` one; None if the file itself is the state_dict."""
+    candidates: list[str] = []
     for name in _KNOWN_KEYS:
         value = tree.get(name)
         if _is_state(value):
-            known.append(name)
+            candidates.append(name)
         elif isinstance(value, dict):
-            known += [f"{name}.{inner}" for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
-    if len(known) == 1:
-        known += _copies(tree, known[0])
-    chosen = known
-    if wanted in (EMA, RAW):
-        chosen = [name for name in known if _is_average(name) == (wanted == EMA)]
-    elif wanted in known:
-        chosen = [wanted]
+            candidates += [f"{name}.{inner}" for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
+    if len(candidates) == 1:
+        candidates += _copies(tree, candidates[0])
+    chosen = candidates
+    if requested in (EMA, RAW):
+        chosen = [name for name in candidates if _is_average(name) == (requested == EMA)]
+    elif requested in candidates:
+        chosen = [requested]
     if len(chosen) == 1:
         return chosen[0]
-    if known:
-        shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
-        averages = len(list(filter(_is_average, known)))
-        fix = f"choose with `--key {EMA!r}` or {RAW!r}" if averages == 1 == len(known) - averages else _pick(tree)
-        what = f"has {len(known)} candidates for the state_dict: {shown}"
-        if len(known) == 1:
-            what, fix = f"has no {wanted} weights, only {known[0]}", "leave out `--key`"
+    if candidates:
+        listing = ", ".join(candidates[:_SHOWN]) + (", ..." if len(candidates) > _SHOWN else "")
+        averages = len(list(filter(_is_average, candidates)))
+        fix = f"choose with `--key {EMA!r}` or {RAW!r}" if averages == 1 == len(candidates) - averages else _pick(tree)
+        what = f"has {len(candidates)} candidates for the state_dict: {listing}"
+        if len(candidates) == 1:
+            what, fix = f"has no {requested} weights, only {candidates[0]}", "leave out `--key`"
         raise Fault(what, fix)
     if _is_state(tree):
-        if wanted == EMA:
+        if requested == EMA:
             raise Fault(f"has no {EMA} weights: it is itself a state_dict", "leave out `--key`")
         return None
     raise Fault(f"has no state_dict; {_candidates_text(tree)}", _pick(tree))
@@ -173,9 +173,9 @@ def _lookup(tree: dict[object, object], key: str) -> list[tuple[str, object]]:
         return [(key, tree[key])]
     for name, value in tree.items():
         if isinstance(name, str) and isinstance(value, dict) and key.startswith(f"{name}."):
-            found = _lookup(value, key[len(name) + 1 :])
-            if found:
-                return [(name, value), *found]
+            steps = _lookup(value, key[len(name) + 1 :])
+            if steps:
+                return [(name, value), *steps]
     return []
 
 
@@ -188,19 +188,19 @@ def _check_keys(table: object) -> None:
 
 def _candidates(tree: dict[object, object]) -> list[str]:
     """Return dotted keys, at most two levels deep, of all modules and of everything that directly contains tensors."""
-    found: list[str] = []
+    candidates: list[str] = []
     for name, value in tree.items():
         if _is_state(value):
-            found.append(str(name))
+            candidates.append(str(name))
         elif isinstance(value, dict):
-            found.extend(f"{name}.{inner}" for inner, deeper in value.items() if _is_state(deeper))
-    return found
+            candidates.extend(f"{name}.{inner}" for inner, deeper in value.items() if _is_state(deeper))
+    return candidates
 
 
 def _candidates_text(tree: dict[object, object]) -> str:
-    found = _candidates(tree)
-    if found:
-        return f"tensors are under {', '.join(found[:4])}"
+    candidates = _candidates(tree)
+    if candidates:
+        return f"tensors are under {', '.join(candidates[:4])}"
     return f"its keys are {', '.join(_described(key, value) for key, value in list(tree.items())[:4]) or 'none'}"
 
 

@@ -31,11 +31,11 @@ _COUNT_BYTES: Final = 8
 
 def read_legacy(source: Source) -> Contents:
     """Parse the pickles and the counts; no tensor's bytes are read."""
-    magic, position = _pickle(source, 0, most=_FEW)
-    protocol, position = _pickle(source, position, most=_FEW)
+    magic, position = _pickle(source, 0, max_opcodes=_FEW)
+    protocol, position = _pickle(source, position, max_opcodes=_FEW)
     if magic.tree != MAGIC or protocol.tree != PROTOCOL:
         raise Fault("is not of the one legacy protocol that torch wrote", LOAD_AND_SAVE)
-    system, position = _pickle(source, position, most=_FEW)
+    system, position = _pickle(source, position, max_opcodes=_FEW)
     _check_system(system.tree)
     content, position = _pickle(source, position)
     audit(content.tree)
@@ -43,12 +43,12 @@ def read_legacy(source: Source) -> Contents:
     return Contents("torch-legacy", content.tree, _spans(source, content.storages, keys.tree, position), [source])
 
 
-def _pickle(source: Source, start: int, most: int | None = None) -> tuple[Pickled, int]:
+def _pickle(source: Source, start: int, max_opcodes: int | None = None) -> tuple[Pickled, int]:
     """Return the pickle at ``start`` and its end, read in windows that grow until the end is found."""
     left = min(source.size - start, MAX_PICKLE_BYTES)
     for window in (*(size for size in _WINDOWS if size < left), left):
         try:
-            pickled = run(source.read(start, window), legacy=True, most=most)
+            pickled = run(source.read(start, window), legacy=True, max_opcodes=max_opcodes)
         except Exhausted as fault:
             if window == left < source.size - start:
                 raise Fault(f"a pickle of more than {MAX_PICKLE_BYTES} bytes", LOAD_AND_SAVE) from None

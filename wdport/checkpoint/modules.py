@@ -118,8 +118,8 @@ class _Walk:
         for hook in _HOOKS:
             if attributes.get(hook):
                 self.walked.not_read.append(f"{prefix}{hook} (code that may change the state_dict)")
-        kept = {name: leaf for name, leaf in buffers.items() if name not in left_out}
-        leaves = ((name, leaf) for table in (parameters, kept) for name, leaf in table.items())
+        persistent = {name: leaf for name, leaf in buffers.items() if name not in left_out}
+        leaves = ((name, leaf) for table in (parameters, persistent) for name, leaf in table.items())
         return _present(leaves), _present(iter(modules.items()))
 
     def _script(

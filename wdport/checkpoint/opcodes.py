@@ -45,17 +45,17 @@ class Pickled:
     storages: Storages
 
 
-def run(data: bytes, start: int = 0, *, legacy: bool = False, most: int | None = None) -> Pickled:
+def run(data: bytes, start: int = 0, *, legacy: bool = False, max_opcodes: int | None = None) -> Pickled:
     """Return the object that the pickle at ``start`` describes, with symbols and inert leaves for non-plain parts.
 
-    ``legacy`` reads the persistent ids of files before torch 1.6; ``most`` caps the opcodes.
+    ``legacy`` reads the persistent ids of files before torch 1.6; ``max_opcodes`` caps the opcodes.
     """
     storages = Storages(legacy)
     tape = Tape(data, start, storages.persistent)
     if tape.take(2) != _PROTO:
         raise Fault(_OTHER_PROTOCOL, LOAD_AND_SAVE)
-    most = MAX_OPCODES if most is None else most
-    for _ in range(most):
+    max_opcodes = MAX_OPCODES if max_opcodes is None else max_opcodes
+    for _ in range(max_opcodes):
         code = tape.code()
         if code == _STOP:
             if tape.frames or len(tape.stack) != 1:
@@ -66,7 +66,7 @@ def run(data: bytes, start: int = 0, *, legacy: bool = False, most: int | None =
             name = _TELLING.get(code, f"{code:#04x}")
             raise Fault(f"the pickle uses opcode {name}, which weights do not need", NOT_WRITTEN_BY_TORCH)
         step(tape)
-    raise Fault(f"the pickle has more than {most} opcodes", NOT_WRITTEN_BY_TORCH)
+    raise Fault(f"the pickle has more than {max_opcodes} opcodes", NOT_WRITTEN_BY_TORCH)
 
 
 def run_whole(data: bytes) -> Pickled:

@@ -63,19 +63,21 @@ def find_optimiser(tree: object, key: str | None = None) -> OptimiserState:
     Raises :class:`Fault` if there is none, if there are several, or if one was not written by PyTorch.
     """
     table = tree if isinstance(tree, dict) else {}
-    found = dict(_candidates(table))
-    if key is not None and key not in found:
-        raise Fault(f"key {key!r} holds no optimiser state; {_told(found)}", "leave out the key, or give one of them")
-    if not found:
+    states = dict(_candidates(table))
+    if key is not None and key not in states:
+        raise Fault(
+            f"key {key!r} holds no optimiser state; {_listing(states)}", "leave out the key, or give one of them"
+        )
+    if not states:
         keys = ", ".join(str(name) for name in list(table)[:6])
         raise Fault(f"has no optimiser state{f'; its keys are {keys}' if keys else ''}",
                     "give the checkpoint of a training run")  # fmt: skip
-    if key is None and len(found) > 1:
-        raise Fault(f"has {len(found)} optimisers: {', '.join(found)}", "choose one with --optimizer-key NAME")
-    key = key or next(iter(found))
-    groups, state = _groups(found[key], key), _state(found[key], key)
-    known = {index for group in groups for index in group.indices}
-    if stray := sorted(set(state) - known):
+    if key is None and len(states) > 1:
+        raise Fault(f"has {len(states)} optimisers: {', '.join(states)}", "choose one with --optimizer-key NAME")
+    key = key or next(iter(states))
+    groups, state = _groups(states[key], key), _state(states[key], key)
+    indices = {index for group in groups for index in group.indices}
+    if stray := sorted(set(state) - indices):
         raise Fault(f"has the state of parameter {stray[0]}, which is in none of its groups", _SAVE_AGAIN, key)
     return OptimiserState(key, groups, state, dict(_schedules(table)))
 
@@ -85,8 +87,8 @@ def has_optimiser(tree: object) -> bool:
     return any(True for _ in _candidates(tree if isinstance(tree, dict) else {}))
 
 
-def _told(found: Mapping[str, object]) -> str:
-    return f"optimisers are under {', '.join(found)}" if found else "the file has none"
+def _listing(states: Mapping[str, object]) -> str:
+    return f"optimisers are under {', '.join(states)}" if states else "the file has none"
 
 
 def _candidates(table: dict[object, object]) -> Iterator[tuple[str, Table]]:
@@ -108,19 +110,19 @@ def _is_optimiser(value: object) -> TypeGuard[Table]:
 
 def _groups(table: dict[object, object], key: str) -> tuple[Group, ...]:
     groups: list[Group] = []
-    seen: set[int] = set()
+    assigned: set[int] = set()
     listed = table["param_groups"]
-    for at, group in enumerate(listed if isinstance(listed, list) else ()):
-        where = f"{key}.param_groups.{at}"
+    for number, group in enumerate(listed if isinstance(listed, list) else ()):
+        where = f"{key}.param_groups.{number}"
         indices = group.get("params") if isinstance(group, dict) else None
         if not isinstance(group, dict) or not isinstance(indices, list) or not all(map(_is_index, indices)):
             raise Fault("is not a group of parameters as torch writes it", _SAVE_AGAIN, where)
-        if len(set(indices)) < len(indices) or seen & set(indices):
+        if len(set(indices)) < len(indices) or assigned & set(indices):
             raise Fault("names a parameter twice", _SAVE_AGAIN, where)
-        seen |= set(indices)
+        assigned |= set(indices)
         options = {str(name): value for name, value in group.items() if name not in ("params", "param_names")}
         groups.append(Group(options, tuple(indices), _names(group.get("param_names"), len(indices), where)))
-    if not seen:
+    if not assigned:
         raise Fault("has no parameters", _SAVE_AGAIN, key)
     return tuple(groups)
 
@@ -139,7 +141,7 @@ def _is_index(value: object) -> bool:
 
 def _state(table: dict[object, object], key: str) -> dict[int, dict[str, Entry]]:
     state = table["state"]
-    found: dict[int, dict[str, Entry]] = {}
+    entries: dict[int, dict[str, Entry]] = {}
     for index, values in state.items() if isinstance(state, dict) else ():
         where = f"{key}.state.{index}"
         if not _is_index(index) or not isinstance(values, dict):
@@ -148,14 +150,18 @@ def _state(table: dict[object, object], key: str) -> dict[int, dict[str, Entry]]
             if not isinstance(name, str) or not isinstance(value, (TensorRef, int, float, type(None))):
                 raise Fault(f"its entry {name} is neither a tensor nor a number", _SAVE_AGAIN, where)
         if values:
-            found[index] = dict(values)
-    return found
+            entries[index] = dict(values)
+    return entries
 
 
 def _schedules(table: Table) -> Iterator[tuple[str, Mapping[str, object]]]:
     """All that may be the state of a schedule; who reads it says which class it is of."""
     for key, value in table.items():
-        several = {f"{key}.{at}": each for at, each in enumerate(value)} if isinstance(value, list) else {key: value}
-        for name, each in several.items():
-            if isinstance(each, dict) and each and (key in _SCHEDULES or "_last_lr" in each):
-                yield str(name), {str(field): entry for field, entry in each.items()}
+        several = (
+            {f"{key}.{number}": schedule for number, schedule in enumerate(value)}
+            if isinstance(value, list)
+            else {key: value}
+        )
+        for name, schedule in several.items():
+            if isinstance(schedule, dict) and schedule and (key in _SCHEDULES or "_last_lr" in schedule):
+                yield str(name), {str(field): entry for field, entry in schedule.items()}

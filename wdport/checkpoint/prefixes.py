@@ -25,9 +25,9 @@ class NameCollision(Exception):
 
 @dataclass(frozen=True)
 class Names:
-    """The result of stripping; ``own`` maps stored names to the network's names, in stored order."""
+    """The result of stripping; ``network_names`` maps stored names to the network's names, in stored order."""
 
-    own: dict[str, str]
+    network_names: dict[str, str]
     prefixes: tuple[str, ...]
     """Outermost first; a prefix inside the names includes its parent, such as ``"net._orig_mod."``."""
     ignored: dict[str, str]
@@ -40,50 +40,52 @@ class Names:
 
 def strip_prefixes(stored: Iterable[str]) -> Names:
     """Strip the wrappers from all names, or raise :class:`Fault` if only some names have one."""
-    own = {name: name for name in stored}
+    names = {name: name for name in stored}
     prefixes: list[str] = []
     ignored: dict[str, str] = {}
     while True:
-        counter = next((name for name, short in own.items() if short == _COUNTER), None)
-        rest = [name for name in own if name != counter]
-        if counter and rest and all(own[name].startswith("module.") for name in rest):
+        counter = next((name for name, short in names.items() if short == _COUNTER), None)
+        rest = [name for name in names if name != counter]
+        if counter and rest and all(names[name].startswith("module.") for name in rest):
             ignored[counter] = "counter of an averaged model"
-            del own[counter]
-        prefix = _shared_prefix(own)
+            del names[counter]
+        prefix = _shared_prefix(names)
         if prefix is None:
             break
-        own = {name: short[len(prefix) :] for name, short in own.items()}
+        names = {name: short[len(prefix) :] for name, short in names.items()}
         prefixes.append(prefix)
-    inner = _inner_places(own)
-    return Names({name: _without(short, inner) for name, short in own.items()}, (*prefixes, *inner), ignored)
+    inner = _inner_places(names)
+    return Names({name: _without(short, inner) for name, short in names.items()}, (*prefixes, *inner), ignored)
 
 
-def _shared_prefix(own: dict[str, str]) -> str | None:
+def _shared_prefix(names: dict[str, str]) -> str | None:
     """Return the wrapper prefix that all names have, if any."""
     for prefix in _WRAPPERS:
-        wrapped = [name for name, short in own.items() if short.startswith(prefix)]
-        if wrapped and len(wrapped) == len(own):
+        wrapped = [name for name, short in names.items() if short.startswith(prefix)]
+        if wrapped and len(wrapped) == len(names):
             return prefix
         if wrapped:
-            _refuse_mixture(own, prefix)
+            _refuse_mixture(names, prefix)
     return None
 
 
-def _inner_places(own: dict[str, str]) -> list[str]:
+def _inner_places(names: dict[str, str]) -> list[str]:
     """Return every ``parent._orig_mod.`` inside the names; all names below such a parent must contain it."""
-    places = dict.fromkeys(head for short in own.values() for head in _heads(short) if head.endswith(f".{_COMPILED}."))
+    places = dict.fromkeys(
+        head for short in names.values() for head in _heads(short) if head.endswith(f".{_COMPILED}.")
+    )
     parents = {place.removesuffix(f"{_COMPILED}.") for place in places}
-    for short in own.values():
+    for short in names.values():
         for head, deeper in pairwise([*_heads(short), short]):
             if head in parents and deeper != f"{head}{_COMPILED}.":
-                below = {name: path[len(head) :] for name, path in own.items() if path.startswith(head)}
+                below = {name: path[len(head) :] for name, path in names.items() if path.startswith(head)}
                 _refuse_mixture(below, f"{_COMPILED}.")
     return list(places)
 
 
 def _heads(short: str) -> list[str]:
     """``["a.", "a.b."]`` for ``"a.b.c"``."""
-    return [short[: at + 1] for at, character in enumerate(short) if character == "."]
+    return [short[: index + 1] for index, character in enumerate(short) if character == "."]
 
 
 def _without(short: str, places: list[str]) -> str:
@@ -93,13 +95,13 @@ def _without(short: str, places: list[str]) -> str:
     return ".".join([part for part in parts[:-1] if part != _COMPILED] + parts[-1:])
 
 
-def _refuse_mixture(own: dict[str, str], prefix: str) -> None:
+def _refuse_mixture(names: dict[str, str], prefix: str) -> None:
     """Refuse names of which only some have ``prefix``; the fault names two that would be equal, otherwise one that
     lacks it."""
-    by_short = {short: name for name, short in own.items()}
+    by_short = {short: name for name, short in names.items()}
     for short, name in by_short.items():
         bare = short.removeprefix(prefix)
         if bare != short and bare in by_short:
             raise NameCollision(by_short[bare], name)
-    lacking = next(name for name, short in own.items() if not short.startswith(prefix))
+    lacking = next(name for name, short in names.items() if not short.startswith(prefix))
     raise Fault(f"has no prefix {prefix!r}, which other tensors carry", RENAME, lacking)

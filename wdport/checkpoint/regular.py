@@ -55,27 +55,27 @@ def open_regular(path: str | PathLike[str], fix: str = _GIVE) -> BufferedReader:
     return os.fdopen(open_descriptor(path, fix), "rb")
 
 
-def read_small(path: str | PathLike[str], most: int, fix: str = _GIVE) -> bytes:
-    """Read all bytes of a regular file of at most ``most`` bytes; raises :class:`Fault` and ``OSError``.
+def read_small(path: str | PathLike[str], max_bytes: int, fix: str = _GIVE) -> bytes:
+    """Read all bytes of a regular file of at most ``max_bytes`` bytes; raises :class:`Fault` and ``OSError``.
 
     The length is checked before anything is read, and the state of the file afterwards.
     """
     with open_regular(path, fix) as file:
         before = state_of(file.fileno())
-        if before.size > most:
-            raise Fault(f"has {before.size} bytes (at most {most} are read)", fix)
-        data = file.read(most + 1)
-        if len(data) > most:  # a file of the system may hold more than it says
-            raise Fault(f"has more than {most} bytes", fix)
+        if before.size > max_bytes:
+            raise Fault(f"has {before.size} bytes (at most {max_bytes} are read)", fix)
+        data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:  # a file of the system may hold more than it says
+            raise Fault(f"has more than {max_bytes} bytes", fix)
         before.require(state_of(file.fileno()))
     return data
 
 
-def read_option(path: str | PathLike[str], most: int, fix: str) -> bytes:
+def read_option(path: str | PathLike[str], max_bytes: int, fix: str) -> bytes:
     """Read a small file that an option names; raises :class:`~wdport.errors.InputError`, and :class:`MachineError`
     without permission."""
     try:
-        return read_small(path, most, fix)
+        return read_small(path, max_bytes, fix)
     except Fault as fault:
         what = fault.what
     except FileNotFoundError:

@@ -47,9 +47,9 @@ class Storages:
         if numel < 0:
             raise Fault(f"storage {key} of {numel} elements")
         storage = StorageRef(key, cls.dtype, numel)
-        known = self.roots.setdefault(key, storage)
-        if (known != storage and (known.numel or numel)) or key in self.views:
-            what = f"storage {key} is declared as {numel} {cls.dtype} and as {known.numel} {known.dtype}"
+        declared = self.roots.setdefault(key, storage)
+        if (declared != storage and (declared.numel or numel)) or key in self.views:
+            what = f"storage {key} is declared as {numel} {cls.dtype} and as {declared.numel} {declared.dtype}"
             raise Fault(what, NOT_WRITTEN_BY_TORCH)
         return storage
 

@@ -52,9 +52,9 @@ Symbol = Constructor | StorageClass | Constant | Inert
 
 def resolve(module: str, name: str) -> Symbol:
     """Return the symbol for ``module.name``; a name that only an attack needs is a :class:`Fault`."""
-    known = _SYMBOLS.get((module, name))
-    if known is not None:
-        return known
+    symbol = _SYMBOLS.get((module, name))
+    if symbol is not None:
+        return symbol
     refuse_hostile(module, name)
     return unknown(module, name)
 
@@ -67,12 +67,12 @@ def _tensor(arguments: Arguments) -> object:
     requires_grad, hooks = arguments[4:6]
     if type(requires_grad) is not bool:
         raise Fault("a tensor is rebuilt from arguments of the wrong type")
-    made = _plain_tensor(arguments[:4])
+    tensor = _plain_tensor(arguments[:4])
     if hooks is not None and (type(hooks) is not OrderedDict or hooks):
         return unreadable(Unread("a tensor with backward hooks, which is not read", LOAD_AND_SAVE))
     if len(arguments) == 7 and arguments[6]:
         return unreadable(Unread("a tensor that is to be conjugated or negated, which is not read", LOAD_AND_SAVE))
-    return made
+    return tensor
 
 
 def _plain_tensor(arguments: Arguments) -> object:
@@ -133,7 +133,7 @@ def _text_set(arguments: Arguments) -> object:
 def _counter(arguments: Arguments) -> object:
     """``collections.Counter(dict)`` of whole numbers, the milestones of a schedule; any other is an inert leaf."""
     match arguments:
-        case (dict() as counts,) if all(type(each) is int for pair in counts.items() for each in pair):
+        case (dict() as counts,) if all(type(number) is int for pair in counts.items() for number in pair):
             return Counter(counts)
     return applied(unknown("collections", "Counter"), (), "object")
 

@@ -74,47 +74,47 @@ class TensorHeader:
         opened = _OPEN.match(raw)
         if opened is None:
             raise Fault("the header is not a JSON object", COPY_AGAIN)
-        at, more = opened.end(), opened[1] is None
+        position, more = opened.end(), opened[1] is None
         while more:
-            found = _ENTRY.match(raw, at)
-            if found is not None and found[1] != METADATA.encode():
-                name, tag, shape, begin, end, mark = found.groups()
+            match = _ENTRY.match(raw, position)
+            if match is not None and match[1] != METADATA.encode():
+                name, tag, shape, begin, end, mark = match.groups()
                 sizes = tuple(map(int, shape.split(b","))) if shape else ()
                 yield _ranked(Entry(_decoded(name), tag.decode(), sizes, int(begin), int(end)))
-                at, more = found.end(), mark == b","
+                position, more = match.end(), mark == b","
             else:
-                entry, at, more = self._general(at)
+                entry, position, more = self._general(position)
                 if entry is not None:
                     yield _ranked(entry)
-        if _END.match(raw, at) is None:
+        if _END.match(raw, position) is None:
             raise _not_json()
 
-    def _general(self, at: int) -> tuple[Entry | None, int, bool]:
+    def _general(self, position: int) -> tuple[Entry | None, int, bool]:
         """Return an entry in any form that JSON allows, or None for the metadata; its end, and whether another one
         follows."""
-        found = _NAME.match(self._raw, at)
-        if found is None:
+        match = _NAME.match(self._raw, position)
+        if match is None:
             raise _not_json()
-        name, at = _text(self._raw, *found.span(1)), found.end()
+        name, position = _text(self._raw, *match.span(1)), match.end()
         if name == METADATA:
-            entry, at = None, self._read_metadata(at)
+            entry, position = None, self._read_metadata(position)
         else:
-            entry, at = _one(name, bytes(self._raw[at : at + MAX_ENTRY_BYTES]), at)
-        mark = _NEXT.match(self._raw, at)
+            entry, position = _one(name, bytes(self._raw[position : position + MAX_ENTRY_BYTES]), position)
+        mark = _NEXT.match(self._raw, position)
         if mark is None:
             raise _not_json()
         return entry, mark.end(), mark[1] == b","
 
-    def _read_metadata(self, at: int) -> int:
+    def _read_metadata(self, position: int) -> int:
         """Read the metadata and return its end."""
         if self.metadata is not None:
             raise Fault(f"duplicate key {METADATA!r} in its JSON", COPY_AGAIN)
-        opened = _OPEN.match(self._raw, at)
+        opened = _OPEN.match(self._raw, position)
         table: dict[str, str] = {}
-        start = at
-        at, more = (opened.end(), opened[1] is None) if opened else (at, True)
+        start = position
+        position, more = (opened.end(), opened[1] is None) if opened else (position, True)
         while more:
-            pair = _PAIR.match(self._raw, at) if opened else None
+            pair = _PAIR.match(self._raw, position) if opened else None
             if pair is None:
                 raise Fault(f"the header's {METADATA} is not a table of text", RESAVE)
             if pair.end() - start > MAX_METADATA_BYTES:
@@ -124,13 +124,13 @@ class TensorHeader:
                 raise Fault(f"duplicate key {name!r} in its JSON", COPY_AGAIN)
             if len(table) == MAX_METADATA:
                 raise Fault(f"the header's {METADATA} has more than {MAX_METADATA} entries", RESAVE)
-            table[name], at = _text(self._raw, *pair.span(2)), pair.end()
+            table[name], position = _text(self._raw, *pair.span(2)), pair.end()
         self.metadata = table
-        return at
+        return position
 
 
-def _one(name: str, window: bytes, at: int) -> tuple[Entry, int]:
-    """Return the entry at the start of ``window``, which is at ``at``, and its end."""
+def _one(name: str, window: bytes, position: int) -> tuple[Entry, int]:
+    """Return the entry at the start of ``window``, which is at ``position``, and its end."""
     try:
         value, length = strict_prefix(window.decode("latin-1"))
     except ValueError:
@@ -145,7 +145,7 @@ def _one(name: str, window: bytes, at: int) -> tuple[Entry, int]:
         raise Fault("its dtype is not text", RESAVE, name)
     if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2:
         raise Fault("its shape or data_offsets are not natural numbers", RESAVE, name)
-    return Entry(name, tag, tuple(shape), offsets[0], offsets[1]), at + length
+    return Entry(name, tag, tuple(shape), offsets[0], offsets[1]), position + length
 
 
 def _ranked(entry: Entry) -> Entry:

@@ -68,15 +68,15 @@ def _spans(storages: Storages, members: dict[str, Span], tree: object) -> dict[s
 
 def _user(tree: object, storage_key: str) -> str:
     """Return the dict key of a tensor in that storage, for a message; each container is searched once."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     pending: list[tuple[object, str]] = [(tree, "")]
     while pending:
         node, name = pending.pop()
         storage = node.storage if isinstance(node, TensorRef) else node
         if isinstance(storage, StorageRef) and storage.key == storage_key:
             return name
-        if isinstance(node, (dict, list, tuple)) and id(node) not in seen:
-            seen.add(id(node))
+        if isinstance(node, (dict, list, tuple)) and id(node) not in visited:
+            visited.add(id(node))
             pairs = node.items() if isinstance(node, dict) else ((name, child) for child in node)
             pending.extend((child, str(key)) for key, child in pairs)
     return ""

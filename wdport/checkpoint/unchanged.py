@@ -28,8 +28,8 @@ class State(NamedTuple):
     device: int
 
     @staticmethod
-    def of(found: stat_result) -> State:
-        return State(found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev)
+    def of(status: stat_result) -> State:
+        return State(status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev)
 
     def require(self, now: State) -> None:
         """Raise :class:`Fault` if the file ``now`` is another one, or was written to."""

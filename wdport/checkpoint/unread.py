@@ -24,15 +24,15 @@ _Place = tuple["_Place | None", object]
 def not_read(tree: object, read: object, more: Iterable[str] = ()) -> tuple[str, ...]:
     """Return a line for each inert leaf outside ``read``, the object with the tensors, and the lines of ``more``."""
     lines = [printable(line, _LONGEST_LINE) for line in more]
-    seen: set[int] = set()
+    visited: set[int] = set()
     pending: list[tuple[object, _Place | None]] = [(tree, None)]
     while pending:
         node, place = pending.pop()
         if node is read:
             continue
         if isinstance(node, (dict, list, tuple)):
-            if id(node) not in seen:
-                seen.add(id(node))
+            if id(node) not in visited:
+                visited.add(id(node))
                 pairs = list(node.items() if isinstance(node, dict) else enumerate(node))
                 pending += [(child, (place, key)) for key, child in reversed(pairs)]
         elif isinstance(node, Inert):

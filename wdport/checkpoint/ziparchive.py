@@ -43,10 +43,10 @@ def read_members(source: Source) -> dict[str, Span]:
     }
 
 
-def read_flat_members(source: Source, most: int = MAX_MEMBERS, fix: str = SAVE_WITH_KERAS) -> dict[str, Span]:
+def read_flat_members(source: Source, max_members: int = MAX_MEMBERS, fix: str = SAVE_WITH_KERAS) -> dict[str, Span]:
     """Return every member of an archive without a root folder, all uncompressed, in the directory's order; ``fix`` is
     the advice for others."""
-    directory = read_directory(source.read, source.size, most)
+    directory = read_directory(source.read, source.size, max_members)
     _check_names(directory.entries)
     for entry in directory.entries:
         _check_entry(entry, False, fix)
@@ -76,14 +76,14 @@ def _common_root(entries: list[Entry]) -> str:
 
 def _check_names(entries: list[Entry]) -> None:
     """Refuse unsafe and duplicate names."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for entry in entries:
         parts = entry.name.split("/")
         if {"", ".", ".."} & set(parts) or "\\" in entry.name or not entry.name.isprintable():
             raise Fault(f"zip member with an unsafe name, {entry.name!r}")
-        if entry.name in seen:
+        if entry.name in names:
             raise Fault(f"duplicate zip member {entry.name!r}")
-        seen.add(entry.name)
+        names.add(entry.name)
 
 
 def _check_entry(entry: Entry, is_code: bool, fix: str = LOAD_AND_SAVE) -> None:

@@ -52,10 +52,10 @@ class Directory:
     start: int
 
 
-def read_directory(read: Read, file_size: int, most: int = MAX_MEMBERS) -> Directory:
-    """Parse the end records and the central directory, of ``most`` entries, of a file of ``file_size`` bytes."""
+def read_directory(read: Read, file_size: int, max_members: int = MAX_MEMBERS) -> Directory:
+    """Parse the end records and the central directory, of ``max_members`` entries, of a file of ``file_size`` bytes."""
     count, size, start = _end_records(read, file_size)
-    if count > most or size > MAX_DIRECTORY_BYTES:
+    if count > max_members or size > MAX_DIRECTORY_BYTES:
         raise Fault(f"zip archive of {count} members: more than are read", COPY_AGAIN)
     raw = read(start, size)
     entries: list[Entry] = []
@@ -136,6 +136,6 @@ def _zip64_extra(extra: bytes) -> Iterator[int]:
         kind, length = _EXTRA.unpack_from(extra, position)
         body = extra[position + 4 : position + 4 + length]
         if kind == 1:
-            return iter([int.from_bytes(body[at : at + 8], "little") for at in range(0, len(body) - 7, 8)])
+            return iter([int.from_bytes(body[offset : offset + 8], "little") for offset in range(0, len(body) - 7, 8)])
         position += 4 + length
     return iter(())
