@@ -35,41 +35,41 @@ def replacing(*outputs: OutputPath) -> Iterator[tuple[Path, ...]]:
     is raised, no temporary file is left; files that a killed process left are removed by the next one that writes the
     same path. Raises :class:`MachineError` if writing fails.
     """
-    made: list[Temporary] = []
+    temporaries: list[Temporary] = []
     try:
         with held_back():
             for output in outputs:
                 remove_leftovers(output.path)
-                made.append(make_temporary(output.path))
-        yield tuple(each.path for each in made)
-        for each in made:
-            each.settle()
+                temporaries.append(make_temporary(output.path))
+        yield tuple(temporary.path for temporary in temporaries)
+        for temporary in temporaries:
+            temporary.settle()
         for output in outputs:
             output.require_inputs()
-        _give_names(made, outputs)
+        _give_names(temporaries, outputs)
     except OSError as error:
         raise machine_error(outputs[0].path, error) from error
     finally:
         with held_back():
-            for each in made:
-                each.discard()
+            for temporary in temporaries:
+                temporary.discard()
 
 
-def _give_names(made: Sequence[Temporary], outputs: Sequence[OutputPath]) -> None:
-    with held_folder(made[0].finished.parent) as folder, held_back():
+def _give_names(temporaries: Sequence[Temporary], outputs: Sequence[OutputPath]) -> None:
+    with held_folder(temporaries[0].finished.parent) as folder, held_back():
         for output in outputs:
             output.require_new()
         named: list[Path] = []
         try:
-            for each in made:
-                os.replace(each.path, each.finished)
-                named.append(each.finished)
+            for temporary in temporaries:
+                os.replace(temporary.path, temporary.finished)
+                named.append(temporary.finished)
             if folder is not None:
                 os.fsync(folder)
         except OSError as error:
             if not named:
                 raise
-            rest = " and ".join(each.finished.name for each in made[len(named) :])
+            rest = " and ".join(temporary.finished.name for temporary in temporaries[len(named) :])
             fault = f"{rest} could not be" if rest else "its folder could not be synced"
             what = f"was written, but {fault} ({error.strerror or error})"
             raise MachineError(named[0], what, "check the disk and run the same again") from error

@@ -42,17 +42,17 @@ def is_prices(features: Sequence[str], count: int) -> bool:
 def draw_candles(
     figure: Figure,
     values: Array,
-    known: Array | None,
+    known_values: Array | None,
     place: str,
     features: Sequence[str],
     beside: Beside | None = None,
 ) -> None:
     """Draw the first of ``values`` (n, N, F), a panel each; windows of the data in a column of their own.
 
-    Steps of the samples with ``known`` values (N, F) are shaded.
+    Steps of the samples with ``known_values`` (N, F) are shaded.
     """
     samples = _ordered(as_series(values), features)
-    steps = () if known is None else np.flatnonzero(np.isfinite(known).any(axis=-1))
+    steps = () if known_values is None else np.flatnonzero(np.isfinite(known_values).any(axis=-1))
     if beside is None:
         rows = min(ROWS, -(-len(samples) // COLUMNS))
         figure.set_size_inches(4.4 * COLUMNS, 2.7 * rows + 0.4)

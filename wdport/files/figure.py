@@ -70,13 +70,13 @@ def is_image(shape: tuple[int, ...]) -> bool:
 def draw_samples(
     target: Target,
     values: Array,
-    known: Array | None = None,
+    known_values: Array | None = None,
     place: str = "time step",
     features: Sequence[str] = (),
     beside: Beside | None = None,
 ) -> None:
-    """Draw some of ``values`` (n, *shape), and ``known`` (*shape) as dots where it is finite; known steps of prices
-    are shaded.
+    """Draw some of ``values`` (n, *shape), and ``known_values`` (*shape) as dots where they are finite; known steps of
+    prices are shaded.
 
     A shape (2,) is a point; (height, width, channels) with a number of channels that colours have is an image, its
     values from 0 to 1; (..., F) is a series with F features, and (N,) one with a single feature. ``features`` are
@@ -87,15 +87,15 @@ def draw_samples(
 
     figure = Figure(layout="constrained")
     shape = values.shape[1:]
-    shown = values[: drawn_at_most(shape, beside is not None)]
+    drawn = values[: drawn_at_most(shape, beside is not None)]
     if len(shape) == 2 and is_prices(features, shape[-1]):
-        draw_candles(figure, shown, known, place, features, beside)
+        draw_candles(figure, drawn, known_values, place, features, beside)
     elif beside is None or is_image(shape):
-        _drawn(figure, shown, known, place, features)
+        _drawn(figure, drawn, known_values, place, features)
     elif is_point(shape):
-        _points(figure, shown, None, beside)
+        _points(figure, drawn, None, beside)
     else:
-        draw_beside(figure, shown, known, place, features, beside)
+        draw_beside(figure, drawn, known_values, place, features, beside)
     with replacing(target.output) as (temporary,), any_script():
         figure.savefig(temporary, format=target.format, dpi=150)
 
@@ -105,15 +105,15 @@ def animate_samples(target: Target, states: Array, place: str = "time step", fea
     from matplotlib.animation import PillowWriter
     from matplotlib.figure import Figure
 
-    shown = states[:, : drawn_at_most(states.shape[2:])]
-    finite = shown[np.isfinite(shown)]
+    drawn = states[:, : drawn_at_most(states.shape[2:])]
+    finite = drawn[np.isfinite(drawn)]
     low, high = (float(np.min(finite)), float(np.max(finite))) if finite.size else (0.0, 1.0)
     figure = Figure(layout="constrained")
     writer = PillowWriter(fps=FRAMES_PER_SECOND)
     with replacing(target.output) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
-        for frame in (*shown, *[shown[-1]] * FRAMES_PER_SECOND):
+        for frame in (*drawn, *[drawn[-1]] * FRAMES_PER_SECOND):
             figure.clear()
-            _drawn(figure, frame, None, place, features, (low, high), shown[-1])
+            _drawn(figure, frame, None, place, features, (low, high), drawn[-1])
             writer.grab_frame()
 
 
@@ -128,7 +128,7 @@ def any_script() -> Iterator[None]:
 def _drawn(
     figure: Figure,
     values: Array,
-    known: Array | None,
+    known_values: Array | None,
     place: str,
     features: Sequence[str] = (),
     limits: tuple[float, float] | None = None,
@@ -139,14 +139,14 @@ def _drawn(
     elif is_image(values.shape[1:]):
         _images(figure, values)
     else:
-        draw_series(figure, values, known, place, features, limits, last)
+        draw_series(figure, values, known_values, place, features, limits, last)
 
 
 def _points(figure: Figure, values: Array, limits: tuple[float, float] | None, beside: Beside | None = None) -> None:
-    shown = [("", values)] if beside is None else [("data", beside.windows[:POINTS]), ("samples", values)]
-    figure.set_size_inches(5.0 * len(shown), 5.0)
+    groups = [("", values)] if beside is None else [("data", beside.windows[:POINTS]), ("samples", values)]
+    figure.set_size_inches(5.0 * len(groups), 5.0)
     for panel, (title, points) in zip(
-        figure.subplots(1, len(shown), squeeze=False, sharex=True, sharey=True)[0], shown, strict=True
+        figure.subplots(1, len(groups), squeeze=False, sharex=True, sharey=True)[0], groups, strict=True
     ):
         panel.plot(points[:, 0], points[:, 1], ".", color=BLUE, markersize=2, alpha=0.5)
         panel.set_aspect("equal")

@@ -43,9 +43,9 @@ class Snapshot:
             with located(self.path):
                 if not self.path.is_dir():
                     open_regular(self.path).close()  # reading something else may have no end
-                found = sha256_at(self.path)
+                file_hash = sha256_at(self.path)
             self.require_unchanged()
-            self._sha256 = found
+            self._sha256 = file_hash
         return self._sha256
 
 
@@ -110,7 +110,7 @@ def sha256_at(path: Path) -> str:
     without the manifest."""
     if not path.is_dir():
         return file_sha256(path)
-    names = [str(each.relative_to(path)) for each in sorted(path.rglob("*")) if each.is_file()]
+    names = [str(file.relative_to(path)) for file in sorted(path.rglob("*")) if file.is_file()]
     names = sorted(set(names) - {MANIFEST}, key=lambda name: (name != INDEX, name))
     with ThreadPoolExecutor(2) as pool:
         hashes = pool.map(lambda name: file_sha256(path / name), names)
@@ -122,7 +122,7 @@ def _states(path: Path) -> dict[str, State]:
     try:
         ours = (path / MANIFEST).is_file()  # others may have any number of files below them
         files = [path] if not path.is_dir() else path.rglob("*") if ours else path.iterdir()
-        found = ((str(file.relative_to(path)), os.stat(file)) for file in files)
-        return {name: State.of(status) for name, status in found if stat.S_ISREG(status.st_mode)}
+        statuses = ((str(file.relative_to(path)), os.stat(file)) for file in files)
+        return {name: State.of(status) for name, status in statuses if stat.S_ISREG(status.st_mode)}
     except (OSError, ValueError):
         return {}

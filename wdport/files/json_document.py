@@ -93,9 +93,9 @@ def _builtin(value: object) -> object:
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
-        return {well_formed(key): _plain(each) for key, each in value.items()}
+        return {well_formed(key): _plain(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(element) for element in value]
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     return well_formed(value) if isinstance(value, str) else value

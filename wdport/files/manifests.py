@@ -33,8 +33,8 @@ _HEAD: Final = '{{"format":2,"sha256":"{}","manifest":'
 
 def manifest_of(path: Path) -> Path:
     """``<out>.wdport.json``, beside the file or folder, also for ``.``."""
-    whole = Path(os.path.abspath(path)) if path.name in ("", "..") else path
-    return whole.parent / f"{whole.name}.wdport.json"
+    named = Path(os.path.abspath(path)) if path.name in ("", "..") else path
+    return named.parent / f"{named.name}.wdport.json"
 
 
 def file_sha256(path: str | Path) -> str:

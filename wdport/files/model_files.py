@@ -124,8 +124,8 @@ def write_by_keras(
     config_json = read_beside(file).config_json
     hashes = Hashes(saved, None if config_json is None else _sha256(config_json))
     add_manifest(file, manifest(hashes))
-    found = {name: digest(array) for name, array in read(file).items()}
-    if wrong := [name for name in saved if found.get(name) != saved[name]]:
+    stored = {name: digest(array) for name, array in read(file).items()}
+    if wrong := [name for name in saved if stored.get(name) != saved[name]]:
         raise InternalError((target.path, wrong[0]), "was written with other values", "report this")
     return Written(file_sha256(file), file.stat().st_size, hashes)
 
@@ -169,8 +169,8 @@ def read_variables(
     Raises :class:`InputError` if one is missing, has another shape or dtype, or another SHA-256 than in ``digests``; or
     if there are too many.
     """
-    wanted = [Entry(name, (dtypes or {}).get(name, "float32"), shape) for name, shape in variables.items()]
-    for entry, array, dtype in _read(path, wanted):
+    entries = [Entry(name, (dtypes or {}).get(name, "float32"), shape) for name, shape in variables.items()]
+    for entry, array, dtype in _read(path, entries):
         if array.shape != entry.shape or dtype != entry.dtype:
             what = f"is {dtype} {array.shape}, not {entry.dtype} {entry.shape}"
             raise InputError((path, entry.name), what, CONVERT_AGAIN)
@@ -184,7 +184,7 @@ def stored_digests(path: Path, entries: Sequence[Entry]) -> dict[str, str]:
     checkpoint; raises as :func:`read_variables` does."""
     if path.is_dir():
         return {entry.name: digest(array) for entry, array, _ in _read(path, entries)}
-    found = {}
+    hashes = {}
     with ExitStack() as files:
         files.enter_context(located(path))
         spans: Mapping[str, Span]
@@ -199,14 +199,14 @@ def stored_digests(path: Path, entries: Sequence[Entry]) -> dict[str, str]:
                 piece = bytearray(min(CHUNK, span.nbytes - start))
                 span.read_into(memoryview(piece), start)
                 hashed.update(piece)
-            found[entry.name] = hashed.hexdigest()
-    return found
+            hashes[entry.name] = hashed.hexdigest()
+    return hashes
 
 
 def size_at(path: Path) -> int:
     """Return the size of a converted file, or of everything in a folder, in bytes."""
     return (
-        sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) if path.is_dir() else path.stat().st_size
+        sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) if path.is_dir() else path.stat().st_size
     )
 
 
@@ -242,45 +242,45 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _read(path: Path, wanted: Sequence[Entry]) -> Iterator[tuple[Entry, Array, str]]:
+def _read(path: Path, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Array, str]]:
     """Yield every stored variable and its dtype."""
-    names = [entry.name for entry in wanted]
+    names = [entry.name for entry in entries]
     if path.is_dir() and (path / ITEM).is_dir():
         with located(path):
             require_orbax(path)
-            arrays = read_orbax(path, wanted)
-            yield from ((entry, *arrays[entry.name]) for entry in wanted)
+            arrays = read_orbax(path, entries)
+            yield from ((entry, *arrays[entry.name]) for entry in entries)
     elif path.is_dir() or path.name.endswith(".safetensors"):
         with open_checkpoint(path) as file:
             _same_names(path, set(names), set(file.tensors))
-            for entry in wanted:
+            for entry in entries:
                 yield entry, file.read_stored(entry.name), file.tensors[entry.name].dtype
     elif path.name.endswith(".npz"):
         with located(path), open_npz(path) as members:
             _same_names(path, set(names), set(members) - {MANIFEST})
-            for entry in wanted:
+            for entry in entries:
                 array = np.empty(entry.shape, NUMPY[entry.dtype])
                 if entry.nbytes:
                     values_of(members, entry).read_into(array.reshape(-1).view(np.uint8).data)
                 yield entry, array, entry.dtype
     else:
-        yield from _read_hdf5(path, wanted)
+        yield from _read_hdf5(path, entries)
 
 
-def _read_hdf5(path: Path, wanted: Sequence[Entry]) -> Iterator[tuple[Entry, Array, str]]:
+def _read_hdf5(path: Path, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Array, str]]:
     with located(path), open_weights(path) as weights:
-        places = dataset_paths(entry.name for entry in wanted)
-        if len(found := weights.arrays) != len(places):
-            raise Fault(f"has {len(found)} variables, but the model has {len(places)}", CONVERT_AGAIN)
-        for entry in wanted:
-            if (place := places[entry.name]) not in found:
+        places = dataset_paths(entry.name for entry in entries)
+        if len(arrays := weights.arrays) != len(places):
+            raise Fault(f"has {len(arrays)} variables, but the model has {len(places)}", CONVERT_AGAIN)
+        for entry in entries:
+            if (place := places[entry.name]) not in arrays:
                 raise Fault("is missing", CONVERT_AGAIN, entry.name)
             array = weights.read(place)
             yield entry, array, str(array.dtype)
 
 
-def _same_names(path: Path, wanted: set[str], found: set[str]) -> None:
-    for name in sorted(wanted ^ found):
+def _same_names(path: Path, expected: set[str], stored: set[str]) -> None:
+    for name in sorted(expected ^ stored):
         raise InputError(
-            (path, name), "is missing" if name in wanted else "is not a variable of the model", CONVERT_AGAIN
+            (path, name), "is missing" if name in expected else "is not a variable of the model", CONVERT_AGAIN
         )

@@ -44,9 +44,9 @@ class NpzWriter:
         if not start:
             self._end()
             head = _header(self._entries[name])
-            told = zipfile.ZipInfo(f"{name}{_NPY}", _EPOCH)
-            told.file_size = len(head) + self._entries[name].nbytes
-            self._name, self._member = name, self._archive.open(told, "w")
+            info = zipfile.ZipInfo(f"{name}{_NPY}", _EPOCH)
+            info.file_size = len(head) + self._entries[name].nbytes
+            self._name, self._member = name, self._archive.open(info, "w")
             self._member.write(head)
         if self._member is None or name != self._name:
             raise InternalError(name, "was written out of order", "report this")
@@ -98,9 +98,9 @@ def values_of(members: Mapping[str, Span], entry: Entry) -> Span:
 
 
 def _begins(span: Span, head: bytes) -> bool:
-    found = bytearray(len(head))
-    span.read_into(memoryview(found))
-    return bytes(found) == head
+    stored = bytearray(len(head))
+    span.read_into(memoryview(stored))
+    return bytes(stored) == head
 
 
 def _header(entry: Entry) -> bytes:

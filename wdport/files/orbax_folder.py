@@ -29,10 +29,10 @@ _SIXTEEN: Final = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
 def require_orbax(path: Path) -> None:
     """Raise :class:`MachineError` if Orbax is not installed."""
     try:
-        found = importlib.util.find_spec("orbax.checkpoint") is not None
+        installed = importlib.util.find_spec("orbax.checkpoint") is not None
     except ModuleNotFoundError:
-        found = False
-    if not found:
+        installed = False
+    if not installed:
         raise MachineError(path, "an Orbax checkpoint needs orbax-checkpoint", "install wdport[orbax]")
 
 
@@ -98,7 +98,7 @@ def read_orbax(folder: Path, entries: Sequence[Entry]) -> dict[str, tuple[Array,
             tree = checkpointer.restore(folder.resolve() / ITEM)
     except (ValueError, KeyError, OSError) as error:
         raise Fault(f"Orbax cannot read it ({type(error).__name__})", CONVERT_AGAIN) from None
-    found: dict[str, tuple[Array, str]] = {}
+    arrays: dict[str, tuple[Array, str]] = {}
     for entry in entries:
         value: Any = tree
         for part in entry.name.split("/"):
@@ -106,8 +106,8 @@ def read_orbax(folder: Path, entries: Sequence[Entry]) -> dict[str, tuple[Array,
         if value is None:
             raise Fault("is missing", CONVERT_AGAIN, entry.name)
         array = np.asarray(value, _SIXTEEN.get(entry.dtype, NUMPY[entry.dtype]) if np.ndim(value) == 0 else None)
-        found[entry.name] = (array.view(np.uint16) if array.dtype == _SIXTEEN["bfloat16"] else array, array.dtype.name)
-    return found
+        arrays[entry.name] = (array.view(np.uint16) if array.dtype == _SIXTEEN["bfloat16"] else array, array.dtype.name)
+    return arrays
 
 
 def is_partly_ours(folder: Path) -> bool:

@@ -26,10 +26,10 @@ def own_folder(folder: Path, fix: str) -> None:
     """
     require_supported()
     folder.mkdir(mode=0o700, exist_ok=True)
-    found, around = os.lstat(folder), os.stat(folder.parent)
-    if not stat.S_ISDIR(found.st_mode):
+    status, around = os.lstat(folder), os.stat(folder.parent)
+    if not stat.S_ISDIR(status.st_mode):
         raise InputError(folder, "is a link to a folder", fix)
-    if reason := distrust(found, folder.parent, {around.st_uid}):
+    if reason := distrust(status, folder.parent, {around.st_uid}):
         raise InputError(folder, reason, fix)
 
 
@@ -42,9 +42,9 @@ def open_own(file: Path, fix: str, flags: int = os.O_RDONLY) -> int:
             raise
         raise InputError(file, "is not a regular file", fix) from error
     try:
-        found = os.fstat(opened)
-        reason = None if stat.S_ISREG(found.st_mode) else "is not a regular file"
-        reason = reason or distrust(found, file.parent, {os.stat(file.parent).st_uid})
+        status = os.fstat(opened)
+        reason = None if stat.S_ISREG(status.st_mode) else "is not a regular file"
+        reason = reason or distrust(status, file.parent, {os.stat(file.parent).st_uid})
         if reason:
             raise InputError(file, reason, fix)
     except BaseException:
@@ -53,12 +53,12 @@ def open_own(file: Path, fix: str, flags: int = os.O_RDONLY) -> int:
     return opened
 
 
-def read_own(file: Path, most: int, fix: str) -> bytes:
-    """All bytes of such a file; raises :class:`InputError` if there are more than ``most``."""
+def read_own(file: Path, max_bytes: int, fix: str) -> bytes:
+    """All bytes of such a file; raises :class:`InputError` if there are more than ``max_bytes``."""
     with opened_own(file, fix) as stream:
-        data = stream.read(most + 1)
-    if len(data) > most:
-        raise InputError(file, f"has more than {most} bytes", fix)
+        data = stream.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise InputError(file, f"has more than {max_bytes} bytes", fix)
     return data
 
 

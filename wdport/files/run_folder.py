@@ -46,7 +46,7 @@ class RunFolder:
         self.facts: dict[str, object] = {}
         self._files = re.compile(rf"{files.pattern}|{re.escape(RUN)}")
         with refusals(folder):
-            known = os.path.lexists(folder)
+            existed = os.path.lexists(folder)
             if private:
                 own_folder(folder, FOREIGN)
             else:
@@ -54,7 +54,7 @@ class RunFolder:
             try:
                 self._lock = self._held()
             except OSError:
-                if not known:
+                if not existed:
                     with suppress(OSError):
                         folder.rmdir()  # it is empty if the disk is full
                 raise
@@ -83,11 +83,11 @@ class RunFolder:
 
     def _agree(self, facts: dict[str, object], settled: tuple[str, ...], holds: Callable[[], bool]) -> None:
         if holds():
-            known = self._read()
-            facts |= {name: self.number(name, known) for name in settled}
-            for name in [*facts, *known]:
-                if facts.get(name) != known.get(name):
-                    what = f"holds {self.what} of another run, with {name} {known.get(name)} instead of"
+            stored = self._read()
+            facts |= {name: self.number(name, stored) for name in settled}
+            for name in [*facts, *stored]:
+                if facts.get(name) != stored.get(name):
+                    what = f"holds {self.what} of another run, with {name} {stored.get(name)} instead of"
                     raise UsageError(self.folder, f"{what} {facts.get(name)}", ANEW)
         else:
             with whole_file(self.output(RUN)) as opened:
@@ -98,12 +98,12 @@ class RunFolder:
     def _read(self) -> dict[str, object]:
         """The facts in the folder."""
         try:
-            known = json.loads(read_own(self.folder / RUN, MAX_RUN_BYTES, ANEW))
+            stored = json.loads(read_own(self.folder / RUN, MAX_RUN_BYTES, ANEW))
         except (FileNotFoundError, ValueError, RecursionError):
-            known = None
-        if not isinstance(known, dict):
+            stored = None
+        if not isinstance(stored, dict):
             raise InputError(self.folder / RUN, "is damaged", ANEW)
-        return known
+        return stored
 
     def output(self, name: str) -> OutputPath:
         """Return a finished file of the run as an output: this process holds the folder."""
@@ -126,11 +126,11 @@ class RunFolder:
             (self.folder / LOCK).unlink()
             self.folder.rmdir()
 
-    def clear(self, wanted: Callable[[str], object]) -> None:
-        """Remove the files whose names are ``wanted``."""
+    def clear(self, selects: Callable[[str], object]) -> None:
+        """Remove the files whose names ``selects`` accepts."""
         for name in os.listdir(self.folder):
             path = self.folder / name
-            if wanted(name):
+            if selects(name):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def close(self) -> None:

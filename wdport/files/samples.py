@@ -96,12 +96,12 @@ def write_samples(
 
 def first_samples(blocks: Blocks, count: int) -> Array:
     """Return the first ``count`` samples of the last array; all if there are fewer."""
-    found: list[Array] = []
+    arrays: list[Array] = []
     for array in _main(blocks):
-        found.append(array)
-        if sum(map(len, found)) >= count:
+        arrays.append(array)
+        if sum(map(len, arrays)) >= count:
             break
-    return np.concatenate(found)[:count]
+    return np.concatenate(arrays)[:count]
 
 
 def _npz(file: IO[bytes], count: int, blocks: Blocks, beside: Mapping[str, Array]) -> None:
@@ -192,8 +192,8 @@ def _regrouped(arrays: Iterable[Array]) -> Iterator[Array]:
         size = max(1, ROWS // array.shape[1])
         if sum(map(len, waiting)) >= size:
             joined = np.concatenate(waiting)
-            whole = len(joined) - len(joined) % size
-            yield from (joined[begin : begin + size] for begin in range(0, whole, size))
-            waiting = [joined[whole:]] if whole < len(joined) else []
+            complete = len(joined) - len(joined) % size
+            yield from (joined[begin : begin + size] for begin in range(0, complete, size))
+            waiting = [joined[complete:]] if complete < len(joined) else []
     if waiting:
         yield np.concatenate(waiting)

@@ -18,11 +18,11 @@ def scratch_folder() -> Iterator[Path]:
     place = Path(tempfile.gettempdir(), "wdport")
     with held_back():
         remove_leftovers(place, lambda path: path.lstat().st_uid == os.geteuid())
-        made = make_temporary_folder(place)
+        temporary = make_temporary_folder(place)
     try:
-        made.path.chmod(0o700)
-        inside = made.path / "files"  # the folder itself is locked, and whoever writes into a folder locks it
+        temporary.path.chmod(0o700)
+        inside = temporary.path / "files"  # the folder itself is locked, and whoever writes into a folder locks it
         inside.mkdir()
         yield inside
     finally:
-        made.discard()
+        temporary.discard()

@@ -50,7 +50,7 @@ class Beside:
 def draw_series(
     figure: Figure,
     values: Array,
-    known: Array | None,
+    known_values: Array | None,
     place: str,
     features: Sequence[str] = (),
     limits: tuple[float, float] | None = None,
@@ -63,17 +63,17 @@ def draw_series(
     """
     colours = colours_of(as_series(values if last is None else last)[:LINES])
     values = as_series(values)
-    shown = min(values.shape[2], PANELS)
-    columns = int(np.ceil(np.sqrt(shown)))
-    rows = -(-shown // columns)
+    count = min(values.shape[2], PANELS)
+    columns = int(np.ceil(np.sqrt(count)))
+    rows = -(-count // columns)
     figure.set_size_inches(4.0 * columns, 2.4 * rows + 0.3)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for feature, panel in enumerate(panels):
-        if feature >= shown:
+        if feature >= count:
             panel.set_axis_off()
             continue
         _lines(panel, values[:LINES, :, feature], colours)
-        _dots(panel, known, feature, values.shape[1:])
+        _dots(panel, known_values, feature, values.shape[1:])
         _plain(panel)
         panel.set_title(feature_label(features, feature, values.shape[2]), fontsize=10, parse_math=False)
         if limits is not None:
@@ -82,7 +82,7 @@ def draw_series(
 
 
 def draw_beside(
-    figure: Figure, values: Array, known: Array | None, place: str, features: Sequence[str], beside: Beside
+    figure: Figure, values: Array, known_values: Array | None, place: str, features: Sequence[str], beside: Beside
 ) -> None:
     """Draw a row per feature: windows of the data, spread evenly over it, the first samples, and quantiles of both.
 
@@ -97,7 +97,7 @@ def draw_beside(
     for feature, row in enumerate(panels):
         _lines(row[0], left[:, :, feature], colours[: len(left)])
         _lines(row[1], right[:, :, feature], colours[len(left) :])
-        _dots(row[1], known, feature, samples.shape[1:])
+        _dots(row[1], known_values, feature, samples.shape[1:])
         if fan:
             _fan(row[2], data[:, :, feature], samples[:, :, feature])
         for panel in row:
@@ -149,9 +149,9 @@ def _lines(panel: Axes, values: Array, colours: Sequence[Any]) -> None:
         panel.plot(series, color=colour, linewidth=1.1, alpha=0.85)
 
 
-def _dots(panel: Axes, known: Array | None, feature: int, shape: tuple[int, ...]) -> None:
-    if known is not None:
-        panel.plot(known.reshape(shape)[:, feature], ".", color="black", markersize=4, zorder=3)
+def _dots(panel: Axes, known_values: Array | None, feature: int, shape: tuple[int, ...]) -> None:
+    if known_values is not None:
+        panel.plot(known_values.reshape(shape)[:, feature], ".", color="black", markersize=4, zorder=3)
 
 
 def _fan(panel: Axes, data: Array, samples: Array) -> None:
@@ -163,11 +163,11 @@ def _fan(panel: Axes, data: Array, samples: Array) -> None:
     panel.plot(steps, middle, color="0.25", linewidth=2.5, label="median")
     styles = {":": (0, 4), "--": (1, 3), "-": (2,)}
     names = {":": "samples, 5 and 95 %", "--": "25 and 75 %", "-": "median"}
-    found = np.nanquantile(samples, QUANTILES, axis=0)
+    quantiles = np.nanquantile(samples, QUANTILES, axis=0)
     for style, places in styles.items():
-        for number, at in enumerate(places):
+        for number, index in enumerate(places):
             label = "" if number else names[style]
-            panel.plot(steps, found[at], style, color=BLUE, linewidth=1.5, label=label or None)
+            panel.plot(steps, quantiles[index], style, color=BLUE, linewidth=1.5, label=label or None)
 
 
 def _plain(panel: Axes) -> None:
@@ -178,6 +178,6 @@ def _plain(panel: Axes) -> None:
     panel.margins(x=0.01)
 
 
-def _caption(features: Sequence[str], count: int, shown: int) -> str:
+def _caption(features: Sequence[str], count: int, limit: int) -> str:
     colour = f"colour: mean of {feature_label(features, 0, count)} over a series, from low (dark) to high (bright)"
-    return f"{colour}\nthe first {shown} of {count} features" if count > shown else colour
+    return f"{colour}\nthe first {limit} of {count} features" if count > limit else colour

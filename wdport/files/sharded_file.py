@@ -55,9 +55,9 @@ class ShardedWriter:
     has no room for all.
     """
 
-    def __init__(self, folder: Path, entries: Sequence[Entry], most: int) -> None:
+    def __init__(self, folder: Path, entries: Sequence[Entry], max_bytes: int) -> None:
         self._folder = folder
-        groups = _grouped(entries, most)
+        groups = _grouped(entries, max_bytes)
         self._shards = [
             _Shard(f"model-{number:05}-of-{len(groups):05}.safetensors", group)
             for number, group in enumerate(groups, 1)
@@ -101,8 +101,8 @@ class ShardedWriter:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-        for each in self._synced:
-            each.result()
+        for sync in self._synced:
+            sync.result()
         self.close()
 
     def close(self) -> None:
@@ -148,12 +148,12 @@ def _sync(file: ForwardFile) -> None:
         file.close()
 
 
-def _grouped(entries: Sequence[Entry], most: int) -> list[list[Entry]]:
+def _grouped(entries: Sequence[Entry], max_bytes: int) -> list[list[Entry]]:
     """Return the variables of each shard."""
     groups: list[list[Entry]] = []
     size = 0
     for entry in entries:
-        if not groups or size + entry.nbytes > most:
+        if not groups or size + entry.nbytes > max_bytes:
             groups.append([])
             size = 0
         groups[-1].append(entry)

@@ -140,7 +140,7 @@ def _choose_folder(path: Path, inputs: InputFiles, force: bool) -> ModelTarget:
         raise UsageError(path, "cannot be replaced", "give the name of a folder with `-o`")
     if path.is_dir():
         require_no_link(path, " with `-o`")
-        if any(is_within(each, path) for each in inputs.values()):
+        if any(is_within(file, path) for file in inputs.values()):
             raise UsageError(path, "contains an input", "give another folder with `-o`")
         ours = format_at(path) is not None and holds_ours(path)
         if os.listdir(path) and not (force and ours):

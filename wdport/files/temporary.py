@@ -77,10 +77,10 @@ def make_temporary(finished: Path) -> Temporary:
     while True:
         name = f".{finished.name}.{secrets.token_hex(8)}{_MARK}{ending[0] if ending else ''}"
         path = finished.with_name(name)
-        made = Temporary(finished, path, os.open(path, _NEW, 0o644))
-        if lock(made.descriptor, shared=True) is not False and made.is_there():
-            return made
-        os.close(made.descriptor)  # taken for left over before it was held
+        temporary = Temporary(finished, path, os.open(path, _NEW, 0o644))
+        if lock(temporary.descriptor, shared=True) is not False and temporary.is_there():
+            return temporary
+        os.close(temporary.descriptor)  # taken for left over before it was held
 
 
 def make_temporary_folder(finished: Path) -> Temporary:
@@ -89,26 +89,26 @@ def make_temporary_folder(finished: Path) -> Temporary:
     while True:
         path = finished.with_name(f".{finished.name}.{secrets.token_hex(8)}{_MARK}")
         os.mkdir(path, 0o755)
-        made = Temporary(finished, path, os.open(path, os.O_RDONLY | DIRECTORY | NOFOLLOW | CLOEXEC))
-        if lock(made.descriptor, shared=True) is not False and made.is_there():
-            return made
-        os.close(made.descriptor)
+        temporary = Temporary(finished, path, os.open(path, os.O_RDONLY | DIRECTORY | NOFOLLOW | CLOEXEC))
+        if lock(temporary.descriptor, shared=True) is not False and temporary.is_there():
+            return temporary
+        os.close(temporary.descriptor)
 
 
 def remove_leftovers(finished: Path, ours: Callable[[Path], bool] | None = None) -> None:
     """Remove leftovers of dead processes for the file ``finished``, or for the folder, if they are ``ours``."""
     with suppress(PermissionError):
         for name in os.listdir(finished.parent):
-            made = _UNFINISHED.fullmatch(name)
-            if made and made["finished"] == finished.name and not _is_running(made["token"]):
+            match = _UNFINISHED.fullmatch(name)
+            if match and match["finished"] == finished.name and not _is_running(match["token"]):
                 with suppress(OSError):  # another one's, or gone meanwhile
                     _remove_unheld(finished.with_name(name), ours)
 
 
 def is_temporary(name: str, of: re.Pattern[str]) -> bool:
     """Return whether this is the name of an unfinished file whose final name matches ``of``."""
-    made = _UNFINISHED.fullmatch(name)
-    return made is not None and of.fullmatch(made["finished"]) is not None
+    match = _UNFINISHED.fullmatch(name)
+    return match is not None and of.fullmatch(match["finished"]) is not None
 
 
 def in_temporary_folder(path: Path) -> bool:
@@ -143,8 +143,8 @@ def _remove_unheld(path: Path, ours: Callable[[Path], bool] | None) -> None:
     descriptor = os.open(path, _LOOK)
     try:
         kind = os.fstat(descriptor).st_mode
-        wanted = stat.S_ISREG(kind) or (stat.S_ISDIR(kind) and ours is not None and ours(path))
-        if wanted and lock(descriptor):
+        removable = stat.S_ISREG(kind) or (stat.S_ISDIR(kind) and ours is not None and ours(path))
+        if removable and lock(descriptor):
             _remove(path)
     finally:
         os.close(descriptor)

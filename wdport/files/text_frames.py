@@ -32,29 +32,29 @@ def frames_target(path: Path, force: bool, inputs: Mapping[str, Path]) -> Target
 
 def pages(frames: Sequence[Sequence[str]]) -> list[str]:
     """One page for every step from ``frames`` of texts, which may differ in number: a text that is done stays."""
-    most = max(map(len, frames))
-    chosen = [round(at * (most - 1) / max(1, min(most, MOST) - 1)) for at in range(min(most, MOST))]
-    return [_page([each[min(step, len(each) - 1)] for each in frames]) for step in chosen]
+    length = max(map(len, frames))
+    chosen = [round(index * (length - 1) / max(1, min(length, MOST) - 1)) for index in range(min(length, MOST))]
+    return [_page([texts[min(step, len(texts) - 1)] for texts in frames]) for step in chosen]
 
 
 def write_frames(target: Target, frames: Sequence[Sequence[str]]) -> None:
     """Write the pages of these texts: drawn one after another, pausing on the last, or separated by form feeds."""
-    made = pages(frames)
+    drawn = pages(frames)
     if target.format == "txt":
-        write_text(target.output, f"\n{_PAGE}".join(made) + "\n")
+        write_text(target.output, f"\n{_PAGE}".join(drawn) + "\n")
         return
     from matplotlib.animation import PillowWriter
     from matplotlib.figure import Figure
 
-    lines = max(page.count("\n") + 1 for page in made)
+    lines = max(page.count("\n") + 1 for page in drawn)
     figure = Figure(figsize=(8.0, 0.25 * lines + 0.4))
-    speed = FRAMES_PER_SECOND if len(made) > 5 * _CALM else _CALM
+    speed = FRAMES_PER_SECOND if len(drawn) > 5 * _CALM else _CALM
     writer = PillowWriter(fps=speed)
     with replacing(target.output) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
-        for page in (*made, *[made[-1]] * (2 * speed)):
+        for page in (*drawn, *[drawn[-1]] * (2 * speed)):
             figure.clear()
-            shown = page.replace("$", r"\$")
-            figure.text(0.02, 0.97, shown, family="monospace", size=10, va="top", linespacing=1.4)
+            text = page.replace("$", r"\$")
+            figure.text(0.02, 0.97, text, family="monospace", size=10, va="top", linespacing=1.4)
             writer.grab_frame()
 
 

@@ -64,9 +64,9 @@ def _npy(file: IO[bytes], shape: tuple[int, ...], parts: Iterable[Array]) -> Non
             header = {"descr": np.lib.format.dtype_to_descr(part.dtype), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
             start = file.tell()
-        for at, video in enumerate(part):
+        for index, video in enumerate(part):
             frame = video[0].nbytes
-            file.seek(start + (at * shape[1] + written) * frame)
+            file.seek(start + (index * shape[1] + written) * frame)
             file.write(np.ascontiguousarray(video).data)
         written += part.shape[1]
     if written != shape[1]:

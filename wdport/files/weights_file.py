@@ -23,12 +23,12 @@ from wdport.model import Array
 
 def dataset_paths(names: Iterable[str]) -> dict[str, str]:
     """Map variable paths, in creation order, to their places in a Keras weights file."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     places: dict[str, str] = {}
     for name in names:
         layer = name.rpartition("/")[0]
-        places[name] = f"{layer}/vars/{seen[layer]}".lstrip("/")
-        seen[layer] += 1
+        places[name] = f"{layer}/vars/{counts[layer]}".lstrip("/")
+        counts[layer] += 1
     return places
 
 

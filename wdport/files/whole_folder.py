@@ -31,39 +31,39 @@ def whole_folder(output: OutputPath, ours: Callable[[Path], bool]) -> Iterator[P
     folder contains only what is written here. If an exception is raised, no temporary folder is left; leftovers of a
     killed process are removed by the next one that writes the same path. Raises :class:`MachineError` if writing fails.
     """
-    made: Temporary | None = None
+    temporary: Temporary | None = None
     path = output.path
     try:
         with held_back():
             remove_leftovers(path, ours)
-            made = make_temporary_folder(path)
-        yield made.path
-        os.fsync(made.descriptor)
+            temporary = make_temporary_folder(path)
+        yield temporary.path
+        os.fsync(temporary.descriptor)
         output.require_inputs()
         with held_folder(path.parent) as parent, held_back():
-            _give_name(made, ours)
+            _give_name(temporary, ours)
             if parent is not None:
                 os.fsync(parent)
     except OSError as error:
         raise machine_error(path, error) from error
     finally:
         with held_back():
-            if made is not None:
-                made.discard()
+            if temporary is not None:
+                temporary.discard()
 
 
-def _give_name(made: Temporary, ours: Callable[[Path], bool]) -> None:
+def _give_name(temporary: Temporary, ours: Callable[[Path], bool]) -> None:
     """Rename the folder, or exchange it with the older one, which is then discarded instead."""
-    if not os.path.lexists(made.finished):
-        os.rename(made.path, made.finished)
-        WRITTEN.append(made.finished)
+    if not os.path.lexists(temporary.finished):
+        os.rename(temporary.path, temporary.finished)
+        WRITTEN.append(temporary.finished)
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    new, old = os.fsencode(made.path), os.fsencode(made.finished)
+    new, old = os.fsencode(temporary.path), os.fsencode(temporary.finished)
     exchange = getattr(libc, "renameat2", None)
     if exchange is None or exchange(_AT_FDCWD, new, _AT_FDCWD, old, _RENAME_EXCHANGE) != 0:
         reason = "this system cannot exchange folders" if exchange is None else os.strerror(ctypes.get_errno())
         what = f"could not be replaced in one step ({reason})"
-        raise MachineError(made.finished, what, "remove the older folder first, or give another name with `-o`")
-    WRITTEN.append(made.finished)
-    remove_leftovers(made.finished, ours)
+        raise MachineError(temporary.finished, what, "remove the older folder first, or give another name with `-o`")
+    WRITTEN.append(temporary.finished)
+    remove_leftovers(temporary.finished, ours)

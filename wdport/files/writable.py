@@ -149,15 +149,15 @@ def require_apart(outputs: Iterable[tuple[str, Path]], inputs: Mapping[str, Path
 
     Outputs are given with their options, inputs with their labels. Raises :class:`UsageError`.
     """
-    known = [(path, f"is an input ({name})") for name, path in inputs.items()]
+    reserved = [(path, f"is an input ({name})") for name, path in inputs.items()]
     for option, path in outputs:
         named = f"`{option}`" if option.startswith("-") else option
         by = f" with {named}" if option.startswith("-") else ""
-        for other, what in known:
+        for other, what in reserved:
             if is_same_file(path, other):
                 raise UsageError(path, what, f"give another name{by}")
         if not is_stream(path):
-            known.append((path, f"is also an output ({named})"))
+            reserved.append((path, f"is also an output ({named})"))
 
 
 def require_no_leftover(folder: Path, outputs: re.Pattern[str], inputs: Mapping[str, Path]) -> None:

@@ -15,8 +15,8 @@ WRITTEN: list[Path] = []
 def what_was_written() -> str:
     """Return a text such as "a.keras was written"; "nothing was changed" if there are no files or all were removed
     again."""
-    kept = [path for path in dict.fromkeys(WRITTEN) if not in_temporary_folder(path)]
-    names = [name for name in map(str, kept) if os.path.exists(name)]
+    paths = [path for path in dict.fromkeys(WRITTEN) if not in_temporary_folder(path)]
+    names = [name for name in map(str, paths) if os.path.exists(name)]
     if not names:
         return "nothing was changed"
     return f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} written"
@@ -35,7 +35,7 @@ def noticing(path: Path) -> Iterator[None]:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns

@@ -55,7 +55,7 @@ class Strings:
             raise Fault("the strings of the HDF5 file are not where an attribute says")
         size: int = _COLLECTION.unpack(head)[3]
         self._extents.claim(address, size, "the strings of the file")
-        found: dict[int, tuple[int, int]] = {}
+        spans: dict[int, tuple[int, int]] = {}
         position, end = address + _COLLECTION.size, address + size
         while position + _OBJECT.size <= end:
             index, _, zero, length = _OBJECT.unpack(self._extents.look(position, _OBJECT.size))
@@ -63,23 +63,23 @@ class Strings:
                 break
             start = position + _OBJECT.size
             position = start + (length + 7) // 8 * 8
-            if zero or index in found or position > end:
+            if zero or index in spans or position > end:
                 raise Fault("the strings of the HDF5 file are damaged")
-            found[index] = start, length
-        return found
+            spans[index] = start, length
+        return spans
 
 
 def read_attributes(bodies: list[bytes], strings: Strings) -> dict[str, Value]:
     """Return the attributes in these messages."""
-    found: dict[str, Value] = {}
+    attributes: dict[str, Value] = {}
     for body in bodies:
         name, datatype, dataspace, data = _fields(body)
-        if name in found:
+        if name in attributes:
             raise Fault(f"has two attributes {name[:40]!r}")
         if read_shape(dataspace) != ():
             raise Fault(f"has an attribute {name[:40]!r} that is an array", SAVE_WITH_KERAS)
-        found[name] = _value(name, datatype, data, strings)
-    return found
+        attributes[name] = _value(name, datatype, data, strings)
+    return attributes
 
 
 def _fields(body: bytes) -> tuple[str, bytes, bytes, bytes]:

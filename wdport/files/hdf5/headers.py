@@ -81,18 +81,18 @@ def _read_block(extents: Extents, header: Header, blocks: list[tuple[int, int]],
     raw = extents.take(start, length, "an object header")
     position = count = 0
     while position < length:
-        at = position + _MESSAGE.size
-        if at > length:
+        body = position + _MESSAGE.size
+        if body > length:
             raise Fault("its HDF5 header ends inside a message")
         kind, size, flags, reserved = _MESSAGE.unpack_from(raw, position)
-        position = at + size
+        position = body + size
         if position > length or size % 8 or flags > 1 or reserved != _ZERO3:
             raise _bad_message(flags)
         count += 1
         if kind == _CONTINUATION:
-            blocks.append(_continuation(raw[at:position]))
+            blocks.append(_continuation(raw[body:position]))
         elif kind != NIL:
-            _sort_in(header, kind, start + at, raw[at:position])
+            _sort_in(header, kind, start + body, raw[body:position])
     return count
 
 

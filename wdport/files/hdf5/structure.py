@@ -72,11 +72,11 @@ def read_hdf5(read: Read, size: int) -> Contents:
     strings = Strings(extents)
     contents = Contents({}, {})
     waiting = [_root(extents)]
-    for found in waiting:
+    for node in waiting:
         try:
-            _visit(extents, strings, contents, waiting, found)
+            _visit(extents, strings, contents, waiting, node)
         except Fault as fault:
-            part = "/".join(part for part in (found.path, fault.part) if part)
+            part = "/".join(part for part in (node.path, fault.part) if part)
             raise type(fault)(fault.what, fault.fix, part) from None
     extents.settle()
     return contents
@@ -102,26 +102,26 @@ def _root(extents: Extents) -> _Object:
     return _Object("", address, (first, second) if cache else None)
 
 
-def _visit(extents: Extents, strings: Strings, contents: Contents, waiting: list[_Object], found: _Object) -> None:
+def _visit(extents: Extents, strings: Strings, contents: Contents, waiting: list[_Object], node: _Object) -> None:
     """Add an object to ``contents`` and, if it is a group, its members to ``waiting``."""
-    header = read_header(extents, found.address)
+    header = read_header(extents, node.address)
     attributes = read_attributes(header.attributes, strings)
     if not is_group(header):
-        contents.datasets[found.path] = _dataset(extents, header, found, attributes)
+        contents.datasets[node.path] = _dataset(extents, header, node, attributes)
         return
-    contents.groups[found.path] = attributes
-    if found.path.count("/") >= MAX_DEPTH:
+    contents.groups[node.path] = attributes
+    if node.path.count("/") >= MAX_DEPTH:
         raise Fault(f"is nested more than {MAX_DEPTH} deep", SAVE_WITH_KERAS)
-    for link in read_links(extents, header, found.cached):
-        path = f"{found.path}/{link.name}" if found.path else link.name
+    for link in read_links(extents, header, node.cached):
+        path = f"{node.path}/{link.name}" if node.path else link.name
         if len(path) > MAX_HDF5_PATH or len(waiting) > MAX_HDF5_OBJECTS:
             raise Fault("is an HDF5 file with too many objects or too long names", SAVE_WITH_KERAS)
         waiting.append(_Object(path, link.address, link.cached))
 
 
-def _dataset(extents: Extents, header: Header, found: _Object, attributes: dict[str, Value]) -> Dataset:
+def _dataset(extents: Extents, header: Header, node: _Object, attributes: dict[str, Value]) -> Dataset:
     missing = _ARRAY - set(header.messages)
-    if missing or found.cached is not None or not found.path:
+    if missing or node.cached is not None or not node.path:
         raise Fault("is neither an HDF5 group nor a whole array", SAVE_WITH_KERAS)
     dtype = read_dtype(header.messages[DATATYPE][1])
     if dtype.kind == "V" and attributes.get("dtype") != "bfloat16":
@@ -131,16 +131,16 @@ def _dataset(extents: Extents, header: Header, found: _Object, attributes: dict[
     offset = _place(extents, *header.messages[LAYOUT], nbytes)
     if header.messages[FILL_VALUE][1] not in _FILLS:
         raise Fault("has a fill value of another form", SAVE_WITH_KERAS)
-    return Dataset(found.path, dtype, shape, offset, nbytes, attributes)
+    return Dataset(node.path, dtype, shape, offset, nbytes, attributes)
 
 
-def _place(extents: Extents, at: int, layout: bytes, nbytes: int) -> int:
-    """Return the offset of the ``nbytes`` bytes of an array whose layout message begins at ``at``."""
+def _place(extents: Extents, message_offset: int, layout: bytes, nbytes: int) -> int:
+    """Return the offset of the ``nbytes`` bytes of an array whose layout message begins at ``message_offset``."""
     version, kind = layout[:2].ljust(2, b"\0")
     if version != 3:
         raise Fault("is an HDF5 array of another form than version 3", SAVE_WITH_KERAS)
     if kind == 0:
-        return _compact(at, layout, nbytes)
+        return _compact(message_offset, layout, nbytes)
     if kind != 1 or len(layout) != _CONTIGUOUS.size:
         raise Fault("is stored in chunks" if kind == 2 else "is stored in an unknown way", SAVE_WITH_KERAS)
     _, _, offset, size, _ = _CONTIGUOUS.unpack(layout)
@@ -154,8 +154,8 @@ def _place(extents: Extents, at: int, layout: bytes, nbytes: int) -> int:
     return int(offset)
 
 
-def _compact(at: int, layout: bytes, nbytes: int) -> int:
+def _compact(message_offset: int, layout: bytes, nbytes: int) -> int:
     """Return the offset of an array that is stored in its layout message."""
     if int.from_bytes(layout[2:4], "little") != nbytes or nbytes > len(layout) - 4:
         raise Fault("has another size in the HDF5 file than its shape and type need")
-    return at + 4 if nbytes else 0
+    return message_offset + 4 if nbytes else 0
