@@ -75,9 +75,9 @@ class Checkpoint:
         self.ignored = names.ignored
         """Entries of the state_dict that do not belong to the network, with the reason."""
         self.metadata: dict[str, object] = contents.metadata | state_dict.metadata
-        """Plain facts beside the state_dict, such as epoch and global_step."""
+        """Plain values stored with the state_dict, such as epoch and global_step."""
         self.other_keys = state_dict.other_keys
-        """Top-level keys beside the state_dict."""
+        """Top-level keys other than the state_dict's."""
         self.not_read = not_read(contents.tree, state_dict.node, state_dict.not_read)
         """Content of the file that was not read, such as objects of unknown classes: one line each."""
         self.tree = contents.tree if contents.format in _PICKLED else None
@@ -93,7 +93,7 @@ class Checkpoint:
 
     @property
     def training_config(self) -> TrainingConfig | None:
-        """The training configuration beside the checkpoint, in its folder or its archive; None if there is none."""
+        """The training configuration next to the checkpoint, in its folder or its archive; None if there is none."""
         if self._configured is None and not self._packed:
             with located(self.path):
                 self._configured = config_beside(self._contents.sources[0].path)

@@ -1,4 +1,4 @@
-"""Read an experiment: a checkpoint with its training configuration beside it, as a folder or a tar archive.
+"""Read an experiment: a checkpoint and its training configuration, as a folder or a tar archive.
 
 An archive is hostile input. Only the checkpoint and the configuration are copied out of it, into files without a name,
 which go with the process; links, absolute paths and parent folders are refused, and so are sizes beyond the limits.
@@ -49,7 +49,7 @@ class TrainingConfig:
 
 
 def config_beside(checkpoint: Path) -> TrainingConfig | None:
-    """The training configuration beside a checkpoint's file; None without one."""
+    """The training configuration next to a checkpoint's file; None without one."""
     for name in CONFIGS:
         path = checkpoint.parent / name
         if path.is_file():
@@ -97,7 +97,7 @@ class Unpacked(Source):
 
 
 def open_archive(path: Path) -> tuple[Unpacked, TrainingConfig | None]:
-    """The checkpoint of an archive, which the caller closes, and the configuration beside it in the archive.
+    """The checkpoint of an archive, which the caller closes, and the configuration next to it in the archive.
 
     Raises :class:`Fault` for an archive that is damaged, unsafe, or not of one experiment.
     """

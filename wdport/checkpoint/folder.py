@@ -1,7 +1,7 @@
 """Find the weights file to read in a model's folder, and its ``config.json``.
 
-Libraries such as transformers and diffusers save a model as a folder: ``config.json`` beside one weights file, or
-beside an index and its shards. A pipeline is a folder of such folders; if only one of them has weights, that one is
+Libraries such as transformers and diffusers save a model as a folder: ``config.json`` next to one weights file, or
+next to an index and its shards. A pipeline is a folder of such folders; if only one of them has weights, that one is
 read. Files outside the folder, also by links, are not read.
 """
 
@@ -89,8 +89,8 @@ def _component(folder: Path, names: list[str]) -> Path:
 
 
 def read_beside(weights: Path, name: str) -> dict[str, object]:
-    """Read a JSON file such as ``scheduler_config.json`` beside the weights, or in the component ``scheduler`` of their
-    pipeline; empty if there is none. Raises :class:`InputError`."""
+    """Read a JSON file such as ``scheduler_config.json`` next to the weights, or in the component ``scheduler`` of
+    their pipeline; empty if there is none. Raises :class:`InputError`."""
     folder = weights if weights.is_dir() else weights.parent
     places = [folder / name]
     if (folder.parent / PIPELINE).is_file():

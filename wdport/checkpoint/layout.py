@@ -1,7 +1,7 @@
 """Find the state_dict in the tree of a checkpoint, and its key.
 
 A state_dict is a flat table of name to tensor, or a whole module that has one. It is the whole file, or it is stored
-under a key beside epochs, optimiser states and the like. If there are several candidates, the caller must choose.
+under a key next to epochs, optimiser states and the like. If there are several candidates, the caller must choose.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _SHOWN: Final = 6
 
 @dataclass(frozen=True)
 class StateDict:
-    """The stored state_dict, and the content beside it."""
+    """The stored state_dict, and the other content of the file."""
 
     layout: str
     """``"lightning"``, ``"fabric"`` (any other file that keeps it under a key), ``"bare"`` or ``"module"``."""
     key: str | None
     tensors: dict[str, TensorRef]
     metadata: dict[str, object]
-    """Plain scalars beside the state_dict: epoch, global_step, pytorch-lightning_version."""
+    """Plain scalars stored with the state_dict: epoch, global_step, pytorch-lightning_version."""
     other_keys: tuple[str, ...]
     node: object
     """The table or module in the tree."""

@@ -2,7 +2,7 @@
 
 PyTorch's ``state_dict()`` of an optimiser has the two entries ``state``, from the index of a parameter to its moments,
 and ``param_groups``, whose groups hold those indices and hyper-parameters. Lightning keeps a list of them under
-``optimizer_states``, other programs keep one under a key of their own.
+``optimizer_states``, other programs keep one under another key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read an index file and merge the tensors of all its shards, safetensors or torch files.
 
-The index maps every tensor to a file beside it. A shard that is elsewhere, is missing, or has other tensors than the
+The index maps every tensor to a file next to it. A shard that is elsewhere, is missing, or has other tensors than the
 index states is refused.
 """
 

@@ -1,4 +1,4 @@
-"""The manifest in a converted file, as types, and whether the manifest beside the file agrees with it.
+"""The manifest in a converted file, as types, and whether the manifest next to the file agrees with it.
 
 Its content is only quoted, never executed: it is as untrusted as the file.
 """
@@ -21,7 +21,7 @@ from wdport.mapping.axes import Shape
 
 _FAULTS = (ValueError, KeyError, TypeError, AttributeError)
 _WHOLE = ("name", "sha256", "bytes")
-"""Facts about a file that only the manifest beside it can state, not the one inside."""
+"""Facts about a file that only the manifest next to it can state, not the one inside."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def _dtype(target: Mapping[str, object]) -> str:
 
 
 def torn(path: Path, account: Account, sha256: str) -> str:
-    """Return a sentence on how the manifest beside a converted file, whose hash is ``sha256``, contradicts it; "" if it
-    does not, or does not exist."""
+    """Return a sentence on how the manifest next to a converted file, whose hash is ``sha256``, contradicts it; "" if
+    it does not, or does not exist."""
     beside = manifest_of(path)
     try:
         source = Source(beside)

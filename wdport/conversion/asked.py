@@ -47,7 +47,7 @@ class ConvertedOptimizer:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Whether the optimiser is converted, and what its file does not tell; see :func:`wdport.convert`."""
+    """Whether the optimiser is converted, and what its file does not say; see :func:`wdport.convert`."""
 
     requested: bool
     kind: str | None = None

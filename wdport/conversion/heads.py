@@ -14,8 +14,8 @@ def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
     """Remove the first component of names, such as ``model``, if no row of the table claims a name with it and rows
     claim every name without it; return a sentence that says so, or nothing.
 
-    Names without it, such as those of a loss beside a model, keep theirs; no row may move one of them. A name that no
-    row claims is a fault of the plan, so this never prevents a plan that fits.
+    Names without it, such as those of a loss stored with a model, keep theirs; no row may move one of them. A name that
+    no row claims is a fault of the plan, so this never prevents a plan that fits.
     """
     index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
     moving = PatternIndex(pattern for row in table.rows if row.drop is None for pattern in row.torch)

@@ -1,7 +1,7 @@
 """The manifest of a conversion: its inputs, its steps and its output.
 
-It is stored in the file, and with the file's hash beside it. The same inputs give the same manifest: it contains hashes
-and versions, but no dates and no absolute paths.
+It is stored in the file, and with the file's hash next to it. The same inputs give the same manifest: it contains
+hashes and versions, but no dates and no absolute paths.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def make_manifest(
 
 
 def manifest_beside(manifest: Manifest, target: Target, written: Written) -> Manifest:
-    """Return the manifest for beside the file: the same, with the name, hash and size of the whole file."""
+    """Return the manifest to be written next to the file: the same, with the name, hash and size of the whole file."""
     output: OutputEntry = {**manifest["output"], "name": target.path.name, "sha256": written.sha256,
                           "bytes": written.size}  # fmt: skip
     return {**manifest, "output": output}

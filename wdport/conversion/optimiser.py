@@ -1,7 +1,7 @@
 """Convert the state of an optimiser by the plan of its weights, and back.
 
 Moments have the shapes of the parameters, so the moves of the weights apply to them. A moment that the plan would have
-to compute, not move, is refused: a sum of two parameters has no moments of its own.
+to compute, not move, is refused: a sum of two parameters has no moments.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Optimised:
 
     ``moments`` maps torch's name of a moment to arrays by variable path; ``groups`` are torch's hyper-parameters of the
     groups, ``members`` the group of every variable, ``steps`` the number of steps of every variable with a state.
-    ``schedules`` are the stored states of learning-rate schedules by their keys, ``extra`` the numbers beside them,
-    such as the epoch; ``left_out`` are parameters whose tensors the conversion dropped.
+    ``schedules`` are the stored states of learning-rate schedules by their keys, ``extra`` the checkpoint's other
+    numbers, such as the epoch; ``left_out`` are parameters whose tensors the conversion dropped.
     """
 
     kind: Kind
@@ -312,7 +312,7 @@ def _entries(
 
 def training_file(optimised: Optimised, plan: Plan, tensors: Mapping[str, Array], key: str | None) -> dict[str, Any]:
     """Return the contents of the training program's checkpoint: weights under ``key``, optimiser and schedules under
-    theirs, and the numbers beside them."""
+    theirs, and the other numbers of the checkpoint."""
     parts = {key or "model": dict(tensors), optimised.key or "optimizer": torch_state(optimised, plan)}
     tree: dict[str, Any] = dict(optimised.extra)
     for name, part in (parts | dict(optimised.schedules)).items():

@@ -49,7 +49,7 @@ class Model:
 
 
 def optimiser_beside(path: Path) -> Path:
-    """Return the default name of the optimiser's file: beside a converted model."""
+    """Return the default name of the optimiser's file, next to a converted model."""
     return path.with_name(f"{stem_of(path)}{SUFFIX}")
 
 

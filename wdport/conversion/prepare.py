@@ -54,7 +54,7 @@ class Settings:
     Keras and in PyTorch, as ``module:name``, and its inputs, if the table does not state them; ``own`` is all of this
     with its table, if it was read before. ``shapes`` means that only the shapes of the variables of a user's own model
     are needed, so that no memory is allocated for their values. Without ``beside`` a training
-    configuration beside the checkpoint is not read. ``likely`` is the key of a file with several, where
+    configuration next to the checkpoint is not read. ``likely`` is the key of a file with several, where
     ``key`` is not given.
     """
 
@@ -107,7 +107,7 @@ class Prepared:
 
     @cached_property
     def kept(self) -> dict[str, bytes]:
-        """Files beside the checkpoint that the family's models keep, by name; raises :class:`InputError`."""
+        """Files next to the checkpoint that the family's models keep, by name; raises :class:`InputError`."""
         path, names = self.checkpoint.path, self.family.kept if isinstance(self.family, Accompanied) else ()
         folder = path if path.is_dir() else path.parent
         return {name: read_option(folder / name, MAX_KEPT_BYTES, _MOVE) for name in names if (folder / name).is_file()}
@@ -237,7 +237,7 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
 
 
 def _configured(checkpoint: Checkpoint, family: Family, settings: Settings) -> tuple[dict[str, object], Path] | None:
-    """The training configuration beside the checkpoint and its path, if the family reads one and the user gives no
+    """The training configuration next to the checkpoint and its path, if the family reads one and the user gives no
     other."""
     if not settings.beside or settings.config or settings.known:
         return None
@@ -245,7 +245,7 @@ def _configured(checkpoint: Checkpoint, family: Family, settings: Settings) -> t
 
 
 def configuration_beside(checkpoint: Checkpoint, family: Family) -> tuple[dict[str, object], Path] | None:
-    """The training configuration beside the checkpoint and its path, if it is one of the family; raises
+    """The training configuration next to the checkpoint and its path, if it is one of the family; raises
     :class:`InputError` for a file of that name that cannot be read."""
     config_file = checkpoint.training_config if isinstance(family, ConfiguredBeside) else None
     if config_file is None or not isinstance(family, ConfiguredBeside):

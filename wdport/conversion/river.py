@@ -98,7 +98,7 @@ def convert(
 
     Args:
         checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file, or a folder of shards with their index.
-        output: ``.keras`` (default: beside the checkpoint), ``.safetensors``, ``.weights.h5`` or ``.npz``; a name that
+        output: ``.keras`` (default: next to the checkpoint), ``.safetensors``, ``.weights.h5`` or ``.npz``; a name that
             ends in ``/`` is a folder of safetensors shards, and one that ends in ``.orbax`` an Orbax checkpoint.
         config: training configuration (YAML); values that it does not state are inferred from the shapes or assumed.
         mapping: your own mapping table, instead of the shipped one that fits.
@@ -112,7 +112,7 @@ def convert(
         key: dotted key of the state_dict if the file holds more than one; "ema" is an average of the weights, and "raw"
             those that were trained.
         model: ``module:function`` that builds your own Keras model, if the table does not name it.
-        no_config: do not read the training configuration (config.yaml) beside the checkpoint.
+        no_config: do not read the training configuration (config.yaml) next to the checkpoint.
         strict: refuse any assumption.
         force: replace an existing output.
         allow_nonfinite: accept NaN and infinity among the weights.
@@ -122,9 +122,9 @@ def convert(
             "float16".
         max_memory: bytes of memory for tensors, for the same formats; larger tensors are processed in pieces.
         max_shard_size: maximum bytes per shard; the output is then a folder.
-        with_optimizer: also convert the state of the optimiser, to ``NAME.optimizer.safetensors`` beside the output;
+        with_optimizer: also convert the state of the optimiser, to ``NAME.optimizer.safetensors`` next to the output;
             all of its moments are in memory at once. :func:`wdport.load_optimizer` loads it.
-        optimizer: "adam" or "adamw", if a checkpoint of an older PyTorch does not tell them apart.
+        optimizer: "adam" or "adamw", if a checkpoint of an older PyTorch does not distinguish them.
         optimizer_key: dotted key of the optimiser's state if the file holds more than one.
         parameter_names: JSON file with a list of the names of the optimiser's parameters, in the order of its groups,
             if their shapes fit several assignments.
@@ -177,7 +177,7 @@ def convert(
 
 
 def _streamed(plans: Plans) -> Manifest:
-    """Write a file or a folder in bounded memory, with the manifest beside it."""
+    """Write a file or a folder in bounded memory, with the manifest next to it."""
     target = plans.target
     with ExitStack() as stack:
         if target.format in (FOLDER, ORBAX):
@@ -191,7 +191,7 @@ def _streamed(plans: Plans) -> Manifest:
 
 
 def write_arrays(prepared: Prepared, target: ModelTarget, arrays: Iterator[tuple[str, Array]]) -> Manifest:
-    """Write one variable after another to a file, with the manifest beside it."""
+    """Write one variable after another to a file, with the manifest next to it."""
     with ThreadPoolExecutor(1) as pool:
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
 

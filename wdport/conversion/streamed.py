@@ -46,7 +46,8 @@ class Plans:
 
 
 def write_streamed(plans: Plans, file: Path) -> Manifest:
-    """Write the variables to ``file``, the target's temporary file or folder; return the manifest for beside it.
+    """Write the variables to ``file``, the target's temporary file or folder; return the manifest to be written next to
+    it.
 
     Raises as :class:`wdport.conversion.stream.Stream` does.
     """

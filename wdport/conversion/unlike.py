@@ -18,7 +18,7 @@ def told_differently(path: str | Path, settings: Settings, checkpoint: str | Pat
     """Compare the hyper-parameters of every pair of layers that a table aligns.
 
     The functions that build the models are the table's, or those of ``settings``; a ``checkpoint`` is used only for the
-    ``config.json`` beside it. Raises ``UsageError`` if one of the models is not named, ``MisfitError`` if it
+    ``config.json`` next to it. Raises ``UsageError`` if one of the models is not named, ``MisfitError`` if it
     cannot be built or the table does not fit it.
     """
     family = own_model(path, settings.model, settings.reference, settings.inputs)

@@ -1,4 +1,4 @@
-"""Write files atomically: under a temporary name beside the target, synced, then renamed.
+"""Write files atomically: under a temporary name next to the target, synced, then renamed.
 
 An older file is unchanged until the rename, whatever happens before it.
 """

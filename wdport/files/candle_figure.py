@@ -47,7 +47,7 @@ def draw_candles(
     features: Sequence[str],
     beside: Beside | None = None,
 ) -> None:
-    """Draw the first of ``values`` (n, N, F), a panel each; windows of the data in a column of their own.
+    """Draw the first of ``values`` (n, N, F), a panel each; windows of the data in a separate column.
 
     Steps of the samples with ``known_values`` (N, F) are shaded.
     """

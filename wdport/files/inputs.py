@@ -63,13 +63,13 @@ class InputFiles(dict[str, Path]):
         self._being_read = True
 
     def with_manifests(self, *names: str) -> Self:
-        """Add the manifests beside those named, which are converted models, and return these inputs."""
+        """Add the manifests next to those named, which are converted models, and return these inputs."""
         self.update({f"{name}'s manifest": manifest_of(self[name]) for name in names if name in self})
         return self
 
     def with_experiment(self, name: str) -> Self:
-        """Add the training configuration beside a checkpoint, and of an experiment's folder its checkpoints, and return
-        these inputs."""
+        """Add the training configuration next to a checkpoint, and of an experiment's folder its checkpoints, and
+        return these inputs."""
         place = self.get(name)
         if place is not None:
             folder = place if place.is_dir() else place.parent

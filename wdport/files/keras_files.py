@@ -52,7 +52,7 @@ class WeightsWriter:
 
 
 class ArchiveWriter:
-    """Writes a ``.keras`` archive: streams weights to a file beside it, then packs them with the model's config."""
+    """Writes a ``.keras`` archive: streams weights to a file next to it, then packs them with the model's config."""
 
     def __init__(
         self,

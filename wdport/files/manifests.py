@@ -1,7 +1,7 @@
-"""The manifest of a converted file: the text in the file, sealed by a SHA-256, and the copy beside it.
+"""The manifest of a converted file: the text in the file, sealed by a SHA-256, and the copy next to it.
 
 The file is self-describing: it states what it was made from, its configuration, and a SHA-256 of every variable. The
-manifest beside it repeats that for other tools, with the SHA-256 of the file.
+manifest next to it repeats that for other tools, with the SHA-256 of the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HEAD: Final = '{{"format":2,"sha256":"{}","manifest":'
 
 
 def manifest_of(path: Path) -> Path:
-    """``<out>.wdport.json``, beside the file or folder, also for ``.``."""
+    """``<out>.wdport.json``, next to the file or folder, also for ``.``."""
     named = Path(os.path.abspath(path)) if path.name in ("", "..") else path
     return named.parent / f"{named.name}.wdport.json"
 

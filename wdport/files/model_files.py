@@ -72,7 +72,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Beside:
-    """The content of a converted file beside its arrays: the manifest's text, None if Keras saved the file, and
+    """The content of a converted file apart from its arrays: the manifest's text, None if Keras saved the file, and
     Keras's model description of a ``.keras`` archive."""
 
     manifest: bytes | None
@@ -131,7 +131,7 @@ def write_by_keras(
 
 
 def read_beside(path: Path) -> Beside:
-    """Read the content of a converted file beside its arrays; raises :class:`WdportError`."""
+    """Read the content of a converted file apart from its arrays; raises :class:`WdportError`."""
     if path.name.endswith(".safetensors"):
         with open_checkpoint(path) as file:
             text = file.metadata.get(METADATA)

@@ -1,7 +1,7 @@
 """A model's variables as an Orbax checkpoint, the format of JAX's libraries: a nested dictionary by variable path.
 
 Orbax (``pip install wdport[orbax]``) writes and reads it. It takes all arrays at once, so the whole model is in memory.
-The checkpoint is the item ``default`` of the folder, and the manifest a file beside it.
+The checkpoint is the item ``default`` of the folder, and the manifest a file next to it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class RunFolder:
 
     Args:
         folder: is made if it does not exist; for this user alone if it is ``private``.
-        files: the names of the finished files of a run, beside :data:`RUN`; others are never removed.
+        files: the names of the finished files of a run, apart from :data:`RUN`; others are never removed.
         what: a run's content, for an error message, such as "parts".
 
     Raises:

@@ -30,7 +30,7 @@ FEWEST: Final = 20
 """Number of series from which a 5 % quantile is meaningful."""
 
 NAME_CHARS: Final = 36
-"""Maximum characters of a feature's name beside an axis."""
+"""Maximum characters of a feature's name next to an axis."""
 
 WARMEST: Final = 0.85
 """The end of the used part of the colour map: later colours are too pale on white."""

@@ -62,7 +62,7 @@ class ShardedWriter:
             _Shard(f"model-{number:05}-of-{len(groups):05}.safetensors", group)
             for number, group in enumerate(groups, 1)
         ]
-        require_room(folder, sum(shard.size for shard in self._shards))  # told now, not after minutes
+        require_room(folder, sum(shard.size for shard in self._shards))  # refuse now, not after minutes
         self._expected = [(shard, entry) for shard in self._shards for entry in shard.entries]
         self._at, self._done = 0, 0
         self._pool, self._hashing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)

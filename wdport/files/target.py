@@ -61,7 +61,7 @@ class Target:
 
 @dataclass(frozen=True)
 class ModelTarget(Target):
-    """A converted model to be written, with its manifest beside it, ``<out>.wdport.json``."""
+    """A converted model to be written, with its manifest next to it, ``<out>.wdport.json``."""
 
     manifest: OutputPath
 
@@ -125,7 +125,7 @@ def choose_target(
 
 
 def default_output(source: Path) -> Path:
-    """Return the default output of a conversion: beside the checkpoint."""
+    """Return the default output of a conversion: next to the checkpoint."""
     stem = source.name if source.is_dir() else source.name.removesuffix(source.suffix)
     return source.with_name(f"{stem}.keras") if source.name else Path(".keras")
 
@@ -165,7 +165,7 @@ def is_within(path: Path, folder: Path) -> bool:
 
 
 def _manifest(output: OutputPath, inputs: Mapping[str, Path], force: bool) -> OutputPath:
-    """Return the manifest beside a model if it can be written there, where it replaces an older one."""
+    """Return the manifest next to a model if it can be written there, where it replaces an older one."""
     path = manifest_of(output.path)
     require_apart([("-o", path)], inputs)
     if os.path.exists(path) and not os.path.isfile(path):

@@ -1,8 +1,8 @@
 """Unfinished files: their names, their locks, and leftovers of processes that died.
 
-A temporary file has a random name beside its final one, and the process that writes it holds a lock (``flock``) on it.
-So an unlocked file is a leftover; process ids are not used, since two containers may have the same ones. The lock is
-shared, because HDF5 takes another one when it reads the file.
+A temporary file has a random name in the folder of its final one, and the process that writes it holds a lock
+(``flock``) on it. So an unlocked file is a leftover; process ids are not used, since two containers may have the same
+ones. The lock is shared, because HDF5 takes another one when it reads the file.
 """
 
 from __future__ import annotations

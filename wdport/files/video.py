@@ -43,7 +43,7 @@ def require_frames(path: Path, shape: tuple[int, ...]) -> None:
 
 
 def write_video(target: Target, shape: tuple[int, ...], parts: Iterable[Array], fps: float) -> int:
-    """Write ``parts`` along the time axis of videos (B, T, H, W, C), ``shape`` in all; return the size of the file.
+    """Write ``parts`` along the time axis of videos (B, T, H, W, C), ``shape`` in total; return the size of the file.
 
     ``.npy`` has the whole array as it is; ``.gif`` and ``.mp4`` (H.264) show the only video's bytes at ``fps`` frames
     per second. Raises :class:`MachineError` if writing fails; no temporary file is left then.

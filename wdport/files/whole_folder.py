@@ -1,4 +1,4 @@
-"""Write folders atomically: under a temporary name beside the target, synced, then renamed, like files.
+"""Write folders atomically: under a temporary name next to the target, synced, then renamed, like files.
 
 An older folder is exchanged for the new one in a single file-system operation, and then removed.
 """

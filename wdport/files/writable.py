@@ -77,7 +77,7 @@ def writable(
     """Refuse a file that cannot be written, or that would destroy an input or another file.
 
     Args:
-        path: the file, which is first written beside it under a longer name.
+        path: the file, which is first written next to it under a longer name.
         inputs: the input files, by label; the path may not be one of them. If they are :class:`InputFiles`, they must
             be unchanged when the file gets its name.
         force: whether a file of this name may be replaced.

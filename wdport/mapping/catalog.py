@@ -29,7 +29,7 @@ RULES = MappingProxyType(
             # first head's rows come first -> query, key and value kernels of a Keras attention layer.
             "attention_packed_weight": "(part heads head) in -> [part] in heads head",
             "attention_packed_bias": "(part heads head) -> [part] heads head",
-            # A projection of its own (q_proj.weight) -> one such kernel.
+            # A separate projection (q_proj.weight) -> one such kernel.
             "attention_weight": "(heads head) in -> in heads head",
             "attention_bias": "(heads head) -> heads head",
             # out_proj.weight reads the heads side by side -> kernel (heads, head, out).

@@ -145,7 +145,7 @@ def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     if len(a) > MOST or len(b) > MOST:
         return []
     ours, theirs = _own_parts(a), _own_parts(b)
-    if (len(a) == 1) != (len(b) == 1):  # one name has no parts of its own
+    if (len(a) == 1) != (len(b) == 1):  # a single name has no parts that distinguish it
         ours = theirs = _own_parts([*a, *b])
     scores = sorted(((_similar(ours[x], theirs[y]), x, y) for x in a for y in b), reverse=True)
     pairs: list[tuple[str, str]] = []

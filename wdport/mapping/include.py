@@ -9,7 +9,7 @@ from wdport.mapping.fields import Fields
 
 
 def mappings_folder() -> Path:
-    """Return ``mappings/`` inside the installed package, or beside it in a source checkout."""
+    """Return ``mappings/`` inside the installed package, or next to it in a source checkout."""
     package = Path(__file__).parents[1]
     for folder in (package / "_mappings", package.parent / "mappings"):
         if any(folder.glob("*.yaml")):

@@ -33,7 +33,7 @@ def parse_layer(
     expand = _Expansion(fields, layer, tap, {**names, "layer": f"<{index}>" if index else "0"}, order)
     rows = [row for part in (kind.parts if kind else ()) for row in expand.rows(part)]
     _known_sizes(fields, tap, rows)
-    # Of several layers only the last is seen, as what the PyTorch module gives out.
+    # Of several stacked layers only the last is compared: its output is that of the PyTorch module.
     inner = kind.inner if kind else ()
     taps = [replace(tap, stack=keras)] if index else [tap, *map(expand.inner, inner)]
     return rows, taps

@@ -216,7 +216,7 @@ def _setting_differences(
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         return []
     differences = [setting for setting in compared if setting.level == "differs"]
-    # An activation within the layer may be a function of its own in PyTorch, which the values tell.
+    # The activation of a Keras layer may be a separate function in PyTorch; the values show whether it is.
     differences = [setting for setting in differences if setting.name != "activation" or setting.torch is not None]
     return [
         setting.text

@@ -22,8 +22,8 @@ _WINDOW = (
 )
 _PLAIN = (Compared("out_channels", "filters", "equal"), Compared("groups", "groups", "equal"))
 
-# What the same weight may be in a port of another rank: axes of size one are added or left out. Shapes tell
-# the alternatives apart; where two fit, the window is one and both give the same kernel.
+# What the same weight may be in a port of another rank: axes of size one are added or left out. Shapes
+# distinguish the alternatives; where two fit, the window is one and both give the same kernel.
 _RULES = {
     1: ("conv1d", "out in 1 -> in out", "out in k -> k 1 in out", "out in k -> 1 k in out"),
     2: ("conv2d", "out in k 1 -> k in out", "out in 1 k -> k in out", "out in 1 1 -> in out"),

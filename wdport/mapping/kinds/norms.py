@@ -18,7 +18,7 @@ _CHANNELS = layouts(
     "b c", "b c l -> b l c", "b c h w -> b h w c", "b c d h w -> b d h w c", "b c l", "b c h w", "b c d h w"
 )
 _FEATURES = "({torch}) -> ({keras})"
-# Some libraries keep a scale per channel with axes of size one behind it, to multiply channels-first activations.
+# Some libraries keep a scale per channel followed by axes of size one, to multiply channels-first activations.
 _SCALE = rules("identity", "c 1 -> c", "c 1 1 -> c", "c 1 1 1 -> c")
 
 

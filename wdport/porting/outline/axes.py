@@ -185,7 +185,7 @@ def chained(first: Move, second: Move) -> Move:
         pieces: list[Atom] = []
         if left and left[0] is atom:
             pieces.append(left.pop(0))
-        elif atom.size != 1:  # one of size one is gone
+        elif atom.size != 1:  # a removed axis of size one
             while left and prod(piece.size for piece in pieces) < atom.size:
                 pieces.append(left.pop(0))
         parts[atom] = pieces

@@ -30,7 +30,7 @@ def summed(equation: str, operands: Sequence[Axes]) -> Axes | None:
 
 
 def plain(axes: Axes) -> Axes:
-    """The axes without image channels, which a product's output does not have as far as is known."""
+    """The axes without image channels, which the output of a product is not known to have."""
     return tuple(tuple(replace(atom, channel=False) if atom.channel else atom for atom in group) for group in axes)
 
 

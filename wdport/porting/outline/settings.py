@@ -58,7 +58,7 @@ def parameters(name: str, kind: type | None = None) -> Mapping[str, object]:
 
 
 def _signature(function: Any) -> dict[str, object]:
-    """The parameters of a function that have a name of their own, with their defaults."""
+    """The parameters of a function other than ``*args`` and ``**kwargs``, with their defaults."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     listed = inspect.signature(function).parameters.values()
     return {parameter.name: parameter.default for parameter in listed if parameter.kind not in variadic}

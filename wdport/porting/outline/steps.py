@@ -201,7 +201,7 @@ class Steps:
         if not names:
             return []
         if not layer_of(canonical(event.name)):
-            return []  # the module that reads them tells
+            return []  # the module that reads them has the note
         if counterpart.kind and (owner := self._row(event)):
             return [] if owner == around.name.partition("#")[0] else [f"a row for {owner} moves its weights"]
         return [f"no row of a kind: write tensors rows for {', '.join(names)}"]

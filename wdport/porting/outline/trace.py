@@ -80,7 +80,7 @@ class _Tracer:
     ) -> object:
         """Record one call of a module; a handler for :func:`wdport.recorder.watched`."""
         if self._within or (name and type(part).forward is torch.nn.Sequential.forward):
-            return compute(*arguments)  # what is in a Sequential is told as steps of the module around it
+            return compute(*arguments)  # the layers of a Sequential are steps of the enclosing module
         event = self._begin(Event(-1, name, kwargs=self._plain(_named(part, *arguments)), module=part))
         event.is_layer = self._is_layer(part)
         if isinstance(part, torch.jit.ScriptModule):
