@@ -280,10 +280,8 @@ class Assigning:
         call_index = unit.call_with(prints) if unit.calls else None
         if call_index is None or not any(not fingerprint.empty for fingerprint in prints):
             return
-        if (
-            agreement(used[0], unit.calls[call_index], self.side.layers[event.path], event.inputs, event.outputs)
-            is None
-        ):
+        layer, call = self.side.layers[event.path], unit.calls[call_index]
+        if agreement(used[0], call, layer, event.inputs, event.outputs) is None:
             raise self._stop("output", event, used[0])
 
     def _stop(self, why: Why, event: Event | None, option: Option | None = None) -> Stuck:

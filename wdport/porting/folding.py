@@ -65,17 +65,11 @@ def sections(rows: Sequence[Fields]) -> list[Section]:
             head, inner = ("", ""), row
         else:
             inner = _shortened(row, head)
-        index = next(
-            (
-                index
-                for index, section in enumerate(grouped)
-                if (section.torch, section.keras) == head and head != ("", "")
-            ),
-            None,
-        )
-        if index is None:
+        earlier = [(section.torch, section.keras) for section in grouped]
+        if head == ("", "") or head not in earlier:
             grouped.append(Section(*head, (inner,)))
         else:
+            index = earlier.index(head)
             grouped[index] = Section(*head, (*grouped[index].rows, inner))
     return grouped
 

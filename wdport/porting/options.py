@@ -172,32 +172,22 @@ def tensors_option(
 
 
 def flattened(
-    unit: Unit,
-    keras: str,
-    kind: str,
-    variables: Mapping[str, Shape],
-    layer_input: Array,
-    sizes: Sequence[Shape],
+    unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], ours: Array, sizes: Sequence[Shape],
     call_index: int,
-) -> Option | None:
+) -> Option | None:  # fmt: skip
     """The row with the order of axes that were flattened before the layer, if its input differs only in that.
 
-    ``sizes`` are the shapes before flattening in Keras, without the batch.
+    ``ours`` is the Keras layer's input; ``sizes`` are the shapes before flattening in Keras, without the batch.
     """
     theirs = unit.first_input(call_index)
-    if (
-        not KINDS[kind].flattens
-        or theirs.ndim != 2
-        or theirs.shape != layer_input.shape
-        or np.allclose(theirs, layer_input)
-    ):
+    if not KINDS[kind].flattens or theirs.ndim != 2 or theirs.shape != ours.shape or np.allclose(theirs, ours):
         return None
     for shape in sizes:
         names = {2: ("l", "c"), 3: ("h", "w", "c"), 4: ("d", "h", "w", "c")}.get(len(shape))
-        if names is None or int(np.prod(shape)) != layer_input.shape[-1]:
+        if names is None or int(np.prod(shape)) != ours.shape[-1]:
             continue
         axis_sizes = dict(zip(names, shape, strict=True))
-        if order := agreeing(theirs, layer_input, axis_sizes, ((names[-1], *names[:-1]), names)):
+        if order := agreeing(theirs, ours, axis_sizes, ((names[-1], *names[:-1]), names)):
             free = names[-1]
             extra = {"flatten": order, "sizes": {name: size for name, size in axis_sizes.items() if name != free}}
             return layer_option(unit, keras, kind, variables, extra, call_index)

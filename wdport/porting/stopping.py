@@ -218,10 +218,8 @@ def _setting_differences(
     differences = [setting for setting in compared if setting.level == "differs"]
     # The activation of a Keras layer may be a separate function in PyTorch; the values show whether it is.
     differences = [setting for setting in differences if setting.name != "activation" or setting.torch is not None]
-    return [
-        setting.text
-        for setting in sorted(differences, key=lambda setting: setting.name in ("data_format", "activation"))
-    ]
+    differences.sort(key=lambda setting: setting.name in ("data_format", "activation"))
+    return [setting.text for setting in differences]
 
 
 def _misfed(scene: _Scene, last: Place, event: Event, here: Place, right: Array) -> Stop:
@@ -278,15 +276,13 @@ def _settings(layer: KerasLayer) -> str:
 def _suspects(scene: _Scene, bits: int = 0) -> list[Value]:
     """PyTorch's values that depend only on what was found and on ``bits``, and that no Keras layer has: the last
     first."""
-    known_bits, numbers = bits, set[int]()
+    numbers = set[int]()
     for unit in scene.matched_units():
-        known_bits |= unit.bits
+        bits |= unit.bits
     for event in scene.outcome.events:
         if event.path in scene.outcome.matched:
             numbers |= {value.number for array in event.outputs for value in scene.values(array)}
-    candidates = [
-        value for value in scene.run.values if not value.depends & ~known_bits and value.number not in numbers
-    ]
+    candidates = [value for value in scene.run.values if not value.depends & ~bits and value.number not in numbers]
     plain = [value for value in candidates if value.by not in _PLAIN]
     return sorted(plain, key=lambda value: -value.number)[:40]
 
@@ -326,15 +322,12 @@ def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> l
 
 def _like(array: Array, scene: _Scene, value: Value, event: Event, input_index: int) -> Array | None:
     """PyTorch's value in the layout of the layer's output, if the shapes fit."""
-    wrong = event.outputs[0]
-    for source in scene.values(event.inputs[input_index]):
+    ours, wrong = event.inputs[input_index], event.outputs[0]
+    for source in scene.values(ours):
         if source.number in value.sources and source.result.array.ndim == array.ndim:
             for order in permutations(range(array.ndim)):
                 moved = source.result.array.transpose(order)
-                fits = (
-                    moved.shape == event.inputs[input_index].shape
-                    and relative_l2(moved, event.inputs[input_index]) < 1e-9
-                )
+                fits = moved.shape == ours.shape and relative_l2(moved, ours) < 1e-9
                 if fits and array.transpose(order).shape == wrong.shape:
                     return array.transpose(order)
     return array if array.shape == wrong.shape else None
@@ -410,21 +403,15 @@ def _next_unit(scene: _Scene, event: Event) -> Unit | None:
 
 
 def _source(scene: _Scene, unit: Unit) -> str:
-    values = (
-        [value for fingerprint in unit.prints[0] for value in list(scene.run.prints.find(fingerprint))[:1]]
-        if unit.prints
-        else []
-    )
+    prints = unit.prints[0] if unit.prints else ()
+    values = [value for fingerprint in prints for value in list(scene.run.prints.find(fingerprint))[:1]]
     return ", ".join(dict.fromkeys(_described(scene, value) for value in values)) or "what it takes"
 
 
 def _between(scene: _Scene, start: Value, unit: Unit) -> list[str]:
     """The functions from a value to a unit's input, in order."""
-    ends = (
-        {value.number for fingerprint in unit.prints[0] for value in scene.run.prints.find(fingerprint)}
-        if unit.prints
-        else set()
-    )
+    prints = unit.prints[0] if unit.prints else ()
+    ends = {value.number for fingerprint in prints for value in scene.run.prints.find(fingerprint)}
     paths: dict[int, list[str]] = {start.number: []}
     for value in scene.run.values[start.number + 1 :]:
         source = next((number for number in value.sources if number in paths), None)
