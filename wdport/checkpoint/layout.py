@@ -118,29 +118,29 @@ def _state_dict_of(
 
 def _only_candidate(tree: dict[object, object], requested: str | None) -> str | None:
     """Return the key of the only candidate, or of the ``requested`` one; None if the file itself is the state_dict."""
-    candidates: list[str] = []
+    keys: list[str] = []
     for name in _KNOWN_KEYS:
         value = tree.get(name)
         if _is_state(value):
-            candidates.append(name)
+            keys.append(name)
         elif isinstance(value, dict):
-            candidates += [f"{name}.{inner}" for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
-    if len(candidates) == 1:
-        candidates += _copies(tree, candidates[0])
-    chosen = candidates
+            keys += [f"{name}.{inner}" for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
+    if len(keys) == 1:
+        keys += _copies(tree, keys[0])
+    chosen = keys
     if requested in (EMA, RAW):
-        chosen = [name for name in candidates if _is_average(name) == (requested == EMA)]
-    elif requested in candidates:
+        chosen = [name for name in keys if _is_average(name) == (requested == EMA)]
+    elif requested in keys:
         chosen = [requested]
     if len(chosen) == 1:
         return chosen[0]
-    if candidates:
-        listing = ", ".join(candidates[:_SHOWN]) + (", ..." if len(candidates) > _SHOWN else "")
-        averages = len(list(filter(_is_average, candidates)))
-        fix = f"choose with `--key {EMA!r}` or {RAW!r}" if averages == 1 == len(candidates) - averages else _pick(tree)
-        what = f"has {len(candidates)} candidates for the state_dict: {listing}"
-        if len(candidates) == 1:
-            what, fix = f"has no {requested} weights, only {candidates[0]}", "leave out `--key`"
+    if keys:
+        listing = ", ".join(keys[:_SHOWN]) + (", ..." if len(keys) > _SHOWN else "")
+        averages = len(list(filter(_is_average, keys)))
+        fix = f"choose with `--key {EMA!r}` or {RAW!r}" if averages == 1 == len(keys) - averages else _pick(tree)
+        what = f"has {len(keys)} candidates for the state_dict: {listing}"
+        if len(keys) == 1:
+            what, fix = f"has no {requested} weights, only {keys[0]}", "leave out `--key`"
         raise Fault(what, fix)
     if _is_state(tree):
         if requested == EMA:
@@ -188,19 +188,19 @@ def _check_keys(table: object) -> None:
 
 def _candidates(tree: dict[object, object]) -> list[str]:
     """Return dotted keys, at most two levels deep, of all modules and of everything that directly contains tensors."""
-    candidates: list[str] = []
+    keys: list[str] = []
     for name, value in tree.items():
         if _is_state(value):
-            candidates.append(str(name))
+            keys.append(str(name))
         elif isinstance(value, dict):
-            candidates.extend(f"{name}.{inner}" for inner, deeper in value.items() if _is_state(deeper))
-    return candidates
+            keys.extend(f"{name}.{inner}" for inner, deeper in value.items() if _is_state(deeper))
+    return keys
 
 
 def _candidates_text(tree: dict[object, object]) -> str:
-    candidates = _candidates(tree)
-    if candidates:
-        return f"tensors are under {', '.join(candidates[:4])}"
+    keys = _candidates(tree)
+    if keys:
+        return f"tensors are under {', '.join(keys[:4])}"
     return f"its keys are {', '.join(_described(key, value) for key, value in list(tree.items())[:4]) or 'none'}"
 
 

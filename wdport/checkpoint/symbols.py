@@ -67,12 +67,12 @@ def _tensor(arguments: Arguments) -> object:
     requires_grad, hooks = arguments[4:6]
     if type(requires_grad) is not bool:
         raise Fault("a tensor is rebuilt from arguments of the wrong type")
-    tensor = _plain_tensor(arguments[:4])
+    rebuilt = _plain_tensor(arguments[:4])
     if hooks is not None and (type(hooks) is not OrderedDict or hooks):
         return unreadable(Unread("a tensor with backward hooks, which is not read", LOAD_AND_SAVE))
     if len(arguments) == 7 and arguments[6]:
         return unreadable(Unread("a tensor that is to be conjugated or negated, which is not read", LOAD_AND_SAVE))
-    return tensor
+    return rebuilt
 
 
 def _plain_tensor(arguments: Arguments) -> object:

@@ -49,8 +49,8 @@ def compare_files(a: str | Path, b: str | Path, keys: tuple[str | None, str | No
 
 def _tensors(path: Path, key: str | None) -> tuple[dict[str, Properties], Properties]:
     with open_checkpoint(path, key=key) as checkpoint:
-        properties = {name: _properties(info.shape, info.dtype) for name, info in checkpoint.tensors.items()}
-        return properties, {"prefix that was left out": "".join(checkpoint.prefixes)}
+        listing = {name: _properties(info.shape, info.dtype) for name, info in checkpoint.tensors.items()}
+        return listing, {"prefix that was left out": "".join(checkpoint.prefixes)}
 
 
 def _variables(path: Path) -> dict[str, Properties]:

@@ -92,9 +92,9 @@ def make_manifest(
 
 def manifest_beside(manifest: Manifest, target: Target, written: Written) -> Manifest:
     """Return the manifest to be written next to the file: the same, with the name, hash and size of the whole file."""
-    output: OutputEntry = {**manifest["output"], "name": target.path.name, "sha256": written.sha256,
+    entry: OutputEntry = {**manifest["output"], "name": target.path.name, "sha256": written.sha256,
                           "bytes": written.size}  # fmt: skip
-    return {**manifest, "output": output}
+    return {**manifest, "output": entry}
 
 
 def render_manifest(manifest: Manifest) -> str:

@@ -227,20 +227,20 @@ def _is_centred(values: Array) -> bool:
 
 def _norms(plan: Plan) -> list[_Norm]:
     """Return every norm of the plan, in its order, by its row's kind or, for a row without one, by its variables."""
-    norms: dict[str, _Norm] = {}
+    by_module: dict[str, _Norm] = {}
     taps = [tap for tap in plan.table.taps if tap.kind in _NORMS]
     for move in plan.moves:
         role = _ROLES.get(move.targets[0].rpartition("/")[2])
         if role is None or len(move.sources) != 1 or _is_matrix(move.shapes[0]):
             continue
         module = move.source.rpartition(".")[0]
-        if module not in norms:
+        if module not in by_module:
             kinds = (tap.kind for tap in taps if tap.torch.match(module) is not None)
             if (kind := next(kinds, "")) or role in ("variance", "mean"):
-                norms[module] = _Norm(module, kind or "batch_norm", {})
-        if module in norms:
-            norms[module].tensors[role] = move.source
-    return list(norms.values())
+                by_module[module] = _Norm(module, kind or "batch_norm", {})
+        if module in by_module:
+            by_module[module].tensors[role] = move.source
+    return list(by_module.values())
 
 
 def look(plan: Plan, checkpoint: Checkpoint, dtype: str = "float32") -> tuple[ValueFinding, ...]:

@@ -87,15 +87,15 @@ def draw_samples(
 
     figure = Figure(layout="constrained")
     shape = values.shape[1:]
-    drawn = values[: drawn_at_most(shape, beside is not None)]
+    selection = values[: drawn_at_most(shape, beside is not None)]
     if len(shape) == 2 and is_prices(features, shape[-1]):
-        draw_candles(figure, drawn, known_values, place, features, beside)
+        draw_candles(figure, selection, known_values, place, features, beside)
     elif beside is None or is_image(shape):
-        _drawn(figure, drawn, known_values, place, features)
+        _drawn(figure, selection, known_values, place, features)
     elif is_point(shape):
-        _points(figure, drawn, None, beside)
+        _points(figure, selection, None, beside)
     else:
-        draw_beside(figure, drawn, known_values, place, features, beside)
+        draw_beside(figure, selection, known_values, place, features, beside)
     with replacing(target.output) as (temporary,), any_script():
         figure.savefig(temporary, format=target.format, dpi=150)
 
@@ -105,15 +105,15 @@ def animate_samples(target: Target, states: Array, place: str = "time step", fea
     from matplotlib.animation import PillowWriter
     from matplotlib.figure import Figure
 
-    drawn = states[:, : drawn_at_most(states.shape[2:])]
-    finite = drawn[np.isfinite(drawn)]
+    selection = states[:, : drawn_at_most(states.shape[2:])]
+    finite = selection[np.isfinite(selection)]
     low, high = (float(np.min(finite)), float(np.max(finite))) if finite.size else (0.0, 1.0)
     figure = Figure(layout="constrained")
     writer = PillowWriter(fps=FRAMES_PER_SECOND)
     with replacing(target.output) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
-        for frame in (*drawn, *[drawn[-1]] * FRAMES_PER_SECOND):
+        for frame in (*selection, *[selection[-1]] * FRAMES_PER_SECOND):
             figure.clear()
-            _drawn(figure, frame, None, place, features, (low, high), drawn[-1])
+            _drawn(figure, frame, None, place, features, (low, high), selection[-1])
             writer.grab_frame()
 
 

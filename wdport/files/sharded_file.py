@@ -101,8 +101,8 @@ class ShardedWriter:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-        for sync in self._synced:
-            sync.result()
+        for future in self._synced:
+            future.result()
         self.close()
 
     def close(self) -> None:

@@ -133,11 +133,11 @@ def _renamings(a: Listing, b: Listing) -> Iterator[Renamed]:
 
 def _by_numbers(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
     """Yield names that contain the same numbers: a renamed layer keeps its number."""
-    by_numbers: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
+    groups: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
     for side, names in enumerate((a, b)):
         for name in names:
-            by_numbers.setdefault(tuple(re.findall(r"[0-9]+", name)), ([], []))[side].append(name)
-    return (pair for pair in by_numbers.values() if all(pair))
+            groups.setdefault(tuple(re.findall(r"[0-9]+", name)), ([], []))[side].append(name)
+    return (pair for pair in groups.values() if all(pair))
 
 
 def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:

@@ -263,12 +263,12 @@ def _parent(path: str, joint: str) -> str:
 
 def _roles(parts: Mapping[str, str]) -> dict[str, str]:
     """By role, the module of a projection whose Keras layer has one of the usual names."""
-    roles: dict[str, str] = {}
+    by_role: dict[str, str] = {}
     for name, module in parts.items():
         role = "out" if "out" in name else next((part for part in ATTENTION[:3] if part in name), "")
         if role:
-            roles.setdefault(role, module)
-    return roles
+            by_role.setdefault(role, module)
+    return by_role
 
 
 def _is_same(join: _Join, joined_rows: Sequence[Fields], rows: Sequence[Fields]) -> bool:

@@ -311,9 +311,9 @@ def _function(scene: _Scene, value: Value, layer: KerasLayer, event: Event) -> l
     if module is None:
         return []
     unit = Unit("", torch_kinds(module), {}, "", "", (), 0, 0, module)
-    output = value.result.array
+    array = value.result.array
     fed = scene.run.values[value.sources[0]].result.array.shape if value.sources else ()
-    placed = np.moveaxis(output, 1, -1) if output.ndim > 2 else output
+    placed = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
     for kind in possible(unit, layer) or (() if unit.kinds else ("",)):
         if differences := _setting_differences(kind, module, layer, event, placed, fed):
             return differences

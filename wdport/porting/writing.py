@@ -40,11 +40,11 @@ def table_text(
 
 def _grouped(rows: Sequence[Fields]) -> dict[str, list[Fields]]:
     """The rows by the list of the table that contains them."""
-    grouped: dict[str, list[Fields]] = {"layers": [], "tensors": [], "tied": []}
+    by_list: dict[str, list[Fields]] = {"layers": [], "tensors": [], "tied": []}
     for row in rows:
         name = "tied" if "same_as" in row else "tensors" if "rule" in row or "drop" in row else "layers"
-        grouped[name].append(row)
-    return {name: chosen for name, chosen in grouped.items() if chosen}
+        by_list[name].append(row)
+    return {name: chosen for name, chosen in by_list.items() if chosen}
 
 
 def row_text(row: Fields) -> str:

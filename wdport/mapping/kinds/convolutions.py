@@ -107,11 +107,11 @@ def _convolution(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     origin = {"strides": "stride", "dilation_rate": "dilation", "use_bias": "bias"}
     if depthwise:
         arguments = {"kernel_size": kernel, "depth_multiplier": outputs // inputs, **arguments}
-        convolution = layer(f"DepthwiseConv{rank}D", arguments, **origin)
+        conv_layer = layer(f"DepthwiseConv{rank}D", arguments, **origin)
     else:
         arguments = {"filters": outputs, "kernel_size": kernel, "groups": groups, **arguments}
-        convolution = layer(f"Conv{rank}D", arguments, groups="groups", **origin)
-    return Counterpart((*before, convolution), notes, kind)
+        conv_layer = layer(f"Conv{rank}D", arguments, groups="groups", **origin)
+    return Counterpart((*before, conv_layer), notes, kind)
 
 
 def _widths(padding: object, axes: Sequence[Axis]) -> Widths:
@@ -154,7 +154,7 @@ def _transposed(name: str, settings: Settings, call: TorchCall) -> Counterpart:
         "filters": settings["out_channels"], "kernel_size": kernel, "strides": stride,
         "padding": "same" if same else "valid", "dilation_rate": dilation, "use_bias": bool(settings.get("bias")),
     }  # fmt: skip
-    convolution = layer(f"Conv{rank}DTranspose", arguments, strides="stride", dilation_rate="dilation", use_bias="bias")
+    conv_layer = layer(f"Conv{rank}DTranspose", arguments, strides="stride", dilation_rate="dilation", use_bias="bias")
     # Keras's output has n * stride + max(reach - stride, 0) places, PyTorch's (n - 1) * stride + reach, then cut.
     cuts = tuple(
         (cut, max(step - reach, 0) + cut - extra)
@@ -162,12 +162,12 @@ def _transposed(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     )
     notes = ("output_size sets output_padding in this call",) if "output_size" in call.arguments else ()
     if same or not any(any(cut) for cut in cuts):
-        return Counterpart((convolution,), notes)
+        return Counterpart((conv_layer,), notes)
     if any(after < 0 for _, after in cuts):
         more = tuple(max(-after, 0) for _, after in cuts)
         note = f", and behind it {more} more places of the bias (zeros without one), for output_padding"
-        return Counterpart((), (*notes, note), partial=convolution)
-    return Counterpart((convolution, layer(f"Cropping{rank}D", {"cropping": sides(cuts)})), notes)
+        return Counterpart((), (*notes, note), partial=conv_layer)
+    return Counterpart((conv_layer, layer(f"Cropping{rank}D", {"cropping": sides(cuts)})), notes)
 
 
 def _kind(name: str, rank: int, texts: tuple[str, ...], compared: tuple[Compared, ...]) -> Kind:
