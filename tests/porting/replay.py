@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdport.porting.outline.events import Event, Seen, Slice, Source, Trace
+from wdport.porting.outline.events import Event, Slice, Source, Trace, TracedTensor
 from wdport.porting.outline.reach import needed
 from wdport.porting.outline.steps import is_layer
 from wdport.porting.outline.trace import trace
@@ -36,7 +36,7 @@ def replay(event: Event, values: dict[Source, torch.Tensor], module: torch.nn.Mo
     """One call, its outputs put among the values."""
 
     def given(value: Any) -> Any:
-        if isinstance(value, Seen):
+        if isinstance(value, TracedTensor):
             return stored(value.source)
         if isinstance(value, dict):
             return {key: given(item) for key, item in value.items()}

@@ -35,7 +35,7 @@ def made(name: str) -> Outline:
 
 def named(found: Outline) -> dict[str, Step]:
     """Steps by their path, functions by their name and number."""
-    return {step.path or f"{step.name} {step.number}": step for step in found.root.every()}
+    return {step.path or f"{step.name} {step.number}": step for step in found.root.walk()}
 
 
 def said(capsys: pytest.CaptureFixture[str], name: str, *words: str) -> str:
@@ -47,18 +47,18 @@ def said(capsys: pytest.CaptureFixture[str], name: str, *words: str) -> str:
 def test_images() -> None:
     steps = named(made("images"))
     assert (steps["first"].kind, str(steps["first"].outputs[0])) == ("conv2d", "b 8 16 16")
-    assert steps["down"].there == "ZeroPadding2D(1) -> Conv2D(16, 3, strides=2)"
+    assert steps["down"].keras_text == "ZeroPadding2D(1) -> Conv2D(16, 3, strides=2)"
     assert [str(each) for each in steps["bn"].defaults] == [
         "BatchNormalization: epsilon is 0.001 by default, here 1e-05 (eps)",
         "BatchNormalization: momentum is 0.99 by default, here 0.9 (momentum 0.1)",
     ]
     functions = [step for step in steps.values() if step.what == "function"]
     by_type = {step.name: step for step in reversed(functions)}  # the first of each
-    assert by_type["mean"].there == "ops.mean(axis=(1, 2))"
+    assert by_type["mean"].keras_text == "ops.mean(axis=(1, 2))"
     assert by_type["cat"].torch == "cat([2], up, dim=1)"
-    assert by_type["cat"].there == "ops.concatenate(axis=-1)"
-    assert by_type["mul"].there == "[9] as b 1 1 c"
-    assert by_type["softmax"].there == "Softmax()"
+    assert by_type["cat"].keras_text == "ops.concatenate(axis=-1)"
+    assert by_type["mul"].keras_text == "[9] as b 1 1 c"
+    assert by_type["softmax"].keras_text == "Softmax()"
     assert "axis 1 is axis -1 with channels last" in by_type["softmax"].notes
     assert by_type["permute flatten"].settings["rearrange"] == "b c h w -> b (w h c)"
     assert steps["head"].notes == (
@@ -84,11 +84,11 @@ def test_sequences() -> None:
     found = made("sequences")
     steps = named(found)
     assert steps["rnn"].kind == "bidirectional_lstm"
-    assert steps["rnn"].there == "2 x Bidirectional(LSTM(4, return_sequences=True))"
+    assert steps["rnn"].keras_text == "2 x Bidirectional(LSTM(4, return_sequences=True))"
     assert any(note.startswith("its last state is read") for note in steps["rnn"].notes)
     assert steps["head#2"].path == "head#2"
     assert found.uncalled == {"spare": "Linear(2, 2)"}
-    assert any(step.there == "nothing: Keras's layout already" for step in steps.values())
+    assert any(step.keras_text == "nothing: Keras's layout already" for step in steps.values())
 
 
 def test_functions_that_differ() -> None:
@@ -99,8 +99,8 @@ def test_functions_that_differ() -> None:
     assert (linears[1].kind, linears[1].notes) == ("", ("no row of a kind: write tensors rows for kernel",))
     assert by_type["std"].notes == ("PyTorch divides by n - 1, ops.std by n: multiply it by sqrt(n / (n - 1))",)
     assert by_type["std"].keras == ()
-    assert by_type["split"].there == "ops.split(2, axis=-1)"
-    assert by_type["normalize"].there == "ops.normalize(epsilon=1e-12)"
+    assert by_type["split"].keras_text == "ops.split(2, axis=-1)"
+    assert by_type["normalize"].keras_text == "ops.normalize(epsilon=1e-12)"
     assert by_type["setitem"].torch == "linear[:, 0] = 0" or "[:, 0] = 0" in by_type["setitem"].torch
     assert by_type["rsub"].torch.startswith("1 - ")
 
@@ -113,12 +113,12 @@ def test_the_fast_path_is_not_taken() -> None:
 
 def test_a_model_that_is_one_layer() -> None:
     (step,) = made("one_layer").root.steps
-    assert (step.kind, step.there) == ("gru", "GRU(4, return_sequences=True)")
+    assert (step.kind, step.keras_text) == ("gru", "GRU(4, return_sequences=True)")
     assert "its axes are t b c (batch_first is false); Keras's are b t c" in step.notes
 
 
 def test_a_constant_is_told_in_short() -> None:
-    steps = list(made("doubling").root.every())
+    steps = list(made("doubling").root.walk())
     assert [step.name for step in steps] == ["", "mul", "head"]
     assert steps[1].torch.startswith("x * log(")
     assert len(steps[1].torch) < 100

@@ -29,7 +29,7 @@ from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, TorchCall
 from wdport.mapping.kinds.image_axes import keras_permutation
 from wdport.porting.outline.axes import image, named
 from wdport.porting.outline.counterparts import LAYERS
-from wdport.porting.outline.events import Seen
+from wdport.porting.outline.events import TracedTensor
 from wdport.porting.outline.flow import Flow
 from wdport.porting.outline.keras_calls import defaults, differing, find
 from wdport.porting.outline.operations import operation
@@ -255,13 +255,13 @@ def test_functions_compute_the_same_where_images_have_their_channels_last(name: 
     steps = Steps(run, flow, "float64")
     events = {number: run.events[serial] for serial, number in steps.numbers.items()}
 
-    def there(seen: Seen) -> Any:
+    def there(seen: TracedTensor) -> Any:
         order = keras_permutation(flow.of(seen))
         array = values[seen.source].detach().numpy()
         return array if order is None else array.transpose(order)
 
     done = 0
-    for step in steps.root().every():
+    for step in steps.root().walk():
         event = events.get(step.number)
         if event is None or not step.keras or step.name in INCOMPLETE or (step.kind and step.kind not in PLAIN):
             continue
@@ -274,7 +274,7 @@ def test_functions_compute_the_same_where_images_have_their_channels_last(name: 
                 made = make(call)(made)
         made = made if isinstance(made, (list, tuple)) else [made]
         for got, seen in zip(made, event.outputs, strict=False):
-            np.testing.assert_allclose(np.asarray(got), there(seen), rtol=1e-12, atol=1e-12, err_msg=step.there)
+            np.testing.assert_allclose(np.asarray(got), there(seen), rtol=1e-12, atol=1e-12, err_msg=step.keras_text)
         done += 1
     assert done >= least
 

@@ -111,7 +111,7 @@ class _Page:
         self._root, self._every = found.root, every
         self.defaults: dict[str, list[int]] = {}
         self.notes: dict[str, list[int]] = {}
-        self.last = max((step.number for step in found.root.every()), default=0)
+        self.last = max((step.number for step in found.root.walk()), default=0)
         self._before = ""
 
     def rows(self) -> Iterator[Row]:
@@ -157,11 +157,11 @@ class _Page:
             if step.inputs and {value.source for value in step.inputs} != {self._before}:
                 torch += f" of {', '.join(dict.fromkeys(map(source, step.inputs)))}"
         self._before = step.name if step.what == "layer" else f"[{step.number}]"
-        yield Row((str(step.number), name, step.kind, axes, torch, step.there), depth)
+        yield Row((str(step.number), name, step.kind, axes, torch, step.keras_text), depth)
 
     def _say(self, step: Step) -> None:
         """Keep the notes on a step, or on the class of a module, for the end."""
-        at = step.number or min((each.number for each in step.every() if each.number), default=0)
+        at = step.number or min((each.number for each in step.walk() if each.number), default=0)
         for texts, told in ((step.notes, self.notes), (map(str, step.defaults), self.defaults)):
             for text in texts:
                 of = "" if step.number else f"{step.type.rpartition('.')[2]}: "

@@ -53,7 +53,7 @@ class KerasSide:
     def __init__(self, model: KerasModel) -> None:
         self.model = model
         every = layers_by_path(model)
-        opaque = [path for path, layer in every.items() if _is(layer, _OPAQUE)]
+        opaque = [path for path, layer in every.items() if _is_keras_layer(layer, _OPAQUE)]
         self.layers = {
             path: layer for path, layer in every.items() if not any(path.startswith(f"{prefix}/") for prefix in opaque)
         }
@@ -61,20 +61,20 @@ class KerasSide:
             path: variable for path, variable in variables_by_path(model).items() if "float" in str(variable.dtype)
         }
 
-    def below(self, path: str) -> dict[str, KerasVariable]:
+    def variables_below(self, path: str) -> dict[str, KerasVariable]:
         """The variables of a layer and of the layers in it."""
         return {name: variable for name, variable in self.variables.items() if not path or name.startswith(f"{path}/")}
 
-    def own(self, path: str) -> dict[str, KerasVariable]:
+    def direct_variables(self, path: str) -> dict[str, KerasVariable]:
         """The variables of a layer that do not belong to a watched layer in it."""
         inside = [layer for layer in self.layers if not path or layer.startswith(f"{path}/")]
-        variables = self.below(path)
+        variables = self.variables_below(path)
         return {
             name: variable for name, variable in variables.items() if not any(name.startswith(f"{p}/") for p in inside)
         }
 
 
-def _is(layer: KerasLayer, classes: Sequence[str]) -> bool:
+def _is_keras_layer(layer: KerasLayer, classes: Sequence[str]) -> bool:
     return any(base.__name__ in classes and base.__module__.startswith("keras.") for base in type(layer).__mro__)
 
 
@@ -106,22 +106,22 @@ class Decision:
     settled: bool = False
 
     @property
-    def left(self) -> list[Option]:
+    def untried(self) -> list[Option]:
         """The options that were not tried yet."""
         return [option for option in self.options if option.key not in self.tried]
 
 
-Why = Literal["input", "shape", "output", "end"]
+StopReason = Literal["input", "shape", "output", "end"]
 """A layer's input is unknown; it is known, but no unit fits; its output is not the unit's; the model's outputs
 differ."""
 
 
-class Stuck(BaseException):
+class DeadEnd(BaseException):
     """Raised at a dead end: a ``BaseException``, since Keras rewords others that pass through a layer."""
 
-    def __init__(self, why: Why, event: Event | None, option: Option | None = None) -> None:
-        super().__init__(why)
-        self.why, self.event, self.option = why, event, option
+    def __init__(self, reason: StopReason, event: Event | None, option: Option | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.event, self.option = reason, event, option
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Outcome:
     events: list[Event]
     agreed: dict[str, Agreement]
     matched: dict[str, Option]
-    stuck: Stuck | None
+    dead_end: DeadEnd | None
     outputs: list[Array] = field(default_factory=list)
     refused: list[tuple[Event, Option]] = field(default_factory=list)
     deepest: Outcome | None = None
@@ -162,8 +162,8 @@ def next_guess(decisions: Sequence[Decision], only_open: bool = False) -> list[D
     for settled in (False,) if only_open else (False, True):
         for index in reversed(range(len(decisions))):
             decision = decisions[index]
-            if decision.settled == settled and decision.left:
-                chosen = decision.left[0]
+            if decision.settled == settled and decision.untried:
+                chosen = decision.untried[0]
                 return [*decisions[:index], replace(decision, chosen=chosen, tried=decision.tried | {chosen.key})]
     return None
 
@@ -193,28 +193,28 @@ class Assigning:
 
     def go(self, inputs: Sequence[Array]) -> Outcome:
         """Run the model on inputs in its own layout."""
-        model, stuck, outputs = self.side.model, None, list[Array]()
+        model, dead_end, outputs = self.side.model, None, list[Array]()
         mode = {"training": False} if model._call_has_training_arg else {}
         with jax.enable_x64(True), exact_float64(), jax.default_matmul_precision("highest"):
             try:
-                self._fill_own("", model, [])
+                self._fill_direct_variables("", model, [])
                 with intercepted(self.side.layers, self._handle):
                     result = model(*model_arguments(model, [jax.numpy.asarray(array) for array in inputs]), **mode)
                 outputs = [np.asarray(array) for array in self._ordered(result)]
-                if not self._ends(outputs):
-                    stuck = Stuck("end", None)
-                    self.deepest = self._outcome(stuck, outputs)
+                if not self._has_torch_outputs(outputs):
+                    dead_end = DeadEnd("end", None)
+                    self.deepest = self._outcome(dead_end, outputs)
                 else:
                     self._settle([Print(output) for output in outputs])
-            except Stuck as reason:
-                stuck = reason
+            except DeadEnd as error:
+                dead_end = error
             except WdportError:
                 raise
             except Exception as error:  # the user's own code, on inputs that it does not take
                 what = f"raises {first_line(error)} when called on the inputs"
                 fix = "state the inputs as both models take them, such as 'x: b c=3 h=32 w=32 -> b h w c'"
                 raise MisfitError("--model", what, fix) from error
-        return replace(self._outcome(stuck, outputs), deepest=self.deepest)
+        return replace(self._outcome(dead_end, outputs), deepest=self.deepest)
 
     # --- A call ------------------------------------------------------------------------------------------------------
 
@@ -224,46 +224,46 @@ class Assigning:
         path = event.path
         layer = self.side.layers[path]
         output: object = None
-        if any(name not in self.assigned for name in self.side.below(path)):
-            output = self._fill_whole(event, layer, compute, arguments)
+        if any(name not in self.assigned for name in self.side.variables_below(path)):
+            output = self._fill_subtree(event, layer, compute, arguments)
             if output is None:
-                self._fill_own(path, layer, event.inputs, event)
+                self._fill_direct_variables(path, layer, event.inputs, event)
         option = self.matched.get(path)
         if option is not None and output is None:
             return self._checked(event, layer, option, compute, arguments)
         if output is None:
-            output = self._inside(event, compute, arguments)
+            output = self._compute_with_retries(event, compute, arguments)
             event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
             self.events.append(event)
         return output
 
-    def _inside(self, event: Event, compute: Compute, arguments: Arguments) -> object:
+    def _compute_with_retries(self, event: Event, compute: Compute, arguments: Arguments) -> object:
         """Compute a layer's output; at a dead end inside it, other guesses for the layers in it are tried immediately.
 
         They are also tried if its output does not occur in PyTorch; if none helps, the first guesses stay.
         """
-        is_open = any(name not in self.assigned for name in self.side.below(event.path))
+        is_open = any(name not in self.assigned for name in self.side.variables_below(event.path))
         state, tries, final = self._state(), MOST_RETRIES, False
         first: list[Decision] | None = None
         while True:
-            stuck, output = None, None
+            dead_end, output = None, None
             try:
                 output = compute(arguments.tensors)
                 event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
-                self._check_own(event)
-            except Stuck as reason:
-                stuck = reason
-            if stuck is None and (final or not is_open or self._is_known(event.outputs)):
+                self._check_output(event)
+            except DeadEnd as error:
+                dead_end = error
+            if dead_end is None and (final or not is_open or self._all_occur(event.outputs)):
                 return output
             guesses = [replace(decision) for decision in self.decisions[state.count :]]
-            if stuck is None and first is None:
+            if dead_end is None and first is None:
                 first = guesses
             prefix = None
             if is_open and tries > 0 and self.budget > 0 and not final:
-                prefix = next_guess(guesses, only_open=stuck is None)
+                prefix = next_guess(guesses, only_open=dead_end is None)
             if prefix is None:
-                if stuck is not None and (final or first is None):
-                    raise stuck
+                if dead_end is not None and (final or first is None):
+                    raise dead_end
                 if guesses is first:
                     return output
                 prefix, final = first, True
@@ -271,9 +271,11 @@ class Assigning:
             self._restore(state)
             self._prefix = list(prefix or [])
 
-    def _check_own(self, event: Event) -> None:
+    def _check_output(self, event: Event) -> None:
         """Stop if a layer without a kind, filled from a module with the same input, has another output."""
-        used = [option for name in self.side.own(event.path) if (option := self.matched.get(name)) is not None]
+        used = [
+            option for name in self.side.direct_variables(event.path) if (option := self.matched.get(name)) is not None
+        ]
         if not used or len({option.unit.path for option in used}) > 1 or not used[0].unit.path:
             return
         unit, prints = used[0].unit, [Print(array) for array in event.inputs]
@@ -284,18 +286,18 @@ class Assigning:
         if agreement(used[0], call, layer, event.inputs, event.outputs) is None:
             raise self._stop("output", event, used[0])
 
-    def _stop(self, why: Why, event: Event | None, option: Option | None = None) -> Stuck:
+    def _stop(self, reason: StopReason, event: Event | None, option: Option | None = None) -> DeadEnd:
         """A dead end; the one after the most layers is reported in the end."""
-        stuck = Stuck(why, event, option)
+        dead_end = DeadEnd(reason, event, option)
         if self.deepest is None or len(self.matched) > len(self.deepest.matched):
-            self.deepest = self._outcome(stuck)
-        return stuck
+            self.deepest = self._outcome(dead_end)
+        return dead_end
 
-    def _outcome(self, stuck: Stuck | None, outputs: Sequence[Array] = ()) -> Outcome:
+    def _outcome(self, dead_end: DeadEnd | None, outputs: Sequence[Array] = ()) -> Outcome:
         return Outcome([replace(decision) for decision in self.decisions], list(self.events), dict(self.agreed),
-                       dict(self.matched), stuck, list(outputs), list(self.refused))  # fmt: skip
+                       dict(self.matched), dead_end, list(outputs), list(self.refused))  # fmt: skip
 
-    def _is_known(self, arrays: Sequence[Array]) -> bool:
+    def _all_occur(self, arrays: Sequence[Array]) -> bool:
         """Whether these values occur in PyTorch; uninformative arrays count as known."""
         return all(any(True for _ in self.run.prints.find(Print(array))) for array in arrays
                    if array.dtype.kind == "f" and not Print(array).empty)  # fmt: skip
@@ -310,19 +312,19 @@ class Assigning:
         self.agreed, self.matched = dict(state.agreed), dict(state.matched)
         self.assigned, self.guide = set(state.assigned), deepcopy(state.guide)
 
-    def _fill_whole(self, event: Event, layer: KerasLayer, compute: Compute, arguments: Arguments) -> object:
+    def _fill_subtree(self, event: Event, layer: KerasLayer, compute: Compute, arguments: Arguments) -> object:
         """Try to fill a layer, including the layers in it, from one unit; returns its output, or ``None`` if no unit
         fits."""
-        below = {name: tuple(variable.shape) for name, variable in self.side.below(event.path).items()}
+        below = {name: tuple(variable.shape) for name, variable in self.side.variables_below(event.path).items()}
         if self.assigned & set(below):
             return None
         options = self._options(event, layer, below)
-        inside = self.side.own(event.path) != self.side.below(event.path)
+        inside = self.side.direct_variables(event.path) != self.side.variables_below(event.path)
         if not options:
-            if inside or not self.side.own(event.path):
+            if inside or not self.side.direct_variables(event.path):
                 return None
             if kinds_of_layer(layer):
-                raise self._stop(self._why(event.inputs), event)
+                raise self._stop(self._reason(event.inputs), event)
             return None
         decision = self._decide(event.path, options)
         before = len(self.events)
@@ -332,7 +334,7 @@ class Assigning:
             output = compute(arguments.tensors)
             event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
             agreed = agreement(option, option.unit.calls[option.call_index], layer, event.inputs, event.outputs)
-            if agreed is not None and agreed.after and not self._is_known(event.outputs):
+            if agreed is not None and agreed.after and not self._all_occur(event.outputs):
                 agreed = None  # PyTorch has another function there
             if agreed is not None:
                 self._settle([Print(array) for array in event.inputs])
@@ -344,9 +346,9 @@ class Assigning:
                 return output
             self.assigned -= set(option.values)
             del self.events[before:]
-            if not decision.left:
+            if not decision.untried:
                 break
-            decision.chosen = self.guide.order(decision.left)[0]
+            decision.chosen = self.guide.order(decision.untried)[0]
             decision.tried.add(decision.chosen.key)
         if inside:
             self.refused.append((event, decision.options[0]))
@@ -354,7 +356,7 @@ class Assigning:
         self.events.append(event)
         raise self._stop("output", event, decision.options[0])
 
-    def _why(self, inputs: Sequence[Array]) -> Why:
+    def _reason(self, inputs: Sequence[Array]) -> StopReason:
         """Why no unit fits a layer with these inputs: they do not occur in PyTorch, they do, or they are
         uninformative."""
         prints = [Print(array) for array in inputs]
@@ -472,15 +474,17 @@ class Assigning:
                 paths.add(unit.path)
         return paths
 
-    def _fill_own(self, path: str, layer: KerasLayer, inputs: Sequence[Array], event: Event | None = None) -> None:
+    def _fill_direct_variables(
+        self, path: str, layer: KerasLayer, inputs: Sequence[Array], event: Event | None = None
+    ) -> None:
         """Fill a layer's own variables, if it has no kind, each from a tensor that fits its shape."""
-        for name, variable in self.side.own(path).items():
+        for name, variable in self.side.direct_variables(path).items():
             if name in self.assigned:
                 continue
             leaf = bool(path) and not any(inner.startswith(f"{path}/") for inner in self.side.layers)
             options = list(self._tensors(name, tuple(variable.shape), [Print(array) for array in inputs], leaf))
             if not options:
-                raise self._stop(self._why(inputs), event or Event(path, list(inputs)))
+                raise self._stop(self._reason(inputs), event or Event(path, list(inputs)))
             decision = self._decide(name, options)
             self.decisions.append(decision)
             self._assign(decision.chosen)
@@ -490,7 +494,9 @@ class Assigning:
         """The candidate tensors for a variable: first those of modules with the same input, then those of modules that
         contain others, or of any module if the Keras layer contains others."""
         used = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
-        spare = len(self.side.own(keras.rpartition("/")[0])) > 1 or all(fingerprint.exact for fingerprint in prints)
+        spare = len(self.side.direct_variables(keras.rpartition("/")[0])) > 1 or all(
+            fingerprint.exact for fingerprint in prints
+        )
         closed = {option.unit.module_path for option in self.matched.values() if option.kind}
         orders = [option.unit.order for option in self.matched.values()]
         candidates: list[tuple[tuple[float, ...], Option]] = []
@@ -552,7 +558,7 @@ class Assigning:
             return [outputs[names.index(name)] for name in theirs]
         return outputs
 
-    def _ends(self, outputs: Sequence[Array]) -> bool:
+    def _has_torch_outputs(self, outputs: Sequence[Array]) -> bool:
         """Whether the model's outputs are PyTorch's, in order."""
         theirs = [output for output in self.run.outputs if output.dtype.kind == "f"]
         ours = [output for output in outputs if output.dtype.kind == "f"]

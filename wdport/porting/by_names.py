@@ -52,7 +52,7 @@ def suggest_by_names(models: Models) -> Suggestion:
 
 def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields], list[Doubt]]:
     units = _units(shapes)
-    layers = [(path, layer) for path, layer in side.layers.items() if side.own(path)]
+    layers = [(path, layer) for path, layer in side.layers.items() if side.direct_variables(path)]
     options = [[_row(unit, path, layer, side) for unit in units] for path, layer in layers]
     rows: list[Fields] = []
     doubts: list[Doubt] = []
@@ -69,7 +69,7 @@ def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields]
             others = sum(candidate is not None for candidate in options[position]) - 1
             rows.append(row)
             used |= set(unit.names)
-            filled |= set(side.own(path))
+            filled |= set(side.direct_variables(path))
             if others:
                 doubts.append(
                     Doubt(unit.path, f"goes into {path} only by name and order; {others} others fit its shape")
@@ -97,7 +97,7 @@ def _units(shapes: Mapping[str, Shape]) -> list[Unit]:
 
 def _row(unit: Unit, path: str, layer: KerasLayer, side: KerasSide) -> Fields | None:
     """The row of the first kind that fits both."""
-    variables = {name: tuple(variable.shape) for name, variable in side.own(path).items()}
+    variables = {name: tuple(variable.shape) for name, variable in side.direct_variables(path).items()}
     if sum(map(prod, variables.values())) > sum(array.size for array in unit.tensors.values()):
         return None
     for kind in kinds_of_layer(layer) or ():

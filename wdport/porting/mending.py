@@ -37,15 +37,15 @@ def mends(run: TorchRun, port_value: Array, suspects: Sequence[Value]) -> list[s
             if left <= 0:
                 return []
             left -= 1
-            if _appears(run, value.call_index, change, goal):
+            if _occurs(run, value.call_index, change, goal):
                 return [text]
     return []
 
 
-def _appears(run: TorchRun, call_index: int, change: Change, goal: Print) -> bool:
+def _occurs(run: TorchRun, call_index: int, change: Change, goal: Print) -> bool:
     """Whether the value occurs in a run with the function call ``call_index`` changed."""
 
-    class Found(Exception):
+    class ValueOccurs(Exception):
         pass
 
     count = -1
@@ -54,21 +54,21 @@ def _appears(run: TorchRun, call_index: int, change: Change, goal: Print) -> boo
         nonlocal count
         count += 1
         result = change(function, (args, dict(kwargs))) if count == call_index else function(*args, **kwargs)
-        if count >= call_index and _is(result, goal):
-            raise Found
+        if count >= call_index and _has_print(result, goal):
+            raise ValueOccurs
         return result
 
     try:
         with recorder.highest_precision(), recorder.functions(changed), recorder.lifted():
             recorder.record(run.module, run.inputs)  # as the values were, so that calls have the same numbers
-    except Found:
+    except ValueOccurs:
         return True
     except Exception:  # a change that the rest of the model does not take
         return False
     return False
 
 
-def _is(result: object, goal: Print) -> bool:
+def _has_print(result: object, goal: Print) -> bool:
     import torch
 
     if not isinstance(result, torch.Tensor) or not result.is_floating_point() or not result.numel():
@@ -98,7 +98,7 @@ def _changes(value: Value, run: TorchRun) -> Iterator[tuple[str, Change]]:
     if name in _ACTIVATIONS:
         for other, function in _activations().items():
             if other != name:
-                yield f"activation {other} where PyTorch has {place}{behind}", _instead(function)
+                yield f"activation {other} where PyTorch has {place}{behind}", _substitute(function)
     for index in (0, 1):
         yield f"lacks {place}{behind}", partial(_passed, index, shape)
     yield from _argument_changes(name, place, behind, value)
@@ -193,7 +193,7 @@ def _argument_changes(name: str, place: str, behind: str, value: Value) -> Itera
         yield (f"a reshape where PyTorch moves axes ({place}): the values are in another order",
                lambda g, call: call[0][0].reshape(g(*call[0], **call[1]).shape))  # fmt: skip
     if name == "getitem":
-        yield f"the other end of an axis where PyTorch reads one ({place})", _other_end
+        yield f"the other end of an axis where PyTorch reads one ({place})", _negated_index
 
 
 def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -> Iterator[tuple[str, Change]]:
@@ -209,7 +209,7 @@ def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -
         yield f"num_heads {count} where PyTorch has another number of heads", heads(count)
 
 
-def _instead(other: Callable[[Any], Any]) -> Change:
+def _substitute(other: Callable[[Any], Any]) -> Change:
     """Replace the function by another one of the first argument."""
     return lambda _, call: other(call[0][0])
 
@@ -262,7 +262,7 @@ def _reversed(function: Callable[..., Any], call: Arguments) -> Any:
     return function(list(call[0][0])[::-1], *call[0][1:], **call[1])
 
 
-def _other_end(function: Callable[..., Any], call: Arguments) -> Any:
+def _negated_index(function: Callable[..., Any], call: Arguments) -> Any:
     index = call[0][1] if isinstance(call[0][1], tuple) else (call[0][1],)
     other = tuple(
         -1 - position if isinstance(position, int) and not isinstance(position, bool) else position

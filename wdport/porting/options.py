@@ -217,9 +217,9 @@ def agreement(
         return None
     theirs, ours = np.asarray(call.outputs[0]), np.asarray(outputs[0])
     tap = table_of_rows(option.rows).taps[0] if option.kind else None
-    order = tuple(dict.fromkeys([*stated_activation(layer), "", *ROW_NAMES]))
+    order = tuple(dict.fromkeys([*activation_name(layer), "", *ROW_NAMES]))
     for after in order:
-        if tap is not None and _laid(layout_of(tap, layer), after, call, inputs, outputs):
+        if tap is not None and _agrees(layout_of(tap, layer), after, call, inputs, outputs):
             return Agreement(after)
     for after in order:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -230,13 +230,13 @@ def agreement(
     return None
 
 
-def stated_activation(layer: KerasLayer) -> list[str]:
+def activation_name(layer: KerasLayer) -> list[str]:
     """The table's name of the activation that a layer states; empty if it states none, or one without a name there."""
     name = getattr(getattr(layer, "activation", None), "__name__", "")
     return [name] if name in ROW_NAMES else []
 
 
-def _laid(layout: Layout, after: str, call: Call, inputs: Sequence[Array], outputs: Sequence[Array]) -> bool:
+def _agrees(layout: Layout, after: str, call: Call, inputs: Sequence[Array], outputs: Sequence[Array]) -> bool:
     """Whether outputs agree elementwise."""
     shapes = [np.shape(array) for array in inputs], [np.shape(array) for array in outputs]
     try:

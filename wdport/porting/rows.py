@@ -23,7 +23,7 @@ from wdport.recorder import ATTENTION
 
 
 @dataclass(frozen=True)
-class Found:
+class SuggestedRows:
     """Rows in the order of the Keras model's calls, and doubts.
 
     Attributes:
@@ -45,16 +45,16 @@ class _Join:
     compared: set[str] = field(default_factory=set)
 
 
-def found_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence[Unit]) -> Found:
+def suggested_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence[Unit]) -> SuggestedRows:
     """The rows of a successful search."""
     join = _Join(run, side, outcome, units)
     rows = _attentions(join, list(_joined(join)))
     rows += _pools(join)
     rows += _unfilled(join, rows)
-    rows += _left(join, rows)
+    rows += _unused_tensor_rows(join, rows)
     order = {event.path: position for position, event in reversed(list(enumerate(outcome.events)))}
     rows.sort(key=lambda row: _place(row, order))
-    return Found(tuple(rows), tuple(join.doubts))
+    return SuggestedRows(tuple(rows), tuple(join.doubts))
 
 
 def _place(row: Fields, order: Mapping[str, int]) -> float:
@@ -83,10 +83,10 @@ def _joined(join: _Join) -> Iterator[Fields]:
                 done.add(unit.module_path)
                 yield from _module_rows(join, unit.module_path, parts[unit.module_path])
             continue
-        yield from _stated(join, subject, option)
+        yield from _option_rows(join, subject, option)
 
 
-def _stated(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
+def _option_rows(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
     """The rows of one option; for a layer that cannot be compared elementwise, those of its tensors."""
     agreed = join.outcome.agreed.get(subject)
     unseen = option.kind == "attention_packed" and f"{option.unit.path}.{ATTENTION[0]}" not in join.run.calls
@@ -99,14 +99,17 @@ def _stated(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
         yield from tensor_rows(join, option)
         yield {"torch": option.unit.path, "keras": option.rows[0]["keras"]}
     elif agreed.placed:
-        yield _with(option.rows[0], axes=agreed.axes, then=agreed.after)
+        yield _row_with(option.rows[0], axes=agreed.axes, then=agreed.after)
     else:
         yield from tensor_rows(join, option)
 
 
 def tensor_rows(join: _Join, option: Option) -> Iterator[Fields]:
     """The rows of a layer's tensors, one by one."""
-    targets = {name: tuple(variable.shape) for name, variable in join.side.below(str(option.rows[0]["keras"])).items()}
+    targets = {
+        name: tuple(variable.shape)
+        for name, variable in join.side.variables_below(str(option.rows[0]["keras"])).items()
+    }
     plan = make_plan(table_of_rows(option.rows), {name: a.shape for name, a in option.unit.names.items()}, targets, {})
     if not isinstance(plan, Plan):
         return
@@ -119,10 +122,10 @@ def tensor_rows(join: _Join, option: Option) -> Iterator[Fields]:
         }
         sizes: Any = option.rows[0].get("sizes", {})
         axis_sizes = {name: size for name, size in move.sizes.items() if name in sizes}
-        yield _with(row, combine=move.combine, sizes=axis_sizes)
+        yield _row_with(row, combine=move.combine, sizes=axis_sizes)
 
 
-def _with(row: Fields, **more: object) -> dict[str, object]:
+def _row_with(row: Fields, **more: object) -> dict[str, object]:
     return {**row, **{name: value for name, value in more.items() if value}}
 
 
@@ -154,7 +157,7 @@ def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Opt
     yield from _split(unit, "in_proj_weight", "in_proj_bias", [str(path) for path in three])
     for part in ATTENTION:
         if part in paths:
-            yield _with(
+            yield _row_with(
                 {"torch": f"{module_path}.{part}", "keras": paths[part]}, up_to="shift" if part == "key" else ""
             )
     if "out" in paths:
@@ -224,7 +227,7 @@ def _chunks(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Option
 def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str]) -> bool:
     """Whether these rows fill exactly the variables of these layers from all of the unit's tensors, with the values
     that were found."""
-    targets = {name: variable for path in paths for name, variable in join.side.below(path).items()}
+    targets = {name: variable for path in paths for name, variable in join.side.variables_below(path).items()}
     try:
         shapes: dict[str, Shape] = {name: tuple(variable.shape) for name, variable in targets.items()}
         plan = make_plan(table_of_rows(rows), {name: array.shape for name, array in unit.names.items()}, shapes, {})
@@ -250,7 +253,7 @@ def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
         if len(names) != len(ATTENTION) or not torch or not keras:
             continue
         changed = {part: name for part, name in names.items() if name != f"{'out' if part == 'out' else part[0]}_proj"}
-        joined_row = _with({"torch": torch, "keras": keras, "kind": "attention"}, names=changed)
+        joined_row = _row_with({"torch": torch, "keras": keras, "kind": "attention"}, names=changed)
         inside = [row for row in rows if any(f"{row['torch']}.".startswith(f"{module}.") for module in parts.values())]
         if _is_same(join, [joined_row], inside) and _is_tap(join, torch, keras):
             rows = [joined_row if row is inside[0] else row for row in rows if row is inside[0] or row not in inside]
@@ -342,7 +345,7 @@ def _pools(join: _Join) -> Iterator[Fields]:
     used: set[str] = set()
     for event in join.outcome.events:
         layer = join.side.layers.get(event.path)
-        if layer is None or join.side.below(event.path) or event.call != event.path or not event.inputs:
+        if layer is None or join.side.variables_below(event.path) or event.call != event.path or not event.inputs:
             continue
         for unit in join.units:
             if unit.tensors or unit.path in used or not (kinds := possible(unit, layer)) or not event.outputs:
@@ -354,7 +357,7 @@ def _pools(join: _Join) -> Iterator[Fields]:
                 break
 
 
-def _left(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
+def _unused_tensor_rows(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]:
     """Rows for the tensors of the state_dict that no layer uses."""
     state = join.run.module.state_dict(keep_vars=True)
     used = claimed(rows, list(state))

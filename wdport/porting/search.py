@@ -37,9 +37,9 @@ def search(
         running = Assigning(side, run, units, prefix, budget)
         outcome = running.go(inputs)
         budget = running.budget
-        if outcome.stuck is None:
+        if outcome.dead_end is None:
             return Search(outcome, count)
-        if best is None or _further(outcome) > _further(best):
+        if best is None or _progress(outcome) > _progress(best):
             best = outcome
         guesses = next_guess(outcome.decisions)
         if guesses is None or budget <= 0:
@@ -49,6 +49,6 @@ def search(
     return Search(best, max_passes, exhausted=False)
 
 
-def _further(outcome: Outcome) -> tuple[bool, int]:
+def _progress(outcome: Outcome) -> tuple[bool, int]:
     deepest = outcome.deepest or outcome
-    return (deepest.stuck is not None and deepest.stuck.why == "end", len(deepest.matched))
+    return (deepest.dead_end is not None and deepest.dead_end.reason == "end", len(deepest.matched))

@@ -28,7 +28,7 @@ from wdport.recorder import module_names
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
-    from wdport.porting.stopping import Stop
+    from wdport.porting.stopping import Divergence
 
 Say = Callable[[str], None]
 Verify = Callable[[Path, Path, "Path | None"], "Verdict"]
@@ -66,7 +66,7 @@ class Suggestion:
     rows: tuple[Fields, ...] = ()
     parts: tuple[Section, ...] = ()
     doubts: tuple[str, ...] = ()
-    stop: Stop | None = None
+    stop: Divergence | None = None
     passes: int = 0
     exhausted: bool = True
     seconds: float = 0.0
@@ -104,9 +104,9 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
 
     from wdport.families.custom import CustomConfig
     from wdport.porting.assigning import KerasSide
-    from wdport.porting.rows import found_rows
+    from wdport.porting.rows import suggested_rows
     from wdport.porting.search import search
-    from wdport.porting.stopping import stop_of
+    from wdport.porting.stopping import divergence_of
 
     tell = say or (lambda _: None)
     tell("building the models")
@@ -133,10 +133,10 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
         suggestion = Suggestion(models, passes=result.passes, exhausted=result.exhausted, seconds=seconds,
                                 forward=ran + seconds / result.passes, notes=tuple(run.notes),
                                 layers=len(result.outcome.matched))  # fmt: skip
-        if result.outcome.stuck is not None:
-            suggestion.stop = stop_of(run, side, units, result.outcome)
+        if result.outcome.dead_end is not None:
+            suggestion.stop = divergence_of(run, side, units, result.outcome)
             return suggestion
-        rows = found_rows(run, side, result.outcome, units)
+        rows = suggested_rows(run, side, result.outcome, units)
     names, state = module_names(module), list(module.state_dict())
     spare = _spare(models.checkpoint, state) if models.checkpoint else []
     doubts = [Doubt(name, "dropped, since only the checkpoint has it, not the PyTorch model") for name in spare]

@@ -91,7 +91,7 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     try:
         function = recorder.find_function(target)
         with recorder.lifted():
-            built = function(**arguments) if arguments else _called(function, target, checkpoint)
+            built = function(**arguments) if arguments else _result_of(function, target, checkpoint)
     except recorder.Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     except WdportError:
@@ -105,7 +105,7 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     return module.double().eval()
 
 
-def _called(function: Callable[..., object], target: str, checkpoint: str | None) -> object:
+def _result_of(function: Callable[..., object], target: str, checkpoint: str | None) -> object:
     """Call a function with the checkpoint's path if it requires one, otherwise without arguments."""
     if not recorder.takes_path(function, target):
         return function()
@@ -225,7 +225,7 @@ class _Trace:
                 continue
             array = recorder.to_array(tensor)
             self._kept.append(tensor)
-            if len(numbers) == 1 and _alike(self.values[numbers[0]].result.array, array):
+            if len(numbers) == 1 and _is_equal(self.values[numbers[0]].result.array, array):
                 self._known[id(tensor)] = (numbers[0], depends)  # detached, moved, or a dropout that does nothing
                 continue
             value = Value(
@@ -235,7 +235,7 @@ class _Trace:
             self._known[id(tensor)] = (value.number, depends)
 
 
-def _alike(first: Array, second: Array) -> bool:
+def _is_equal(first: Array, second: Array) -> bool:
     return first.shape == second.shape and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
 
 

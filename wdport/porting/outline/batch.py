@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wdport.porting.outline.events import Event, Seen, Size, Slice, Trace
+from wdport.porting.outline.events import Event, Size, Slice, Trace, TracedTensor
 
 
-class UnlikeError(Exception):
+class CallMismatchError(Exception):
     """The two runs do not make the same calls."""
 
 
@@ -34,9 +34,9 @@ class Batches:
 
 
 def merge(a: Trace, b: Trace, batches: Batches) -> None:
-    """Express every size of ``a`` in terms of the batch; raises :class:`UnlikeError` if ``b`` has other calls."""
+    """Express every size of ``a`` in terms of the batch; raises :class:`CallMismatchError` if ``b`` has other calls."""
     if len(a.events) != len(b.events) or any(_call(x) != _call(y) for x, y in zip(a.events, b.events, strict=True)):
-        raise UnlikeError
+        raise CallMismatchError
     records = [
         (_merged(x.args, y.args, batches), _merged(x.kwargs, y.kwargs, batches), _merged(x.outputs, y.outputs, batches))
         for x, y in zip(a.events, b.events, strict=True)
@@ -50,20 +50,20 @@ def _call(event: Event) -> tuple[str, int, int]:
 
 
 def _merged(a: Any, b: Any, batches: Batches) -> Any:
-    if isinstance(a, Seen) and isinstance(b, Seen):
+    if isinstance(a, TracedTensor) and isinstance(b, TracedTensor):
         if a.source != b.source or len(a.shape) != len(b.shape):
-            raise UnlikeError
-        return Seen(a.source, tuple(batches.size(x, y) for x, y in zip(a.shape, b.shape, strict=True)), a.kind)
+            raise CallMismatchError
+        return TracedTensor(a.source, tuple(batches.size(x, y) for x, y in zip(a.shape, b.shape, strict=True)), a.kind)
     if isinstance(a, Slice) and isinstance(b, Slice):
         pairs = ((a.start, b.start), (a.stop, b.stop), (a.step, b.step))
         return Slice(*(_merged(x, y, batches) for x, y in pairs))
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if list(a) != list(b):
-            raise UnlikeError
+            raise CallMismatchError
         return {key: _merged(a[key], b[key], batches) for key in a}
     if isinstance(a, tuple) and isinstance(b, tuple):
         if len(a) != len(b):
-            raise UnlikeError
+            raise CallMismatchError
         return tuple(_merged(x, y, batches) for x, y in zip(a, b, strict=True))
     if type(a) is int and type(b) is int:
         return batches.size(a, b)

@@ -12,7 +12,7 @@ from wdport.mapping.kinds.counterpart import Counterpart, FindCounterpart, Setti
 from wdport.mapping.kinds.image_axes import Axes, keras_group, keras_order, keras_permutation
 from wdport.mapping.kinds.resizing import PADDING_ORDER, padding
 from wdport.porting.outline.axes import Move, text
-from wdport.porting.outline.events import Seen, Slice
+from wdport.porting.outline.events import Slice, TracedTensor
 from wdport.porting.outline.expressions import index as index_text
 from wdport.porting.outline.functions import canonical
 from wdport.porting.outline.keras_calls import call_text
@@ -30,7 +30,7 @@ def finder(kind: Kind) -> FindCounterpart | None:
         if callable(declared):
             counterpart = declared(name, settings, call)
         else:
-            values = {key: _stated(name, settings, setting) for key, setting in declared.arguments.items()}
+            values = {key: _setting_value(name, settings, setting) for key, setting in declared.arguments.items()}
             counterpart = Counterpart((layer(declared.layer, values, **declared.arguments),))
         if counterpart.partial is not None:
             *notes, rest = counterpart.notes
@@ -40,7 +40,7 @@ def finder(kind: Kind) -> FindCounterpart | None:
     return find
 
 
-def _stated(name: str, settings: Settings, setting: str) -> object:
+def _setting_value(name: str, settings: Settings, setting: str) -> object:
     """A hyper-parameter, or PyTorch's default if a function's call does not state it."""
     return settings[setting] if setting in settings else parameters(name)[setting]
 
@@ -84,8 +84,12 @@ def _settings(function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The hyper-parameters of the equivalent layer: a function's arguments (for tensors, whether they are given), and
     those that its weights and defaults determine."""
     weight = arguments.get("weight")
-    shape = tuple(map(int, weight.shape)) if isinstance(weight, Seen) else ()
-    plain = {key: isinstance(value, Seen) or value for key, value in arguments.items() if key not in ("input", "more")}
+    shape = tuple(map(int, weight.shape)) if isinstance(weight, TracedTensor) else ()
+    plain = {
+        key: isinstance(value, TracedTensor) or value
+        for key, value in arguments.items()
+        if key not in ("input", "more")
+    }
     return {**FUNCTIONS[function].settings(shape, plain), **plain}
 
 
@@ -103,7 +107,7 @@ def _picked(arguments: Mapping[str, Any], call: TorchCall) -> str:
     index = arguments.get("index")
     items = list(index) if isinstance(index, tuple) else [index]
     order = keras_permutation(call.axes) if call.axes else None
-    if order is None or any(item is None or item is ... or isinstance(item, (Seen, tuple)) for item in items):
+    if order is None or any(item is None or item is ... or isinstance(item, (TracedTensor, tuple)) for item in items):
         return ""
     items += [Slice(None, None, None)] * (len(order) - len(items))
     return f"x[{index_text(tuple(items[axis] for axis in order), lambda _: '')}]"

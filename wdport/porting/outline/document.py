@@ -116,7 +116,7 @@ def _step(step: Step) -> OutlineStep:
         inputs=[_tensor(value) for value in step.inputs],
         outputs=[_tensor(value) for value in step.outputs],
         keras=[_call(call) for call in step.keras],
-        keras_text=step.there or None,
+        keras_text=step.keras_text or None,
         defaults=[
             DefaultFacts(default.layer, default.argument, _plain(default.keras), default.setting, _plain(default.torch),
                          _plain(default.needed))

@@ -41,7 +41,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TracedTensor:
     """A tensor that was passed to or from a call."""
 
     source: Source
@@ -63,7 +63,7 @@ class Event:
     Attributes:
         serial: its position among all events.
         name: name of the function, such as ``torch.Tensor.view``, or of the call, such as ``conv1#2``.
-        args: its positional arguments; tensors are :class:`Seen`.
+        args: its positional arguments; tensors are :class:`TracedTensor`.
         kwargs: its named arguments. All tensors of a module are here, by the names of its parameters.
         outputs: its output tensors.
         several: whether they are a list, even a list of one.
@@ -79,7 +79,7 @@ class Event:
     name: str
     args: tuple[object, ...] = ()
     kwargs: Mapping[str, object] = field(default_factory=dict)
-    outputs: tuple[Seen, ...] = ()
+    outputs: tuple[TracedTensor, ...] = ()
     several: bool = False
     module: torch.nn.Module | None = None
     is_layer: bool = True
@@ -89,9 +89,9 @@ class Event:
     around: list[str] = field(default_factory=list)
 
     @property
-    def inputs(self) -> list[Seen]:
+    def inputs(self) -> list[TracedTensor]:
         """All input tensors."""
-        return list(seen_in([*self.args, *self.kwargs.values()]))
+        return list(traced_tensors([*self.args, *self.kwargs.values()]))
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class Trace:
     """Modules whose Python code reads values that depend on the inputs, such as in a branch."""
 
 
-def seen_in(value: object) -> Iterator[Seen]:
+def traced_tensors(value: object) -> Iterator[TracedTensor]:
     """The tensors in nested tuples and mappings, in order."""
-    if isinstance(value, Seen):
+    if isinstance(value, TracedTensor):
         yield value
     elif isinstance(value, Mapping):
-        yield from seen_in(list(value.values()))
+        yield from traced_tensors(list(value.values()))
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from seen_in(item)
+            yield from traced_tensors(item)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from wdport.porting.outline.events import Event, Seen, Slice
+from wdport.porting.outline.events import Event, Slice, TracedTensor
 from wdport.porting.outline.functions import bound, canonical
-from wdport.porting.outline.settings import same
+from wdport.porting.outline.settings import equal
 
-Name = Callable[[Seen], str]
+Name = Callable[[TracedTensor], str]
 """The name of a tensor."""
 
 INFIX: Mapping[str, str] = MappingProxyType({
@@ -57,13 +57,15 @@ def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingPr
         )
     words = []
     for key, value in values.items():
-        if key in _DROPPED or (key != "input" and not isinstance(value, (int, Seen, tuple)) and value in _PLAIN):
+        if key in _DROPPED or (
+            key != "input" and not isinstance(value, (int, TracedTensor, tuple)) and value in _PLAIN
+        ):
             continue
-        if not isinstance(value, Seen) and (same(value, usual[key]) if key in usual else value is False):
+        if not isinstance(value, TracedTensor) and (equal(value, usual[key]) if key in usual else value is False):
             continue
         if key == "more":
             words += [text(element) for element in value]
-        elif any(isinstance(element, Seen) for element in (value if isinstance(value, tuple) else (value,))):
+        elif any(isinstance(element, TracedTensor) for element in (value if isinstance(value, tuple) else (value,))):
             unpacked = isinstance(value, tuple) and key in ("tensors", "operands")
             words.append(", ".join(map(text, value)) if unpacked else text(value))
         else:
@@ -72,7 +74,7 @@ def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingPr
 
 
 def argument(value: object, name: Name) -> str:
-    if isinstance(value, Seen):
+    if isinstance(value, TracedTensor):
         return name(value)
     if isinstance(value, tuple):
         inner = ", ".join(argument(element, name) for element in value)

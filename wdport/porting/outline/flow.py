@@ -19,7 +19,7 @@ from wdport.porting.outline.axes import (
     regroup,
     unique,
 )
-from wdport.porting.outline.events import Event, Seen, Slice, Source, Trace, seen_in
+from wdport.porting.outline.events import Event, Slice, Source, Trace, TracedTensor, traced_tensors
 from wdport.porting.outline.function_axes import broadcast, indexed, plain, product, stacked, summed, without
 from wdport.porting.outline.functions import bound, canonical, dims, order_of
 from wdport.porting.outline.settings import torch_class
@@ -46,7 +46,7 @@ class Flow:
             for event in trace.events:
                 self._follow(event)
 
-    def of(self, tensor: Seen) -> Axes:
+    def of(self, tensor: TracedTensor) -> Axes:
         """The axes of a recorded tensor."""
         axes = self.axes.get(tensor.source)
         if axes is None or [atom_size(group) for group in axes] != list(tensor.shape):
@@ -54,7 +54,7 @@ class Flow:
             self.axes[tensor.source] = axes
         return axes
 
-    def _input(self, tensor: Seen) -> Axes:
+    def _input(self, tensor: TracedTensor) -> Axes:
         """Axes of an input of the model: named by the user, by the layers that read them, or by their number."""
         declared = self._declared.get(tensor.source.name)
         labels = declared.axes if declared and len(declared.axes) == len(tensor.shape) else ("_",) * len(tensor.shape)
@@ -117,7 +117,7 @@ class Flow:
         return permute(self.of(tensor), order) if order is not None else None
 
     def _layer(self, event: Event, name: str) -> None:
-        tensor = next(seen_in(list(event.kwargs.values())), None)
+        tensor = next(traced_tensors(list(event.kwargs.values())), None)
         if tensor is None or not event.outputs:
             return
         axes, rule = self.of(tensor), _rule(name)
@@ -126,7 +126,7 @@ class Flow:
         for index, output in enumerate(event.outputs):
             self.axes[output.source] = self._fitting(self._output_axes(event, rule, axes, output, index), output.shape)
 
-    def _output_axes(self, event: Event, rule: OutputAxes, axes: Axes, output: Seen, index: int) -> Axes | None:
+    def _output_axes(self, event: Event, rule: OutputAxes, axes: Axes, output: TracedTensor, index: int) -> Axes | None:
         if rule == "image" and len(output.shape) > 2:
             return image(output.shape, axes)
         if rule == "features":
@@ -138,7 +138,7 @@ class Flow:
             return move.after if move else None
         return axes if len(axes) == len(output.shape) else None
 
-    def _as_image(self, tensor: Seen, axes: Axes) -> Axes:
+    def _as_image(self, tensor: TracedTensor, axes: Axes) -> Axes:
         image_axes = image(tensor.shape, axes)
         for old, new in zip(axes, image_axes, strict=True):
             if len(old) == 1 and len(new) == 1 and old[0] in self._loose:
@@ -147,7 +147,7 @@ class Flow:
             self.axes[tensor.source] = image_axes
         return image_axes
 
-    def _function(self, event: Event, name: str, output: Seen, index: int) -> Axes | None:
+    def _function(self, event: Event, name: str, output: TracedTensor, index: int) -> Axes | None:
         inputs, arguments = event.inputs, bound(event)
         axes, rank = self.of(inputs[0]), len(inputs[0].shape)
         rule = _rule(FUNCTIONS[name].module) if name in FUNCTIONS else ""
@@ -184,7 +184,7 @@ def _rule(name: str) -> OutputAxes:
     return MODULES[name].output if name in MODULES else ""
 
 
-def _features(axes: Axes, output: Seen) -> Axes:
+def _features(axes: Axes, output: TracedTensor) -> Axes:
     """The axes with new features at the end, in place of the last one or after it."""
     return last(axes if len(axes) == len(output.shape) else (*axes, ()), output.shape[-1])
 

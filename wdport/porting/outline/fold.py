@@ -110,7 +110,9 @@ def _lines(step: Step) -> int:
 
 def _signature(step: Step) -> object:
     """A key that is equal for repetitions of a step."""
-    plain = [_CALL.sub("", text) for text in (step.relative if step.what == "function" else (step.torch, step.there))]
+    plain = [
+        _CALL.sub("", text) for text in (step.relative if step.what == "function" else (step.torch, step.keras_text))
+    ]
     if not step.number or step.name in _PICKING:
         plain = [_NUMBER.sub("#", text) for text in plain]
     settings = {} if step.name in _PICKING else dict(step.settings)

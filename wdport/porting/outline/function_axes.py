@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from wdport.mapping.kinds.image_axes import Atom, Axes, Group
 from wdport.porting.outline.axes import atom_size, unique
-from wdport.porting.outline.events import Seen, Slice
+from wdport.porting.outline.events import Slice, TracedTensor
 from wdport.porting.outline.functions import numbers
 
 
-def product(a: Axes, b: Axes, output: Seen) -> Axes | None:
+def product(a: Axes, b: Axes, output: TracedTensor) -> Axes | None:
     """Axes of a matrix product: rows of the first factor and columns of the second."""
     if len(a) < 2 or len(b) < 2 or len(output.shape) != max(len(a), len(b)):
         return None
@@ -34,7 +34,7 @@ def plain(axes: Axes) -> Axes:
     return tuple(tuple(replace(atom, channel=False) if atom.channel else atom for atom in group) for group in axes)
 
 
-def stacked(axes: Axes, output: Seen, dim: int) -> Axes:
+def stacked(axes: Axes, output: TracedTensor, dim: int) -> Axes:
     axis = dim % len(output.shape)
     return unique([*axes[:axis], (Atom("n", output.shape[axis]),), *axes[axis:]])
 
@@ -46,7 +46,7 @@ def without(axes: Axes, gone: Sequence[int]) -> Axes:
 def indexed(axes: Axes, index: object) -> Axes | None:
     """Axes after indexing: slices keep an axis, numbers remove one, ``None`` adds one."""
     items = list(index) if isinstance(index, tuple) else [index]
-    if any(isinstance(item, (Seen, tuple)) for item in items):
+    if any(isinstance(item, (TracedTensor, tuple)) for item in items):
         return None
     used = sum(item is not None and item is not ... for item in items)
     if ... not in items:
@@ -69,7 +69,7 @@ def indexed(axes: Axes, index: object) -> Axes | None:
     return tuple(groups)
 
 
-def broadcast(operands: Sequence[Axes], output: Seen) -> Axes | None:
+def broadcast(operands: Sequence[Axes], output: TracedTensor) -> Axes | None:
     """Axes after broadcasting, aligned at the last axis: each is named by the first tensor with an axis of its size."""
     groups: list[Group] = []
     for back, size in enumerate(reversed(output.shape), 1):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wdport.mapping.kinds import FUNCTIONS
-from wdport.porting.outline.events import Event, Seen, seen_in
+from wdport.porting.outline.events import Event, TracedTensor, traced_tensors
 
 _ALIASES: Mapping[str, str] = MappingProxyType({
     "truediv": "div", "divide": "div", "true_divide": "div", "rtruediv": "rdiv", "multiply": "mul", "rmul": "mul",
@@ -81,7 +81,7 @@ def bound(event: Event) -> dict[str, Any]:
 
 def numbers(value: object) -> list[int]:
     """The integers in nested tuples."""
-    if isinstance(value, (bool, Seen)):
+    if isinstance(value, (bool, TracedTensor)):
         return []
     if isinstance(value, int):
         return [value]
@@ -94,9 +94,9 @@ def dims(value: object, rank: int) -> list[int] | None:
     return [index % rank if rank else index for index in indices] if indices else None
 
 
-def first(event: Event) -> Seen | None:
+def first(event: Event) -> TracedTensor | None:
     """The first tensor argument of a function."""
-    return next(seen_in([*event.args, *event.kwargs.values()]), None)
+    return next(traced_tensors([*event.args, *event.kwargs.values()]), None)
 
 
 def order_of(event: Event, rank: int) -> Sequence[int] | None:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from wdport.mapping.kinds.counterpart import KerasCall, Settings
-from wdport.porting.outline.settings import parameters, same, short
+from wdport.porting.outline.settings import equal, parameters, short
 
 _EMPTY = inspect.Parameter.empty
 
@@ -27,7 +27,7 @@ def call_text(call: KerasCall) -> str:
         value = call.arguments[key]
         if default is _EMPTY or (position == 0 and key not in _FIRST_BY_NAME):
             words.append(_value_text(value, key))
-        elif not same(value, default):
+        elif not equal(value, default):
             words.append(f"{key}={_value_text(value, key)}")
     words += [f"{key}={_value_text(value, key)}" for key, value in call.arguments.items() if key not in declared]
     name = call.name.removeprefix("layers.")
@@ -54,7 +54,7 @@ class Default:
 
     def __str__(self) -> str:
         torch_text = "" if self.setting == self.argument else self.setting
-        if not same(self.torch, self.needed):
+        if not equal(self.torch, self.needed):
             torch_text = f"{self.setting} {short(self.torch)}"
         suffix = f" ({torch_text})" if torch_text else ""
         return f"{self.layer}: {self.argument} is {short(self.keras)} by default, here {short(self.needed)}{suffix}"
@@ -67,9 +67,9 @@ def differing(torch_class: str, settings: Settings, call: KerasCall) -> Iterator
         if isinstance(value, KerasCall):
             yield from differing(torch_class, settings, value)
         setting, default = call.origin.get(key, ""), keras.get(key, _EMPTY)
-        if setting not in torch or default is _EMPTY or torch[setting] is _EMPTY or same(value, default):
+        if setting not in torch or default is _EMPTY or torch[setting] is _EMPTY or equal(value, default):
             continue
-        if same(settings.get(setting), torch[setting]):
+        if equal(settings.get(setting), torch[setting]):
             yield Default(call.name.removeprefix("layers."), key, default, setting, torch[setting], value)
 
 

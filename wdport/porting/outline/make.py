@@ -78,7 +78,7 @@ def outline_of(
     import keras
     import torch
 
-    from wdport.porting.outline.batch import Batches, UnlikeError, merge
+    from wdport.porting.outline.batch import Batches, CallMismatchError, merge
     from wdport.porting.outline.flow import Flow
     from wdport.porting.outline.settings import settings_of, torch_class, torch_text
     from wdport.porting.outline.steps import Steps, is_layer
@@ -88,12 +88,12 @@ def outline_of(
     run, notes = trace(module, names, first, is_layer), []
     try:
         merge(run, trace(module, names, second, is_layer), Batches(*BATCHES))
-    except UnlikeError:
+    except CallMismatchError:
         notes.append(f"with a batch of {BATCHES[1]} it calls other functions: all sizes are those of {BATCHES[0]}")
     root = Steps(run, Flow(run, declared)).root()
     reads = "reads values of tensors, so another input may take another way through its code"
     notes += [f"{path or 'the model'} {reads}" for path in run.reads]
-    called = {step.path.partition("#")[0] for step in root.every() if step.what == "layer"}
+    called = {step.path.partition("#")[0] for step in root.walk() if step.what == "layer"}
     uncalled = {name: torch_text(torch_class(part), settings_of(part))
                 for name, part in module.named_modules() if is_layer(part) and not _covered(name, called)}  # fmt: skip
     return Outline(

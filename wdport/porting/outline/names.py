@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wdport.porting.outline.events import Event, Seen, Source, Trace
+from wdport.porting.outline.events import Event, Source, Trace, TracedTensor
 from wdport.porting.outline.expressions import expression
 
 LONGEST = 60
@@ -24,12 +24,12 @@ class Names:
         self._texts: dict[tuple[int, int, int], str] = {}
         self._depth = 0
 
-    def of(self, tensor: Seen, around: Event, origin: int = 0) -> str:
+    def of(self, tensor: TracedTensor, around: Event, origin: int = 0) -> str:
         """The name of a tensor within the module ``around``: an argument of it, one of its steps, or a parameter. Steps
         without a name are numbered back from the step ``origin``, if it is one."""
         return self._of(tensor.source, around, tensor, origin)
 
-    def _of(self, source: Source, around: Event, tensor: Seen, origin: int) -> str:
+    def _of(self, source: Source, around: Event, tensor: TracedTensor, origin: int) -> str:
         arguments = self._argument_names(around)
         if source in arguments and around.parent >= 0:
             return arguments[source]
@@ -101,9 +101,9 @@ def local(event: Event, around: Event) -> str:
     return event.name.removeprefix(prefix) if around.name else event.name
 
 
-def paths(name: str, value: object) -> Iterator[tuple[str, Seen]]:
+def paths(name: str, value: object) -> Iterator[tuple[str, TracedTensor]]:
     """The tensors of an argument, each with its access path, such as ``skips[0]``."""
-    if isinstance(value, Seen):
+    if isinstance(value, TracedTensor):
         yield name, value
     elif isinstance(value, Mapping):
         for key, item in value.items():

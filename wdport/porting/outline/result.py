@@ -49,7 +49,7 @@ class Step:
         torch: the step in PyTorch, in short.
         inputs, outputs: its tensors.
         keras: the sequence of Keras calls that computes the same.
-        there: the same in short, or other code that has to be written.
+        keras_text: the same in short, or other code that has to be written.
         defaults: arguments that must be stated, since their defaults differ in Keras.
         notes: other differences, and what to check.
         parameters: the module's own tensors that its code reads directly, with their shapes.
@@ -68,18 +68,18 @@ class Step:
     inputs: tuple[Value, ...] = ()
     outputs: tuple[Value, ...] = ()
     keras: tuple[KerasCall, ...] = ()
-    there: str = ""
+    keras_text: str = ""
     defaults: tuple[Default, ...] = ()
     notes: tuple[str, ...] = ()
     parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
     relative: tuple[str, ...] = ()
 
-    def every(self) -> Iterator[Step]:
+    def walk(self) -> Iterator[Step]:
         """This step and all inside it, in call order."""
         yield self
         for step in self.steps:
-            yield from step.every()
+            yield from step.walk()
 
 
 @dataclass(frozen=True)
@@ -109,4 +109,4 @@ class Outline:
     @property
     def layers(self) -> list[Step]:
         """Every call of a layer."""
-        return [step for step in self.root.every() if step.what == "layer"]
+        return [step for step in self.root.walk() if step.what == "layer"]

@@ -91,7 +91,7 @@ def torch_text(name: str, settings: Settings) -> str:
             key in ("kdim", "vdim") and _is_embed_dim(key, settings)
         )
         follows = key == "stride" and default is None and value == settings.get("kernel_size")
-        if not same(value, default) and not absent and not follows:
+        if not equal(value, default) and not absent and not follows:
             words.append(short(value, key) if position == 0 else f"{key}={short(value, key)}")
     return f"{name}({', '.join(words)})"
 
@@ -104,8 +104,8 @@ def short(value: object, name: str = "") -> str:
     """The value of the argument ``name`` as source text: ``3`` for ``(3, 3)`` unless it is a shape, ``1e-05`` for a
     float."""
     if isinstance(value, (tuple, list)):
-        equal = bool(value) and isinstance(value[0], int) and len(set(value)) == 1 and name not in _SHAPES
-        if equal and (len(value) == 1 or name not in _LISTS):
+        uniform = bool(value) and isinstance(value[0], int) and len(set(value)) == 1 and name not in _SHAPES
+        if uniform and (len(value) == 1 or name not in _LISTS):
             return short(value[0])
         listed = ", ".join(short(element, "shape") for element in value)
         return f"({listed},)" if len(value) == 1 else f"({listed})"
@@ -116,12 +116,12 @@ def short(value: object, name: str = "") -> str:
     return str(value)
 
 
-def same(a: object, b: object) -> bool:
+def equal(a: object, b: object) -> bool:
     """Whether two values mean the same; a number is equivalent to that number for every axis."""
-    return a == b or _several(a) == _several(b)
+    return a == b or _collapsed(a) == _collapsed(b)
 
 
-def _several(value: object) -> object:
+def _collapsed(value: object) -> object:
     if isinstance(value, (tuple, list)) and value and len({repr(element) for element in value}) == 1:
         return value[0]
     return value

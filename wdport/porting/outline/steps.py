@@ -10,7 +10,7 @@ from wdport.mapping.kinds.counterpart import Counterpart, TorchCall
 from wdport.mapping.kinds.image_axes import Axes, keras_permutation
 from wdport.porting.outline.axes import atoms, text
 from wdport.porting.outline.counterparts import LAYERS, layer_of, of_function, of_move
-from wdport.porting.outline.events import Event, Seen, Trace, seen_in
+from wdport.porting.outline.events import Event, Trace, TracedTensor, traced_tensors
 from wdport.porting.outline.expressions import expression, index
 from wdport.porting.outline.flow import Flow
 from wdport.porting.outline.functions import OPERATORS, bound, canonical
@@ -116,7 +116,7 @@ class Steps:
             "layer", local(event, around), event.name, _full(type(module)), self.numbers[event.serial],
             counterpart.kind, settings, torch_text(name, settings) if name else type(module).__name__,
             self._input_values(event, around), self._values(event.outputs, around), counterpart.calls,
-            _there(counterpart), tuple(_defaults(name, settings, counterpart)), tuple(notes),
+            _keras_text(counterpart), tuple(_defaults(name, settings, counterpart)), tuple(notes),
         )  # fmt: skip
 
     def _function(self, event: Event, around: Event) -> Step:
@@ -124,22 +124,22 @@ class Steps:
         if event.serial in self._moves:
             return self._move(event, around)
         arguments = bound(event)
-        counterpart, there = of_function(event.name, arguments, self._call(event))
+        counterpart, keras_text = of_function(event.name, arguments, self._call(event))
         notes = [*counterpart.notes, *self._weights(event, counterpart, around)]
-        relative = there
-        if function in OPERATORS and not there:
-            there, relative = (self._broadcast(event, around, origin) for origin in (0, number))
+        relative = keras_text
+        if function in OPERATORS and not keras_text:
+            keras_text, relative = (self._broadcast(event, around, origin) for origin in (0, number))
         owner = layer_of(function)
         usual = {key: value for key, value in parameters(owner).items() if key != "mode"} if owner else {}
         written = expression(event, lambda tensor: self._names.of(tensor, around), usual)
         alike = expression(event, lambda tensor: self._names.of(tensor, around, number), usual)
-        settings = {key: value for key, value in arguments.items() if not any(True for _ in seen_in(value))}
+        settings = {key: value for key, value in arguments.items() if not any(True for _ in traced_tensors(value))}
         if "index" in settings:
             settings["index"] = index(settings["index"], lambda tensor: self._names.of(tensor, around))
         return Step(
             "function", function, "", event.name, number, counterpart.kind if self._row(event) else "", settings,
-            written, self._input_values(event, around), self._values(event.outputs, around), counterpart.calls, there,
-            tuple(_defaults(owner, settings, counterpart)) if owner else (), tuple(notes),
+            written, self._input_values(event, around), self._values(event.outputs, around), counterpart.calls,
+            keras_text, tuple(_defaults(owner, settings, counterpart)) if owner else (), tuple(notes),
             relative=(alike, relative, *(self._names.of(tensor, around, number) for tensor in event.inputs)),
         )  # fmt: skip
 
@@ -160,7 +160,7 @@ class Steps:
 
     def _move(self, event: Event, around: Event) -> Step:
         move, functions = self._moves[event.serial].move, self._moves[event.serial].events
-        there, notes = of_move(move)
+        keras_text, notes = of_move(move)
         first = functions[0].inputs[0]
         sizes = "".join(f" {name}={size}" for name, size in move.sizes.items())
         name = " ".join(canonical(call.name) if canonical(call.name) != "getitem" else "[None]" for call in functions)
@@ -169,8 +169,8 @@ class Steps:
         return Step(
             "function", name, "", " ".join(call.name for call in functions), number,
             settings={"rearrange": str(move), **move.sizes}, torch=f"{self._names.of(first, around)}: {moved}",
-            inputs=(self._value(first, around),), outputs=self._values(event.outputs, around), there=there, notes=notes,
-            relative=(f"{source}: {moved}", there, source),
+            inputs=(self._value(first, around),), outputs=self._values(event.outputs, around),
+            keras_text=keras_text, notes=notes, relative=(f"{source}: {moved}", keras_text, source),
         )  # fmt: skip
 
     def _call(self, event: Event) -> TorchCall:
@@ -212,16 +212,16 @@ class Steps:
         named_tensors = ((path, tensor) for name, value in event.kwargs.items() for path, tensor in paths(name, value))
         return tuple(self._value(tensor, around, path) for path, tensor in named_tensors)
 
-    def _values(self, tensors: Sequence[Seen], around: Event) -> tuple[Value, ...]:
+    def _values(self, tensors: Sequence[TracedTensor], around: Event) -> tuple[Value, ...]:
         return tuple(self._value(tensor, around) for tensor in tensors)
 
-    def _value(self, tensor: Seen, around: Event, name: str = "") -> Value:
+    def _value(self, tensor: TracedTensor, around: Event, name: str = "") -> Value:
         axes = self._flow.of(tensor)
         sizes = tuple(str(size) for size in tensor.shape)
         return Value(self._names.of(tensor, around), text(axes) if atoms(axes) else "", sizes, tensor.kind, name)
 
 
-def _there(counterpart: Counterpart) -> str:
+def _keras_text(counterpart: Counterpart) -> str:
     """The calls in short; equal calls of an RNN are counted."""
     texts = [call_text(call) for call in counterpart.calls]
     if len(texts) > 1 and len(set(texts)) == 1:
@@ -240,10 +240,12 @@ def _defaults(name: str, settings: Mapping[str, object], counterpart: Counterpar
 
 def _kind(value: object) -> str:
     """The kind of a tensor argument, or the value of another argument."""
-    if isinstance(value, Seen):
+    if isinstance(value, TracedTensor):
         return value.kind
     if isinstance(value, tuple):
-        return "packed" if len(value) == 4 and isinstance(value[1], Seen) and value[1].kind == "int" else "tuple"
+        return (
+            "packed" if len(value) == 4 and isinstance(value[1], TracedTensor) and value[1].kind == "int" else "tuple"
+        )
     return str(value)
 
 

@@ -14,8 +14,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport import recorder
 from wdport.errors import MisfitError
-from wdport.porting.outline.events import Depends, Event, Seen, Slice, Source, Trace, seen_in
-from wdport.porting.outline.unchanged import is_same, kind_of
+from wdport.porting.outline.events import Depends, Event, Slice, Source, Trace, TracedTensor, traced_tensors
+from wdport.porting.outline.unchanged import is_identity, kind_of
 from wdport.porting.torch_run import tensors_in
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class _Tracer:
         if event.is_layer:
             self._end(event, output)
         else:
-            event.outputs = tuple(seen_in(self._plain(output)))
+            event.outputs = tuple(traced_tensors(self._plain(output)))
         return output
 
     def function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
@@ -118,13 +118,13 @@ class _Tracer:
         """Record one function call, unless it returns no tensor or its input tensor itself."""
         short = name.rpartition(".")[2]
         output = args[0] if short == "__setitem__" else result
-        inputs = list(seen_in(recorded))
+        inputs = list(traced_tensors(recorded))
         tensors = list(tensors_in(output))
         if not tensors:
             if short in _READS and any(self._depends([tensor]) == "input" for tensor in inputs):
                 self.reads[self._open[-1].name if self._open else ""] = None
             return
-        if len(tensors) == 1 and is_same(short, inputs, tensors[0], recorded):
+        if len(tensors) == 1 and is_identity(short, inputs, tensors[0], recorded):
             self.origins[tensors[0]] = inputs[0].source
             return
         event = self._begin(Event(-1, name, *recorded))
@@ -152,9 +152,9 @@ class _Tracer:
         for index, tensor in enumerate(tensors):
             self.origins[tensor] = Source("event", "", event.serial, index)
         event.several = isinstance(output, (Mapping, list, tuple))
-        event.outputs = tuple(self._seen(tensor) for tensor in tensors)
+        event.outputs = tuple(self._traced_tensor(tensor) for tensor in tensors)
 
-    def _depends(self, inputs: Sequence[Seen]) -> Depends:
+    def _depends(self, inputs: Sequence[TracedTensor]) -> Depends:
         dependences: list[Depends] = ["constant"]
         for tensor in inputs:
             kind = tensor.source.kind
@@ -165,9 +165,9 @@ class _Tracer:
         return max(dependences, key=_RANKS.__getitem__)
 
     def _plain(self, value: Any) -> Any:
-        """A call's arguments, with tensors as :class:`Seen` and all others as plain values."""
+        """A call's arguments, with tensors as :class:`TracedTensor` and all others as plain values."""
         if isinstance(value, torch.Tensor):
-            return self._seen(value)
+            return self._traced_tensor(value)
         if isinstance(value, Mapping):
             return {str(key): self._plain(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
@@ -179,11 +179,11 @@ class _Tracer:
         named = isinstance(value, (torch.dtype, torch.device, torch.memory_format))
         return str(value) if named else f"<{type(value).__name__}>"
 
-    def _seen(self, tensor: torch.Tensor) -> Seen:
+    def _traced_tensor(self, tensor: torch.Tensor) -> TracedTensor:
         source = self.origins.get(tensor)
         if source is None:
             source = self.origins.setdefault(tensor, Source("constant"))
-        return Seen(source, tuple(tensor.shape), kind_of(tensor))
+        return TracedTensor(source, tuple(tensor.shape), kind_of(tensor))
 
     def _refuse(self) -> NoReturn:
         what = f"calls more than {MOST_EVENTS} functions of torch in one pass"

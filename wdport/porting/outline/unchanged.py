@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from wdport.porting.outline.events import Seen, Slice
+from wdport.porting.outline.events import Slice, TracedTensor
 from wdport.porting.outline.functions import numbers
 
 _IDENTITIES = frozenset((
@@ -30,7 +30,7 @@ def kind_of(tensor: torch.Tensor) -> str:
     return "float" if tensor.dtype.is_floating_point else "bool" if tensor.dtype == torch.bool else "int"
 
 
-def is_same(short: str, inputs: Sequence[Seen], output: torch.Tensor, arguments: object) -> bool:
+def is_identity(short: str, inputs: Sequence[TracedTensor], output: torch.Tensor, arguments: object) -> bool:
     """Whether a function returns its input unchanged, such as a cast to the same dtype or a full slice."""
     if not inputs or inputs[0].shape != tuple(output.shape) or inputs[0].kind != kind_of(output):
         return False
