@@ -186,7 +186,7 @@ def test_every_argument_exists() -> None:
 
 def test_python_raises_no_flag_that_it_has_another_name_for() -> None:
     """Over the package's own errors: an option that is an argument in Python stands in backticks."""
-    kinds = {kind.__name__ for kind in WdportError.__subclasses__()} | {"Fault", "Unread"}
+    kinds = {kind.__name__ for kind in WdportError.__subclasses__()} | {"Fault", "UnsupportedTensor"}
     plain, marked = [], 0
     for path in Path(wdport.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

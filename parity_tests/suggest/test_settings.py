@@ -6,7 +6,7 @@ import pytest
 
 from wdport.compare.setting import SettingsReport
 from wdport.conversion.prepare import Settings
-from wdport.conversion.unlike import told_differently
+from wdport.conversion.unlike import settings_report
 from wdport.errors import WdportError
 
 from .corpus import PAIRS, Pair
@@ -21,7 +21,7 @@ QUICK = ("resnet", "vit", "unet")
 
 def told(pair: Pair, model: str) -> SettingsReport:
     try:
-        return told_differently(pair.truth, Settings(model=model, reference=pair.reference("honest")))
+        return settings_report(pair.truth, Settings(model=model, reference=pair.reference("honest")))
     except (WdportError, ModuleNotFoundError) as error:
         pytest.skip(str(error))
 

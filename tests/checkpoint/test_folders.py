@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.folder import read_beside
+from wdport.checkpoint.folder import read_adjacent
 from wdport.cli.main import main
 from wdport.conversion.river import convert
 from wdport.errors import InputError, WdportError
@@ -229,13 +229,13 @@ def test_a_pipeline(tmp_path: Path) -> None:
         with open_checkpoint(path) as checkpoint:
             assert list(checkpoint.tensors) == ["a"]
             assert checkpoint.config == (None if path.is_file() else {"width": 2})
-        assert read_beside(path, "scheduler_config.json") == {"steps": 3}
-        assert read_beside(path, "other_config.json") == {}
+        assert read_adjacent(path, "scheduler_config.json") == {"steps": 3}
+        assert read_adjacent(path, "other_config.json") == {}
     (tmp_path / "net" / "scheduler_config.json").write_text('{"steps": 4}')
-    assert read_beside(tmp_path / "net", "scheduler_config.json") == {"steps": 4}
+    assert read_adjacent(tmp_path / "net", "scheduler_config.json") == {"steps": 4}
     (tmp_path / "net" / "scheduler_config.json").write_text("[]")
     with pytest.raises(InputError):
-        read_beside(tmp_path / "net", "scheduler_config.json")
+        read_adjacent(tmp_path / "net", "scheduler_config.json")
     save_file(weights, tmp_path / "feature_extractor" / "model.safetensors")
     refuse_in(tmp_path, "is a pipeline with weights in feature_extractor, net; give the path of one of its folders")
     for part in ("net", "feature_extractor"):

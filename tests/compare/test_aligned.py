@@ -17,7 +17,7 @@ from wdport.compare.layouts import Layout
 from wdport.compare.setting import SettingsReport
 from wdport.compare.taps import Tap
 from wdport.conversion.prepare import Settings
-from wdport.conversion.unlike import told_differently
+from wdport.conversion.unlike import settings_report
 from wdport.errors import UsageError
 
 layers: Any = keras.layers
@@ -31,7 +31,7 @@ def told(folder: Path, name: str, keras_model: str = "") -> SettingsReport:
     torch_model, own, rows = TOYS[name]
     head = f"format: 2\ntorch: tests.families.toys.{torch_model}\nkeras: tests.families.toys.{keras_model or own}\n"
     (folder / "t.yaml").write_text(head + rows)
-    return told_differently(folder / "t.yaml", Settings())
+    return settings_report(folder / "t.yaml", Settings())
 
 
 @pytest.mark.parametrize("name", TOYS)
@@ -93,6 +93,6 @@ def test_a_table_that_names_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text("format: 2\nlayers: [{torch: a, keras: a, kind: linear}]\n")
     for settings in (Settings(), Settings(model="tests.families.toys.twins:lstm")):
         with pytest.raises(UsageError, match="no model is named"):
-            told_differently(tmp_path / "t.yaml", settings)
+            settings_report(tmp_path / "t.yaml", settings)
     with pytest.raises(UsageError, match="comes with"):
-        told_differently("mappings/waveletdiff.yaml", Settings())
+        settings_report("mappings/waveletdiff.yaml", Settings())

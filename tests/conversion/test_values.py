@@ -18,7 +18,7 @@ from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepared_from
 from wdport.conversion.value_finding import by_level
-from wdport.conversion.values import ValueLint, look
+from wdport.conversion.values import ValueLint, find_unusual_values
 from wdport.errors import UsageError
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
@@ -67,7 +67,7 @@ def plan_of(state: State) -> Plan:
 def odd(folder: Path, state: State, dtype: str = "float32") -> list[str]:
     torch.save(state, folder / "ck.pt")
     with open_checkpoint(folder / "ck.pt") as opened:
-        found = look(plan_of(state), opened, dtype)
+        found = find_unusual_values(plan_of(state), opened, dtype)
     return [f"{each.kind}: {' '.join(each.names)}, {each.count} of {each.total}" for each in found]
 
 
@@ -160,12 +160,12 @@ def test_one_storage_is_told_from_equal_values(tmp_path: Path) -> None:
     state["fc1.weight"] = state["fc0.weight"]
     torch.save(state, tmp_path / "ck.pt")
     with open_checkpoint(tmp_path / "ck.pt") as opened:
-        (found,) = look(plan_of(state), opened)
+        (found,) = find_unusual_values(plan_of(state), opened)
     assert "one tensor in the checkpoint" in found.text
     state["fc1.weight"] = state["fc0.weight"].clone()
     torch.save(state, tmp_path / "ck.pt")
     with open_checkpoint(tmp_path / "ck.pt") as opened:
-        (found,) = look(plan_of(state), opened)
+        (found,) = find_unusual_values(plan_of(state), opened)
     assert "equal bit for bit" in found.text
 
 
@@ -177,8 +177,8 @@ def test_pieces_say_what_the_whole_does(tmp_path: Path) -> None:
         lint = ValueLint(plan, "float16")
         for name, tensor in state.items():
             for piece in np.array_split(tensor.numpy().ravel(), 3):
-                lint.see(name, piece)
-        assert lint.findings(opened) == look(plan, opened, "float16")
+                lint.add(name, piece)
+        assert lint.findings(opened) == find_unusual_values(plan, opened, "float16")
 
 
 def test_at_most_so_many_are_printed() -> None:
@@ -193,7 +193,7 @@ def test_nothing_is_odd_about_trained_models(golden: Path, name: str) -> None:
     with open_checkpoint(golden / name) as opened:
         prepared = prepared_from(opened, Settings())
         for dtype in ("float32", "float16"):
-            assert look(prepared.plan, opened, dtype) == ()
+            assert find_unusual_values(prepared.plan, opened, dtype) == ()
 
 
 def test_convert_and_check_print_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.diffusion.test_scheduler import SHAPE, library, tape_states
-from wdport.checkpoint.folder import read_beside
+from wdport.checkpoint.folder import read_adjacent
 from wdport.diffusion.scheduler import SCHEDULES, SPACINGS, TARGETS, VARIANCES, Scheduler
 from wdport.diffusion.scheduler_classes import CLASSES, IMPLEMENTED, OWN_STEPS
 
@@ -62,7 +62,7 @@ def saved(folder: Path, name: str, **fields: Any) -> dict[str, Any]:
         (folder / "scheduler_config.json").write_text(json.dumps(document))
     else:
         getattr(diffusers, name)(**fields).save_pretrained(folder)
-    return read_beside(folder, "scheduler_config.json")
+    return read_adjacent(folder, "scheduler_config.json")
 
 
 def as_ddim(document: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.faults.jobs import JOBS, Job, prepare, states
 from tests.faults.weather import PAGE, Fault, Outcome, Refused, SignalAfter, SignalAt, SizeLimit, fill, forked
-from wdport.conversion.account import torn
+from wdport.conversion.account import contradiction_of
 from wdport.conversion.load import open_account
 from wdport.files.manifests import file_sha256
 
@@ -126,7 +126,7 @@ class Trial:
     def _is_told(self) -> bool:
         path = self.folder / self.job.outputs[0]
         account, _ = open_account(path)
-        return account is not None and torn(path, account, file_sha256(path)) != ""
+        return account is not None and contradiction_of(path, account, file_sha256(path)) != ""
 
     def _strangers(self) -> list[str]:
         return sorted(set(os.listdir(self.folder)) - set(self.job.outputs))

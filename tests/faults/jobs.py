@@ -29,7 +29,7 @@ from wdport.files.sealed_archive import sealed_archive
 from wdport.files.target import Target, file_target
 from wdport.files.video import video_target, write_video
 from wdport.files.writable import writable
-from wdport.files.written import noticing
+from wdport.files.written import track_write
 from wdport.generation.api import Generated
 from wdport.parity.reports import write_reports
 from wdport.recorder import Refusal, _Writer
@@ -103,7 +103,7 @@ def _recorded(folder: Path, edition: str) -> None:
     path = folder / "out.run.npz"
     writable(path, {}, force=True)
     try:
-        with noticing(path):
+        with track_write(path):
             try:
                 writer = _Writer(str(path))
                 try:

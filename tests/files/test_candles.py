@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from wdport.files.candle_figure import FALLS, RISES, draw_candles, is_prices
 from wdport.files.figure import draw_samples, figure_target
-from wdport.files.series_figure import Beside
+from wdport.files.series_figure import DataWindows
 
 NAMES = ("open", "high", "low", "close", "volume")
 
@@ -61,7 +61,7 @@ def test_values_that_are_not_finite_are_left_out() -> None:
 
 
 def test_figures_are_written(tmp_path: Path) -> None:
-    beside = Beside("data.csv", candles(3))
+    beside = DataWindows("data.csv", candles(3))
     for name, data in (("alone", None), ("both", beside)):
         target = figure_target(tmp_path / f"{name}.png", True, {})
         draw_samples(target, candles(12), None, "time step", NAMES, data)

@@ -64,4 +64,4 @@ def test_files_in_it_are_not_among_those_that_were_written(monkeypatch: pytest.M
         for path in (folder / "a.json", tmp_path / "b.json"):
             write_text(writable(path), "{}")
             written.WRITTEN.append(path)
-        assert written.what_was_written() == f"{tmp_path / 'b.json'} was written"
+        assert written.describe_written() == f"{tmp_path / 'b.json'} was written"

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from wdport.files.figure import drawn_at_most, figure_target
-from wdport.files.series_figure import LINES_BESIDE, Beside, colours_of, draw_beside, draw_series, evenly
+from wdport.files.figure import figure_target, max_drawn
+from wdport.files.series_figure import LINES_BESIDE, DataWindows, colours_of, draw_series, draw_with_data, evenly
 
 RNG = np.random.default_rng(0)
 
@@ -36,7 +36,7 @@ def test_a_series_has_one_colour_by_the_mean_of_its_first_feature() -> None:
 def test_data_and_samples_share_their_scale(count: int) -> None:
     samples, data = RNG.standard_normal((count, 6, 10)), RNG.standard_normal((25, 6, 10)) * 9
     figure = Figure()
-    draw_beside(figure, samples, None, "time step", (), Beside("data.csv", data))
+    draw_with_data(figure, samples, None, "time step", (), DataWindows("data.csv", data))
     columns = 2 if count == 3 else 3  # a 5 % quantile of three is none
     panels = np.array(figure.axes).reshape(-1, columns)
     assert len(panels) == 8
@@ -53,15 +53,15 @@ def test_data_and_samples_share_their_scale(count: int) -> None:
 
 
 def test_long_series_are_drawn_within_bounded_memory() -> None:
-    assert drawn_at_most((72, 3), True) == 1000
-    assert drawn_at_most((1_000_000, 10), True) == LINES_BESIDE
+    assert max_drawn((72, 3), True) == 1000
+    assert max_drawn((1_000_000, 10), True) == LINES_BESIDE
 
 
 def test_names_that_look_like_mathematics_are_drawn_as_they_are(tmp_path: Path) -> None:
     from wdport.files.figure import draw_samples
 
     values = RNG.standard_normal((2, 6, 2))
-    for beside in (None, Beside("$\\frac$.csv", values)):
+    for beside in (None, DataWindows("$\\frac$.csv", values)):
         draw_samples(figure_target(tmp_path / "a.svg"), values, None, "time step", ("$\\frac{1}$", "$"), beside)
         text = (tmp_path / "a.svg").read_text(encoding="utf-8")
         assert "<!-- $\\frac{1}$ -->" in text

@@ -235,9 +235,9 @@ def _prompts(path: Path) -> Found:
 
 
 def _names(path: Path) -> Found:
-    from wdport.conversion.asked import Wanted
+    from wdport.conversion.asked import OptimizerRequest
 
-    return {"names": Wanted(True, names=path)._names()}
+    return {"names": OptimizerRequest(True, names=path)._names()}
 
 
 def _streamed(path: Path) -> Found:

@@ -13,8 +13,8 @@ from typing import Final
 
 ROOMS: Final = ("checkpoint", "mapping", "conversion", "files", "data", "training", "exporting", "generation",
                 "sampling")  # fmt: skip
-OURS: Final = {"Fault", "Unread", "InputError", "MisfitError", "UsageError", "MachineError", "IncompleteError",
-               "InternalError", "NameCollision"}  # fmt: skip
+OURS: Final = {"Fault", "UnsupportedTensor", "InputError", "MisfitError", "UsageError", "MachineError",
+               "IncompleteError", "InternalError", "NameCollision"}  # fmt: skip
 """Classes that a refusal is raised as."""
 
 

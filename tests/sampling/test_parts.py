@@ -129,7 +129,7 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     assert list(parts.folder.iterdir()) == [thesis]
 
 
-@pytest.mark.parametrize("call", ["whole_file", "open_own"])
+@pytest.mark.parametrize("call", ["whole_file", "open_private"])
 def test_a_full_disk_leaves_no_folder_of_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

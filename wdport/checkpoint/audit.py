@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 from wdport.checkpoint.faults import NOT_WRITTEN_BY_TORCH, Fault
-from wdport.checkpoint.inert import Inert
+from wdport.checkpoint.inert import UnloadedObject
 from wdport.checkpoint.symbols import Constant, Constructor
 from wdport.checkpoint.tensor import StorageClass, StorageRef, TensorRef
 from wdport.limits import MAX_DEPTH, MAX_OPCODES
 
 _NAMES: Final = (Constant, Constructor, StorageClass)
-_LEAVES: Final = (str, int, float, bool, type(None), frozenset, TensorRef, StorageRef, Inert, *_NAMES)
+_LEAVES: Final = (str, int, float, bool, type(None), frozenset, TensorRef, StorageRef, UnloadedObject, *_NAMES)
 
 
 def audit(tree: object) -> None:

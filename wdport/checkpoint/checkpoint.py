@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from wdport.checkpoint.dtypes import ITEMSIZE
-from wdport.checkpoint.experiment import TrainingConfig, config_beside, is_archive, open_archive
+from wdport.checkpoint.experiment import TrainingConfig, adjacent_config, is_archive, open_archive
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.folder import INDEX, Folder, open_folder
-from wdport.checkpoint.in_order import InOrder
+from wdport.checkpoint.in_order import RunningHash
 from wdport.checkpoint.layout import StateDict, find_state_dict
 from wdport.checkpoint.legacy import read_legacy
 from wdport.checkpoint.located import located
@@ -96,7 +96,7 @@ class Checkpoint:
         """The training configuration next to the checkpoint, in its folder or its archive; None if there is none."""
         if self._configured is None and not self._packed:
             with located(self.path):
-                self._configured = config_beside(self._contents.sources[0].path)
+                self._configured = adjacent_config(self._contents.sources[0].path)
         return self._configured
 
     @property
@@ -204,9 +204,9 @@ class Checkpoint:
         self.require_unchanged()
         return digest
 
-    def hashed(self) -> InOrder:
+    def hashed(self) -> RunningHash:
         """Compute the same hash from the bytes read while it is open, which saves a second read."""
-        return InOrder(self._contents.sources)
+        return RunningHash(self._contents.sources)
 
     def require_unchanged(self) -> None:
         """Raise :class:`InputError` if a file was written to or replaced since it was opened.

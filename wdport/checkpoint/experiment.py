@@ -48,7 +48,7 @@ class TrainingConfig:
     data: bytes = field(repr=False)
 
 
-def config_beside(checkpoint: Path) -> TrainingConfig | None:
+def adjacent_config(checkpoint: Path) -> TrainingConfig | None:
     """The training configuration next to a checkpoint's file; None without one."""
     for name in CONFIGS:
         path = checkpoint.parent / name
@@ -80,7 +80,7 @@ def is_archive(head: bytes) -> bool:
     return head.startswith(_GZIP) or (head[257:262] == b"ustar" and member not in _LEGACY)
 
 
-class Unpacked(Source):
+class ArchiveMember(Source):
     """A member of an archive, copied into a file without a name; ``path`` is the archive's."""
 
     def __init__(self, archive: Path, member: str, file: IO[bytes]) -> None:
@@ -89,14 +89,14 @@ class Unpacked(Source):
         self._state = state_of(self._fd)
         self._archive = state_of(archive)
         self.size = self._state.size
-        self.seen = None
+        self.observer = None
 
     def require_unchanged(self) -> None:
         """Raise :class:`Fault` if the archive was changed since it was opened."""
         self._archive.require(state_of(self.path))
 
 
-def open_archive(path: Path) -> tuple[Unpacked, TrainingConfig | None]:
+def open_archive(path: Path) -> tuple[ArchiveMember, TrainingConfig | None]:
     """The checkpoint of an archive, which the caller closes, and the configuration next to it in the archive.
 
     Raises :class:`Fault` for an archive that is damaged, unsafe, or not of one experiment.
@@ -104,7 +104,7 @@ def open_archive(path: Path) -> tuple[Unpacked, TrainingConfig | None]:
     checkpoints: dict[str, IO[bytes]] = {}
     configs: dict[str, bytes] = {}
     try:
-        with open_regular(path) as opened, _understood(opened) as stream:
+        with open_regular(path) as opened, _decompressed(opened) as stream:
             for name, member in _members(stream):
                 if name in checkpoints or name in configs:
                     raise Fault("has two members of one name", _PLAIN, name)
@@ -120,7 +120,7 @@ def open_archive(path: Path) -> tuple[Unpacked, TrainingConfig | None]:
         name = names[_chosen([*names], "is an archive of")]
         config = next((other for other in configs if PurePosixPath(other).parent == PurePosixPath(name).parent), None)
         training_config = None if config is None else TrainingConfig(path / config, configs[config])
-        return Unpacked(path, name, checkpoints[name]), training_config
+        return ArchiveMember(path, name, checkpoints[name]), training_config
     finally:
         for file in checkpoints.values():
             file.close()
@@ -149,7 +149,7 @@ class _Bounded(io.RawIOBase):
 
 
 @contextmanager
-def _understood(opened: IO[bytes]) -> Iterator[_Bounded]:
+def _decompressed(opened: IO[bytes]) -> Iterator[_Bounded]:
     """The bytes of an archive, decompressed; errors of its readers become a :class:`Fault`."""
     compressed = opened.read(2) == _GZIP
     opened.seek(0)

@@ -35,5 +35,5 @@ class Fault(Exception):
         self.part = part
 
 
-class Unread(Fault):
+class UnsupportedTensor(Fault):
     """A valid tensor of an unsupported kind, which is harmless outside the weights."""

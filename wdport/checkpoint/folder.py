@@ -88,7 +88,7 @@ def _component(folder: Path, names: list[str]) -> Path:
     return inside(folder, components[0])
 
 
-def read_beside(weights: Path, name: str) -> dict[str, object]:
+def read_adjacent(weights: Path, name: str) -> dict[str, object]:
     """Read a JSON file such as ``scheduler_config.json`` next to the weights, or in the component ``scheduler`` of
     their pipeline; empty if there is none. Raises :class:`InputError`."""
     folder = weights if weights.is_dir() else weights.parent
@@ -110,7 +110,7 @@ def choose(names: list[str]) -> str:
         if endings[0] == ".bin":  # optimisers and arguments of a training run have this ending, too
             candidates = [name for name in candidates if name.split(".")[0] in _STEMS]
         if candidates:
-            return _only(candidates)
+            return _only_checkpoint(candidates)
     shards = next((name for name in names if _SHARD.search(name)), None)
     if shards is not None:
         raise Fault(f"has shards such as {shards!r} but no index", "copy the .index.json, too")
@@ -143,7 +143,7 @@ def _read_config(source: Source, name: str, finite: bool = True) -> dict[str, ob
     return config
 
 
-def _only(candidates: list[str]) -> str:
+def _only_checkpoint(candidates: list[str]) -> str:
     plain = [name for name in candidates if name.split(".")[0] in _STEMS and _is_plain(name)]
     choice = plain if len(candidates) > 1 else candidates
     if len(choice) != 1:

@@ -16,7 +16,7 @@ from wdport.checkpoint.located import located
 from wdport.checkpoint.source import CHUNK, Source
 
 
-class InOrder:
+class RunningHash:
     """The hash of ``sources`` in order; a context manager that observes their reads until it ends.
 
     The reader calls :meth:`settle` before it reuses the memory.
@@ -29,9 +29,9 @@ class InOrder:
         self._hashing: list[Future[None]] = []
         self._at, self._position = 0, 0
 
-    def __enter__(self) -> InOrder:
+    def __enter__(self) -> RunningHash:
         for number, source in enumerate(self._sources):
-            source.seen = partial(self._saw, number)
+            source.observer = partial(self._observe, number)
         return self
 
     def settle(self) -> None:
@@ -43,7 +43,7 @@ class InOrder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for source in self._sources:
-            source.seen = None
+            source.observer = None
         self._thread.shutdown()
 
     def hexdigest(self) -> str:
@@ -52,7 +52,7 @@ class InOrder:
         self._catch_up(len(self._sources) - 1, self._sources[-1].size)
         return self._digest.hexdigest()
 
-    def _saw(self, number: int, offset: int, piece: memoryview) -> None:
+    def _observe(self, number: int, offset: int, piece: memoryview) -> None:
         self._hashing.append(self._thread.submit(self._hash, number, offset, piece))
 
     def _hash(self, number: int, offset: int, piece: memoryview) -> None:
@@ -75,6 +75,6 @@ class InOrder:
         with located(source.path):
             while self._position < end:
                 piece = buffer[: min(CHUNK, end - self._position)]
-                source.read_unseen(self._position, piece)
+                source.read_unobserved(self._position, piece)
                 self._digest.update(piece)
                 self._position += len(piece)

@@ -15,7 +15,7 @@ Form = Literal["name", "object", "call", "key"]
 
 
 @dataclass(eq=False, slots=True, repr=False)
-class Inert:
+class UnloadedObject:
     """A leaf of the tree; two leaves are never equal, so one may replace the key of a dict."""
 
     module: str
@@ -77,24 +77,24 @@ _TENSORS: Final = {
 """Descriptions, for users, of torch's other functions that make tensors."""
 
 
-def unknown(module: str, name: str) -> Inert:
+def unknown(module: str, name: str) -> UnloadedObject:
     """Return the leaf for a global that is not in the list of :mod:`wdport.checkpoint.symbols`."""
     tensor = _TENSORS.get(name) if module.startswith("torch.") else None
     reason, fix = tensor or ("", "")
-    return Inert(module, name, "name", reason, fix)
+    return UnloadedObject(module, name, "name", reason, fix)
 
 
-def unreadable(fault: Fault) -> Inert:
+def unreadable(fault: Fault) -> UnloadedObject:
     """Return the leaf for a valid tensor of an unsupported kind."""
-    return Inert("torch", "Tensor", "call", fault.what, fault.fix)
+    return UnloadedObject("torch", "Tensor", "call", fault.what, fault.fix)
 
 
-def applied(function: Inert, arguments: tuple[object, ...], form: Form) -> Inert:
+def applied(function: UnloadedObject, arguments: tuple[object, ...], form: Form) -> UnloadedObject:
     """Return the leaf for the result that calling ``function`` would have."""
     attributes = arguments if function.full_name == GRAPH_MODULE else ()
     shard = _sharded(arguments) if function.reason and function.reason == _SUBCLASS[0] else None
     reason, fix = shard or (function.reason, function.fix)
-    return Inert(function.module, function.name, form, reason, fix, attributes)
+    return UnloadedObject(function.module, function.name, form, reason, fix, attributes)
 
 
 GRAPH_MODULE: Final = "torch.fx.graph_module.reduce_graph_module"
@@ -103,5 +103,5 @@ GRAPH_MODULE: Final = "torch.fx.graph_module.reduce_graph_module"
 
 def _sharded(arguments: tuple[object, ...]) -> tuple[str, str] | None:
     """Return the description if a tensor is rebuilt as a distributed tensor, otherwise None."""
-    names = (item for item in arguments if isinstance(item, Inert))
+    names = (item for item in arguments if isinstance(item, UnloadedObject))
     return _SHARD if any(item.module.startswith("torch.distributed") for item in names) else None

@@ -12,7 +12,7 @@ from typing import Final
 
 from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.faults import DROP_ENTRY, LOAD_TRUSTED, NO_WEIGHTS, OTHER_DTYPE, RENAME_TEXT, Fault
-from wdport.checkpoint.inert import Inert
+from wdport.checkpoint.inert import UnloadedObject
 from wdport.checkpoint.modules import MAX_TENSOR_NAME, is_module, is_script, walk_module
 from wdport.checkpoint.tensor import StorageRef, TensorRef
 from wdport.errors import printable
@@ -74,7 +74,7 @@ EMA, RAW = "ema", "raw"
 def find_state_dict(tree: object, key: str | None, likely: str | None = None) -> StateDict:
     """Return the state_dict under the dotted ``key``, or the only candidate if ``key`` is None or says which of two,
     :data:`EMA` or :data:`RAW`. Without a ``key`` the ``likely`` one is chosen among several."""
-    if isinstance(tree, Inert):
+    if isinstance(tree, UnloadedObject):
         if key is None and is_module(tree):
             return _state_dict_of("module", None, tree, {}, ())
         what = f"has no key {key!r}: it is a whole module" if is_module(tree) else _object(tree)
@@ -88,14 +88,14 @@ def find_state_dict(tree: object, key: str | None, likely: str | None = None) ->
     path = _lookup(tree, key)
     value = path[-1][1] if path else None
     if not _is_state(value):
-        if isinstance(value, Inert):
+        if isinstance(value, UnloadedObject):
             raise Fault(f"key {key!r} {_object(value)}", LOAD_TRUSTED)
         raise Fault(f"key {key!r} holds no state_dict; {_candidates_text(tree)}", _pick(tree))
     others = {str(name): beside for name, beside in tree.items() if name != path[0][0]}
     scalars = (str, int, float, bool, type(None))
     metadata: dict[str, object] = {name: beside for name, beside in others.items() if isinstance(beside, scalars)}
     lightning = key == "state_dict" and "pytorch-lightning_version" in tree
-    layout = "module" if isinstance(value, Inert) else "lightning" if lightning else "fabric"
+    layout = "module" if isinstance(value, UnloadedObject) else "lightning" if lightning else "fabric"
     for table in (tree, *(step for _, step in path[:-1])):
         _check_keys(table)
     return _state_dict_of(layout, key, value, metadata, tuple(others))
@@ -105,7 +105,7 @@ def _state_dict_of(
     layout: str, key: str | None, node: object, metadata: dict[str, object], others: tuple[str, ...]
 ) -> StateDict:
     """Return ``node`` as a state_dict with checked tensors."""
-    if not isinstance(node, Inert):
+    if not isinstance(node, UnloadedObject):
         leaves = node if isinstance(node, dict) else {}
         return StateDict(layout, key, _tensors(leaves), metadata, others, node, ())
     walked = walk_module(node)
@@ -163,7 +163,9 @@ def _copies(tree: dict[object, object], key: str) -> list[str]:
 
 def _is_state(value: object) -> bool:
     if isinstance(value, dict):
-        return any(isinstance(leaf, TensorRef) or (isinstance(leaf, Inert) and leaf.reason) for leaf in value.values())
+        return any(
+            isinstance(leaf, TensorRef) or (isinstance(leaf, UnloadedObject) and leaf.reason) for leaf in value.values()
+        )
     return is_module(value)
 
 
@@ -182,7 +184,7 @@ def _lookup(tree: dict[object, object], key: str) -> list[tuple[str, object]]:
 def _check_keys(table: object) -> None:
     """Refuse a key on the path to the tensors that could have the same text as another one."""
     for name in table if isinstance(table, dict) else ():
-        if isinstance(name, Inert) and name.form in ("object", "call"):
+        if isinstance(name, UnloadedObject) and name.form in ("object", "call"):
             raise Fault(f"has a key that is {name.described}", LOAD_TRUSTED)
 
 
@@ -205,7 +207,7 @@ def _candidates_text(tree: dict[object, object]) -> str:
 
 
 def _described(key: object, value: object) -> str:
-    return f"{key} ({value.described})" if isinstance(value, Inert) else str(key)
+    return f"{key} ({value.described})" if isinstance(value, UnloadedObject) else str(key)
 
 
 def _pick(tree: dict[object, object]) -> str:
@@ -220,7 +222,7 @@ def _tensors(table: Mapping[object, object] | Mapping[str, object]) -> dict[str,
             raise Fault(f"a tensor's name is {_kind(name)}, not text", RENAME_TEXT)
         if not 0 < len(name) <= MAX_TENSOR_NAME:
             raise Fault(f"a tensor's name has {len(name)} characters", RENAME_TEXT)
-        if isinstance(leaf, Inert) and leaf.reason:
+        if isinstance(leaf, UnloadedObject) and leaf.reason:
             raise Fault(leaf.reason, leaf.fix, name)
         if not isinstance(leaf, TensorRef):
             raise Fault(f"its state_dict entry is {_kind(leaf)}, not a tensor", DROP_ENTRY, name)
@@ -230,7 +232,7 @@ def _tensors(table: Mapping[object, object] | Mapping[str, object]) -> dict[str,
     return tensors
 
 
-def _object(value: Inert) -> str:
+def _object(value: UnloadedObject) -> str:
     return f"is an object of {value.described}, whose contents are not read"
 
 
@@ -239,7 +241,7 @@ def _kind(value: object) -> str:
         return "a single tensor"
     if isinstance(value, StorageRef):
         return "a bare storage"
-    if isinstance(value, Inert):
+    if isinstance(value, UnloadedObject):
         return f"an object ({value.described})" if value.form != "key" else f"of type {value.name}"
     if isinstance(value, (dict, list, tuple)):
         return f"a {type(value).__name__}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from wdport.checkpoint.faults import LOAD_TRUSTED, NOT_WRITTEN_BY_TORCH, Fault
-from wdport.checkpoint.inert import GRAPH_MODULE, Inert
+from wdport.checkpoint.inert import GRAPH_MODULE, UnloadedObject
 from wdport.checkpoint.tensor import TensorRef
 from wdport.limits import MAX_DEPTH, MAX_MODULE_ENTRIES
 
@@ -28,7 +28,7 @@ _TRAINING: Final = "training"
 
 
 @dataclass
-class Walked:
+class ModuleTensors:
     """Leaves by dotted name, which are tensors in a valid file, and the parts that were left out."""
 
     leaves: dict[str, object] = field(default_factory=dict)
@@ -42,19 +42,19 @@ def is_module(value: object) -> bool:
 
 def is_script(value: object) -> bool:
     """Return whether ``value`` is an object of a TorchScript archive."""
-    return isinstance(value, Inert) and value.form == "object" and f"{value.module}.".startswith(f"{_SCRIPT}.")
+    return isinstance(value, UnloadedObject) and value.form == "object" and f"{value.module}.".startswith(f"{_SCRIPT}.")
 
 
-def walk_module(root: Inert) -> Walked:
+def walk_module(root: UnloadedObject) -> ModuleTensors:
     """Return every tensor of ``root`` and of the modules below it, in the order of ``state_dict()``."""
-    walk = _Walk(is_script(root))
+    walk = _ModuleWalk(is_script(root))
     walk.enter(root, "", 0)
-    return walk.walked
+    return walk.contents
 
 
 def _attributes(value: object) -> Mapping[object, object] | None:
     """Return the attributes of an object that was built only from them, otherwise None."""
-    if not isinstance(value, Inert) or value.altered or value.form == "name":
+    if not isinstance(value, UnloadedObject) or value.altered or value.form == "name":
         return None
     if value.full_name == GRAPH_MODULE:
         first = value.arguments[0] if value.arguments and value.state is None else None
@@ -67,14 +67,14 @@ def _is_python(value: object) -> bool:
     return all(isinstance(attributes.get(name), dict) for name in _TABLES)
 
 
-class _Walk:
+class _ModuleWalk:
     def __init__(self, script: bool) -> None:
         self.script = script
-        self.walked = Walked()
+        self.contents = ModuleTensors()
         self.open: set[int] = set()
         self.entries = 0
 
-    def enter(self, node: Inert, prefix: str, depth: int) -> None:
+    def enter(self, node: UnloadedObject, prefix: str, depth: int) -> None:
         """Collect the tensors of ``node``, then those of its children."""
         if depth > MAX_DEPTH:
             raise Fault(f"modules nested more than {MAX_DEPTH} deep", NOT_WRITTEN_BY_TORCH)
@@ -84,13 +84,15 @@ class _Walk:
         tensors, children = self._script(node, prefix) if self.script else self._python(node, prefix)
         for name, leaf in tensors:
             full = self._name(prefix, name)
-            if full in self.walked.leaves:
+            if full in self.contents.leaves:
                 raise Fault("two tensors of the module have this name", NOT_WRITTEN_BY_TORCH, full)
-            self.walked.leaves[full] = leaf
+            self.contents.leaves[full] = leaf
         for name, child in children:
             full = self._name(prefix, name)
-            if not isinstance(child, Inert) or (_attributes(child) is None if self.script else not _is_python(child)):
-                what = child.described if isinstance(child, Inert) else f"a {type(child).__name__}"
+            if not isinstance(child, UnloadedObject) or (
+                _attributes(child) is None if self.script else not _is_python(child)
+            ):
+                what = child.described if isinstance(child, UnloadedObject) else f"a {type(child).__name__}"
                 raise Fault(f"is {what}, not a module that can be read", LOAD_TRUSTED, full)
             self.enter(child, f"{full}.", depth + 1)
         self.open.remove(id(node))
@@ -107,7 +109,7 @@ class _Walk:
             raise Fault(what, LOAD_TRUSTED)
 
     def _python(
-        self, node: Inert, prefix: str
+        self, node: UnloadedObject, prefix: str
     ) -> tuple[Iterator[tuple[object, object]], Iterator[tuple[object, object]]]:
         attributes = _attributes(node) or {}
         parameters, buffers, modules = (_table(attributes, name) for name in _TABLES)
@@ -117,13 +119,13 @@ class _Walk:
             raise Fault(f"its {_NON_PERSISTENT} is not a set of names", LOAD_TRUSTED, prefix)
         for hook in _HOOKS:
             if attributes.get(hook):
-                self.walked.not_read.append(f"{prefix}{hook} (code that may change the state_dict)")
+                self.contents.not_read.append(f"{prefix}{hook} (code that may change the state_dict)")
         persistent = {name: leaf for name, leaf in buffers.items() if name not in left_out}
         leaves = ((name, leaf) for table in (parameters, persistent) for name, leaf in table.items())
         return _present(leaves), _present(iter(modules.items()))
 
     def _script(
-        self, node: Inert, prefix: str
+        self, node: UnloadedObject, prefix: str
     ) -> tuple[Iterator[tuple[object, object]], Iterator[tuple[object, object]]]:
         """Split a TorchScript module's attributes: torch writes parameters and buffers first, then ``training``, then
         others."""
@@ -134,9 +136,9 @@ class _Walk:
         for name in names[end:]:
             value = attributes[name]
             if isinstance(value, TensorRef):
-                self.walked.not_read.append(f"{prefix}{name} (a tensor, but neither parameter nor buffer)")
-            elif isinstance(value, Inert) and not _is_script_module(value):
-                self.walked.not_read.append(f"{prefix}{name} ({value.described})")
+                self.contents.not_read.append(f"{prefix}{name} (a tensor, but neither parameter nor buffer)")
+            elif isinstance(value, UnloadedObject) and not _is_script_module(value):
+                self.contents.not_read.append(f"{prefix}{name} ({value.described})")
         tensors = ((name, attributes[name]) for name in names[:end] if _is_tensor(attributes[name]))
         children = ((name, value) for name, value in attributes.items() if _is_script_module(value))
         return tensors, children
@@ -152,7 +154,7 @@ def _present(items: Iterator[tuple[object, object]]) -> Iterator[tuple[object, o
 
 
 def _is_tensor(value: object) -> bool:
-    return isinstance(value, TensorRef) or (isinstance(value, Inert) and bool(value.reason))
+    return isinstance(value, TensorRef) or (isinstance(value, UnloadedObject) and bool(value.reason))
 
 
 def _is_script_module(value: object) -> bool:
@@ -160,7 +162,7 @@ def _is_script_module(value: object) -> bool:
 
     An object with a custom state also counts as a module: it may contain tensors that cannot be found.
     """
-    if not isinstance(value, Inert) or value.form != "object":
+    if not isinstance(value, UnloadedObject) or value.form != "object":
         return False
     attributes = _attributes(value)
     return attributes is None or _TRAINING in attributes

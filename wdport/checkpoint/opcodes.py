@@ -14,7 +14,7 @@ from struct import unpack
 from typing import Final
 
 from wdport.checkpoint.faults import LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault
-from wdport.checkpoint.inert import GRAPH_MODULE, Form, Inert, applied
+from wdport.checkpoint.inert import GRAPH_MODULE, Form, UnloadedObject, applied
 from wdport.checkpoint.storages import Storages
 from wdport.checkpoint.symbols import Constructor, resolve
 from wdport.checkpoint.tape import Tape, utf8
@@ -86,7 +86,7 @@ def _global(tape: Tape) -> None:
 
 def _reduce(tape: Tape) -> None:
     arguments, function = tape.pop(), tape.pop()
-    if type(arguments) is tuple and isinstance(function, Inert):
+    if type(arguments) is tuple and isinstance(function, UnloadedObject):
         tape.push(_applied(tape, function, arguments, "call"))
         return
     if type(arguments) is not tuple or not isinstance(function, Constructor):
@@ -109,11 +109,11 @@ def _pair(pair: object) -> tuple[object, object]:
     return pair[0], pair[1]
 
 
-def _applied(tape: Tape, function: object, arguments: object, form: Form) -> Inert:
+def _applied(tape: Tape, function: object, arguments: object, form: Form) -> UnloadedObject:
     if isinstance(function, Constructor):  # such as OrderedDict by NEWOBJ, which torch never writes
         module, _, name = function.name.rpartition(".")
-        function = Inert(module, name, "name")
-    if not isinstance(function, Inert) or type(arguments) is not tuple:
+        function = UnloadedObject(module, name, "name")
+    if not isinstance(function, UnloadedObject) or type(arguments) is not tuple:
         raise Fault("the pickle calls something that cannot be called", NOT_WRITTEN_BY_TORCH)
     if function.full_name == GRAPH_MODULE and arguments:
         tape.frozen.add(id(arguments[0]))
@@ -138,7 +138,7 @@ def _instance(tape: Tape) -> None:
 def _build(tape: Tape) -> None:
     """Store an object's state with it; for a state_dict, drop ``_metadata`` (versions of modules)."""
     state, target = tape.pop(), tape.top()
-    if isinstance(target, Inert) and target.form != "name":
+    if isinstance(target, UnloadedObject) and target.form != "name":
         if isinstance(state, dict) and target.state is None:
             target.state = state
             tape.frozen.add(id(state))
@@ -158,7 +158,7 @@ def _is_harmless(state: object) -> bool:
 
 def _set_items(tape: Tape, items: list[object]) -> None:
     target = tape.top()
-    if isinstance(target, Inert) and target.form != "name":
+    if isinstance(target, UnloadedObject) and target.form != "name":
         target.altered = True
         return
     if not isinstance(target, dict) or len(items) % 2:
@@ -173,16 +173,16 @@ def _set_items(tape: Tape, items: list[object]) -> None:
 
 def _key(key: object) -> object:
     """Return a text or small integer key, or an inert leaf, which is never compared, in place of anything else."""
-    if type(key) is str or (type(key) is int and -_KEY_LIMIT < key < _KEY_LIMIT) or isinstance(key, Inert):
+    if type(key) is str or (type(key) is int and -_KEY_LIMIT < key < _KEY_LIMIT) or isinstance(key, UnloadedObject):
         return key
     if isinstance(key, (dict, list)):
         raise Fault("the pickle has a key that no dict can hold")
-    return Inert("", type(key).__name__, "key")
+    return UnloadedObject("", type(key).__name__, "key")
 
 
 def _append_items(tape: Tape, items: list[object]) -> None:
     target = tape.top()
-    if isinstance(target, Inert) and target.form != "name":
+    if isinstance(target, UnloadedObject) and target.form != "name":
         target.altered = True
         return
     if not isinstance(target, list):

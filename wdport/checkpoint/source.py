@@ -36,7 +36,7 @@ class Source:
         self._fd = open_descriptor(path, "give the path of a checkpoint file")
         self._state = state_of(self._fd)
         self.size = self._state.size
-        self.seen: Callable[[int, memoryview], None] | None = None
+        self.observer: Callable[[int, memoryview], None] | None = None
         """A function called with the offset and the bytes of every read, in steps of :data:`CHUNK`."""
 
     def close(self) -> None:
@@ -76,15 +76,15 @@ class Source:
     def read_into(self, offset: int, target: memoryview) -> None:
         """Fill ``target``, a writable view of bytes, from ``offset``; raises :class:`Fault` if the file was changed
         since it was opened."""
-        if self.seen is None:
-            self.read_unseen(offset, target)
+        if self.observer is None:
+            self.read_unobserved(offset, target)
             return
         for start in range(0, len(target), CHUNK):
             piece = target[start : start + CHUNK]
-            self.read_unseen(offset + start, piece)
-            self.seen(offset + start, piece)
+            self.read_unobserved(offset + start, piece)
+            self.observer(offset + start, piece)
 
-    def read_unseen(self, offset: int, target: memoryview) -> None:
+    def read_unobserved(self, offset: int, target: memoryview) -> None:
         """Fill ``target`` as :meth:`read_into` does, without calling the observer."""
         if self._fd < 0:
             raise UsageError(self.path, "the checkpoint is closed", "read inside its with block")

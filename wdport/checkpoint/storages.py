@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from wdport.checkpoint.faults import NOT_WRITTEN_BY_TORCH, Fault
-from wdport.checkpoint.inert import Inert
+from wdport.checkpoint.inert import UnloadedObject
 from wdport.checkpoint.tensor import StorageClass, StorageRef
 
 _KEY_DIGITS = 20
@@ -38,7 +38,7 @@ class Storages:
                 case ("storage", StorageClass() as cls, str(key), str(), int(numel), view) if self.legacy:
                     root = self._root(cls, key, numel)
                     return root if view is None else self._view(root, view)
-                case ("module", Inert(form="name") as cls, (None | str()), (None | str())) if self.legacy:
+                case ("module", UnloadedObject(form="name") as cls, (None | str()), (None | str())) if self.legacy:
                     return cls
         raise Fault("a persistent id is not that of a tensor's storage", NOT_WRITTEN_BY_TORCH)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from wdport.checkpoint.dtypes import TORCH_DTYPES, TORCH_STORAGES
-from wdport.checkpoint.faults import LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault, Unread
+from wdport.checkpoint.faults import LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault, UnsupportedTensor
 from wdport.checkpoint.hostile import refuse_hostile
-from wdport.checkpoint.inert import Inert, applied, unknown, unreadable
+from wdport.checkpoint.inert import UnloadedObject, applied, unknown, unreadable
 from wdport.checkpoint.tensor import StorageClass, StorageRef, TensorRef, tensor_ref
 from wdport.limits import MAX_RANK
 
@@ -47,7 +47,7 @@ class Constant:
     name: str
 
 
-Symbol = Constructor | StorageClass | Constant | Inert
+Symbol = Constructor | StorageClass | Constant | UnloadedObject
 
 
 def resolve(module: str, name: str) -> Symbol:
@@ -69,9 +69,11 @@ def _tensor(arguments: Arguments) -> object:
         raise Fault("a tensor is rebuilt from arguments of the wrong type")
     rebuilt = _plain_tensor(arguments[:4])
     if hooks is not None and (type(hooks) is not OrderedDict or hooks):
-        return unreadable(Unread("a tensor with backward hooks, which is not read", LOAD_AND_SAVE))
+        return unreadable(UnsupportedTensor("a tensor with backward hooks, which is not read", LOAD_AND_SAVE))
     if len(arguments) == 7 and arguments[6]:
-        return unreadable(Unread("a tensor that is to be conjugated or negated, which is not read", LOAD_AND_SAVE))
+        return unreadable(
+            UnsupportedTensor("a tensor that is to be conjugated or negated, which is not read", LOAD_AND_SAVE)
+        )
     return rebuilt
 
 
@@ -86,16 +88,16 @@ def _plain_tensor(arguments: Arguments) -> object:
         raise Fault("a tensor is rebuilt from arguments of the wrong type")
     try:
         return tensor_ref(source, offset, _lengths(shape), _lengths(strides))
-    except Unread as fault:
+    except UnsupportedTensor as fault:
         return unreadable(fault)
 
 
 def _parameter(arguments: Arguments) -> object:
     """``_rebuild_parameter(tensor, requires_grad, backward_hooks)`` or ``Parameter(tensor)``: the tensor."""
     match arguments:
-        case ((TensorRef() | Inert()) as data, bool(), OrderedDict() as hooks) if not hooks:
+        case ((TensorRef() | UnloadedObject()) as data, bool(), OrderedDict() as hooks) if not hooks:
             return data
-        case ((TensorRef() | Inert()) as data,) | ((TensorRef() | Inert()) as data, bool()):
+        case ((TensorRef() | UnloadedObject()) as data,) | ((TensorRef() | UnloadedObject()) as data, bool()):
             return data
     raise Fault("a parameter is rebuilt from arguments of the wrong type", NOT_WRITTEN_BY_TORCH)
 
@@ -146,7 +148,7 @@ def _size(arguments: Arguments) -> tuple[int, ...]:
 
 
 def _is_tensor_class(cls: object) -> bool:
-    if isinstance(cls, Inert):
+    if isinstance(cls, UnloadedObject):
         return cls.form == "name" and cls.full_name == "torch.Tensor"
     return isinstance(cls, Constructor) and cls.build is _parameter and cls.name.endswith("Parameter")
 
@@ -166,7 +168,7 @@ def _lengths(value: object) -> tuple[int, ...]:
     if type(value) is not tuple:
         raise Fault("a tensor's size or stride is not a tuple of integers")
     if len(value) > MAX_RANK:  # asked first: the same long tuple can be given a million times
-        raise Unread(f"tensor of {len(value)} axes (at most {MAX_RANK} are read)", LOAD_AND_SAVE)
+        raise UnsupportedTensor(f"tensor of {len(value)} axes (at most {MAX_RANK} are read)", LOAD_AND_SAVE)
     if not all(type(length) is int for length in value):
         raise Fault("a tensor's size or stride is not a tuple of integers")
     return value

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from wdport.checkpoint.dtypes import ITEMSIZE
-from wdport.checkpoint.faults import LOAD_AND_SAVE, LOAD_CONTIGUOUS, Fault, Unread
+from wdport.checkpoint.faults import LOAD_AND_SAVE, LOAD_CONTIGUOUS, Fault, UnsupportedTensor
 from wdport.limits import MAX_RANK
 
 
@@ -97,7 +97,7 @@ class TensorInfo:
 def tensor_ref(storage: StorageRef, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> TensorRef:
     """Return the view; raises :class:`Fault` if any of its elements would be outside ``storage``."""
     if len(shape) > MAX_RANK:
-        raise Unread(f"tensor of {len(shape)} axes (at most {MAX_RANK} are read)", LOAD_AND_SAVE)
+        raise UnsupportedTensor(f"tensor of {len(shape)} axes (at most {MAX_RANK} are read)", LOAD_AND_SAVE)
     if len(shape) != len(strides):
         raise Fault(f"tensor with {len(shape)} axes and {len(strides)} strides")
     if offset < 0 or min(shape, default=0) < 0 or min(strides, default=0) < 0:
@@ -111,7 +111,7 @@ def tensor_ref(storage: StorageRef, offset: int, shape: tuple[int, ...], strides
         raise Fault(f"tensor reaches element {last} of a storage that has {storage.numel}")
     if prod(shape) > storage.numel:
         what = f"expanded tensor of {prod(shape)} elements over {storage.numel} stored ones"
-        raise Unread(what, LOAD_CONTIGUOUS)
+        raise UnsupportedTensor(what, LOAD_CONTIGUOUS)
     return TensorRef(storage, offset, shape, strides)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from wdport.checkpoint.inert import Inert
+from wdport.checkpoint.inert import UnloadedObject
 from wdport.checkpoint.symbols import Constructor
 from wdport.checkpoint.tensor import StorageClass
 from wdport.errors import printable
@@ -35,7 +35,7 @@ def not_read(tree: object, read: object, more: Iterable[str] = ()) -> tuple[str,
                 visited.add(id(node))
                 pairs = list(node.items() if isinstance(node, dict) else enumerate(node))
                 pending += [(child, (place, key)) for key, child in reversed(pairs)]
-        elif isinstance(node, Inert):
+        elif isinstance(node, UnloadedObject):
             lines.append(_line(place, node.described, lines))
         elif isinstance(node, (Constructor, StorageClass)):
             lines.append(_line(place, f"name {node.name}", lines))
@@ -49,6 +49,6 @@ def _line(place: _Place | None, what: str, lines: list[str]) -> str:
     parts: list[str] = []
     while place is not None:
         place, key = place
-        parts.append(f"<{key.described}>" if isinstance(key, Inert) else printable(key, _LONGEST_PLACE))
+        parts.append(f"<{key.described}>" if isinstance(key, UnloadedObject) else printable(key, _LONGEST_PLACE))
     where = printable(".".join(reversed(parts)), _LONGEST_PLACE)
     return printable(f"{where} ({what})" if where else what, _LONGEST_LINE)

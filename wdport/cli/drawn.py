@@ -22,7 +22,7 @@ from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256
 
 if TYPE_CHECKING:  # they import jax, and the first two are not needed for errors
     from wdport.cli.results import SamplesDocument
-    from wdport.files.series_figure import Beside
+    from wdport.files.series_figure import DataWindows
     from wdport.sampling.devices import Spread
     from wdport.sampling.job import Job
     from wdport.sampling.ran import Ran
@@ -163,7 +163,7 @@ class Files:
     figure: Target | None
     moving: Target | None = None
     document: Destination = None
-    beside: Beside | None = None
+    beside: DataWindows | None = None
 
 
 @dataclass(frozen=True)

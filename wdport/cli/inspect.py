@@ -65,13 +65,13 @@ def _converted(path: Path) -> InspectionDocument | None:
     """The account of a converted model; ``None`` if ``path`` is not one."""
     from wdport.conversion.load import UNTOLD, open_account
     from wdport.files.json_document import NamedFile
-    from wdport.files.model_files import read_beside
+    from wdport.files.model_files import read_metadata
     from wdport.mapping.table import CUSTOM
 
     form = format_at(path)
     if form is None:
         return None
-    if form not in KERAS and read_beside(path).manifest is None:
+    if form not in KERAS and read_metadata(path).manifest is None:
         return None  # a checkpoint in this format
     account, _ = open_account(path)
     if account is None:
@@ -146,13 +146,13 @@ def _found(
 
 def _manifest(path: Path, account: Account) -> str:
     """The state of the manifest beside the file."""
-    from wdport.conversion.account import torn
+    from wdport.conversion.account import contradiction_of
     from wdport.files.inputs import sha256_at
     from wdport.files.manifests import manifest_of
 
     if not manifest_of(path).exists():
         return f"{manifest_of(path).name} is missing; the file holds the same"
-    return torn(path, account, sha256_at(path)) or f"{manifest_of(path).name} agrees"
+    return contradiction_of(path, account, sha256_at(path)) or f"{manifest_of(path).name} agrees"
 
 
 def _checkpoint(path: Path, key: str | None) -> InspectionDocument:

@@ -49,8 +49,8 @@ def _tell(error: BaseException, number: int) -> None:
     """Print one line about an interruption: its own message, or what was written."""
     from wdport.cli.console import console
     from wdport.errors import printable
-    from wdport.files.written import what_was_written
+    from wdport.files.written import describe_written
 
     said = "terminated" if number == signal.SIGTERM else "interrupted"
     left = str(error) if isinstance(error, KeyboardInterrupt) else ""
-    console.interrupted(f"{said}; {printable(left or what_was_written(), None)}")
+    console.interrupted(f"{said}; {printable(left or describe_written(), None)}")

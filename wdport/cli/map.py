@@ -78,7 +78,7 @@ def check(request: CheckRequest) -> int:
     from wdport.conversion.check import check_table
     from wdport.conversion.prepare import Settings
     from wdport.conversion.table_documents import check_document
-    from wdport.conversion.unlike import told_differently
+    from wdport.conversion.unlike import settings_report
 
     table, checkpoint = request.table, request.checkpoint
     if request.reference and not request.settings:
@@ -90,7 +90,7 @@ def check(request: CheckRequest) -> int:
     found = check_table(table, checkpoint, given, request.dtype if request.read else "")
     report = None
     if request.settings:
-        report = told_differently(table, replace(given, model=request.model, reference=request.reference), checkpoint)
+        report = settings_report(table, replace(given, model=request.model, reference=request.reference), checkpoint)
     sound = not found.faults and not (request.strict and found.warnings)
     give("check", lambda: check_document(found, sound, report), document,
          lambda: _check_text(found, sound, request.every, report),

@@ -26,7 +26,7 @@ from wdport.cli.requests import verb
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.target import Target, file_target
-from wdport.files.written import noticing
+from wdport.files.written import track_write
 from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
 from wdport.recorder import Input
 
@@ -78,7 +78,7 @@ def command(request: RecordRequest) -> int:
         known = _known(reference, checkpoint, mapping, key, request.inputs)
         notes = known.pop("notes", ())
         with (
-            noticing(target.path),
+            track_write(target.path),
             redirect_stdout(sys.stderr),
             steps() as say,
         ):  # the model may print; standard output is for the result

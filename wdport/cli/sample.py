@@ -31,7 +31,7 @@ from wdport.model import Array, Decoding, Diffused, NotDecoded
 from wdport.version import VERSION
 
 if TYPE_CHECKING:  # the first is not needed without a data file, and the others bring in jax
-    from wdport.files.series_figure import Beside
+    from wdport.files.series_figure import DataWindows
     from wdport.sampling import Job, Request
 
 
@@ -176,22 +176,22 @@ def _facts(request: SampleRequest, job: Job, plan: Request, hashes: Hashes) -> d
 def _plot(files: Files, blocks: Blocks, known: NDArray[np.float64] | None, about: Diffused) -> None:
     if files.figure is None:
         return
-    from wdport.files.figure import draw_samples, drawn_at_most
+    from wdport.files.figure import draw_samples, max_drawn
 
     shape, axis = drawn_shape(about)
-    values = first_samples(blocks, drawn_at_most(shape, files.beside is not None))
+    values = first_samples(blocks, max_drawn(shape, files.beside is not None))
     draw_samples(files.figure, values, known, axis, about.features, files.beside)
 
 
 def _animate(figure: Target | None, job: Job) -> None:
     if figure is None:
         return
-    from wdport.files.figure import animate_samples, drawn_at_most
+    from wdport.files.figure import animate_samples, max_drawn
     from wdport.sampling.frames import frames_of
 
     about = job.sampler.programs.network.about
     shape, axis = drawn_shape(about)
-    animate_samples(figure, frames_of(job, drawn_at_most(shape)), axis, about.features)
+    animate_samples(figure, frames_of(job, max_drawn(shape)), axis, about.features)
 
 
 def drawn_shape(about: Diffused) -> tuple[tuple[int, ...], str]:
@@ -202,7 +202,7 @@ def drawn_shape(about: Diffused) -> tuple[tuple[int, ...], str]:
     return decoding.shape, about.decoded.axis
 
 
-def beside_samples(converted: Converted, data: str | None, plot: str | None) -> Beside | None:
+def beside_samples(converted: Converted, data: str | None, plot: str | None) -> DataWindows | None:
     """Consecutive windows of ``data``, each as long as a sample; None without data.
 
     A table of points has one window per row. Columns are found by the model's feature names if both have names.
@@ -215,7 +215,7 @@ def beside_samples(converted: Converted, data: str | None, plot: str | None) -> 
         raise UsageError("--data", "has no effect without a figure", "add --plot FILE")
     from wdport.data import read_series
     from wdport.files.figure import is_point
-    from wdport.files.series_figure import Beside
+    from wdport.files.series_figure import DataWindows
 
     about = about_of(converted)
     shape, _ = drawn_shape(about)
@@ -228,7 +228,7 @@ def beside_samples(converted: Converted, data: str | None, plot: str | None) -> 
         what = f"has {len(values)} rows, and a sample has {length}"
         raise InputError(data, what, "give data at least as long as a sample")
     count = len(values) // length
-    return Beside(printable(Path(data).name), values[: count * length].reshape(count, *shape))
+    return DataWindows(printable(Path(data).name), values[: count * length].reshape(count, *shape))
 
 
 def about_of(converted: Converted) -> Diffused:

@@ -77,7 +77,7 @@ def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
     """Check the model before JAX is imported; raises :class:`WdportError`."""
     from wdport.checkpoint.known import require_sha256
     from wdport.conversion.load import open_converted
-    from wdport.conversion.optimiser_file import optimiser_beside
+    from wdport.conversion.optimiser_file import optimiser_path
     from wdport.families.choice import own_model
 
     if request.resume is None:
@@ -86,7 +86,7 @@ def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
     if is_checkpoint(request.resume):
         return
     open_converted(request.resume, own_model(request.mapping, request.function, None, ()))
-    beside = optimiser_beside(Path(request.resume))
+    beside = optimiser_path(Path(request.resume))
     if beside.is_file() and request.schedule is not None:
         raise UsageError("--schedule", f"is for a new optimizer, and {beside.name} is used", "leave it out")
 

@@ -232,7 +232,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
         yield _Begin(make, None, told)
         return
     from wdport.conversion.load import load_model, open_converted
-    from wdport.conversion.optimiser_file import optimiser_beside
+    from wdport.conversion.optimiser_file import optimiser_path
     from wdport.families.choice import own_model
 
     with scratch_folder() as folder:
@@ -242,7 +242,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
         table = own_model(request.mapping, request.function, None, ())
         family = open_converted(path, table).family
         told = _recipe(request, family) if is_checkpoint(request.resume) or request.recipe is not None else Recipe()
-        beside = optimiser_beside(path)
+        beside = optimiser_path(path)
         own = None if table is None and is_checkpoint(request.resume) else request.mapping
         yield _Begin(lambda dtype: load_model(path, dtype, mapping=own, model=request.function),
                      beside if beside.is_file() else None, told,
@@ -252,7 +252,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
 def _recipe(request: TrainRequest, family: Family) -> Recipe:
     """The recipe of the configuration that is given, or that lies beside the checkpoint."""
     from wdport.checkpoint.checkpoint import open_checkpoint
-    from wdport.conversion.prepare import configuration_beside
+    from wdport.conversion.prepare import training_configuration
     from wdport.families.roles import Fresh
     from wdport.training.fresh import family_recipe, recipe_of
 
@@ -266,7 +266,7 @@ def _recipe(request: TrainRequest, family: Family) -> Recipe:
     configured = None
     if is_checkpoint(str(request.resume)) and not request.no_config:
         with open_checkpoint(Path(str(request.resume)), key=request.key) as checkpoint:
-            configured = configuration_beside(checkpoint, family)
+            configured = training_configuration(checkpoint, family)
     if configured is None and not public:
         return Recipe()
     document, where = configured or ({}, "--recipe")

@@ -56,7 +56,7 @@ def verified_artefact(converted: Converted, path: Path) -> Verification:
 @contextmanager
 def unverified(target: Target, verify: bool) -> Iterator[Target]:
     """The target itself, or to ``verify`` one of the same name in a temporary folder beside it."""
-    from wdport.files.held_back import held_back
+    from wdport.files.held_back import deferred_signals
     from wdport.files.temporary import make_temporary_folder
 
     if not verify:
@@ -68,7 +68,7 @@ def unverified(target: Target, verify: bool) -> Iterator[Target]:
         inner.mkdir()
         yield replace(target, output=writable(inner / target.path.name))
     finally:
-        with held_back():
+        with deferred_signals():
             folder.discard()
 
 

@@ -25,7 +25,7 @@ _WHOLE = ("name", "sha256", "bytes")
 
 
 @dataclass(frozen=True)
-class Named:
+class FileHash:
     """A file that the conversion read: its name and SHA-256."""
 
     name: str
@@ -40,8 +40,8 @@ class Account:
     manifest: Mapping[str, object] = field(repr=False)
     family: str
     variant: str
-    source: Named
-    mapping: Named
+    source: FileHash
+    mapping: FileHash
     config: Mapping[str, ConfigEntry]
     variables: Mapping[str, Shape] = field(repr=False)
     digests: Mapping[str, str] = field(repr=False)
@@ -80,8 +80,8 @@ def read_account(text: bytes) -> Account:
             manifest,
             str(mapping["family"]),
             str(mapping["variant"]),
-            Named(str(source["name"]), str(source["sha256"])),
-            Named(str(mapping["name"]), str(mapping["sha256"])),
+            FileHash(str(source["name"]), str(source["sha256"])),
+            FileHash(str(mapping["name"]), str(mapping["sha256"])),
             config,
             {str(target["path"]): tuple(map(int, target["shape"])) for target in targets},
             {str(target["path"]): str(target["sha256"]) for target in targets},
@@ -98,7 +98,7 @@ def _dtype(target: Mapping[str, object]) -> str:
     return dtype
 
 
-def torn(path: Path, account: Account, sha256: str) -> str:
+def contradiction_of(path: Path, account: Account, sha256: str) -> str:
     """Return a sentence on how the manifest next to a converted file, whose hash is ``sha256``, contradicts it; "" if
     it does not, or does not exist."""
     beside = manifest_of(path)

@@ -21,7 +21,7 @@ _WAIT: Final = 0.1
 """Seconds between a waiting stage's checks of whether the pipeline was stopped."""
 
 
-class Stopped(Exception):
+class StageEnded(Exception):
     """Another stage has ended; the result of this one is not needed."""
 
 
@@ -35,20 +35,20 @@ class Buffers:
             self._free.put(np.empty(size, np.uint8))
 
     def take(self) -> Array:
-        """Wait for a free buffer and return it; raises :class:`Stopped`."""
+        """Wait for a free buffer and return it; raises :class:`StageEnded`."""
         while not self._stop.is_set():
             try:
                 return self._free.get(timeout=_WAIT)
             except Empty:
                 continue
-        raise Stopped
+        raise StageEnded
 
     def give(self, buffer: Array) -> None:
         """Return a buffer for reuse."""
         self._free.put(buffer)
 
 
-def ahead(items: Iterator[T], stop: Event) -> Iterator[T]:
+def prefetch(items: Iterator[T], stop: Event) -> Iterator[T]:
     """Yield the same items, produced in another thread, one ahead of the consumer.
 
     An exception in the thread is raised here. When this iterator ends or is closed, ``stop`` is set and the thread has
@@ -62,7 +62,7 @@ def ahead(items: Iterator[T], stop: Event) -> Iterator[T]:
             for item in items:
                 if not _put(passed, item, stop):
                     return
-        except Stopped:
+        except StageEnded:
             return
         except BaseException as error:
             end.error = error
@@ -104,4 +104,4 @@ def _got(passed: Queue[T | _End], stop: Event) -> T | _End:
             return passed.get(timeout=_WAIT)
         except Empty:
             continue
-    raise Stopped
+    raise StageEnded

@@ -13,8 +13,8 @@ from wdport.checkpoint.regular import read_option
 from wdport.conversion.optimiser import DECOUPLED, Optimised, converted_optimiser
 from wdport.conversion.optimiser_file import (
     Model,
-    optimiser_beside,
     optimiser_output,
+    optimiser_path,
     optimiser_written,
     weights_digest,
 )
@@ -46,7 +46,7 @@ class ConvertedOptimizer:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OptimizerRequest:
     """Whether the optimiser is converted, and what its file does not say; see :func:`wdport.convert`."""
 
     requested: bool
@@ -63,7 +63,7 @@ class Wanted:
             return None
         if self.kind is not None and self.kind not in ADAMS:
             raise UsageError("optimizer", f"is {self.kind!r}", f"choose one of {', '.join(ADAMS)}")
-        return optimiser_output(optimiser_beside(model), inputs, force)
+        return optimiser_output(optimiser_path(model), inputs, force)
 
     @contextmanager
     def written(

@@ -10,7 +10,7 @@ from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.conversion.heads import leave_out_head, use_new_names
 from wdport.conversion.prepare import Settings, planned_from
 from wdport.conversion.value_finding import ValueFinding
-from wdport.conversion.values import look
+from wdport.conversion.values import find_unusual_values
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import find_family
 from wdport.mapping.coverage import Coverage, cover
@@ -110,7 +110,7 @@ def _with_checkpoint(
             check = replace(check, misfits=misfits)
         else:
             features = prepared.family.features(prepared.config)
-            odd = look(prepared.plan, checkpoint, values) if values else None
+            odd = find_unusual_values(prepared.plan, checkpoint, values) if values else None
             check = replace(check, planned=_counts(prepared.plan), values=odd)
     elif table.family == CUSTOM:
         option = f"--model {table.keras}" if table.keras else "--model MODULE:FUNCTION"

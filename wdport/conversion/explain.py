@@ -17,7 +17,7 @@ from wdport.conversion.load import open_account
 from wdport.conversion.prepare import Prepared, Settings, prepare_headers
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.manifests import CONVERT_AGAIN
-from wdport.files.model_files import read_beside
+from wdport.files.model_files import read_metadata
 from wdport.files.target import KERAS, format_at
 from wdport.mapping.arithmetic import combined_shape
 from wdport.mapping.axes import AxisError, Combine, Rule, Shape
@@ -101,13 +101,13 @@ def routes_of(path: str | Path, settings: Settings) -> Routes:
         account, _ = open_account(file)
         if account is None:
             raise InputError(file, "was saved by Keras and does not state what it was made from", CONVERT_AGAIN)
-        _require_its_own(file, account, settings)
+        _require_same_table(file, account, settings)
         return from_account(file, account)
     with prepare_headers(file, settings) as prepared:
         return from_plan(prepared)
 
 
-def _require_its_own(file: Path, account: Account, settings: Settings) -> None:
+def _require_same_table(file: Path, account: Account, settings: Settings) -> None:
     """Refuse another table than the converted file's, and options that only a plan needs."""
     options = {"--model": settings.model, "--config": settings.config, "--set": settings.values, "--key": settings.key}
     for option, value in options.items():
@@ -121,7 +121,7 @@ def _require_its_own(file: Path, account: Account, settings: Settings) -> None:
 def is_converted(path: Path) -> bool:
     """Return whether a file is, by its name, a converted model; a safetensors file only if it has a manifest."""
     form = format_at(path)
-    return form is not None and (form in KERAS or read_beside(path).manifest is not None)
+    return form is not None and (form in KERAS or read_metadata(path).manifest is not None)
 
 
 def from_plan(prepared: Prepared) -> Routes:

@@ -24,7 +24,7 @@ from wdport.families.registry import family_of_class, find_family, remember
 from wdport.families.roles import Accompanied, Documented, Family, KeptByKeras, OwnFamily
 from wdport.files.inputs import Snapshot
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of
-from wdport.files.model_files import Beside, Digests, digest, read_assets, read_beside, read_variables, size_at
+from wdport.files.model_files import Digests, ModelMetadata, digest, read_assets, read_metadata, read_variables, size_at
 from wdport.files.target import FORMATS, KERAS, format_at
 from wdport.mapping.axes import Shape
 from wdport.mapping.table import CUSTOM
@@ -121,12 +121,16 @@ def open_converted(path: str | PathLike[str], own_family: OwnFamily | None = Non
     """
     file = Path(path)
     snapshot = Snapshot(file)
-    account, beside = open_account(file)
+    account, metadata = open_account(file)
     form = format_of(file)
     if own_family is not None:
-        converted = Converted(file, form, own_family, own_family.load_config(_own_values(account)), account, snapshot)
-        if beside.config_json is not None:
-            own_family.require_saved(converted.config, file, json.loads(beside.config_json), _same_keras(account))
+        converted = Converted(
+            file, form, own_family, own_family.load_config(_stored_values(account)), account, snapshot
+        )
+        if metadata.config_json is not None:
+            own_family.require_saved(
+                converted.config, file, json.loads(metadata.config_json), _is_installed_keras(account)
+            )
         return converted
     if account is not None and account.family == CUSTOM:
         fix = "give `--mapping` with the table that converted it"
@@ -134,9 +138,9 @@ def open_converted(path: str | PathLike[str], own_family: OwnFamily | None = Non
     try:
         if account is not None:
             family, values = find_family(account.family, file), account.values
-            _same_description(family, family.load_config(values), beside)
+            _require_description(family, family.load_config(values), metadata)
         else:
-            document: Any = strict_json(beside.config_json or b"{}", "config.json")
+            document: Any = strict_json(metadata.config_json or b"{}", "config.json")
             family = family_of_class(document.get("registered_name") or document.get("class_name"), file)
             values = document["config"]["config"]
         return _large_enough(Converted(file, form, family, family.load_config(values), account, snapshot))
@@ -146,11 +150,11 @@ def open_converted(path: str | PathLike[str], own_family: OwnFamily | None = Non
         raise InputError(file, f"is not a model that wdport wrote ({error})", CONVERT_AGAIN) from None
 
 
-def _same_description(family: Family, config: Any, beside: Beside) -> None:
+def _require_description(family: Family, config: Any, metadata: ModelMetadata) -> None:
     """Raise :class:`Fault` if Keras would build another model from an archive than the manifest describes."""
-    if beside.config_json is None or not isinstance(family, Documented):
+    if metadata.config_json is None or not isinstance(family, Documented):
         return
-    described: Any = json.loads(beside.config_json)
+    described: Any = json.loads(metadata.config_json)
     same = isinstance(described.get("config"), dict) and family.load_config(described["config"]["config"]) == config
     ours: Any = json.loads(json.dumps(family.keras_document(config)))
     for document in (described, ours):  # an older wdport may have written fewer settings, which have their defaults
@@ -159,7 +163,7 @@ def _same_description(family: Family, config: Any, beside: Beside) -> None:
         raise Fault("its config.json describes another model than its manifest", CONVERT_AGAIN)
 
 
-def _same_keras(account: Account | None) -> bool:
+def _is_installed_keras(account: Account | None) -> bool:
     """Whether the installed release of Keras wrote the file."""
     from importlib.metadata import version  # slow to import
 
@@ -180,27 +184,27 @@ def _large_enough(converted: Converted) -> Converted:
     return converted
 
 
-def open_account(file: Path) -> tuple[Account | None, Beside]:
+def open_account(file: Path) -> tuple[Account | None, ModelMetadata]:
     """Read the manifest in a converted file, None if Keras saved it, and its other content; for any family.
 
     Raises ``InputError`` if the file is not a converted file, or is damaged.
     """
     format_of(file)
     with located(file):
-        beside = read_beside(file)
-        if beside.manifest is None:
-            if beside.config_json is None:
+        metadata = read_metadata(file)
+        if metadata.manifest is None:
+            if metadata.config_json is None:
                 raise Fault(f"has no wdport manifest: {_OTHER[format_of(file)]}", GIVE_CONVERTED)
             if manifest_of(file).exists():
                 fix = (
                     f"if Keras saved it again, remove {manifest_of(file).name}; otherwise convert the checkpoint again"
                 )
                 raise Fault("has no manifest, but there is one beside it", fix)
-            return None, beside
-        account = read_account(beside.manifest)
-        if beside.config_json is not None and hashlib.sha256(beside.config_json).hexdigest() != account.config_json:
+            return None, metadata
+        account = read_account(metadata.manifest)
+        if metadata.config_json is not None and hashlib.sha256(metadata.config_json).hexdigest() != account.config_json:
             raise Fault("its config.json is not the one that was written", CONVERT_AGAIN)
-        return account, beside
+        return account, metadata
 
 
 def format_of(file: Path) -> str:
@@ -218,7 +222,7 @@ def format_of(file: Path) -> str:
     raise InputError(file, "is not a converted model", f"give a file that ends in {', '.join(FORMATS)}")
 
 
-def _own_values(account: Account | None) -> dict[str, object]:
+def _stored_values(account: Account | None) -> dict[str, object]:
     return account.values if account is not None and account.family == CUSTOM else {}
 
 
@@ -262,11 +266,11 @@ def load_model(
     if family is not None:
         remember(keras_model, family, converted.config)
     if isinstance(converted.family, Accompanied):
-        converted.family.keep(keras_model, kept_files(converted, converted.family.kept))
+        converted.family.keep(keras_model, verified_assets(converted, converted.family.kept))
     return keras_model
 
 
-def kept_files(converted: Converted, names: Iterable[str]) -> dict[str, bytes]:
+def verified_assets(converted: Converted, names: Iterable[str]) -> dict[str, bytes]:
     """The files of these names that a ``.keras`` file keeps, each compared with its SHA-256; raises ``InputError``."""
     assets = read_assets(converted.path, names)
     output: Any = converted.account.manifest["output"] if converted.account is not None else {}

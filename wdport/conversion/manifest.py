@@ -90,7 +90,7 @@ def make_manifest(
     }
 
 
-def manifest_beside(manifest: Manifest, target: Target, written: Written) -> Manifest:
+def manifest_with_file(manifest: Manifest, target: Target, written: Written) -> Manifest:
     """Return the manifest to be written next to the file: the same, with the name, hash and size of the whole file."""
     entry: OutputEntry = {**manifest["output"], "name": target.path.name, "sha256": written.sha256,
                           "bytes": written.size}  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 
 from wdport.checkpoint import Checkpoint
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.inert import Inert
+from wdport.checkpoint.inert import UnloadedObject
 from wdport.checkpoint.located import located
 from wdport.checkpoint.optimiser import OptimiserState, find_optimiser
 from wdport.checkpoint.tensor import TensorRef
@@ -191,7 +191,7 @@ def _plain(checkpoint: Checkpoint, value: object, name: str) -> Any:
         if array.size != 1:
             raise Fault(f"has a tensor of {array.size} values for {name}", _OTHER)
         return array.reshape(()).item()
-    if isinstance(value, Inert):
+    if isinstance(value, UnloadedObject):
         return None
     if isinstance(value, Counter):
         return Counter(value)
@@ -233,7 +233,7 @@ def _moved(
         moved |= {parameter.name for parameter in trained}
         if not trained:
             continue
-        _require_alike(move, trained)
+        _require_equal_training(move, trained)
         members.update(dict.fromkeys(move.targets, trained[0].group))
         if not trained[0].entries:
             continue
@@ -253,7 +253,7 @@ def _moved(
     return Optimised(kind, groups, members, steps, moments, schedules, parameters, optimiser.key, left, extra=plain)
 
 
-def _require_alike(move: Move, trained: Sequence[Parameter]) -> None:
+def _require_equal_training(move: Move, trained: Sequence[Parameter]) -> None:
     """Raise :class:`Fault` unless all tensors of a move are trained alike, since their variable is one."""
     if len(trained) < len(move.sources):
         missing = next(name for name in move.sources if name not in {parameter.name for parameter in trained})

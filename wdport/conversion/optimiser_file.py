@@ -48,7 +48,7 @@ class Model:
     weights: str = BLANK
 
 
-def optimiser_beside(path: Path) -> Path:
+def optimiser_path(path: Path) -> Path:
     """Return the default name of the optimiser's file, next to a converted model."""
     return path.with_name(f"{stem_of(path)}{SUFFIX}")
 

@@ -52,7 +52,7 @@ def parameter_names(
     """
     shapes = {index: _shape(optimiser.state.get(index, {})) for index in optimiser.indices}
     if all(group.names for group in optimiser.groups):
-        return _stated(optimiser, shapes, candidates, prefixes)
+        return _names_in_groups(optimiser, shapes, candidates, prefixes)
     needed = [candidate for candidate in candidates if candidate.needed]
     count = len(optimiser.indices)
     if count > len(candidates):
@@ -79,7 +79,7 @@ def _shape(state: Mapping[str, object]) -> Shape | None:
     return next((ref.shape for name, ref in state.items() if name != "step" and isinstance(ref, TensorRef)), None)
 
 
-def _stated(
+def _names_in_groups(
     optimiser: OptimiserState,
     shapes: Mapping[int, Shape | None],
     candidates: Sequence[Candidate],

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
-from wdport.checkpoint.folder import read_beside, read_config
+from wdport.checkpoint.folder import read_adjacent, read_config
 from wdport.checkpoint.regular import read_option
 from wdport.conversion.heads import leave_out_head, use_new_names
 from wdport.errors import InputError, MisfitError
@@ -215,7 +215,7 @@ def planned(
 
 
 def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Resolved:
-    stated_values, flags = what_is_told(family, settings)
+    stated_values, flags = user_configuration(family, settings)
     configured = _configured(checkpoint, family, settings)
     if configured is not None:
         stated_values = family.read_settings(*configured)
@@ -241,10 +241,10 @@ def _configured(checkpoint: Checkpoint, family: Family, settings: Settings) -> t
     other."""
     if not settings.beside or settings.config or settings.known:
         return None
-    return configuration_beside(checkpoint, family)
+    return training_configuration(checkpoint, family)
 
 
-def configuration_beside(checkpoint: Checkpoint, family: Family) -> tuple[dict[str, object], Path] | None:
+def training_configuration(checkpoint: Checkpoint, family: Family) -> tuple[dict[str, object], Path] | None:
     """The training configuration next to the checkpoint and its path, if it is one of the family; raises
     :class:`InputError` for a file of that name that cannot be read."""
     config_file = checkpoint.training_config if isinstance(family, ConfiguredBeside) else None
@@ -259,7 +259,7 @@ def configuration_beside(checkpoint: Checkpoint, family: Family) -> tuple[dict[s
     return (document, config_file.path) if family.is_configuration(document) else None
 
 
-def what_is_told(family: Family, settings: Settings) -> tuple[dict[str, object], dict[str, object]]:
+def user_configuration(family: Family, settings: Settings) -> tuple[dict[str, object], dict[str, object]]:
     """Return the user's configuration: from a file, and from single values and statistics."""
     config: dict[str, object] = {}
     if settings.config:
@@ -281,7 +281,7 @@ def source_of(checkpoint: Checkpoint) -> Source:
         checkpoint.read,
         checkpoint.hyper_parameters,
         lambda: _document(checkpoint),
-        lambda name: read_beside(checkpoint.path, name),
+        lambda name: read_adjacent(checkpoint.path, name),
     )
 
 

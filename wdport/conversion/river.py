@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from wdport.conversion.apply import Progress, converted_arrays
-from wdport.conversion.asked import ConvertedOptimizer, Wanted
+from wdport.conversion.asked import ConvertedOptimizer, OptimizerRequest
 from wdport.conversion.entries import Manifest
-from wdport.conversion.manifest import make_manifest, manifest_beside, render_manifest
+from wdport.conversion.manifest import make_manifest, manifest_with_file, render_manifest
 from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.conversion.storage import Storage
 from wdport.conversion.streamed import Plans, write_streamed
@@ -142,7 +142,7 @@ def convert(
     inputs = InputFiles(**files)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)
     target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs, folder)
-    request = Wanted(with_optimizer, optimizer, optimizer_key, parameter_names)
+    request = OptimizerRequest(with_optimizer, optimizer, optimizer_key, parameter_names)
     beside = request.target(target.path, {"checkpoint": Path(checkpoint), **inputs}, force)
     storage = Storage(dtype, max_memory, max_shard_size)
     streams = storage.streams(target)
@@ -162,9 +162,9 @@ def convert(
         lint = ValueLint(prepared.plan, dtype)
         with request.written(prepared, beside, lambda: _stored(prepared, target, manifest)) as moved:
             if streams:
-                manifest = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.see))
+                manifest = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.add))
             else:
-                arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.see)
+                arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.add)
                 manifest = write_arrays(prepared, target, arrays)
         odd = lint.findings(prepared.checkpoint)
     assumed, labels = prepared.resolved.assumed, prepared.family.shown
@@ -200,7 +200,7 @@ def write_arrays(prepared: Prepared, target: ModelTarget, arrays: Iterator[tuple
 
         with replacing(target.output, target.manifest) as (file, beside):
             written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
-            complete = manifest_beside(manifest(written.hashes), target, written)
+            complete = manifest_with_file(manifest(written.hashes), target, written)
             beside.write_text(render_manifest(complete), encoding="utf-8")
     return complete
 

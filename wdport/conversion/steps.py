@@ -71,7 +71,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Shaped:
+class SizedMove:
     """What the steps of a move depend on: its tensors, and its variables with shape and dtype."""
 
     move: Move
@@ -87,7 +87,7 @@ class Shaped:
         return sum(aligned(prod(shape) * ITEMSIZE[dtype]) for shape, dtype in self.targets)
 
     @property
-    def whole(self) -> int:
+    def undivided(self) -> int:
         """The budget for doing the move in one step."""
         rest = 0 if self.move.exact else 8 * _ARITHMETIC * sum(info.ref.numel for info in self.tensors)
         return max(Budget.for_buffer(max(self.source_bytes, self.target_bytes)), rest)
@@ -101,11 +101,11 @@ class Shaped:
 
     def cut(self, budget: Budget) -> Iterator[Step]:
         """Yield the steps; raises :class:`TooSmall`, which callers report as :class:`UsageError`."""
-        if self.whole <= budget.total:
+        if self.undivided <= budget.total:
             yield Step(self.move, self.move.rule, self.move.sizes)
             return
         if not self.divisible:
-            raise TooSmall(self.whole)
+            raise TooSmall(self.undivided)
         yield from self._pieces(budget.buffer)
 
     def _pieces(self, room: int) -> Iterator[Step]:
@@ -140,7 +140,7 @@ class TooSmall(Exception):
         self.needed = needed
 
 
-def all_steps(shaped: list[Shaped], budget: Budget) -> list[Step]:
+def all_steps(shaped: list[SizedMove], budget: Budget) -> list[Step]:
     """Return the steps of all moves; raises :class:`UsageError` with the smallest sufficient budget, and the tensor."""
     steps: list[Step] = []
     needed = {}

@@ -17,11 +17,11 @@ import numpy as np
 
 from wdport.checkpoint.dtypes import ITEMSIZE, NUMPY
 from wdport.checkpoint.reading import decode, strided
-from wdport.conversion.ahead import Buffers, ahead
+from wdport.conversion.ahead import Buffers, prefetch
 from wdport.conversion.apply import require_equal_ties
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import FLOATS, Cast, is_nonfinite
-from wdport.conversion.steps import Budget, Range, Shaped, Step, aligned, all_steps, slowest
+from wdport.conversion.steps import Budget, Range, SizedMove, Step, aligned, all_steps, slowest
 from wdport.conversion.values import See
 from wdport.errors import InputError, MisfitError
 from wdport.files.safetensors_file import Entry
@@ -84,8 +84,10 @@ class Stream:
                 fix = "check the table's row for it"
                 raise MisfitError((checkpoint.path, name), f"is {dtype}, not floating point", fix)
         shaped = [self._shaped(move) for move in moves]
-        usual = max([USUAL, *(move.whole for move in shaped if not move.divisible)])
-        self._budget = Budget(min(self.memory or usual, max([Budget.for_buffer(1 << 20), *(e.whole for e in shaped)])))
+        usual = max([USUAL, *(move.undivided for move in shaped if not move.divisible)])
+        self._budget = Budget(
+            min(self.memory or usual, max([Budget.for_buffer(1 << 20), *(e.undivided for e in shaped)]))
+        )
         self._steps = all_steps(shaped, self._budget)
         self.total = sum(checkpoint.tensors[name].nbytes for move in moves for name in move.sources)
         self.entries = [
@@ -102,12 +104,12 @@ class Stream:
         these are allowed; and ``InputError`` if the file was changed meanwhile.
         """
         require_equal_ties(self.prepared)
-        yield from ahead(self._change(ahead(self._read(), self._stop)), self._stop)
+        yield from prefetch(self._change(prefetch(self._read(), self._stop)), self._stop)
         self.prepared.checkpoint.require_unchanged()
 
-    def _shaped(self, move: Move) -> Shaped:
+    def _shaped(self, move: Move) -> SizedMove:
         tensors = tuple(self.prepared.checkpoint.tensors[name] for name in move.sources)
-        return Shaped(move, tensors, tuple((self.prepared.variables[n], self.dtypes[n]) for n in move.targets))
+        return SizedMove(move, tensors, tuple((self.prepared.variables[n], self.dtypes[n]) for n in move.targets))
 
     def _read(self) -> Iterator[_Read]:
         for step in self._steps:
@@ -163,7 +165,7 @@ class Stream:
                 arrays = self._fill(step, loaded.arrays, casts, output)
                 self._inputs.give(loaded.buffer)
                 if step.last:
-                    self._require_kept(step, casts)
+                    self._require_lossless(step, casts)
                     yield from self._pieces(step, arrays, output, self._outputs, done)
                     output = None
 
@@ -175,14 +177,14 @@ class Stream:
         """Compute the step's variables into ``output`` and return their arrays."""
         shapes = [self.prepared.variables[name] for name in step.move.targets]
         if step.source is None or step.target is None:
-            variables = _placed(output, shapes, self.dtypes[step.move.targets[0]])
+            variables = _views(output, shapes, self.dtypes[step.move.targets[0]])
             for target, source in rearrangement(step.rule, step.sizes, arrays, variables):
                 copy_blocks(target, source, casts[0] if casts[0].needed else None)
             return variables
         names = step.rule.target.names
         ours, theirs = slowest(step.rule.target, step.sizes), slowest(step.rule.source, step.sizes)
         strip = tuple(_cut(step.sizes, ours, step.target)[name] for name in names)
-        (strip_array,) = _placed(output, [strip], self.dtypes[step.move.targets[0]])
+        (strip_array,) = _views(output, [strip], self.dtypes[step.move.targets[0]])
         source = arrays[0].transpose([step.rule.source.names.index(name) for name in names])
         target = strip_array
         if ours != theirs:
@@ -230,7 +232,7 @@ class Stream:
                 fix = "use an undamaged checkpoint, or `--allow-nonfinite`"
                 raise InputError((self.prepared.checkpoint.path, name), "has NaN or infinite values", fix)
 
-    def _require_kept(self, step: Step, casts: list[Cast]) -> None:
+    def _require_lossless(self, step: Step, casts: list[Cast]) -> None:
         """Raise ``MisfitError`` if the change of dtype lost values."""
         for name, cast in zip(step.move.sources, casts, strict=True):
             if step.ends:
@@ -260,7 +262,7 @@ def _cut(sizes: Mapping[str, int], name: str, part: Range) -> dict[str, int]:
     return {**sizes, name: part[1] - part[0]}
 
 
-def _placed(buffer: Array, shapes: Sequence[Shape], dtype: str) -> list[Array]:
+def _views(buffer: Array, shapes: Sequence[Shape], dtype: str) -> list[Array]:
     """Return arrays of these shapes in a buffer, one after another."""
     arrays, start = [], 0
     for shape in shapes:

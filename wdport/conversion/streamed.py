@@ -16,7 +16,7 @@ from pathlib import Path
 
 from wdport.conversion.apply import Progress
 from wdport.conversion.entries import Manifest, OutputEntry
-from wdport.conversion.manifest import make_manifest, manifest_beside
+from wdport.conversion.manifest import make_manifest, manifest_with_file
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.storage import SHARD_SIZE, Storage
 from wdport.conversion.stream import Stream
@@ -88,7 +88,7 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
     else:
         _require_written(file, target, stream.entries, hashes.variables)
         sha256 = sha256_at(file)
-    return manifest_beside(inside, target, Written(sha256, size_at(file), hashes))
+    return manifest_with_file(inside, target, Written(sha256, size_at(file), hashes))
 
 
 def _open(

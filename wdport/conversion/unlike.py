@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wdport.checkpoint import open_checkpoint
-from wdport.conversion.prepare import Settings, source_of, what_is_told
+from wdport.conversion.prepare import Settings, source_of, user_configuration
 from wdport.errors import UsageError
 from wdport.families.choice import own_model
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wdport.compare.setting import SettingsReport
 
 
-def told_differently(path: str | Path, settings: Settings, checkpoint: str | Path | None = None) -> SettingsReport:
+def settings_report(path: str | Path, settings: Settings, checkpoint: str | Path | None = None) -> SettingsReport:
     """Compare the hyper-parameters of every pair of layers that a table aligns.
 
     The functions that build the models are the table's, or those of ``settings``; a ``checkpoint`` is used only for the
@@ -27,7 +27,7 @@ def told_differently(path: str | Path, settings: Settings, checkpoint: str | Pat
     for option, field, target in (("--model", "keras", family.model), ("--reference", "torch", family.reference)):
         if not target:
             raise UsageError("--settings", f"no model is named for `{option}`", f"add `{field}: MODULE:FUNCTION`")
-    stated, _ = what_is_told(family, settings)
+    stated, _ = user_configuration(family, settings)
     arguments = {key: stated[key] for key in family.table.config if key in stated}
     if len(arguments) < len(family.table.config):
         if checkpoint is None:

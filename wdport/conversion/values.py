@@ -82,7 +82,7 @@ class ValueLint:
         self._small = {name for norm in self._norms for name in norm.tensors.values()}
         self._stats: dict[str, _Statistics] = {}
 
-    def see(self, name: str, array: Array) -> None:
+    def add(self, name: str, array: Array) -> None:
         """Process a tensor, or its next piece."""
         if array.dtype.kind != "f" or not array.size:
             return
@@ -92,11 +92,11 @@ class ValueLint:
         stats.size += flat.size
         for offset in range(0, flat.size, _BLOCK):  # so small that the second look finds it in the processor's cache
             block = flat[offset : offset + _BLOCK]
-            self._look(stats, block.astype(np.float32) if block.itemsize < 4 else block)  # numpy's float16 is slow
+            self._update(stats, block.astype(np.float32) if block.itemsize < 4 else block)  # numpy's float16 is slow
         if name in self._small:
             stats.arrays.append(array.astype(np.float64))
 
-    def _look(self, stats: _Statistics, block: Array) -> None:
+    def _update(self, stats: _Statistics, block: Array) -> None:
         low, high = float(block.min()), float(block.max())
         if not (isfinite(low) and isfinite(high)):
             finite = block[np.isfinite(block)]
@@ -193,7 +193,7 @@ class ValueLint:
                 key = (info.dtype, info.shape, stats.low, stats.high, stats.first)
                 alike.setdefault(key, []).append(name)
         for names in alike.values():
-            same = [name for name in names[1:] if _same(checkpoint.read, names[0], name)]
+            same = [name for name in names[1:] if _equal_bytes(checkpoint.read, names[0], name)]
             if same:
                 refs = {checkpoint.tensors[name].ref for name in (names[0], *same)}
                 one = len(refs) == 1 and not checkpoint.format.endswith("sharded")
@@ -208,7 +208,7 @@ def _several(names: Sequence[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def _same(read: Read, first: str, second: str) -> bool:
+def _equal_bytes(read: Read, first: str, second: str) -> bool:
     a, b = (np.ascontiguousarray(read(name)).reshape(-1).view(np.uint8) for name in (first, second))
     return bool(np.array_equal(a, b))
 
@@ -243,9 +243,9 @@ def _norms(plan: Plan) -> list[_Norm]:
     return list(by_module.values())
 
 
-def look(plan: Plan, checkpoint: Checkpoint, dtype: str = "float32") -> tuple[ValueFinding, ...]:
+def find_unusual_values(plan: Plan, checkpoint: Checkpoint, dtype: str = "float32") -> tuple[ValueFinding, ...]:
     """Return all findings on the tensors that a plan moves, read one after another."""
     lint = ValueLint(plan, dtype)
     for name in dict.fromkeys(name for move in plan.moves for name in move.sources):
-        lint.see(name, checkpoint.read(name))
+        lint.add(name, checkpoint.read(name))
     return lint.findings(checkpoint)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from wdport.errors import MachineError
-from wdport.files.held_back import held_back
+from wdport.files.held_back import deferred_signals
 from wdport.files.temporary import Temporary, held_folder, make_temporary, remove_leftovers
 from wdport.files.writable import OutputPath, is_stream
 from wdport.files.written import WRITTEN
@@ -37,7 +37,7 @@ def replacing(*outputs: OutputPath) -> Iterator[tuple[Path, ...]]:
     """
     temporaries: list[Temporary] = []
     try:
-        with held_back():
+        with deferred_signals():
             for output in outputs:
                 remove_leftovers(output.path)
                 temporaries.append(make_temporary(output.path))
@@ -50,13 +50,13 @@ def replacing(*outputs: OutputPath) -> Iterator[tuple[Path, ...]]:
     except OSError as error:
         raise machine_error(outputs[0].path, error) from error
     finally:
-        with held_back():
+        with deferred_signals():
             for temporary in temporaries:
                 temporary.discard()
 
 
 def _give_names(temporaries: Sequence[Temporary], outputs: Sequence[OutputPath]) -> None:
-    with held_folder(temporaries[0].finished.parent) as folder, held_back():
+    with held_folder(temporaries[0].finished.parent) as folder, deferred_signals():
         for output in outputs:
             output.require_new()
         named: list[Path] = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from wdport.errors import printable
-from wdport.files.series_figure import NAME_CHARS, Beside, as_series, evenly
+from wdport.files.series_figure import NAME_CHARS, DataWindows, as_series, evenly
 from wdport.model import Array
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def draw_candles(
     known_values: Array | None,
     place: str,
     features: Sequence[str],
-    beside: Beside | None = None,
+    beside: DataWindows | None = None,
 ) -> None:
     """Draw the first of ``values`` (n, N, F), a panel each; windows of the data in a separate column.
 

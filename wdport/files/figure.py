@@ -13,7 +13,7 @@ import numpy as np
 
 from wdport.files.atomic import replacing
 from wdport.files.candle_figure import draw_candles, is_prices
-from wdport.files.series_figure import BLUE, LINES, LINES_BESIDE, Beside, draw_beside, draw_series
+from wdport.files.series_figure import BLUE, LINES, LINES_BESIDE, DataWindows, draw_series, draw_with_data
 from wdport.files.target import Needed, Target, file_target
 from wdport.model import Array
 
@@ -50,7 +50,7 @@ def figure_target(
     return file_target(path, formats, inputs, force, option, dict.fromkeys(formats, DRAWN), "figure")
 
 
-def drawn_at_most(shape: tuple[int, ...], beside: bool = False) -> int:
+def max_drawn(shape: tuple[int, ...], beside: bool = False) -> int:
     """Return how many samples of this shape a figure shows, as lines or, with data ``beside``, as quantiles."""
     if is_point(shape) or is_image(shape):
         return POINTS if is_point(shape) else IMAGES
@@ -73,7 +73,7 @@ def draw_samples(
     known_values: Array | None = None,
     place: str = "time step",
     features: Sequence[str] = (),
-    beside: Beside | None = None,
+    beside: DataWindows | None = None,
 ) -> None:
     """Draw some of ``values`` (n, *shape), and ``known_values`` (*shape) as dots where they are finite; known steps of
     prices are shaded.
@@ -87,7 +87,7 @@ def draw_samples(
 
     figure = Figure(layout="constrained")
     shape = values.shape[1:]
-    selection = values[: drawn_at_most(shape, beside is not None)]
+    selection = values[: max_drawn(shape, beside is not None)]
     if len(shape) == 2 and is_prices(features, shape[-1]):
         draw_candles(figure, selection, known_values, place, features, beside)
     elif beside is None or is_image(shape):
@@ -95,7 +95,7 @@ def draw_samples(
     elif is_point(shape):
         _points(figure, selection, None, beside)
     else:
-        draw_beside(figure, selection, known_values, place, features, beside)
+        draw_with_data(figure, selection, known_values, place, features, beside)
     with replacing(target.output) as (temporary,), any_script():
         figure.savefig(temporary, format=target.format, dpi=150)
 
@@ -105,7 +105,7 @@ def animate_samples(target: Target, states: Array, place: str = "time step", fea
     from matplotlib.animation import PillowWriter
     from matplotlib.figure import Figure
 
-    selection = states[:, : drawn_at_most(states.shape[2:])]
+    selection = states[:, : max_drawn(states.shape[2:])]
     finite = selection[np.isfinite(selection)]
     low, high = (float(np.min(finite)), float(np.max(finite))) if finite.size else (0.0, 1.0)
     figure = Figure(layout="constrained")
@@ -142,7 +142,9 @@ def _drawn(
         draw_series(figure, values, known_values, place, features, limits, last)
 
 
-def _points(figure: Figure, values: Array, limits: tuple[float, float] | None, beside: Beside | None = None) -> None:
+def _points(
+    figure: Figure, values: Array, limits: tuple[float, float] | None, beside: DataWindows | None = None
+) -> None:
     groups = [("", values)] if beside is None else [("data", beside.windows[:POINTS]), ("samples", values)]
     figure.set_size_inches(5.0 * len(groups), 5.0)
     for panel, (title, points) in zip(

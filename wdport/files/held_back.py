@@ -12,7 +12,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def deferred_signals() -> Iterator[None]:
     """Defer signals that arrive in the block to its end.
 
     Their handlers are replaced, not the thread's mask: the kernel would deliver a masked signal to another thread, and

@@ -21,7 +21,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from wdport.files.held_back import held_back
+from wdport.files.held_back import deferred_signals
 from wdport.files.keras_archive import ASSETS, CONFIG, METADATA, WEIGHTS
 from wdport.files.manifests import MANIFEST
 from wdport.files.quiet_file import QuietFile, quiet_hdf5
@@ -98,25 +98,25 @@ class _Hdf5:
     def __init__(self, descriptor: int, variables: Mapping[str, tuple[int, ...]]) -> None:
         self._places = dataset_paths(variables)
         self._quiet = QuietFile(descriptor)
-        with held_back():
+        with deferred_signals():
             self._file = h5py.File(self._quiet, "w")
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         place = self._places[name]
-        with held_back():
+        with deferred_signals():
             dataset = self._file.create_dataset(place, data=array, track_times=False)
             dataset.parent.attrs["name"] = place.split("/")[-3]
         self._quiet.check()
 
     def finish(self, manifest: str | None = None) -> None:
         if manifest is not None:
-            with held_back():
+            with deferred_signals():
                 self._file.create_dataset(MANIFEST, data=np.frombuffer(manifest.encode(), np.uint8), track_times=False)
         self.close()
         self._quiet.check()
 
     def close(self) -> None:
-        with held_back():
+        with deferred_signals():
             self._file.close()
             self._quiet.close()
 

@@ -71,7 +71,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Beside:
+class ModelMetadata:
     """The content of a converted file apart from its arrays: the manifest's text, None if Keras saved the file, and
     Keras's model description of a ``.keras`` archive."""
 
@@ -121,7 +121,7 @@ def write_by_keras(
     from wdport.files.keras_files import add_manifest
 
     saved = {name: digest(array) for name, array in save(file).items()}
-    config_json = read_beside(file).config_json
+    config_json = read_metadata(file).config_json
     hashes = Hashes(saved, None if config_json is None else _sha256(config_json))
     add_manifest(file, manifest(hashes))
     stored = {name: digest(array) for name, array in read(file).items()}
@@ -130,23 +130,25 @@ def write_by_keras(
     return Written(file_sha256(file), file.stat().st_size, hashes)
 
 
-def read_beside(path: Path) -> Beside:
+def read_metadata(path: Path) -> ModelMetadata:
     """Read the content of a converted file apart from its arrays; raises :class:`WdportError`."""
     if path.name.endswith(".safetensors"):
         with open_checkpoint(path) as file:
             text = file.metadata.get(METADATA)
-            return Beside(text.encode() if isinstance(text, str) else None)
+            return ModelMetadata(text.encode() if isinstance(text, str) else None)
     with located(path):
         if path.is_dir():
-            return Beside(_small(path / MANIFEST))
+            return ModelMetadata(_small(path / MANIFEST))
         if path.name.endswith(".npz"):
-            return Beside(manifest_in(path))
+            return ModelMetadata(manifest_in(path))
         if path.name.endswith(".h5"):
             with open_weights(path) as weights:
-                return Beside(weights.read(MANIFEST).tobytes() if MANIFEST in weights.contents.datasets else None)
+                return ModelMetadata(
+                    weights.read(MANIFEST).tobytes() if MANIFEST in weights.contents.datasets else None
+                )
         with closing(Source(path)) as source:
             archive = KerasArchive(source)
-            return Beside(archive.read(MANIFEST), archive.config_json())
+            return ModelMetadata(archive.read(MANIFEST), archive.config_json())
 
 
 def read_assets(path: Path, names: Iterable[str]) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ _SAFELY: Final = NOFOLLOW | NONBLOCK | CLOEXEC
 """A link is an error, and opening a pipe does not wait for a writer."""
 
 
-def own_folder(folder: Path, fix: str) -> None:
+def private_folder(folder: Path, fix: str) -> None:
     """Make ``folder`` for this user only; raises :class:`InputError` if it is a link, or another user's.
 
     The owner of the parent folder may have made it, too: that user can replace the output anyway.
@@ -33,7 +33,7 @@ def own_folder(folder: Path, fix: str) -> None:
         raise InputError(folder, reason, fix)
 
 
-def open_own(file: Path, fix: str, flags: int = os.O_RDONLY) -> int:
+def open_private(file: Path, fix: str, flags: int = os.O_RDONLY) -> int:
     """A descriptor of this user's regular file; raises :class:`InputError` for any other file."""
     try:
         opened = os.open(file, flags | _SAFELY, 0o600)
@@ -53,18 +53,18 @@ def open_own(file: Path, fix: str, flags: int = os.O_RDONLY) -> int:
     return opened
 
 
-def read_own(file: Path, max_bytes: int, fix: str) -> bytes:
+def read_private(file: Path, max_bytes: int, fix: str) -> bytes:
     """All bytes of such a file; raises :class:`InputError` if there are more than ``max_bytes``."""
-    with opened_own(file, fix) as stream:
+    with private_stream(file, fix) as stream:
         data = stream.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise InputError(file, f"has more than {max_bytes} bytes", fix)
     return data
 
 
-def opened_own(file: Path, fix: str) -> IO[bytes]:
-    """Open such a file for reading; see :func:`open_own`."""
-    return os.fdopen(open_own(file, fix), "rb")
+def private_stream(file: Path, fix: str) -> IO[bytes]:
+    """Open such a file for reading; see :func:`open_private`."""
+    return os.fdopen(open_private(file, fix), "rb")
 
 
 def keep_private(file: IO[bytes]) -> None:

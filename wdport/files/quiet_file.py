@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import h5py
 
-from wdport.files.held_back import held_back
+from wdport.files.held_back import deferred_signals
 from wdport.platforms import CLOEXEC, read_at
 
 _WRITING: Final = {"w": os.O_CREAT | os.O_TRUNC, "r+": 0}
@@ -123,7 +123,7 @@ def quiet_hdf5() -> Iterator[None]:
             super().__init__(quiet, mode, **options)
             files.callback(self.close)
 
-    with held_back():
+    with deferred_signals():
         before, h5py.File = h5py.File, File
         try:
             with ExitStack() as files:

@@ -17,7 +17,7 @@ from typing import Final
 
 from wdport.errors import InputError, InternalError, MachineError, UsageError
 from wdport.files.atomic import machine_error, whole_file
-from wdport.files.own_files import keep_private, open_own, own_folder, read_own
+from wdport.files.own_files import keep_private, open_private, private_folder, read_private
 from wdport.files.temporary import is_temporary
 from wdport.files.writable import OutputPath
 from wdport.limits import MAX_RUN_BYTES
@@ -48,7 +48,7 @@ class RunFolder:
         with refusals(folder):
             existed = os.path.lexists(folder)
             if private:
-                own_folder(folder, FOREIGN)
+                private_folder(folder, FOREIGN)
             else:
                 folder.mkdir(0o755, parents=True, exist_ok=True)
             try:
@@ -98,7 +98,7 @@ class RunFolder:
     def _read(self) -> dict[str, object]:
         """The facts in the folder."""
         try:
-            stored = json.loads(read_own(self.folder / RUN, MAX_RUN_BYTES, ANEW))
+            stored = json.loads(read_private(self.folder / RUN, MAX_RUN_BYTES, ANEW))
         except (FileNotFoundError, ValueError, RecursionError):
             stored = None
         if not isinstance(stored, dict):
@@ -153,7 +153,7 @@ class RunFolder:
         """A file descriptor that holds the folder until it is closed."""
         path = self.folder / LOCK
         while True:
-            held = open_own(path, FOREIGN, os.O_CREAT | os.O_RDWR)
+            held = open_private(path, FOREIGN, os.O_CREAT | os.O_RDWR)
             if lock(held) is False:
                 os.close(held)
                 fix = "wait for it, or give another name with `-o`"

@@ -62,7 +62,7 @@ class SafetensorsWriter:
         self._path = path
         self._entries = [Entry(name, (dtypes or {}).get(name, "float32"), shape)
                          for name, shape in sorted(variables.items())]  # fmt: skip
-        self._offsets = {entry.name: start for entry, start in laid_out(self._entries)}
+        self._offsets = {entry.name: start for entry, start in with_offsets(self._entries)}
         size = sum(entry.nbytes for entry in self._entries)
         self._start = len(header_bytes(self._entries, {METADATA: room}))
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | CLOEXEC, 0o644)
@@ -91,7 +91,7 @@ class SafetensorsWriter:
             self._file = -1
 
 
-def laid_out(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int]]:
+def with_offsets(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int]]:
     """Yield every entry and the offset of its bytes after the header: one after another, in this order."""
     position = 0
     for entry in entries:
@@ -102,7 +102,7 @@ def laid_out(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int]]:
 def header_bytes(entries: Iterable[Entry], metadata: Mapping[str, str]) -> bytes:
     """Return everything that precedes the tensors' bytes."""
     header: dict[str, object] = {"__metadata__": dict(metadata)}
-    for entry, start in laid_out(entries):
+    for entry, start in with_offsets(entries):
         place = [start, start + entry.nbytes]
         header[entry.name] = {"dtype": TAGS[entry.dtype], "shape": list(entry.shape), "data_offsets": place}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()

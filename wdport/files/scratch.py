@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from wdport.files.held_back import held_back
+from wdport.files.held_back import deferred_signals
 from wdport.files.temporary import make_temporary_folder, remove_leftovers
 
 
@@ -16,7 +16,7 @@ from wdport.files.temporary import make_temporary_folder, remove_leftovers
 def scratch_folder() -> Iterator[Path]:
     """Yield an empty folder in the system's temporary folder, for this user alone."""
     place = Path(tempfile.gettempdir(), "wdport")
-    with held_back():
+    with deferred_signals():
         remove_leftovers(place, lambda path: path.lstat().st_uid == os.geteuid())
         temporary = make_temporary_folder(place)
     try:

@@ -40,7 +40,7 @@ BAND: Final = "0.5"
 
 
 @dataclass(frozen=True)
-class Beside:
+class DataWindows:
     """Real data shown with samples: ``windows`` (m, *shape) of the file ``name``, in the same units."""
 
     name: str
@@ -81,8 +81,8 @@ def draw_series(
     figure.supxlabel(f"{place}\n{_caption(features, values.shape[2], PANELS)}", fontsize=9, parse_math=False)
 
 
-def draw_beside(
-    figure: Figure, values: Array, known_values: Array | None, place: str, features: Sequence[str], beside: Beside
+def draw_with_data(
+    figure: Figure, values: Array, known_values: Array | None, place: str, features: Sequence[str], beside: DataWindows
 ) -> None:
     """Draw a row per feature: windows of the data, spread evenly over it, the first samples, and quantiles of both.
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from wdport.errors import MachineError
 from wdport.files.atomic import machine_error
-from wdport.files.held_back import held_back
+from wdport.files.held_back import deferred_signals
 from wdport.files.temporary import Temporary, held_folder, make_temporary_folder, remove_leftovers
 from wdport.files.writable import OutputPath
 from wdport.files.written import WRITTEN
@@ -34,20 +34,20 @@ def whole_folder(output: OutputPath, ours: Callable[[Path], bool]) -> Iterator[P
     temporary: Temporary | None = None
     path = output.path
     try:
-        with held_back():
+        with deferred_signals():
             remove_leftovers(path, ours)
             temporary = make_temporary_folder(path)
         yield temporary.path
         os.fsync(temporary.descriptor)
         output.require_inputs()
-        with held_folder(path.parent) as parent, held_back():
+        with held_folder(path.parent) as parent, deferred_signals():
             _give_name(temporary, ours)
             if parent is not None:
                 os.fsync(parent)
     except OSError as error:
         raise machine_error(path, error) from error
     finally:
-        with held_back():
+        with deferred_signals():
             if temporary is not None:
                 temporary.discard()
 

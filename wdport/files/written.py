@@ -12,7 +12,7 @@ from wdport.files.temporary import in_temporary_folder
 WRITTEN: list[Path] = []
 
 
-def what_was_written() -> str:
+def describe_written() -> str:
     """Return a text such as "a.keras was written"; "nothing was changed" if there are no files or all were removed
     again."""
     paths = [path for path in dict.fromkeys(WRITTEN) if not in_temporary_folder(path)]
@@ -23,7 +23,7 @@ def what_was_written() -> str:
 
 
 @contextmanager
-def noticing(path: Path) -> Iterator[None]:
+def track_write(path: Path) -> Iterator[None]:
     """Track a file that another writer renames, such as :mod:`wdport.recorder`."""
     before = _identity(path)
     try:

@@ -144,9 +144,9 @@ def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     """Return pairs of names, most similar first, each name once; equally similar candidates are not paired."""
     if len(a) > MOST or len(b) > MOST:
         return []
-    ours, theirs = _own_parts(a), _own_parts(b)
+    ours, theirs = _distinct_parts(a), _distinct_parts(b)
     if (len(a) == 1) != (len(b) == 1):  # a single name has no parts that distinguish it
-        ours = theirs = _own_parts([*a, *b])
+        ours = theirs = _distinct_parts([*a, *b])
     scores = sorted(((_similar(ours[x], theirs[y]), x, y) for x in a for y in b), reverse=True)
     pairs: list[tuple[str, str]] = []
     left, right = set(a), set(b)
@@ -168,7 +168,7 @@ def _similar(a: str, b: str) -> float:
     return SequenceMatcher(None, a, b, False).ratio()
 
 
-def _own_parts(names: Sequence[str]) -> dict[str, str]:
+def _distinct_parts(names: Sequence[str]) -> dict[str, str]:
     """Map each name to it without the components that all names begin or end with; a single name is unchanged."""
     split = [re.split(r"([./])", name) for name in names]
     if len(names) > 1:

@@ -57,7 +57,7 @@ class _Fault:
 
 def lint(table: Table) -> tuple[Remark, ...]:
     """Return all remarks that need only the table, by line."""
-    faults = [*_meetings(table.rows), *_unsolved(table.rows), *_strange_to_own(table)]
+    faults = [*_meetings(table.rows), *_unsolved(table.rows), *_rows_for_families(table)]
     dead = {id(fault.row) for fault in faults if fault.dead}
     useless = [rows for rows in groups(table.rows) if _required(rows) and all(id(row) in dead for row in rows)]
     lost = {id(row) for rows in useless for row in rows}
@@ -173,7 +173,7 @@ def _unsolvable(rule: Rule, row: Row) -> str:
     return f"no shape determines the size of {', '.join(open_)}; give it under sizes" if open_ else ""
 
 
-def _strange_to_own(table: Table) -> Iterator[_Fault]:
+def _rows_for_families(table: Table) -> Iterator[_Fault]:
     """Yield rows that only a family that comes with wdport can use: features, and constants to check.
 
     A table that names no model is assumed to be included by others.

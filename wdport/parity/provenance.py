@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wdport.compare.findings import Finding, fact, notice
-from wdport.conversion.account import torn
+from wdport.conversion.account import contradiction_of
 from wdport.conversion.load import Converted
-from wdport.conversion.prepare import Prepared, Settings, source_of, what_is_told
+from wdport.conversion.prepare import Prepared, Settings, source_of, user_configuration
 from wdport.conversion.rounding import narrow
 from wdport.errors import MisfitError, printable
 from wdport.families.roles import OwnFamily
@@ -40,7 +40,7 @@ def provenance(
         if digest(narrow(array, account.dtypes.get(name, "float32"))) != account.digests.get(name):
             found.append(fact(f"{name} is not what was written: another SHA-256", name, "damaged"))
     beside = manifest_of(converted.path)
-    if contradiction := torn(converted.path, account, sha256):
+    if contradiction := contradiction_of(converted.path, account, sha256):
         found.append(fact(f"the manifest does not fit: {contradiction}", beside.name, "torn"))
     elif not beside.exists():
         found.append(notice(f"{beside.name} is missing; the file holds the same", beside.name))
@@ -53,7 +53,7 @@ def contradictions(prepared: Prepared, converted: Converted, own: OwnFamily | No
     """Findings on configuration values of the converted file that differ when derived again from the checkpoint and
     the values that the user gave at the conversion, as recorded in the file or as ``told`` now. For ``own``, a user's
     model, the configuration is the arguments of its functions."""
-    config, flags = what_is_told(prepared.family, told)
+    config, flags = user_configuration(prepared.family, told)
     if own is not None:
         return _other_arguments(prepared, converted, own, config)
     config = _from(converted, "config") | config

@@ -22,7 +22,7 @@ import numpy as np
 
 from wdport.errors import InputError, MachineError
 from wdport.files.atomic import whole_file
-from wdport.files.own_files import keep_private, opened_own
+from wdport.files.own_files import keep_private, private_stream
 from wdport.files.run_folder import RunFolder
 from wdport.model import Array
 from wdport.sampling.blocks import Layout, layout_of, read_block, unsound
@@ -120,7 +120,7 @@ class Parts:
     def blocks(self) -> Iterator[dict[str, Array]]:
         """Every block, from the first; raises :class:`InputError` for a damaged one."""
         for part in self._sound():
-            with opened_own(part.file, REMOVE) as opened:
+            with private_stream(part.file, REMOVE) as opened:
                 if self._digest(opened) != part.digest:
                     raise InputError(part.file, "is not what this run wrote", REMOVE)
                 opened.seek(0)

@@ -8,7 +8,7 @@ from wdport.mapping.catalog import layouts, rules
 from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, Settings, TorchCall, layer
 from wdport.mapping.kinds.image_axes import SPACES
 from wdport.mapping.kinds.kind import Arguments, Compared, Kind, Part, Shape, TorchFunction, torch_classes
-from wdport.mapping.kinds.windows import Axis, Widths, agree, agree_here, padding_call, rank_of, several, sides
+from wdport.mapping.kinds.windows import Axis, Widths, agree, agree_at_size, padding_call, rank_of, several, sides
 
 _NAMES = {"weight": "weight", "bias": "bias"}
 _BIAS = Part(("{bias}",), ("bias",), rules("identity"))
@@ -132,7 +132,7 @@ def _padding(
     if mode != "zeros" or max(axis.stride for axis in axes) == 1:
         return "valid", (padding_call(widths, mode),), ()
     note = 'padding="same" with a stride pads as needed, more at the end; PyTorch pads both sides equally'
-    if agree_here(axes, widths, False, call):
+    if agree_at_size(axes, widths, False, call):
         note = f"{note} (on inputs of this size they agree)"
     return "valid", (padding_call(widths, mode),), (note,)
 

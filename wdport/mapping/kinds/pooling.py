@@ -9,7 +9,7 @@ from wdport.mapping.catalog import layouts
 from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, Settings, TorchCall, layer
 from wdport.mapping.kinds.image_axes import SPACES
 from wdport.mapping.kinds.kind import Compared, Kind, TorchFunction, torch_classes
-from wdport.mapping.kinds.windows import Axis, Widths, agree, agree_here, padding_call, rank_of, several
+from wdport.mapping.kinds.windows import Axis, Widths, agree, agree_at_size, padding_call, rank_of, several
 
 
 def _pool_parameters(which: str, rank: int) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def _counterpart(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     everywhere = all(agree(axis, *width, ceil) for axis, width in zip(axes, widths, strict=True))
     if everywhere and (padded or ceil) and not (padded and counted):
         return pooled("same", notes=())
-    behind = _behind(axes, widths, call) if ceil else (0,) * rank
+    behind = _overhangs(axes, widths, call) if ceil else (0,) * rank
     if behind is None:
         return Counterpart((), (*notes, "how much to pad behind depends on the size, which is not known here"))
     margins = tuple((before, after + more) for (before, after), more in zip(widths, behind, strict=True))
@@ -50,7 +50,7 @@ def _counterpart(name: str, settings: Settings, call: TorchCall) -> Counterpart:
         return pooled("valid", padding_call(margins, "constant", -inf))
     if counted and not any(behind):
         return pooled("valid", padding_call(margins))
-    if agree_here(axes, widths, ceil, call) and not (padded and counted):
+    if agree_at_size(axes, widths, ceil, call) and not (padded and counted):
         return pooled("same", notes=(*notes, 'padding="same" counts as PyTorch does only on inputs of this size'))
     return Counterpart((), (*notes, "no pooling of Keras counts so: pad, pool sums and ones, and divide"))
 
@@ -64,7 +64,7 @@ def _refusal(settings: Settings, rank: int) -> str:
     return "Keras divides by the window: multiply behind the layer" if settings.get("divisor_override") else ""
 
 
-def _behind(axes: Sequence[Axis], widths: Widths, call: TorchCall) -> tuple[int, ...] | None:
+def _overhangs(axes: Sequence[Axis], widths: Widths, call: TorchCall) -> tuple[int, ...] | None:
     """How far the last windows of ``ceil_mode`` extend beyond the padded input of this size."""
     sizes = call.shape[2:]
     if len(sizes) != len(axes):
@@ -77,12 +77,12 @@ def _behind(axes: Sequence[Axis], widths: Widths, call: TorchCall) -> tuple[int,
 
 
 def _ceil_note(axes: Sequence[Axis], widths: Widths, largest: bool, call: TorchCall) -> str:
-    behind = _behind(axes, widths, call)
+    behind = _overhangs(axes, widths, call)
     if behind is not None and not any(behind):
         return "ceil_mode makes no difference on inputs of this size"
     filled = " with -inf" if largest else ""
     text = f"ceil_mode rounds up, Keras down: pad behind{filled}, as much as the size asks for"
-    return f'{text}; padding="same" does so on this size' if agree_here(axes, widths, True, call) else text
+    return f'{text}; padding="same" does so on this size' if agree_at_size(axes, widths, True, call) else text
 
 
 def _pool(which: str, rank: int, *more: Compared) -> Kind:

@@ -86,7 +86,7 @@ def sides(widths: Widths) -> object:
     return tuple(before for before, _ in widths) if all(a == b for a, b in widths) else widths
 
 
-def agree_here(axes: Sequence[Axis], widths: Widths, ceil: bool, call: TorchCall) -> bool:
+def agree_at_size(axes: Sequence[Axis], widths: Widths, ceil: bool, call: TorchCall) -> bool:
     """Whether Keras's ``same`` has the windows of this padding for inputs of the recorded size."""
     sizes = call.shape[2:]
     return len(sizes) == len(axes) and all(
