@@ -46,8 +46,8 @@ def bfloat16_gate(
     ratios: dict[str, float] = {}
     for case in cases:
         errors = _errors(comparison, probe, case)
-        for known in (errors.alone, errors.inputs):
-            for name, pair in known.items():
+        for pairs in (errors.alone, errors.inputs):
+            for name, pair in pairs.items():
                 ratios[name] = max(pair.rms_ratio, pair.max_ratio, ratios.get(name, 0.0))
     if samples and isinstance(prepared.family, Sampled):
         network = SamplingNetwork(prepared.family, prepared.config, {POLICY: model}, full=False)
@@ -68,11 +68,11 @@ def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> Erro
     with lifted():
         high = run(modules["float64"], cast(inputs, np.float64))
     with jax.default_matmul_precision("highest"):
-        made = np.asarray(network.predict(POLICY, narrow)).astype(np.float32)
+        output = np.asarray(network.predict(POLICY, narrow)).astype(np.float32)
     names = [""] * len(low)
-    sides = [comparison.outputs_in_port(side, names, [made]) for side in (low, high)]
+    sides = [comparison.outputs_in_port(side, names, [output]) for side in (low, high)]
     pair = ErrorPair(unit=UNIT_ROUNDOFF_16)
-    pair.add(made, sides[0][0], sides[1][0])
+    pair.add(output, sides[0][0], sides[1][0])
     return pair
 
 
@@ -83,19 +83,19 @@ def _errors(comparison: Comparison, probe: Probe, case: Case) -> RoundingErrors:
     single, (reference, truth), names, answers = _reference_calls(comparison, case, inputs)
     narrow = comparison.signature.in_port(single)
     with jax.default_matmul_precision("highest"):
-        wanted, shapes = probe.shapes(narrow)
+        output_shapes, shapes = probe.shapes(narrow)
         into = InPort(taps, shapes)
         outputs, port = probe.isolate(narrow, into(answers))
-    found = RoundingErrors(UNIT_ROUNDOFF_16)
-    sides = [comparison.outputs_in_port(made, names, wanted) for made in (reference[0], truth[0])]
-    for at, name in enumerate(comparison.outputs if all(sides) else ()):
-        found.add_isolated(name, np.asarray(outputs[at]), sides[0][at], sides[1][at])
+    errors = RoundingErrors(UNIT_ROUNDOFF_16)
+    sides = [comparison.outputs_in_port(side[0], names, output_shapes) for side in (reference, truth)]
+    for index, name in enumerate(comparison.outputs if all(sides) else ()):
+        errors.add_isolated(name, np.asarray(outputs[index]), sides[0][index], sides[1][index])
     theirs, exact = (into(calls) for _, calls in (reference, truth))
     for tap in taps:
         if all(tap.candidate in side for side in (port, theirs, exact)):
             calls = (port[tap.candidate], theirs[tap.candidate], exact[tap.candidate])
-            found.add_tap(tap, *calls, tap.reference in comparison.arranged)
-    return found
+            errors.add_tap(tap, *calls, tap.reference in comparison.arranged)
+    return errors
 
 
 def _reference_calls(
@@ -107,9 +107,9 @@ def _reference_calls(
 
     modules: Mapping[str, torch.nn.Module] = comparison.modules
     names = [tap.reference for tap in comparison.alignment.always]
-    told: list[str] = []
+    output_names: list[str] = []
     with lifted():
-        _, calls = record(modules["float64"], inputs, output_names=told)
+        _, calls = record(modules["float64"], inputs, output_names=output_names)
     answers = answers_of(case, {name: calls[name] for name in names if name in calls})
     single = cast(inputs, np.float32)
     with torch.autocast("cpu", torch.bfloat16):
@@ -117,7 +117,7 @@ def _reference_calls(
     with lifted():
         wide = {name: cast(call, np.float64) for name, call in answers.items()}
         high = isolate(modules["float64"], cast(single, np.float64), wide)
-    return single, (low, high), told, answers
+    return single, (low, high), output_names, answers
 
 
 def _model(prepared: Prepared, comparison: Comparison) -> KerasModel:

@@ -29,7 +29,7 @@ class BothFiles:
     pair: Pair
     prepared: Prepared
     converted: Converted
-    own: OwnFamily | None
+    user_family: OwnFamily | None
     target: str
 
     @property
@@ -43,27 +43,27 @@ class BothFiles:
 
 
 @contextmanager
-def both_files(pair: Pair, own: OwnFamily | None) -> Iterator[BothFiles]:
-    """Open both files of a ``pair``; ``own`` is the user's own model.
+def both_files(pair: Pair, user_family: OwnFamily | None) -> Iterator[BothFiles]:
+    """Open both files of a ``pair``; ``user_family`` is the user's own model.
 
     Raises :class:`MisfitError` if they do not belong together, and what :func:`wdport.verify` raises of bad files.
     """
     assert pair.checkpoint is not None
-    converted = open_converted(pair.converted, own)
+    converted = open_converted(pair.converted, user_family)
     settings = Settings(mapping=pair.mapping, key=pair.key, likely=converted.source_key,
                         known=asdict(converted.config), model=pair.model,
-                        reference=pair.reference, inputs=pair.inputs, own=own)  # fmt: skip
+                        reference=pair.reference, inputs=pair.inputs, own=user_family)  # fmt: skip
     with ExitStack() as stack:
         prepared = _prepared(stack, Path(pair.checkpoint), settings, converted)
         if prepared.family.name != converted.family.name:
             what = f"is a {converted.family.name}, the checkpoint a {prepared.family.name}"
             raise MisfitError(converted.path, what, "give the file that this checkpoint was converted to")
         prepared = replace(prepared, stated=_stated(prepared, converted))
-        target = pair.reference or (own.reference if own is not None else None)
-        if own is not None and not target:
+        target = pair.reference or (user_family.reference if user_family is not None else None)
+        if user_family is not None and not target:
             fix = "add `torch: MODULE:FUNCTION` to the table, or give `--reference`"
-            raise UsageError(own.table.path, "does not name the PyTorch model to compare with", fix)
-        yield BothFiles(pair, prepared, converted, own, target or "")
+            raise UsageError(user_family.table.path, "does not name the PyTorch model to compare with", fix)
+        yield BothFiles(pair, prepared, converted, user_family, target or "")
 
 
 def _prepared(stack: ExitStack, checkpoint: Path, settings: Settings, converted: Converted) -> Prepared:
@@ -85,5 +85,5 @@ def _stated(prepared: Prepared, converted: Converted) -> Stated | None:
     document = source.document()
     if not document or not converted.origins:
         return None
-    given = [name for name, origin in converted.origins.items() if origin in STATED]
-    return Stated(document, {name: getattr(converted.config, name) for name in given}, source.beside)
+    stated_names = [name for name, origin in converted.origins.items() if origin in STATED]
+    return Stated(document, {name: getattr(converted.config, name) for name in stated_names}, source.beside)

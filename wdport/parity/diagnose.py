@@ -51,16 +51,16 @@ def probable_causes(
     show."""
     probe = Probe(correct_port(prepared, weights), comparison.alignment.watched, eager=True)
     names = {tap.candidate: tap.reference for tap in comparison.alignment.taps}
-    own = isinstance(prepared.family, KeptByKeras)
+    custom = isinstance(prepared.family, KeptByKeras)
     right = {path: np.asarray(variable.value) for path, variable in variables_by_path(probe.model).items()}
-    found = {}
+    causes = {}
     for fault in faults[:MAX_CAUSES]:
-        words = _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, own)
+        words = _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, custom)
         if not words and comparison.evidence is not None:
             words = wrong_variables(fault.candidate, names, weights.variables, right)
             words = words or told_by_values(fault, comparison.evidence, names)
-        found[fault.candidate] = tuple(words)
-    return found
+        causes[fault.candidate] = tuple(words)
+    return causes
 
 
 def _settings_that_differ(comparison: Comparison, fault: Fault) -> list[str]:
@@ -68,20 +68,20 @@ def _settings_that_differ(comparison: Comparison, fault: Fault) -> list[str]:
     tap = next((tap for tap in comparison.alignment.taps if tap.reference == fault.reference and not fault.feeds), None)
     if tap is None or not tap.kind:
         return []
-    return [each.text for each in comparison.alignment.settings.at(layer_of(tap.reference))]
+    return [setting.text for setting in comparison.alignment.settings.at(layer_of(tap.reference))]
 
 
-def _by_trial(comparison: Comparison, probe: Probe, fault: Fault, own: bool) -> list[str]:
+def _by_trial(comparison: Comparison, probe: Probe, fault: Fault, custom: bool) -> list[str]:
     """Changes that make a faulty layer agree: another order of a flattened input, an activation, a setting, an
-    order of gates. Activations are tried in a user's ``own`` model; in others the values show them."""
+    order of gates. Activations are tried in a user's own model (``custom``); in others the values show them."""
     tap = next((tap for tap in comparison.alignment.taps if tap.reference == (fault.feeds or fault.reference)), None)
-    if tap is None or (seen := comparison.evidence) is None or tap.candidate not in seen.port:
+    if tap is None or (evidence := comparison.evidence) is None or tap.candidate not in evidence.port:
         return []
-    call, expected = seen.port[tap.candidate], seen.answers.get(tap.candidate)
+    call, expected = evidence.port[tap.candidate], evidence.answers.get(tap.candidate)
     if fault.feeds or expected is None:
-        return flatten_order(tap, call, seen.answers, comparison.alignment.taps)
-    trial = Trial(probe, tap, seen.inputs, seen.port, seen.answers)
-    return (other_activation(tap, call, expected) if own else []) or trial.told(
+        return flatten_order(tap, call, evidence.answers, comparison.alignment.taps)
+    trial = Trial(probe, tap, evidence.inputs, evidence.port, evidence.answers)
+    return (other_activation(tap, call, expected) if custom else []) or trial.told(
         comparison.alignment.modules.get(layer_of(tap.reference))
     )
 
@@ -94,14 +94,14 @@ def wrong_variables(
     ``site`` is the layer's path, ``taps`` are those of all layers that are compared, ``held`` the file's variables by
     path, and ``right`` those of the rebuilt port.
     """
-    own = (path for path in right if path in held and tapped(path.rpartition("/")[0], taps) == site)
-    pairs = ((path, held[path], right[path].astype(held[path].dtype)) for path in own)
+    paths = (path for path in right if path in held and tapped(path.rpartition("/")[0], taps) == site)
+    pairs = ((path, held[path], right[path].astype(held[path].dtype)) for path in paths)
     wrong = [(path, array, value) for path, array, value in pairs if not np.array_equal(array, value)]
-    found = []
+    sentences = []
     for path, array, value in wrong[:MOST_VARIABLES]:
         others = {f"the value of {name}": other for name, other in right.items() if name != path}
-        found += [f"{path} {text}" for text in variable_relations(array, value, others)]
-    return found
+        sentences += [f"{path} {text}" for text in variable_relations(array, value, others)]
+    return sentences
 
 
 def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -> list[str]:
@@ -114,14 +114,15 @@ def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -
     parts = [np.asarray(call.outputs[0]) for call in answers if call.outputs]
     site = evidence.answers.get(fault.candidate)  # the reference may not have run it
     inputs = site.given if site is not None and fault.candidate else []
-    given = [*inputs, *parts] if fault.feeds else inputs
-    found = next((text for each in given if (text := difference(np.asarray(each), right, wrong))), [])
-    if not found and right.ndim >= 3 and 3 <= len(parts) <= MOST_PARTS:
-        found = attention_difference(parts, right, wrong)
-    if not found:
-        found = [f"{subject} {text}" for text in relations(wrong, right, _known(evidence, names, fault, right))]
-    own = {"its input": np.asarray(inputs[0])} if inputs else {}
-    return found or [f"it {text}" for text in added_relations(wrong, right, own)]
+    candidates = [*inputs, *parts] if fault.feeds else inputs
+    causes = next((text for array in candidates if (text := difference(np.asarray(array), right, wrong))), [])
+    if not causes and right.ndim >= 3 and 3 <= len(parts) <= MOST_PARTS:
+        causes = attention_difference(parts, right, wrong)
+    if not causes:
+        values = _reference_values(evidence, names, fault, right)
+        causes = [f"{subject} {text}" for text in relations(wrong, right, values)]
+    input_values = {"its input": np.asarray(inputs[0])} if inputs else {}
+    return causes or [f"it {text}" for text in added_relations(wrong, right, input_values)]
 
 
 def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -> tuple[Array | None, Array | None, str]:
@@ -129,10 +130,10 @@ def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) ->
     path = next((path for path, name in names.items() if name == fault.feeds), "") if fault.feeds else fault.candidate
     if path not in evidence.port or path not in evidence.answers:
         return None, None, ""
-    own, expected = evidence.port[path], evidence.answers[path]
-    given = leaves(list(own.inputs))
-    pairs = [(given[at], right) for at, right in expected.inputs.items() if at < len(given)]
-    for c, r in pairs if fault.feeds else zip(*map(expected.cropped, (own.outputs, expected.outputs)), strict=False):
+    call, expected = evidence.port[path], evidence.answers[path]
+    inputs = leaves(list(call.inputs))
+    pairs = [(inputs[index], right) for index, right in expected.inputs.items() if index < len(inputs)]
+    for c, r in pairs if fault.feeds else zip(*map(expected.cropped, (call.outputs, expected.outputs)), strict=False):
         wrong, right = np.asarray(c), np.asarray(r)
         if wrong.shape != right.shape:
             return None, None, ""
@@ -141,10 +142,10 @@ def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) ->
     return None, None, ""
 
 
-def _known(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Array) -> dict[str, Array]:
+def _reference_values(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Array) -> dict[str, Array]:
     """Every input and output of the reference of this size, reshaped, by description; those nearest to the fault
     first."""
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     near = {path for path, call in evidence.port.items() if call.caller == fault.candidate} | {fault.candidate}
     ordered = sorted(evidence.answers.items(), key=lambda item: item[0] not in near)
     for what in ("output", "input"):
@@ -152,5 +153,5 @@ def _known(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Ar
             for leaf in call.outputs if what == "output" else call.given:
                 array = np.asarray(leaf)
                 if array.size == right.size and array.shape[:1] == right.shape[:1]:
-                    found.setdefault(f"the {what} of {names.get(path, 'the network')}", array.reshape(right.shape))
-    return found
+                    arrays.setdefault(f"the {what} of {names.get(path, 'the network')}", array.reshape(right.shape))
+    return arrays

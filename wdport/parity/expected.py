@@ -38,15 +38,15 @@ def expected(pair: Pair) -> Expected:
     The reference is built but not run; wdport's own has zero weights. Raises :class:`WdportError` if a file is bad or
     the two do not fit.
     """
-    own = pair.own
+    user_family = pair.own
     if pair.fresh:
-        found = _elsewhere(pair) if own is not None else expected(replace(pair, fresh=False))
-        return replace(found, gates=(*found.gates, "N"))
+        outcomes = _elsewhere(pair) if user_family is not None else expected(replace(pair, fresh=False))
+        return replace(outcomes, gates=(*outcomes.gates, "N"))
     if pair.checkpoint is None:
-        opened = open_converted(pair.converted, own)
+        opened = open_converted(pair.converted, user_family)
         with open_recording(Path(str(pair.against))) as recorded:
             return _expected(recorded_plan(recorded, opened, pair.mapping), recorded.names, full=False)
-    with both_files(pair, own) as files:
+    with both_files(pair, user_family) as files:
         target, prepared = files.target, files.prepared
         names = user_reference(target, prepared, pair.key).names if target else _own_names(prepared)
         return _expected(prepared, names, pair.full, pair.resume)

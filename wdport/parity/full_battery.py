@@ -96,11 +96,11 @@ def run_full_battery(
 
 def _compare_eagerly(comparison: Comparison, case: Case) -> None:
     """Gate float64 (A) again, for the outputs only, with the port run eagerly: compiling may change the results."""
-    seen = comparison.observe(case)
-    outputs = comparison.port.eagerly(comparison.signature.in_port(seen.inputs))
-    right = comparison.outputs_in_port(seen.outputs, seen.names, outputs)
+    observation = comparison.observe(case)
+    outputs = comparison.port.eagerly(comparison.signature.in_port(observation.inputs))
+    right = comparison.outputs_in_port(observation.outputs, observation.names, outputs)
     error = max(map(relative_l2, outputs, right)) if right else inf
-    share = (max(map(float32_share, seen.outputs)), max(map(float32_share, outputs)))
+    share = (max(map(float32_share, observation.outputs)), max(map(float32_share, outputs)))
     comparison.taps[EAGER] = TapResult(EAGER, "", None, isolated=error, cumulative=error, share32=share)
     comparison.float64.expected += 1
     comparison.float64.compared += 1
@@ -137,17 +137,18 @@ def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> R
             return run(modules["float64"], inputs)[0]
 
     condition = trial_condition(about)
-    wide, narrow = (reference_network(comparison.signature, condition, each) for each in (double, single))
+    wide, narrow = (reference_network(comparison.signature, condition, network) for network in (double, single))
     return Reference(wide, file_process(family, prepared), about.shape, narrow)
 
 
 def _variables(
-    prepared: Prepared, gradients: dict[str, float], found: Mapping[str, dict[str, float]]
+    prepared: Prepared, gradients: dict[str, float], step_errors: Mapping[str, dict[str, float]]
 ) -> tuple[VariableResult, ...]:
     sources = {target: " + ".join(move.sources) for move in prepared.plan.moves for target in move.targets}
     return tuple(
-        VariableResult(sources[name], name, gradients[name], found.get("gradient", {}).get(name, 0.0),
-                       found.get("first moment", {}).get(name, 0.0), found.get("second moment", {}).get(name, 0.0),
-                       found.get("value", {}).get(name, 0.0))
+        VariableResult(sources[name], name, gradients[name], step_errors.get("gradient", {}).get(name, 0.0),
+                       step_errors.get("first moment", {}).get(name, 0.0),
+                       step_errors.get("second moment", {}).get(name, 0.0),
+                       step_errors.get("value", {}).get(name, 0.0))
         for name in gradients
     )  # fmt: skip

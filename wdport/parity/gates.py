@@ -32,7 +32,7 @@ def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence
     tallies = (comparison.float64, comparison.float32)
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
-    parts = (_told(prepared, comparison), _conditioned(comparison), _left_out(comparison), _arranged(comparison),
+    parts = (_notes(prepared, comparison), _conditioned(comparison), _left_out(comparison), _arranged(comparison),
              comparison.reference.notes)  # fmt: skip
     notes = [*prepared.notes, *(note for part in parts for note in part)]
     facts = (*comparison.findings, *unequal, *lost, *_unfit(prepared, comparison), *map(notice, notes))
@@ -41,49 +41,50 @@ def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence
 
 def _unfit(prepared: Prepared, comparison: Comparison) -> list[Finding]:
     """Reasons why the two sides cannot be compared, or are not those of the same configuration."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     reference, family = comparison.reference, prepared.family
     if isinstance(family, Referenced) and prepared.stated and not reference.code:
         module = comparison.modules["float32"]
-        found += [fact(text, kind="unequal") for text in family.misread(prepared.config, prepared.stated, module)]
+        findings += [fact(text, kind="unequal") for text in family.misread(prepared.config, prepared.stated, module)]
     if not reference.evaluating:
-        found.append(fact("the reference is not in evaluation mode"))
+        findings.append(fact("the reference is not in evaluation mode"))
     if comparison.precision != ("highest", "highest"):
-        found.append(fact("matrix products do not run at the highest precision on both sides"))
+        findings.append(fact("matrix products do not run at the highest precision on both sides"))
     models = comparison.candidate.models.values()
     if reference.framework != "torch" or not all(isinstance(model, keras.Model) for model in models):
-        found.append(fact("reference and candidate are not models of two frameworks"))
-    return found
+        findings.append(fact("reference and candidate are not models of two frameworks"))
+    return findings
 
 
-def _told(prepared: Prepared, comparison: Comparison) -> list[str]:
+def _notes(prepared: Prepared, comparison: Comparison) -> list[str]:
     """Notes on what is compared, at which sizes, and which gates are absent."""
-    family, found = prepared.family, list(comparison.signature.notes)
+    family, notes = prepared.family, list(comparison.signature.notes)
     if isinstance(family, Referenced) and not comparison.reference.code and comparison.modules:
-        found.append(f"the reference is {family.library_of(prepared.config)}")
+        notes.append(f"the reference is {family.library_of(prepared.config)}")
     if not isinstance(family, KeptByKeras):
         there = {"A'": bool(prepared.constants), "E": isinstance(family, Sampled), "E'": isinstance(family, Sampled),
                  "D": isinstance(family, Trained)}  # fmt: skip
         if lacking := [str(GATES[letter]) for letter, has in there.items() if not has]:
-            found.append(f"gates that {family.name} does not have: {', '.join(lacking)}")
-    return found
+            notes.append(f"gates that {family.name} does not have: {', '.join(lacking)}")
+    return notes
 
 
 def _conditioned(comparison: Comparison) -> list[str]:
     """The layers whose float64 errors one rounding explains."""
-    found = {tap.reference: tap.conditioned for tap in comparison.taps.values() if tap.conditioned}
-    if not found:
+    errors = {tap.reference: tap.conditioned for tap in comparison.taps.values() if tap.conditioned}
+    if not errors:
         return []
     return [
-        f"ill-conditioned here: {_several(list(found))}, off by up to {max(found.values()):.1e}, as after one rounding"
+        f"ill-conditioned here: {_several(list(errors))}, "
+        f"off by up to {max(errors.values()):.1e}, as after one rounding"
     ]
 
 
 def _left_out(comparison: Comparison) -> list[str]:
     """Notes on the layers that are compared only by their parts, one for each reason, and on those that the port
     lacks."""
-    found = {tap.reference: why for tap, why in comparison.alignment.left_out.items()}
-    parts = [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(found).items()]
+    reasons = {tap.reference: why for tap, why in comparison.alignment.left_out.items()}
+    parts = [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(reasons).items()]
     absent = [f"not compared: {name} (no tensors, and no {path} in Keras)"
               for name, path in comparison.alignment.unconverted.items()]  # fmt: skip
     absent += [
@@ -94,13 +95,14 @@ def _left_out(comparison: Comparison) -> list[str]:
 
 def _arranged(comparison: Comparison) -> list[str]:
     """Notes on layers whose values are in another order while everything after them agrees."""
-    told = _by_reason(comparison.arranged)
-    return [f"differs inside, outputs equal: {names} ({how})" for how, names in told.items()]
+    layers = _by_reason(comparison.arranged)
+    return [f"differs inside, outputs equal: {names} ({order})" for order, names in layers.items()]
 
 
-def _by_reason(found: Mapping[str, str]) -> dict[str, str]:
+def _by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
     """The names, abbreviated, by reason."""
-    return {why: _several([name for name in found if found[name] == why]) for why in dict.fromkeys(found.values())}
+    names = {why: [name for name in reasons if reasons[name] == why] for why in dict.fromkeys(reasons.values())}
+    return {why: _several(group) for why, group in names.items()}
 
 
 def _several(names: Sequence[str]) -> str:

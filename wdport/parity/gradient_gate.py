@@ -50,33 +50,36 @@ def gradient_gate(
     family, config = prepared.family, prepared.config
     signature = family.signature(config)
     inputs = signature.make(seed, batch, 1.0)
-    own = signature.in_port(inputs)
+    port_inputs = signature.in_port(inputs)
     names = {name for name, _ in module.named_modules()}
-    seen = [tap for tap in taps if layer_of(tap.reference) in names and not tap.layout.after]
+    compared = [tap for tap in taps if layer_of(tap.reference) in names and not tap.layout.after]
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        slopes = probe.cotangents(own, seed)
-        _, by_input, by_tap, by_weight = probe(own, slopes)
+        slopes = probe.cotangents(port_inputs, seed)
+        _, by_input, by_tap, by_weight = probe(port_inputs, slopes)
     rules = [axes(text).inverse() for text in signature.axes]
-    told: list[str] = []
-    given = run(module, inputs, told)
-    if probe.output_names and sorted(probe.output_names) == sorted(told):
-        slopes = [slopes[probe.output_names.index(name)] for name in told]
-    back = [laid_out(slope, made.shape, rules) for slope, made in zip(slopes, given, strict=True)]
-    theirs = torch_gradients(module, inputs, back, {layer_of(tap.reference) for tap in seen})
+    output_names: list[str] = []
+    outputs = run(module, inputs, output_names)
+    if probe.output_names and sorted(probe.output_names) == sorted(output_names):
+        slopes = [slopes[probe.output_names.index(name)] for name in output_names]
+    back = [laid_out(slope, output.shape, rules) for slope, output in zip(slopes, outputs, strict=True)]
+    theirs = torch_gradients(module, inputs, back, {layer_of(tap.reference) for tap in compared})
     ported = {name: variable for name, variable in variables_by_path(probe.model).items() if variable.trainable}
-    place = {id(variable): at for at, variable in enumerate(probe.model.trainable_variables)}
+    place = {id(variable): index for index, variable in enumerate(probe.model.trainable_variables)}
     ours = {name: by_weight[place[id(variable)]] for name, variable in ported.items()}
-    into = InPort(seen, {call: Call((), tuple(made)) for call, made in by_tap.items()})(theirs.taps)
-    moved = [None if each is None else signature.one_in_port(at, each) for at, each in enumerate(theirs.inputs)]
-    found = GradientErrors(
-        {t.reference: _tap(by_tap.get(t.candidate, []), into.get(t.candidate)) for t in seen},
+    into = InPort(compared, {call: Call((), tuple(gradients)) for call, gradients in by_tap.items()})(theirs.taps)
+    moved = [
+        None if slope is None else signature.one_in_port(index, slope) for index, slope in enumerate(theirs.inputs)
+    ]
+    errors = GradientErrors(
+        {t.reference: _tap(by_tap.get(t.candidate, []), into.get(t.candidate)) for t in compared},
         _by_part(signature.divided, by_input[0], theirs.inputs[0]),
         [relative_l2(a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None],
         variable_errors(prepared, ours, theirs.parameters),
         GATES["C"].gate(0, 0),
     )
-    made = {name for move in prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
-    return _judged(found, [name for name in ours if name not in made], sorted(made), signature.divided)
+    weight_normed = {name for move in prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
+    variables = [name for name in ours if name not in weight_normed]
+    return _judged(errors, variables, sorted(weight_normed), signature.divided)
 
 
 def variable_errors(prepared: Prepared, ours: Mapping[str, jax.Array], theirs: Mapping[str, Array]) -> dict[str, float]:
@@ -84,8 +87,8 @@ def variable_errors(prepared: Prepared, ours: Mapping[str, jax.Array], theirs: M
     errors = ScaledErrors()
     for move in prepared.plan.moves:
         if all(name in theirs for name in move.sources):
-            made = _moved(move, [theirs[name] for name in move.sources])
-            for name, array in zip(move.targets, made, strict=False):
+            arrays = _moved(move, [theirs[name] for name in move.sources])
+            for name, array in zip(move.targets, arrays, strict=False):
                 if name in ours:
                     errors.add(name, np.asarray(ours[name]), array)
     return errors.relative()
@@ -113,17 +116,20 @@ def _by_part(port: Port | None, ours: Array | None, theirs: Array | None) -> lis
     return [relative_l2(ours[:, part], theirs[:, part]) for part in port.parts.values()]
 
 
-def _judged(found: GradientErrors, variables: Sequence[str], made: Sequence[str], port: Port | None) -> GradientErrors:
-    """The gate: every tap, part and trainable variable compared, each within the bound; ``made`` are the variables
-    without a gradient to compare with."""
-    errors = dict(found.taps)
-    errors |= {f"input {at}": error for at, error in enumerate(found.inputs)}
-    names = list(port.parts) if port is not None and found.parts else []
-    errors |= {f"input of {name}": error for name, error in zip(names, found.parts, strict=True)}
-    errors |= found.variables
+def _judged(
+    gradients: GradientErrors, variables: Sequence[str], weight_normed: Sequence[str], port: Port | None
+) -> GradientErrors:
+    """The gate: every tap, part and trainable variable compared, each within the bound; ``weight_normed`` are the
+    variables without a gradient to compare with."""
+    errors = dict(gradients.taps)
+    errors |= {f"input {index}": error for index, error in enumerate(gradients.inputs)}
+    names = list(port.parts) if port is not None and gradients.parts else []
+    errors |= {f"input of {name}": error for name, error in zip(names, gradients.parts, strict=True)}
+    errors |= gradients.variables
     measures = tuple(measure(name, "gradient", error, "gradient") for name, error in errors.items())
-    missing = [name for name in variables if name not in found.variables]
+    missing = [name for name in variables if name not in gradients.variables]
     facts = [fact(f"the gradient by {name} was not compared", name, "missing") for name in missing]
-    facts += [notice(f"{name} is made by weight_norm, so its gradient has no counterpart", name) for name in made]
+    why = "is made by weight_norm, so its gradient has no counterpart"
+    facts += [notice(f"{name} {why}", name) for name in weight_normed]
     gate = GATES["C"].gate(len(errors), len(errors) + len(missing), measures, tuple(facts))
-    return GradientErrors(found.taps, found.parts, found.inputs, found.variables, gate)
+    return GradientErrors(gradients.taps, gradients.parts, gradients.inputs, gradients.variables, gate)

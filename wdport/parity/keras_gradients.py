@@ -56,7 +56,8 @@ class GradientProbe:
             weights, fixed, *_parted(inputs), list(cotangents), self._nothing(weights, fixed, inputs)
         )
         taps = {path: [np.asarray(leaf) for leaf in value] for path, value in by_tap.items()}
-        slopes = tuple(np.asarray(by_input[str(at)]) if str(at) in by_input else None for at in range(len(inputs)))
+        ordered = (by_input.get(str(index)) for index in range(len(inputs)))
+        slopes = tuple(None if slope is None else np.asarray(slope) for slope in ordered)
         return tuple(map(np.asarray, outputs)), slopes, taps, by_weight
 
     def compile(self, inputs: tuple[Array, ...]) -> None:
@@ -94,33 +95,34 @@ class GradientProbe:
     def _outputs(
         self, weights: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
     ) -> tuple[list[jax.Array], ByTap]:
-        found: ByTap = {}
+        by_call: ByTap = {}
 
-        def keep(call: str, compute: Compute, given: Arguments) -> object:
-            output = compute(given.tensors)
-            found[call] = [leaf for leaf in tensors(output) if _is_float(leaf)]
+        def keep(call: str, compute: Compute, arguments: Arguments) -> object:
+            output = compute(arguments.tensors)
+            by_call[call] = [leaf for leaf in tensors(output) if _is_float(leaf)]
             return output
 
         outputs = self._call(weights, fixed, inputs, keep)
-        return outputs, found
+        return outputs, by_call
 
     def _traced(
         self,
         weights: list[jax.Array],
         fixed: list[jax.Array],
         inputs: Named,
-        whole: Named,
+        integers: Named,
         cotangents: Sequence[Tensor],
         nothing: ByTap,
     ) -> tuple[list[jax.Array], tuple[list[jax.Array], Named, ByTap]]:
         def product(weights: list[jax.Array], inputs: Named, nothing: ByTap) -> tuple[jax.Array | int, list[jax.Array]]:
-            def add(call: str, compute: Compute, given: Arguments) -> object:
-                flat, tree = jax.tree.flatten(compute(given.tensors))
+            def add(call: str, compute: Compute, arguments: Arguments) -> object:
+                flat, tree = jax.tree.flatten(compute(arguments.tensors))
                 rest = iter(nothing[call])
                 return jax.tree.unflatten(tree, [leaf + next(rest) if _is_float(leaf) else leaf for leaf in flat])
 
-            given = {**inputs, **whole}
-            outputs = self._call(weights, fixed, tuple(given[str(at)] for at in range(len(given))), add)
+            named_inputs = {**inputs, **integers}
+            ordered = tuple(named_inputs[str(index)] for index in range(len(named_inputs)))
+            outputs = self._call(weights, fixed, ordered, add)
             pairs = zip(outputs, cotangents, strict=True)
             return sum(jnp.sum(output * slope) for output, slope in pairs if _is_float(output)), outputs
 
@@ -130,9 +132,9 @@ class GradientProbe:
 
 def _parted(inputs: Sequence[Array]) -> tuple[Named, Named]:
     """Differentiable inputs, and the others, by position."""
-    named: Named = {str(at): array for at, array in enumerate(inputs)}
-    slopes = {at: array for at, array in named.items() if _is_float(array)}
-    return slopes, {at: array for at, array in named.items() if at not in slopes}
+    named: Named = {str(index): array for index, array in enumerate(inputs)}
+    slopes = {index: array for index, array in named.items() if _is_float(array)}
+    return slopes, {index: array for index, array in named.items() if index not in slopes}
 
 
 def _shapes_of(inputs: Sequence[Array]) -> Shapes:

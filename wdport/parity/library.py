@@ -34,10 +34,10 @@ def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
             return "numpy", {name: arrays[name].astype(np.float32, copy=False) for name in converted.variables}
     import keras
 
-    found: dict[str, Array] = {}
+    assigned: dict[str, Array] = {}
 
     def keep(variable: KerasVariable, value: object) -> object:
-        found[variable.path] = np.asarray(value)
+        assigned[variable.path] = np.asarray(value)
         return value
 
     # A model under construction may assign initial values, which the file's follow.
@@ -46,11 +46,11 @@ def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
             keras.saving.load_model(converted.path, compile=False)
         else:
             converted.family.build(converted.config).load_weights(converted.path)
-    return "Keras", found
+    return "Keras", assigned
 
 
 def misread(converted: Converted, variables: Mapping[str, Array]) -> list[Finding]:
     """Findings on variables whose values, as the library reads them, are not bitwise equal to ``variables``."""
-    library, found = library_variables(converted)
-    wrong = [name for name in variables if name not in found or not same_bits(found[name], variables[name])]
+    library, loaded = library_variables(converted)
+    wrong = [name for name in variables if name not in loaded or not same_bits(loaded[name], variables[name])]
     return [fact(f"{name} is another array as {library} reads the file", name, "unequal") for name in wrong]

@@ -43,14 +43,14 @@ def _by_objective(prepared: Prepared, family: Trained, probe: GradientProbe) -> 
     objective = family.objective(prepared.config, probe.model)
     slopes_of = Program(jax.value_and_grad(objective.loss), FAST_COMPILE)
 
-    def compare(module: torch.nn.Module, at: int) -> Compared:
-        data = objective.make_batch(at, BATCH)
+    def compare(module: torch.nn.Module, step: int) -> Compared:
+        data = objective.make_batch(step, BATCH)
         loss, prediction = objective.reference_loss(module, data)
         inputs = objective.inputs(data)
         (output,), *_ = probe(inputs, [np.zeros(tuple(prediction.shape))])
         ours, slope = slopes_of(output, dict(data))
         _, _, _, gradients = probe(inputs, [np.asarray(slope)])
-        return loss.item(), loss, float(ours), [np.asarray(each) for each in gradients]
+        return loss.item(), loss, float(ours), [np.asarray(gradient) for gradient in gradients]
 
     return compare
 
@@ -61,23 +61,24 @@ def _by_targets(prepared: Prepared, probe: GradientProbe) -> Losses:
     signature = prepared.family.signature(prepared.config)
     rules = [axes(text).inverse() for text in signature.axes]
 
-    def compare(module: torch.nn.Module, at: int) -> Compared:
-        inputs = signature.make(at, BATCH, 1.0)
-        own = signature.in_port(inputs)
-        targets = probe.cotangents(own, at)
-        outputs, *_ = probe(own, targets)
-        told: list[str] = []
-        shapes = [made.shape for made in run(module, inputs, told)]
-        given = module(*[torch.from_numpy(np.array(each)) for each in inputs])
-        made = list(given.values()) if isinstance(given, dict) else leaves(given)
+    def compare(module: torch.nn.Module, step: int) -> Compared:
+        inputs = signature.make(step, BATCH, 1.0)
+        port_inputs = signature.in_port(inputs)
+        targets = probe.cotangents(port_inputs, step)
+        outputs, *_ = probe(port_inputs, targets)
+        output_names: list[str] = []
+        shapes = [output.shape for output in run(module, inputs, output_names)]
+        returned = module(*[torch.from_numpy(np.array(array)) for array in inputs])
+        torch_outputs = list(returned.values()) if isinstance(returned, dict) else leaves(returned)
         loss = torch.zeros((), dtype=torch.float64)
-        for output, shape, place in zip(made, shapes, _places(probe.output_names, told, len(shapes)), strict=True):
+        places = _places(probe.output_names, output_names, len(shapes))
+        for output, shape, place in zip(torch_outputs, shapes, places, strict=True):
             target = torch.from_numpy(np.ascontiguousarray(laid_out(targets[place], shape, rules)))
             loss = loss + (output - target).square().mean()
         away = [output - target for output, target in zip(outputs, targets, strict=True)]
-        ours = sum(float(np.mean(each**2)) for each in away)
-        _, _, _, gradients = probe(own, [2.0 * each / max(each.size, 1) for each in away])
-        return loss.item(), loss, ours, [np.asarray(each) for each in gradients]
+        ours = sum(float(np.mean(residual**2)) for residual in away)
+        _, _, _, gradients = probe(port_inputs, [2.0 * residual / max(residual.size, 1) for residual in away])
+        return loss.item(), loss, ours, [np.asarray(gradient) for gradient in gradients]
 
     return compare
 

@@ -118,28 +118,28 @@ def optimiser_gate(
     programs = _Programs(port)
     worst: dict[str, dict[str, float]] = {size: {} for size in SIZES}
     others = {"loss": 0.0, "prediction": 0.0, "learning rate": 0.0}
-    for at in range(STEPS):
-        data = port.objective.make_batch(at, batch)
+    for step in range(STEPS):
+        data = port.objective.make_batch(step, batch)
         loss, prediction = training.forward(data)
         with _exact():
             own_loss, slope = programs.slopes(prediction, dict(data))
-            (output,), _, _, own = probe(port.objective.inputs(data), [np.asarray(slope)])
-            gradients = dict(zip(variables, own, strict=True))
-            del own  # 500 MB at the released size; each goes when it has been compared
+            (output,), _, _, weight_gradients = probe(port.objective.inputs(data), [np.asarray(slope)])
+            gradients = dict(zip(variables, weight_gradients, strict=True))
+            del weight_gradients  # 500 MB at the released size; each goes when it has been compared
             training.backward()  # after the port's: either takes half a gigabyte at the released size while it runs
-            errors = _step(variables, programs, training, moves, at, gradients)
+            errors = _step(variables, programs, training, moves, step, gradients)
         for size, scaled in errors.items():
             worst[size] = {name: max(e, worst[size].get(name, 0.0)) for name, e in scaled.relative().items()}
-        rates = (float(port.rates.rate[at]), training.rate)
+        rates = (float(port.rates.rate[step]), training.rate)
         pairs = {"loss": (float(own_loss), loss), "prediction": (output, prediction), "learning rate": rates}
         for name, (ours, theirs) in pairs.items():
             others[name] = max(others[name], relative_l2(np.asarray(ours), np.asarray(theirs)))
         training.next_rate()
         trim_memory()
-    for at in range(STEPS, CYCLE):
-        error = relative_l2(np.asarray(port.rates.rate[at]), np.asarray(training.rate))
+    for step in range(STEPS, CYCLE):
+        error = relative_l2(np.asarray(port.rates.rate[step]), np.asarray(training.rate))
         others["learning rate"] = max(others["learning rate"], error)
-        if at + 1 < CYCLE:
+        if step + 1 < CYCLE:
             training.next_rate()
     return OptimiserErrors(worst, _gate(worst, others, list(variables)))
 
@@ -149,7 +149,7 @@ def _step(
     programs: _Programs,
     training: TorchTraining,
     moves: Sequence[Move],
-    at: int,
+    step: int,
     gradients: dict[str, jax.Array],
 ) -> dict[str, ScaledErrors]:
     """One step, parameter by parameter, so that no state is stored twice; the variables are set to the reference's.
@@ -157,9 +157,9 @@ def _step(
     ``gradients`` are the port's by variable; the mapping is empty afterwards.
     """
     errors = {size: ScaledErrors() for size in SIZES}
-    given, port = programs.clip([training.gradient(move.source) for move in moves]), programs.port
-    factors = [np.float64(factor) for factor in given]  # settled before the gradients change in place
-    rest = tuple(map(np.float64, (at + 1, port.rates.rate[at], port.rates.beta1[at])))
+    clip_factors, port = programs.clip([training.gradient(move.source) for move in moves]), programs.port
+    factors = [np.float64(factor) for factor in clip_factors]  # settled before the gradients change in place
+    rest = tuple(map(np.float64, (step + 1, port.rates.rate[step], port.rates.beta1[step])))
     training.measure_norm()
     for move, factor in zip(moves, factors, strict=True):
         before = [_by_variable(move, array) for array in (training.gradient(move.source), *training.state(move.source))]
@@ -167,9 +167,10 @@ def _step(
         after = [_by_variable(move, array) for array in training.state(move.source)]
         for name in move.targets:
             errors["gradient"].add(name, np.asarray(gradients.pop(name)), before[0][name])
-            slope, value, first, second = (each[name].ravel() for each in before)  # flat: fewer shapes to compile for
-            made, moments = programs.update(name, value, slope, factor, (first, second), *rest)
-            for size, ours, theirs in zip(SIZES[1:], (*moments, made), (after[1], after[2], after[0]), strict=True):
+            # Flat arrays: fewer shapes to compile for.
+            slope, value, first, second = (arrays[name].ravel() for arrays in before)
+            updated, moments = programs.update(name, value, slope, factor, (first, second), *rest)
+            for size, ours, theirs in zip(SIZES[1:], (*moments, updated), (after[1], after[2], after[0]), strict=True):
                 errors[size].add(name, np.asarray(ours), theirs[name].ravel())
             set_variable(variables[name], after[0][name])
     return errors
@@ -177,8 +178,8 @@ def _step(
 
 def _by_variable(move: Move, array: Array) -> dict[str, Array]:
     """Convert a parameter's array to variables by the table; the arrays are copies."""
-    made = apply_rule(move.rule, [array.copy()], move.sizes)
-    return dict(zip(move.targets, made, strict=True))
+    arrays = apply_rule(move.rule, [array.copy()], move.sizes)
+    return dict(zip(move.targets, arrays, strict=True))
 
 
 @contextmanager
@@ -188,7 +189,7 @@ def _exact() -> Iterator[None]:
 
 
 def _gate(worst: dict[str, dict[str, float]], others: dict[str, float], variables: Sequence[str]) -> Gate:
-    errors = {f"{size} of {name}": e for size, found in worst.items() for name, e in found.items()} | others
+    errors = {f"{size} of {name}": e for size, by_variable in worst.items() for name, e in by_variable.items()} | others
     measures = tuple(measure(name, "error", error, "gradient") for name, error in errors.items())
     expected = len(variables) * len(worst) + len(others)
     return GATES["D"].gate(len(errors), expected, measures)

@@ -61,7 +61,7 @@ class Pair(PairOptions):
     @property
     def files(self) -> dict[str, Path]:
         """The input files, by role."""
-        files = {each.name: getattr(self, each.name) for each in options_of(Pair).values() if each.option.files}
+        files = {field.name: getattr(self, field.name) for field in options_of(Pair).values() if field.option.files}
         named = InputFiles(**{"checkpoint": self.checkpoint, **files, "resume": self.optimizer})
         return {**named, **_module_files(self.reference, "reference"), **_module_files(self.model, "model"),
                 **_module_files(self.schedule, "schedule")}  # fmt: skip
@@ -77,12 +77,12 @@ class Pair(PairOptions):
         Returns the files of the checkpoint by role; empty for a recording. Raises :class:`WdportError`.
         """
         require_sha256(self.checkpoint or self.converted, self.sha256)
-        own = self.own
-        opened = open_converted(self.converted, described(self.converted, own) if self.fresh else own)
+        user_family = self.own
+        opened = open_converted(self.converted, described(self.converted, user_family) if self.fresh else user_family)
         if self.checkpoint is None:
             with open_recording(Path(str(self.against))):
                 return {}
-        if own is not None:  # planning would build the model
+        if user_family is not None:  # planning would build the model
             with open_checkpoint(Path(self.checkpoint), key=self.key, likely=opened.source_key) as checkpoint:
                 return checkpoint.files
         settings = Settings(self.config, dict(self.values), mapping=self.mapping, key=self.key,

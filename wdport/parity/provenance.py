@@ -32,30 +32,32 @@ def provenance(
     account = converted.account
     if account is None:
         return [notice(converted.note)]
-    found = []
+    findings = []
     if account.rounded:
         dtypes = ", ".join(sorted({account.dtypes[name] for name in account.rounded}))
-        found.append(notice(f"the weights were rounded to {dtypes}; the reference computes with the rounded ones"))
+        findings.append(notice(f"the weights were rounded to {dtypes}; the reference computes with the rounded ones"))
     for name, array in variables.items():
         if digest(narrow(array, account.dtypes.get(name, "float32"))) != account.digests.get(name):
-            found.append(fact(f"{name} is not what was written: another SHA-256", name, "damaged"))
+            findings.append(fact(f"{name} is not what was written: another SHA-256", name, "damaged"))
     beside = manifest_of(converted.path)
     if contradiction := contradiction_of(converted.path, account, sha256):
-        found.append(fact(f"the manifest does not fit: {contradiction}", beside.name, "torn"))
+        findings.append(fact(f"the manifest does not fit: {contradiction}", beside.name, "torn"))
     elif not beside.exists():
-        found.append(notice(f"{beside.name} is missing; the file holds the same", beside.name))
+        findings.append(notice(f"{beside.name} is missing; the file holds the same", beside.name))
     if source_sha256 is not None and source_sha256 != account.source.sha256:
-        found.append(notice(f"converted from another file than this one: {account.source.name}, by its SHA-256"))
-    return found
+        findings.append(notice(f"converted from another file than this one: {account.source.name}, by its SHA-256"))
+    return findings
 
 
-def contradictions(prepared: Prepared, converted: Converted, own: OwnFamily | None, told: Settings) -> list[Finding]:
+def contradictions(
+    prepared: Prepared, converted: Converted, user_family: OwnFamily | None, settings: Settings
+) -> list[Finding]:
     """Findings on configuration values of the converted file that differ when derived again from the checkpoint and
-    the values that the user gave at the conversion, as recorded in the file or as ``told`` now. For ``own``, a user's
-    model, the configuration is the arguments of its functions."""
-    config, flags = user_configuration(prepared.family, told)
-    if own is not None:
-        return _other_arguments(prepared, converted, own, config)
+    the values that the user gave at the conversion, as recorded in the file, or in ``settings``. For ``user_family``,
+    a user's model, the configuration is the arguments of its functions."""
+    config, flags = user_configuration(prepared.family, settings)
+    if user_family is not None:
+        return _other_arguments(prepared, converted, user_family, config)
     config = _from(converted, "config") | config
     flags = _from(converted, "flag") | _from(converted, "data") | flags
     try:
@@ -63,7 +65,7 @@ def contradictions(prepared: Prepared, converted: Converted, own: OwnFamily | No
     except MisfitError as error:
         return [fact(f"its configuration does not come out again: {error.what}{_HOW}", kind="contradicted")]
     ours, theirs = converted.config.to_dict(), again.config.to_dict()
-    stated = [notice(_UNCHECKED)] if told.units is None and ours.get("window_statistics") else []
+    stated = [notice(_UNCHECKED)] if settings.units is None and ours.get("window_statistics") else []
     return stated + [
         fact(f"{name} is {_shown(ours.get(name))} in the converted file, {_by(again, name)}", name, "contradicted")
         for name in {**ours, **theirs}
@@ -85,10 +87,10 @@ def _by(again: Resolved, name: str) -> str:
 
 
 def _other_arguments(
-    prepared: Prepared, converted: Converted, own: OwnFamily, config: Mapping[str, object]
+    prepared: Prepared, converted: Converted, user_family: OwnFamily, config: Mapping[str, object]
 ) -> list[Finding]:
     try:
-        theirs = own.arguments(source_of(prepared.checkpoint), config)
+        theirs = user_family.arguments(source_of(prepared.checkpoint), config)
     except MisfitError:  # they came from --config, and nothing else tells them
         return []
     ours = converted.config.arguments

@@ -62,10 +62,10 @@ class Verdicts:
                     self._known[call] = self._run(tested)
             except Exception as error:
                 self._known[call] = error
-        found = self._known[call]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = self._known[call]
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def _run(self, tested: Tested) -> Verdict:
         from wdport.parity.selftest.run import canary_gate
@@ -80,7 +80,7 @@ class Verdicts:
 
 def _real(pair: Pair) -> Pair:
     """The pair with resolved paths, so that equal pairs compare equal."""
-    files = [each.name for each in options_of(Pair).values() if each.option.files]
+    files = [field.name for field in options_of(Pair).values() if field.option.files]
     paths = {name: path for name in files if (path := getattr(pair, name)) is not None}
     return replace(pair, **{name: os.path.realpath(path) for name, path in paths.items()})
 
@@ -120,16 +120,16 @@ class _Pair(pytest.Collector):
         try:
             with calm():
                 self.tested.pair.look()
-                found = expected(self.tested.pair)
+                planned = expected(self.tested.pair)
         except WdportError as error:
             raise self.CollectError("\n".join([message(error), *error.details])) from None
-        self.layers = found.layers
+        self.layers = planned.layers
         for letter, term in GATES.items():
             name = term.name.replace(" ", "-")
             if letter in PER_LAYER:
-                for layer in found.layers:
+                for layer in planned.layers:
                     yield ParityItem.from_parent(self, name=f"{name}::{layer}", letter=letter, layer=layer)
-            elif letter in (*found.gates, *self._terms()):
+            elif letter in (*planned.gates, *self._terms()):
                 yield ParityItem.from_parent(self, name=name, letter=letter)
         yield ParityItem.from_parent(self, name="verdict", letter="")
 
@@ -187,7 +187,7 @@ def message(error: WdportError) -> str:
     """An error's message, with the plugin's option names in place of the command's."""
     from pytest_wdport import OPTIONS
 
-    names = {f"--{each.name}" for each in OPTIONS}
+    names = {f"--{option.name}" for option in OPTIONS}
     return error.line(lambda name, value: flag(f"--wdport-{name[2:]}" if name in names else name, value))
 
 

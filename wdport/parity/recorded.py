@@ -92,21 +92,21 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weig
     """
     variables = weights.variables
     tensors = recording.tensors
-    known = [m for m in prepared.plan.moves if m.exact and all(tensors[name].sha256 is not None for name in m.sources)]
+    hashed = [m for m in prepared.plan.moves if m.exact and all(tensors[name].sha256 is not None for name in m.sources)]
     equal = {
         name: digest == tensors[name].sha256
-        for move in known
+        for move in hashed
         for name, digest in zip(move.sources, _digests(move, variables), strict=True)
     }
     matrices = [name for name in equal if len(recording.tensors[name].shape) > 1]
     if matrices and not any(equal[name] for name in matrices):
         fix = "give the recording of the checkpoint that this file was made from"
         raise MisfitError(recording.path, f"is of another checkpoint: none of {len(matrices)} matrices is equal", fix)
-    wrong = [target for move in known if not all(map(equal.get, move.sources)) for target in move.targets]
+    wrong = [target for move in hashed if not all(map(equal.get, move.sources)) for target in move.targets]
     for move in prepared.plan.moves:
         if not move.exact:
-            made = move.apply([weights.tensors[name] for name in move.sources])
-            wrong += [name for name, array in zip(move.targets, made, strict=True)
+            arrays = move.apply([weights.tensors[name] for name in move.sources])
+            wrong += [name for name, array in zip(move.targets, arrays, strict=True)
                       if not same_bits(array, variables[name])]  # fmt: skip
     return [unequal(name) for name in wrong]
 
@@ -114,7 +114,7 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weig
 def _digests(move: Move, variables: Mapping[str, Array]) -> list[str]:
     """SHA-256 of the tensors that these variables were made from, as the recorder computes it."""
     sources = move.invert([variables[name] for name in move.targets])
-    return [_digest(each) for each in sources]
+    return [_digest(source) for source in sources]
 
 
 def _digest(array: Array) -> str:

@@ -43,7 +43,7 @@ def text(value: object) -> str:
 
 def texts(value: object) -> list[str]:
     """A list of strings."""
-    return [text(each) for each in items(value)]
+    return [text(element) for element in items(value)]
 
 
 def boolean(value: object) -> bool:

@@ -45,16 +45,16 @@ class Recording:
         schema = self.index["schema"]
         if type(schema) is not int or schema != SCHEMA:
             raise InputError(path, f"has the format {schema!r}, this wdport reads {SCHEMA}", AGAIN)
-        self.tensors = {name: _tensors(table(each)) for name, each in table(self.index["tensors"]).items()}
+        self.tensors = {name: _tensors(table(facts)) for name, facts in table(self.index["tensors"]).items()}
         values = table(self.index.get("values", {}))
-        self.values: dict[str, Array] = {name: self.array(text(each)) for name, each in values.items()}
+        self.values: dict[str, Array] = {name: self.array(text(reference)) for name, reference in values.items()}
         self.names = texts(self.index["names"])
         self.cases: dict[Case, dict[str, object]] = {}
-        for each in items(self.index["cases"]):
-            told = table(each)
-            if (case := _case(told)) in self.cases:
+        for value in items(self.index["cases"]):
+            facts = table(value)
+            if (case := _case(facts)) in self.cases:
                 raise ValueError(f"duplicate case {case.describe()}")
-            self.cases[case] = told
+            self.cases[case] = facts
 
     def array(self, reference: object) -> Array:
         """The array of this reference in the index."""
@@ -66,11 +66,11 @@ class Recording:
         if case not in self.cases:
             raise IncompleteError(self.path, f"has no {case.describe()}", AGAIN)
         with reading(self.path):
-            told, known = self.cases[case], Known()
-            names = tuple(texts(told["names"]))
-            inputs, outputs = (self._flat(told[name], known) for name in ("inputs", "outputs"))
-            calls = self._calls(told["calls"], known)
-            single = None if told["single"] is None else self._single(table(told["single"]), known)
+            facts, cache = self.cases[case], Known()
+            names = tuple(texts(facts["names"]))
+            inputs, outputs = (self._flat(facts[name], cache) for name in ("inputs", "outputs"))
+            calls = self._calls(facts["calls"], cache)
+            single = None if facts["single"] is None else self._single(table(facts["single"]), cache)
             return Observation(inputs, outputs, calls, single, names)
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
@@ -78,7 +78,7 @@ class Recording:
         with reading(self.path):
             taps, outputs = items(table(self.cases[case]["conditioning"])[dtype], 2)
             spreads = {
-                name: Spread(**{part: pair(each) for part, each in table(parts).items()})
+                name: Spread(**{part: pair(value) for part, value in table(parts).items()})
                 for name, parts in table(taps).items()
             }
             return Conditioning(spreads, self._flat(outputs, {}))
@@ -86,31 +86,31 @@ class Recording:
     def sweeps(self) -> dict[str, Sweep]:
         """The recorded sweeps over all times."""
         with reading(self.path):
-            told = table(self.index["sweeps"])
-            return {name: Sweep(*self._flat(items(each, 3), {})) for name, each in told.items()}
+            by_name = table(self.index["sweeps"])
+            return {name: Sweep(*self._flat(items(arrays, 3), {})) for name, arrays in by_name.items()}
 
-    def _single(self, told: Mapping[str, object], known: Known) -> Single:
-        first, second = (items(each, 2) for each in items(told["isolated"], 2))
-        reference, truth = (self._flat(each, known) for each in items(told["outputs"], 2))
-        isolated = tuple((self._flat(outputs, known), self._calls(calls, known)) for outputs, calls in (first, second))
-        return Single(self._flat(told["inputs"], known), (reference, truth), (isolated[0], isolated[1]))
+    def _single(self, facts: Mapping[str, object], cache: Known) -> Single:
+        first, second = (items(side, 2) for side in items(facts["isolated"], 2))
+        reference, truth = (self._flat(side, cache) for side in items(facts["outputs"], 2))
+        isolated = tuple((self._flat(outputs, cache), self._calls(calls, cache)) for outputs, calls in (first, second))
+        return Single(self._flat(facts["inputs"], cache), (reference, truth), (isolated[0], isolated[1]))
 
-    def _calls(self, told: object, known: Known) -> dict[str, Call]:
+    def _calls(self, document: object, cache: Known) -> dict[str, Call]:
         calls = {}
-        for name, each in table(told).items():
-            given, made, caller, names = items(each, 4)
-            inputs = tuple(self._nested(one, known) for one in items(given))
-            calls[name] = Call(inputs, self._flat(made, known), text(caller), tuple(texts(names)))
+        for name, record in table(document).items():
+            input_refs, output_refs, caller, names = items(record, 4)
+            inputs = tuple(self._nested(one, cache) for one in items(input_refs))
+            calls[name] = Call(inputs, self._flat(output_refs, cache), text(caller), tuple(texts(names)))
         return calls
 
-    def _flat(self, references: object, known: Known) -> tuple[Array, ...]:
-        return tuple(self._file.array(each, known) for each in items(references))
+    def _flat(self, references: object, cache: Known) -> tuple[Array, ...]:
+        return tuple(self._file.array(reference, cache) for reference in items(references))
 
-    def _nested(self, reference: object, known: Known) -> Any:
+    def _nested(self, reference: object, cache: Known) -> Any:
         """The array, or the nested list of arrays."""
         if isinstance(reference, list):
-            return [self._nested(each, known) for each in reference]
-        return self._file.array(reference, known)
+            return [self._nested(element, cache) for element in reference]
+        return self._file.array(reference, cache)
 
 
 class Replay:
@@ -125,11 +125,11 @@ class Replay:
             self._recording = recording
             self.names = recording.names
             self.code = text(index["reference"])
-            self.shifts = {name: recording.array(at) for name, at in table(index["shifts"]).items()}
+            self.shifts = {name: recording.array(reference) for name, reference in table(index["shifts"]).items()}
             self.evaluating = boolean(index["evaluating"])
-            own = {name: text(value) for name, value in table(index["environment"]).items()}
-            self.environment = {f"recorded_{name}": value for name, value in own.items() if "torch" not in name}
-            self.environment |= {name: own[name] for name in ("torch", "torch_matmul")}
+            environment = {name: text(value) for name, value in table(index["environment"]).items()}
+            self.environment = {f"recorded_{name}": value for name, value in environment.items() if "torch" not in name}
+            self.environment |= {name: environment[name] for name in ("torch", "torch_matmul")}
             self.notes = texts(index["notes"])
             self.findings = [] if boolean(index["repeats"]) else ["the reference does not repeat itself bit for bit"]
             self.findings += [note for note in self.notes if FAST in note]
@@ -137,15 +137,15 @@ class Replay:
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         """The recorded ones, in which extreme values are those that the reference has a meaning for."""
         by_seed = {case.seed: case for case in self._recording.cases}
-        found = [by_seed.get(case.seed) if case.extremes else self._recorded(case) for case in battery]
-        if any(case.extremes and not (here and here.extremes) for case, here in zip(battery, found, strict=True)):
+        matches = [by_seed.get(case.seed) if case.extremes else self._recorded(case) for case in battery]
+        if any(case.extremes and not (here and here.extremes) for case, here in zip(battery, matches, strict=True)):
             values = ", ".join((*EXTREMES, *UNUSUAL))
             self.notes = [*self.notes, f"the recording has no extreme values ({values}): record it again"]
-        return [case for case in found if case is not None]
+        return [case for case in matches if case is not None]
 
     def _recorded(self, case: Case) -> Case:
         """The recorded case, which may have another gain."""
-        same = (each for each in self._recording.cases if replace(each, gain=case.gain) == case)
+        same = (recorded for recorded in self._recording.cases if replace(recorded, gain=case.gain) == case)
         return next(same, case)
 
     def inputs(self, case: Case) -> tuple[Array, ...]:
@@ -156,25 +156,25 @@ class Replay:
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         recorded = self._recorded(case)
-        seen = self._recording.observation(recorded)
+        observation = self._recording.observation(recorded)
         if recorded.gain != case.gain:
-            seen = replace(seen, single=None)
-        elif seen.single is None and case.numerics:
+            observation = replace(observation, single=None)
+        elif observation.single is None and case.numerics:
             raise IncompleteError(self._recording.path, f"has no float32 of {case.describe()}", AGAIN)
         # Each of them was answered for: what its neighbours make in float32 is then not what they make in the port.
         layers = set(map(layer_of, taps))
-        if untapped := [name for name in seen.calls if layer_of(name) not in layers]:
+        if untapped := [name for name in observation.calls if layer_of(name) not in layers]:
             more = f" and {len(untapped) - 1} more" if len(untapped) > 1 else ""
             finding = f"no tap has the recorded {untapped[0]}{more}: add taps, or record with --leave-out"
             self.findings = list(dict.fromkeys([*self.findings, finding]))
-        return seen
+        return observation
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         return self._recording.conditioning(self._recorded(case), dtype)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
-        found = self._recording.sweeps()
-        return {name: found[name] for name in names if name in found and len(found[name].exact) == len(times)}
+        sweeps = self._recording.sweeps()
+        return {name: sweeps[name] for name in names if name in sweeps and len(sweeps[name].exact) == len(times)}
 
 
 @contextmanager
@@ -190,16 +190,16 @@ def open_recording(path: Path) -> Iterator[Recording]:
         file.close()
 
 
-def _tensors(told: Mapping[str, object]) -> Tensors:
-    if set(told) != {"shape", "dtype", "sha256"}:
+def _tensors(facts: Mapping[str, object]) -> Tensors:
+    if set(facts) != {"shape", "dtype", "sha256"}:
         raise ValueError("a tensor has fields other than shape, dtype and sha256")
-    return Tensors(shape(told["shape"]), text(told["dtype"]), sha256(told["sha256"]))
+    return Tensors(shape(facts["shape"]), text(facts["dtype"]), sha256(facts["sha256"]))
 
 
-def _case(told: Mapping[str, object]) -> Case:
-    seed, batch = count(told["seed"]), count(told["batch"])
-    extremes = tuple(texts(told.get("extremes", [])))
+def _case(facts: Mapping[str, object]) -> Case:
+    seed, batch = count(facts["seed"]), count(facts["batch"])
+    extremes = tuple(texts(facts.get("extremes", [])))
     if extremes and (len(extremes) != batch or not {"", *EXTREMES, *UNUSUAL}.issuperset(extremes)):
         raise ValueError("extremes are not one for every sample")
-    return Case(seed, batch, number(told["scale"]), boolean(told["random_biases"]), extremes,
-                number(told.get("gain", 1.0)))  # fmt: skip
+    return Case(seed, batch, number(facts["scale"]), boolean(facts["random_biases"]), extremes,
+                number(facts.get("gain", 1.0)))  # fmt: skip

@@ -71,20 +71,20 @@ class RecordingFile:
         require_shallow(index, "index")
         return index
 
-    def array(self, reference: object, known: dict[str, Array]) -> Array:
-        """The array of a reference in the index; it is added to ``known``."""
-        found = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
-        if found is None:
+    def array(self, reference: object, cache: dict[str, Array]) -> Array:
+        """The array of a reference in the index; it is added to ``cache``."""
+        match = _REFERENCE.fullmatch(reference) if isinstance(reference, str) else None
+        if match is None:
             raise Fault(f"has the invalid array reference {reference!r}")
-        if found[0] not in known:
-            number, rounded = found[1], found[2]
-            if number not in known:
+        if match[0] not in cache:
+            number, rounded = match[1], match[2]
+            if number not in cache:
                 if f"{number}.npy" not in self._members:
                     raise Fault(f"has no array {number}")
-                known[number] = _array(self._members[f"{number}.npy"])
+                cache[number] = _array(self._members[f"{number}.npy"])
             if rounded:
-                known[found[0]] = _rounded(known[number], rounded)
-        return known[found[0]]
+                cache[match[0]] = _rounded(cache[number], rounded)
+        return cache[match[0]]
 
 
 @contextmanager
@@ -95,14 +95,14 @@ def reading(path: Path) -> Iterator[None]:
             yield
     except InputError as error:
         if isinstance(error.__context__, Fault):
-            raise InputError(path, f"is not a valid recording ({_told(error.__context__)})", AGAIN) from None
+            raise InputError(path, f"is not a valid recording ({_description(error.__context__)})", AGAIN) from None
         raise
     except _FAULTS as error:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
         raise InputError(path, f"is not a valid recording ({text})", AGAIN) from None
 
 
-def _told(fault: Fault) -> str:
+def _description(fault: Fault) -> str:
     return f"{fault.part}: {fault.what}" if fault.part else fault.what
 
 
@@ -110,11 +110,11 @@ def _array(span: Span) -> Array:
     """The array of a member; only the form that a recorder writes is accepted."""
     data = span.read()
     header = int.from_bytes(data[8:10], "little")
-    found = _HEADER.fullmatch(data, 10, 10 + header) if data[:8] == _MAGIC and len(data) >= 10 + header else None
-    sizes = _SIZES.fullmatch(found[2].decode()) if found else None
-    if found is None or sizes is None:
+    match = _HEADER.fullmatch(data, 10, 10 + header) if data[:8] == _MAGIC and len(data) >= 10 + header else None
+    sizes = _SIZES.fullmatch(match[2].decode()) if match else None
+    if match is None or sizes is None:
         raise Fault(f"{span.name} is not a numeric array in NumPy's format")
-    dtype = np.dtype(found[1].decode())
+    dtype = np.dtype(match[1].decode())
     shape = tuple(int(size) for size in sizes[0].split(",") if size)
     if prod(shape) * dtype.itemsize != len(data) - 10 - header:
         raise Fault(f"{span.name} does not have the size of {dtype} {shape}")
@@ -123,10 +123,10 @@ def _array(span: Span) -> Array:
     return np.frombuffer(data, dtype, offset=10 + header).reshape(shape)
 
 
-def _rounded(array: Array, how: str) -> Array:
+def _rounded(array: Array, mode: str) -> Array:
     """Round to float32, and for "d" convert back; valid only for float64 arrays."""
     if array.dtype != np.float64:
         raise Fault(f"rounds an array of {array.dtype}")
     with np.errstate(over="ignore"):  # the recorder did the same
         narrow = array.astype(np.float32)
-    return narrow if how == "s" else narrow.astype(np.float64)
+    return narrow if mode == "s" else narrow.astype(np.float64)

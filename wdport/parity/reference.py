@@ -70,34 +70,34 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
     sizes, steps = {}, {**signature.longer, **signature.free}
     unequal = tuple(map(_unequal, signature.inputs))
     inputs = unequal if unequal != signature.inputs and _accepts(module, unequal) else signature.inputs
-    for each in inputs:
-        free = [axis for axis in each.axes if axis in steps]
-        if free and not each.alone:
-            size = each.sizes[free[0]]
-            positions = math.prod(each.sizes[axis] for axis in free)
+    for spec in inputs:
+        free = [axis for axis in spec.axes if axis in steps]
+        if free and not spec.alone:
+            size = spec.sizes[free[0]]
+            positions = math.prod(spec.sizes[axis] for axis in free)
             sizes[free[0], size] = max(2 * size, LONGEST * size // positions)
-    for at, ((axis, size), most) in enumerate(sizes.items()):
+    for index, ((axis, size), limit) in enumerate(sizes.items()):
         step = steps[axis]
-        most = max(size, most - 2 * at * step)
-        least, beyond = size, most + step
+        limit = max(size, limit - 2 * index * step)
+        least, beyond = size, limit + step
         while least + step < beyond:
-            middle = most if beyond > most else least + (beyond - least) // 2 // step * step
-            longer = tuple(_with_length(each, axis, size, middle) for each in inputs)
+            middle = limit if beyond > limit else least + (beyond - least) // 2 // step * step
+            longer = tuple(_with_length(spec, axis, size, middle) for spec in inputs)
             least, beyond = (middle, beyond) if _accepts(module, longer) else (least, middle)
-        inputs = tuple(_with_length(each, axis, size, least) for each in inputs) if least > size else inputs
+        inputs = tuple(_with_length(spec, axis, size, least) for spec in inputs) if least > size else inputs
     return inputs
 
 
-def _unequal(each: Input) -> Input:
+def _unequal(spec: Input) -> Input:
     """The input with the greatest size of one of the axes alone that have the same sizes, such as height and width."""
-    kept: dict[tuple[int, int], str] = {}
-    for axis, most in each.alone.items():
-        kept.setdefault((each.sizes[axis], most), axis)
-    return replace(each, alone={axis: most for (_, most), axis in kept.items()})
+    axis_by_size: dict[tuple[int, int], str] = {}
+    for axis, limit in spec.alone.items():
+        axis_by_size.setdefault((spec.sizes[axis], limit), axis)
+    return replace(spec, alone={axis: limit for (_, limit), axis in axis_by_size.items()})
 
 
-def _with_length(each: Input, axis: str, size: int, length: int) -> Input:
-    return replace(each, alone={**each.alone, axis: length}) if each.sizes.get(axis) == size else each
+def _with_length(spec: Input, axis: str, size: int, length: int) -> Input:
+    return replace(spec, alone={**spec.alone, axis: length}) if spec.sizes.get(axis) == size else spec
 
 
 def _accepts(module: torch.nn.Module, inputs: tuple[Input, ...]) -> bool:
@@ -105,6 +105,6 @@ def _accepts(module: torch.nn.Module, inputs: tuple[Input, ...]) -> bool:
     case = next(case for case in CASES if case.batch == 1)
     try:
         with highest_precision(), lifted():
-            return all(np.all(np.isfinite(each)) for each in run(module, checked_inputs(None, case, "", inputs)))
+            return all(np.all(np.isfinite(output)) for output in run(module, checked_inputs(None, case, "", inputs)))
     except Exception:  # whatever the user's code raises
         return False

@@ -39,10 +39,10 @@ import numpy as np
 import wdport.parity.repro
 
 case = wdport.parity.repro.load({arguments})
-made = case.run()  # edit the layer, case.layer, or its code, and run this again
-for ours, seen, wanted in zip(made, case.actual, case.expected):
-    error = np.linalg.norm(ours - wanted) / np.linalg.norm(wanted)
-    print("now", error, "then", np.linalg.norm(seen - wanted) / np.linalg.norm(wanted), "at most 1e-10")
+outputs = case.run()  # edit the layer, case.layer, or its code, and run this again
+for output, actual, expected in zip(outputs, case.actual, case.expected):
+    error = np.linalg.norm(output - expected) / np.linalg.norm(expected)
+    print("now", error, "then", np.linalg.norm(actual - expected) / np.linalg.norm(expected), "at most 1e-10")
 '''
 
 
@@ -64,11 +64,11 @@ class Case:
         from wdport.compare.probe import model_arguments, run_layer, tensors
         from wdport.keras_runtime import exact_float64
 
-        whole = isinstance(self.layer, keras.Model) and not self.names
-        inputs = model_arguments(self.layer, self.inputs) if whole else self.inputs
+        is_network = isinstance(self.layer, keras.Model) and not self.names
+        inputs = model_arguments(self.layer, self.inputs) if is_network else self.inputs
         with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
-            made = run_layer(self.layer, inputs, self.names)
-        return tuple(map(np.asarray, tensors(made)))
+            outputs = run_layer(self.layer, inputs, self.names)
+        return tuple(map(np.asarray, tensors(outputs)))
 
 
 def write_repro(
@@ -80,19 +80,19 @@ def write_repro(
     """
     path = fault.candidate
     call = evidence.answers[path]
-    own = evidence.port[path]
-    inputs = _right(call, own) if path else evidence.inputs
+    actual = evidence.port[path]
+    inputs = _right(call, actual) if path else evidence.inputs
     arrays: dict[str, Any] = {}
     facts = {
         "family": family.name,
         "config": config.to_dict(),
         "layer": layer_of(path),
         "inputs": _shape(inputs),
-        "names": own.names if path else (),
+        "names": actual.names if path else (),
     }
-    arrays |= {f"input {at}": np.asarray(leaf) for at, leaf in enumerate(leaves(list(inputs)))}
-    arrays |= {f"expected {at}": np.asarray(leaf) for at, leaf in enumerate(call.outputs)}
-    arrays |= {f"actual {at}": np.asarray(leaf) for at, leaf in enumerate(own.outputs)}
+    arrays |= {f"input {index}": np.asarray(leaf) for index, leaf in enumerate(leaves(list(inputs)))}
+    arrays |= {f"expected {index}": np.asarray(leaf) for index, leaf in enumerate(call.outputs)}
+    arrays |= {f"actual {index}": np.asarray(leaf) for index, leaf in enumerate(actual.outputs)}
     inside = f"{layer_of(path)}/" if path else ""
     arrays |= {f"weight {name}": array for name, array in variables.items() if name.startswith(inside)}
     target = Path(folder)
@@ -147,19 +147,19 @@ def load(path: PathText, mapping: PathText | None = None, model: str | None = No
     return Case(layer, inputs, expected, actual, tuple(map(str, facts["names"])))
 
 
-def _right(expected: Expected, own: Call) -> tuple[Nested, ...]:
+def _right(expected: Expected, actual: Call) -> tuple[Nested, ...]:
     """The inputs that the port's layer should have had, nested as its actual inputs."""
-    given = leaves(list(own.inputs))
-    for at, array in expected.inputs.items():
-        if at < len(given):
-            given[at] = array
-    values = iter(given)
-    return tuple(_nested(_shape(list(own.inputs)), values))
+    inputs = leaves(list(actual.inputs))
+    for index, array in expected.inputs.items():
+        if index < len(inputs):
+            inputs[index] = array
+    values = iter(inputs)
+    return tuple(_nested(_shape(list(actual.inputs)), values))
 
 
 def _part(arrays: Mapping[str, Array], kind: str) -> list[Array]:
-    found = {int(name.split()[1]): array for name, array in arrays.items() if name.startswith(f"{kind} ")}
-    return [found[at] for at in sorted(found)]
+    numbered = {int(name.split()[1]): array for name, array in arrays.items() if name.startswith(f"{kind} ")}
+    return [numbered[index] for index in sorted(numbered)]
 
 
 def _shape(value: object) -> Nesting:

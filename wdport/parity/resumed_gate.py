@@ -82,10 +82,10 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
     held, belongs = read_optimiser(file)
     if belongs.family != prepared.family.name or not set(held.members) <= set(prepared.variables):
         raise MisfitError(file, "is not the optimizer of this model", "give the one that was converted with it")
-    names = [each.name for each in held.parameters]
+    names = [parameter.name for parameter in held.parameters]
     decoupled = [group.get("decoupled_weight_decay") for group in held.groups]
     state = converted_optimiser(prepared, held.key, names, decoupled[0])
-    if state.kind != held.kind or [each.name for each in state.parameters] != names:
+    if state.kind != held.kind or [parameter.name for parameter in state.parameters] != names:
         raise MisfitError(file, "is not the optimizer of this checkpoint", "give the one that was converted with it")
     try:
         schedule_of(state)
@@ -122,15 +122,17 @@ class ResumedStart:
 def unequal_moments(resumed: Resumed) -> list[Finding]:
     """Findings on moments and settings of the file that are not those of the checkpoint, bit for bit."""
     held, _ = read_optimiser(resumed.file)
-    found = []
+    findings = []
     for moment, arrays in resumed.state.moments.items():
         theirs = held.moments.get(moment, {})
         wrong = [name for name, array in arrays.items() if name not in theirs or not same_bits(theirs[name], array)]
-        found += [fact(f"{moment} of {name} is not bitwise that of the checkpoint", name, "unequal") for name in wrong]
+        findings += [
+            fact(f"{moment} of {name} is not bitwise that of the checkpoint", name, "unequal") for name in wrong
+        ]
     for what in ("kind", "groups", "members", "steps", "schedules"):
         if getattr(held, what) != getattr(resumed.state, what):
-            found.append(fact(f"the {what} of the optimizer are not those of the checkpoint", what, "unequal"))
-    return found
+            findings.append(fact(f"the {what} of the optimizer are not those of the checkpoint", what, "unequal"))
+    return findings
 
 
 def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientProbe, resumed: Resumed) -> Gate:
@@ -147,14 +149,14 @@ def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientPro
             return GATES["D'"].gate(0, 0, (), (*unequal_moments(resumed), unread))
         compare = losses(prepared, probe)
         errors = _rates_ahead(resumed)
-        for at in range(STEPS + FIRST_STEPS):
-            loss, graph, ours, slopes = compare(theirs.module, at)
+        for step in range(STEPS + FIRST_STEPS):
+            loss, graph, ours, slopes = compare(theirs.module, step)
             port.theirs.backward(graph)
-            if at == STEPS:
+            if step == STEPS:
                 port.begin_anew()
-            found = {"loss": relative_l2(np.asarray(ours), np.asarray(loss)), **port.rates(at)}
-            found |= port.step(slopes)
-            for name, error in found.items():
+            step_errors = {"loss": relative_l2(np.asarray(ours), np.asarray(loss)), **port.rates(step)}
+            step_errors |= port.step(slopes)
+            for name, error in step_errors.items():
                 errors[name] = max(error, errors.get(name, 0.0))
     facts = [*unequal_moments(resumed), *port.facts]
     measures = tuple(measure(name, "error", error, "gradient") for name, error in errors.items())
@@ -177,19 +179,20 @@ def _rates_ahead(resumed: Resumed) -> dict[str, float]:
             held = ours.ahead(AHEAD, every)
         else:
             held = (np.empty((AHEAD, len(state.groups))), np.empty((AHEAD, len(state.groups))))
-            for at, metric in enumerate(metrics):
-                held[0][at], held[1][at] = ours.rates, ours.momenta
+            for step, metric in enumerate(metrics):
+                held[0][step], held[1][step] = ours.rates, ours.momenta
                 ours.step(float(metric))
         theirs = rates_ahead(state, resumed.schedule, AHEAD, every, metrics)
-        for name, own, reference in zip(errors, held, theirs, strict=True):
-            errors[name] = max(errors[name], relative_l2(own, reference))
+        for name, candidate, reference in zip(errors, held, theirs, strict=True):
+            errors[name] = max(errors[name], relative_l2(candidate, reference))
     return errors
 
 
 def _metrics() -> Array:
     """Values of a watched metric: they fall for a while, stay, and rise."""
-    at = np.arange(AHEAD)
-    values: Array = np.where(at % 100 < 60, 0.9 ** np.minimum(at % 60, 20), 1.0 + at / AHEAD) * 0.5 ** (at // 100)
+    step = np.arange(AHEAD)
+    fall, rise = 0.9 ** np.minimum(step % 60, 20), 1.0 + step / AHEAD
+    values: Array = np.where(step % 100 < 60, fall, rise) * 0.5 ** (step // 100)
     return values
 
 
@@ -200,7 +203,7 @@ class _Port:
         self.state, self.theirs = resumed.state, theirs
         by_path = variables_by_path(probe.model)
         places = {id(variable): path for path, variable in by_path.items()}
-        moved = {path for found in self.state.moments.values() for path in found}
+        moved = {path for moment in self.state.moments.values() for path in moment}
         trained = {path for path in self.state.members if path in moved or not moved}
         for path, variable in by_path.items():
             variable.trainable = variable.trainable and path in trained
@@ -215,22 +218,22 @@ class _Port:
         self._update = Program(self.optimizer.stateless_apply, FAST_COMPILE)
         self._what = ""
         moving = theirs.schedule is not None and not theirs.ended
-        how = f", with {type(theirs.schedule).__name__}" if moving else ", at a constant rate"
-        self.facts = [notice(f"the optimizer is resumed after {steps_taken(self.state)} steps{how}")]
+        schedule_text = f", with {type(theirs.schedule).__name__}" if moving else ", at a constant rate"
+        self.facts = [notice(f"the optimizer is resumed after {steps_taken(self.state)} steps{schedule_text}")]
 
-    def rates(self, at: int) -> dict[str, float]:
+    def rates(self, step: int) -> dict[str, float]:
         """The errors of learning rates and momenta of the current step."""
-        opt, found = self.optimizer, dict[str, float]()
+        opt, errors = self.optimizer, dict[str, float]()
         if self._what:  # the rates are constant, and show in the values
-            return found
+            return errors
         for group, (rate, momentum) in enumerate(zip(self.theirs.rates, self.theirs.momenta, strict=True)):
             ours = opt.groups[group]
-            own_rate = opt.rates[at, group] if opt.rates is not None else ours.lr
-            own = ours.betas[0] if self.state.kind == "adam" else ours.momentum
-            own = opt.momenta[at, group] if opt.momenta is not None else own
-            found[f"learning rate of group {group}"] = relative_l2(np.asarray(own_rate), np.asarray(rate))
-            found[f"momentum of group {group}"] = relative_l2(np.asarray(own), np.asarray(momentum))
-        return found
+            own_rate = opt.rates[step, group] if opt.rates is not None else ours.lr
+            own_momentum = ours.betas[0] if self.state.kind == "adam" else ours.momentum
+            own_momentum = opt.momenta[step, group] if opt.momenta is not None else own_momentum
+            errors[f"learning rate of group {group}"] = relative_l2(np.asarray(own_rate), np.asarray(rate))
+            errors[f"momentum of group {group}"] = relative_l2(np.asarray(own_momentum), np.asarray(momentum))
+        return errors
 
     def begin_anew(self) -> None:
         """From now on, both optimizers are new ones with the same hyper-parameters, and clip the current gradients."""
@@ -240,9 +243,10 @@ class _Port:
         norm = float(np.sqrt(sum(np.sum(self.theirs.gradient(name) ** 2) for name in sources)))
         self.theirs = type(self.theirs)(self.theirs.module, state, {})
         self.theirs.clip(sources, norm / 2.0)
-        own = self.optimizer
-        groups = [replace(group, lr=told["lr"]) for group, told in zip(own.groups, state.groups, strict=True)]
-        self.optimizer = type(own)(groups, members=own.members, clip_norm=norm / 2.0)
+        optimizer = self.optimizer
+        pairs = zip(optimizer.groups, state.groups, strict=True)
+        groups = [replace(group, lr=options["lr"]) for group, options in pairs]
+        self.optimizer = type(optimizer)(groups, members=optimizer.members, clip_norm=norm / 2.0)
         self.optimizer.build(self.variables)
         self._update, self._what = Program(self.optimizer.stateless_apply, FAST_COMPILE), ", first steps"
 
@@ -254,22 +258,22 @@ class _Port:
         for name, slope in zip(self.names, slopes, strict=True):
             if name in gradients:
                 errors["gradient"].add(name, np.asarray(slope), gradients[name])
-        given = [gradients.get(name, np.zeros(variable.shape))
-                 for name, variable in zip(self.names, self.variables, strict=True)]  # fmt: skip
+        applied = [gradients.get(name, np.zeros(variable.shape))
+                   for name, variable in zip(self.names, self.variables, strict=True)]  # fmt: skip
         values = [variable.value for variable in self.variables]
         held = [variable.value for variable in self.optimizer.variables]
-        made, kept = self._update(held, given, values)
+        new_values, new_state = self._update(held, applied, values)
         self.theirs.step()
-        for variable, value in zip(self.optimizer.variables, kept, strict=True):
+        for variable, value in zip(self.optimizer.variables, new_state, strict=True):
             variable.assign(value)
-        self._settle("value", errors, dict(zip(self.names, zip(made, self.variables, strict=True), strict=True)),
+        self._settle("value", errors, dict(zip(self.names, zip(new_values, self.variables, strict=True), strict=True)),
                      self._by_variable(self.theirs.value))  # fmt: skip
         for moment, variables in self.optimizer.moments.items():
             pairs = {name: (variable.value, variable) for name, variable in zip(self.names, variables, strict=True)
                      if variable is not None}  # fmt: skip
             self._settle(moment, errors, pairs, self._by_variable(partial(self.theirs.moment, moment)))
-        found = {what: scaled.relative() for what, scaled in errors.items()}
-        return {f"{what} of {name}{self._what}": error for what, each in found.items() for name, error in each.items()}
+        relative = [(what, *pair) for what, scaled in errors.items() for pair in scaled.relative().items()]
+        return {f"{what} of {name}{self._what}": error for what, name, error in relative}
 
     def _settle(
         self,
@@ -280,18 +284,18 @@ class _Port:
     ) -> None:
         for name, array in theirs.items():
             if name in ours:
-                made, variable = ours[name]
-                errors.setdefault(what, ScaledErrors()).add(name, np.asarray(made), array)
+                value, variable = ours[name]
+                errors.setdefault(what, ScaledErrors()).add(name, np.asarray(value), array)
                 set_variable(variable, array.copy())
 
     def _by_variable(self, read: Callable[[str], Array | None]) -> dict[str, Array]:
-        found: dict[str, Array] = {}
+        by_variable: dict[str, Array] = {}
         for move in self.moves:
             arrays = [read(name) for name in move.sources]
             held = [array.copy() for array in arrays if array is not None]
             if len(held) == len(arrays):
-                found.update(zip(move.targets, _moved(move, held), strict=True))
-        return found
+                by_variable.update(zip(move.targets, _moved(move, held), strict=True))
+        return by_variable
 
 
 def _usual_rate(group: Mapping[str, Any]) -> float:

@@ -133,12 +133,12 @@ class _Run:
     def _unequal(self) -> list[Finding]:
         """What differs before anything runs."""
         converted, variables, digests = self.converted, self.weights.variables, self.subject.digests
-        found = [*self.subject.unequal,
-                 *provenance(converted, variables, digests["converted"], digests.get("checkpoint"))]  # fmt: skip
+        findings = [*self.subject.unequal,
+                    *provenance(converted, variables, digests["converted"], digests.get("checkpoint"))]  # fmt: skip
         if self.full and not isinstance(converted.family, KeptByKeras):
             self.say("reading the converted file by its own library")
-            found += misread(converted, variables)
-        return found
+            findings += misread(converted, variables)
+        return findings
 
     def _sampling_network(self) -> SamplingNetwork | None:
         """The network that samplers run, if the model is sampled from."""
@@ -164,11 +164,11 @@ class _Run:
         if self.setup.network:
             return gates
         before = time.monotonic()
-        own = prepared.family.gates(prepared.config)
-        for gate in own[:1]:  # several would be made at once
+        family_gates = prepared.family.gates(prepared.config)
+        for gate in family_gates[:1]:  # several would be made at once
             self.clock.add(gate.name, time.monotonic() - before)
         self.say("samplers and generation")
-        return [*gates, *own, *use_gates(prepared, self.comparison, self.sampling is not None, self.full)]
+        return [*gates, *family_gates, *use_gates(prepared, self.comparison, self.sampling is not None, self.full)]
 
     def _full_battery(self) -> FullBattery:
         if not self.full:
@@ -183,11 +183,11 @@ class _Run:
         if evidence is None or not self.setup.causes:
             return {}
         self.say("looking for probable causes")
-        faults, seen = locate(tuple(self.comparison.taps.values())), self.sets.of(evidence.random_biases)
-        found = probable_causes(prepared, self.comparison, seen, faults)
+        faults, weights = locate(tuple(self.comparison.taps.values())), self.sets.of(evidence.random_biases)
+        causes = probable_causes(prepared, self.comparison, weights, faults)
         if repro is not None and faults:
-            write_repro(repro, prepared.family, prepared.config, seen.variables, faults[0], evidence)
-        return found
+            write_repro(repro, prepared.family, prepared.config, weights.variables, faults[0], evidence)
+        return causes
 
     def verdict(self, repro: PathText | None) -> Verdict:
         """The verdict; ``repro`` is the folder for the first faulty layer."""
@@ -248,5 +248,5 @@ def _place(gate: Gate) -> int:
 
 def _environment(comparison: Comparison) -> dict[str, str]:
     packages = {name: version(name) for name in ("keras", "jax", "numpy")}
-    own = {"wdport": VERSION, **packages, "device": str(jax.devices()[0]), "jax_matmul": comparison.precision[1]}
-    return {"python": platform.python_version(), **own, **comparison.reference.environment}
+    versions = {"wdport": VERSION, **packages, "device": str(jax.devices()[0]), "jax_matmul": comparison.precision[1]}
+    return {"python": platform.python_version(), **versions, **comparison.reference.environment}

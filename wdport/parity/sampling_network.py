@@ -55,7 +55,7 @@ class SamplingNetwork:
         def run(weights: object, state: Tensor, times: Tensor, condition: Tensor | None) -> jax.Array:
             x = jnp.asarray(state)
             embedded = network.embed(weights, jnp.asarray(times))
-            every: jax.Array = jax.lax.map(lambda each: network.apply(weights, x, each, condition), embedded)
+            every: jax.Array = jax.lax.map(lambda embedding: network.apply(weights, x, embedding, condition), embedded)
             return every[jnp.arange(len(state)), jnp.arange(len(state))]
 
         return run
@@ -86,8 +86,8 @@ class SamplingNetwork:
         """Add a float64 prediction and the reference's."""
         self.expected += len(truth)
         if output.shape == truth.shape:
-            errors = zip(output, truth, strict=True)
-            self.logic |= {f"{WHOLE}, sample {at} of {case}": relative_l2(*pair) for at, pair in enumerate(errors)}
+            errors = map(relative_l2, output, truth)
+            self.logic |= {f"{WHOLE}, sample {index} of {case}": error for index, error in enumerate(errors)}
 
     def compare_single(self, output: Array, reference: Array, truth: Array) -> None:
         """Add a float32 prediction, the reference's and the truth."""
@@ -98,34 +98,34 @@ class SamplingNetwork:
         """Compare what depends only on time with the port's own layers at ``times`` (S,)."""
         narrow = times.astype(np.float32)
         both = np.concatenate([times, narrow.astype(np.float64)])
-        exact = {name: np.split(np.asarray(made), 2) for name, made in self._layers("float64", both)}
+        exact = {name: np.split(np.asarray(output), 2) for name, output in self._layers("float64", both)}
         if self._full:
             for name, table in self._tables("float64", times):
                 self.expected += 1
                 errors = _by_row(np.asarray(table), exact[name][0])
-                at = int(np.argmax(errors))
-                self.logic[f"{WHOLE}, {name} at time {times[at]:g}"] = float(errors[at])
+                worst = int(np.argmax(errors))
+                self.logic[f"{WHOLE}, {name} at time {times[worst]:g}"] = float(errors[worst])
         pairs = zip(self._tables("float32", narrow), self._layers("float32", narrow), strict=True)
-        for (name, table), (_, made) in pairs:
+        for (name, table), (_, output) in pairs:
             pair = self.numerics.setdefault(f"{WHOLE}, {name}", ErrorPair())
-            pair.add(np.asarray(table), np.asarray(made), exact[name][1])
+            pair.add(np.asarray(table), np.asarray(output), exact[name][1])
 
     def _tables(self, dtype: str, times: Array) -> Iterator[tuple[str, Tensor]]:
         network = self._networks[dtype]
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             embedded = Program(network.embed, FAST_COMPILE)(network.weights(1), jnp.asarray(times))
-            found = list(self.family.time_tables(embedded))
-        yield from found
+            tables = list(self.family.time_tables(embedded))
+        yield from tables
 
     def _layers(self, dtype: str, times: Array) -> Iterator[tuple[str, Tensor]]:
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            found = list(self.family.time_layers(self._models[dtype], times))
-        yield from found
+            outputs = list(self.family.time_layers(self._models[dtype], times))
+        yield from outputs
 
     def gate(self, trajectories: Sequence[Trajectory] = ()) -> Gate:
         """Gate sampling network (E'), with the float32 errors of the full battery's ``trajectories``."""
         ratios = {name: max(pair.rms_ratio, pair.max_ratio) for name, pair in self.numerics.items()}
-        ratios |= {each.sampler: each.ratio for each in trajectories if each.ratio is not None}
+        ratios |= {trajectory.sampler: trajectory.ratio for trajectory in trajectories if trajectory.ratio is not None}
         single = tuple(measure(name, "float32", ratio, "numerics") for name, ratio in ratios.items())
         double = tuple(measure(name, "error", error, "trajectory") for name, error in self.logic.items())
         return GATES["E'"].gate(len(single) + len(double), max(len(single), 1) + self.expected, (*single, *double))

@@ -102,8 +102,8 @@ def unrounded(prepared: Prepared, weights: Weights) -> Weights:
     exact: dict[str, Array] = {}
     for move in prepared.plan.moves:
         if not move.exact and all(name in weights.tensors for name in move.sources):
-            made = move.apply([weights.tensors[name] for name in move.sources], rounded=False)
-            exact |= zip(move.targets, made, strict=True)
+            arrays = move.apply([weights.tensors[name] for name in move.sources], rounded=False)
+            exact |= zip(move.targets, arrays, strict=True)
     return replace(weights, exact=exact)
 
 
@@ -121,8 +121,8 @@ def unequal_variables(
     wrong = []
     for move in prepared.plan.moves:
         pairs = zip(move.targets, moved_arrays(prepared, move, cast=True), strict=True)
-        made = ((name, rounded_values(array, rounded.get(name, "float32"))) for name, array in pairs)
-        wrong += [name for name, array in made if not same_bits(array, weights.variables[name])]
+        expected = ((name, rounded_values(array, rounded.get(name, "float32"))) for name, array in pairs)
+        wrong += [name for name, array in expected if not same_bits(array, weights.variables[name])]
     return [unequal(name) for name in wrong]
 
 
@@ -154,12 +154,12 @@ def build_sides(prepared: Prepared, weights: Weights, reference: Reference | Non
     """
     candidates = {}
     with ThreadPoolExecutor(1) as pool:
-        own = pool.submit(lambda: reference or own_reference(prepared, weights.tensors))
+        pending = pool.submit(lambda: reference or own_reference(prepared, weights.tensors))
         for dtype in DTYPES:
             with jax.enable_x64(dtype == "float64"):
                 candidates[dtype] = prepared.family.build(prepared.config, dtype)
         _assign(candidates, weights, set(prepared.plan.targets))
-        return Sides(own.result(), candidates)
+        return Sides(pending.result(), candidates)
 
 
 def own_reference(prepared: Prepared, tensors: Mapping[str, Array]) -> Live:
@@ -172,15 +172,15 @@ def correct_port(prepared: Prepared, weights: Weights) -> KerasModel:
 
     Without the checkpoint, it has the file's variables, which preflight (0) compares with the recording.
     """
-    made = dict(weights.variables)
+    variables = dict(weights.variables)
     for move in prepared.plan.moves:
         if all(name in weights.tensors for name in move.sources):
             arrays = move.apply([weights.tensors[name] for name in move.sources], rounded=False)
-            made |= zip(move.targets, arrays, strict=True)
+            variables |= zip(move.targets, arrays, strict=True)
     with jax.enable_x64(True):
         model = prepared.family.build(prepared.config, "float64")
         for path, variable in variables_by_path(model).items():
-            set_variable(variable, made[path])
+            set_variable(variable, variables[path])
     return model
 
 
@@ -206,10 +206,10 @@ class WeightSets:
 
     def use(self, random_biases: bool) -> None:
         """Set the weights of all four models."""
-        wanted = self.of(random_biases)
-        if wanted is not self._current:
-            change_weights(self._prepared, self._sides, wanted, self._current)
-            self._current = wanted
+        weights = self.of(random_biases)
+        if weights is not self._current:
+            change_weights(self._prepared, self._sides, weights, self._current)
+            self._current = weights
 
     def forget(self) -> None:
         """Drop all arrays, which the models have as well."""

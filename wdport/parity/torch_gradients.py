@@ -29,10 +29,10 @@ def torch_gradients(
 ) -> Gradients:
     """Run one backward pass in evaluation mode; parameters that the outputs do not depend on have zero gradients."""
     module.zero_grad(set_to_none=True)
-    given = [torch.from_numpy(np.array(value)) for value in inputs]
-    for tensor in given:
+    torch_inputs = [torch.from_numpy(np.array(value)) for value in inputs]
+    for tensor in torch_inputs:
         tensor.requires_grad_(tensor.is_floating_point())
-    kept: dict[str, list[torch.Tensor]] = {}
+    outputs_by_call: dict[str, list[torch.Tensor]] = {}
     count: Counter[str] = Counter()
 
     def keep(name: str) -> Callable[[torch.nn.Module, object, object], object]:
@@ -42,7 +42,7 @@ def torch_gradients(
             held = [leaf for leaf in leaves(output) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
             for tensor in held:
                 tensor.retain_grad()
-            kept[call_name(name, count[name])] = held
+            outputs_by_call[call_name(name, count[name])] = held
             return output
 
         return hook
@@ -50,18 +50,18 @@ def torch_gradients(
     parts = dict(module.named_modules())
     handles = [parts[name].register_forward_hook(keep(name)) for name in taps if name in parts]
     try:
-        output = module(*given)
-        found = list(output.values()) if isinstance(output, dict) else leaves(output)
-        pairs = [(made, torch.from_numpy(np.array(slope))) for made, slope in zip(found, cotangents, strict=True)
-                 if made.requires_grad]  # fmt: skip
-        torch.autograd.backward([made for made, _ in pairs], [slope for _, slope in pairs])
+        output = module(*torch_inputs)
+        outputs = list(output.values()) if isinstance(output, dict) else leaves(output)
+        pairs = [(output, torch.from_numpy(np.array(slope))) for output, slope in zip(outputs, cotangents, strict=True)
+                 if output.requires_grad]  # fmt: skip
+        torch.autograd.backward([output for output, _ in pairs], [slope for _, slope in pairs])
     finally:
         for handle in handles:
             handle.remove()
     slopes = Gradients(
-        tuple(made.detach().numpy() for made in found),
-        tuple(_gradient(tensor) if tensor.is_floating_point() else None for tensor in given),
-        {name: Call((), tuple(_gradient(tensor) for tensor in tensors)) for name, tensors in kept.items()},
+        tuple(output.detach().numpy() for output in outputs),
+        tuple(_gradient(tensor) if tensor.is_floating_point() else None for tensor in torch_inputs),
+        {name: Call((), tuple(_gradient(tensor) for tensor in tensors)) for name, tensors in outputs_by_call.items()},
         {name: _gradient(parameter) for name, parameter in module.named_parameters()},
     )
     module.zero_grad(set_to_none=True)

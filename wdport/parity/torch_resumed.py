@@ -42,17 +42,17 @@ class TorchResumed:
         schedule: type | None = None,
     ) -> None:
         self.module = module
-        own = dict(module.named_parameters())
-        self.trained = [each for each in state.parameters if each.name in own]
+        by_name = dict(module.named_parameters())
+        self.trained = [parameter for parameter in state.parameters if parameter.name in by_name]
         groups, described, held = [], [], {}
-        place = {each.index: at for at, each in enumerate(self.trained)}
-        for at, options in enumerate(state.groups):
-            members = [each for each in self.trained if each.group == at]
-            groups.append({**_own(options), "params": [own[each.name] for each in members]})
-            described.append({**options, "params": [place[each.index] for each in members]})
-        for each in self.trained:
-            if each.index in raw:
-                held[place[each.index]] = dict(raw[each.index])
+        place = {parameter.index: position for position, parameter in enumerate(self.trained)}
+        for index, options in enumerate(state.groups):
+            members = [parameter for parameter in self.trained if parameter.group == index]
+            groups.append({**_own(options), "params": [by_name[parameter.name] for parameter in members]})
+            described.append({**options, "params": [place[parameter.index] for parameter in members]})
+        for parameter in self.trained:
+            if parameter.index in raw:
+                held[place[parameter.index]] = dict(raw[parameter.index])
         self.optimiser = _optimiser(state)(groups)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a param_names that the loaded state does not have
@@ -61,7 +61,7 @@ class TorchResumed:
             group["foreach"] = group["fused"] = False
         stored = next(iter(state.schedules.values()), {})
         self.schedule: Any = None if schedule is None else _revived(schedule, stored, self.optimiser)
-        self.parameters = own
+        self.parameters = by_name
         self._clipped: tuple[list[torch.nn.Parameter], float] | None = None
 
     @property
@@ -109,8 +109,8 @@ class TorchResumed:
 
     def moment(self, moment: str, name: str) -> Array | None:
         """A moment of a parameter, None if it has none."""
-        found = self.optimiser.state.get(self.parameters[name], {}).get(moment)
-        return None if found is None else np.asarray(found.numpy())
+        array = self.optimiser.state.get(self.parameters[name], {}).get(moment)
+        return None if array is None else np.asarray(array.numpy())
 
 
 def _own(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,13 +148,13 @@ def rates_ahead(
         group.update({name: value for name, value in options.items() if name != "params"})
     moving = _revived(schedule, next(iter(state.schedules.values())), optimiser)
     rates, momenta = [], []
-    for at in range(steps):
+    for step in range(steps):
         rates.append(_rates(optimiser))
         momenta.append(_momenta(optimiser))
-        if (at + 1) % every == 0 and not _ended(moving):
+        if (step + 1) % every == 0 and not _ended(moving):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                moving.step(*(() if metrics is None else (float(metrics[at]),)))
+                moving.step(*(() if metrics is None else (float(metrics[step]),)))
     return np.array(rates), np.array(momenta)
 
 
@@ -171,33 +171,33 @@ def schedule_class(state: Optimised, named: str | None) -> type | None:
     (stored,) = state.schedules.values()
     if named is None:
         return _own_class(stored)
-    found: object = find_function(named)
-    if not isinstance(found, type) or not issubclass(found, LRScheduler):
+    cls: object = find_function(named)
+    if not isinstance(cls, type) or not issubclass(cls, LRScheduler):
         raise UsageError("--schedule", f"{named} is not a learning-rate schedule of PyTorch", "name its class")
-    if found in _torch_classes() and found not in _classes_of(stored):
-        raise UsageError("--schedule", f"the file's schedule does not have the fields of {found.__name__}",
+    if cls in _torch_classes() and cls not in _classes_of(stored):
+        raise UsageError("--schedule", f"the file's schedule does not have the fields of {cls.__name__}",
                          "name the class that wrote it")  # fmt: skip
-    return found
+    return cls
 
 
 def _own_class(stored: Mapping[str, Any]) -> type:
     """PyTorch's class that stores these fields, as PyTorch itself tells; raises :class:`UsageError`."""
-    found = _classes_of(stored)
-    if len(found) != 1:
-        which = " and of ".join(each.__name__ for each in found) or "no class of torch.optim.lr_scheduler"
+    classes = _classes_of(stored)
+    if len(classes) != 1:
+        which = " and of ".join(cls.__name__ for cls in classes) or "no class of torch.optim.lr_scheduler"
         raise UsageError("--schedule", f"the file's schedule does not name its class, and has the fields of {which}",
                          "name it: --schedule MODULE:CLASS")  # fmt: skip
-    return found[0]
+    return classes[0]
 
 
 def _torch_classes() -> list[type]:
-    classes = [each for each in vars(lr_scheduler).values() if isinstance(each, type) and issubclass(each, LRScheduler)]
-    return [each for each in classes if not each.__name__.endswith("LRScheduler")]
+    classes = [cls for cls in vars(lr_scheduler).values() if isinstance(cls, type) and issubclass(cls, LRScheduler)]
+    return [cls for cls in classes if not cls.__name__.endswith("LRScheduler")]
 
 
 def _classes_of(stored: Mapping[str, Any]) -> list[type]:
     """PyTorch's classes whose objects store exactly these fields, except for those that depend on the release."""
-    return [each for each in _torch_classes() if not (_fields(each, stored) ^ stored.keys()) - RELEASES]
+    return [cls for cls in _torch_classes() if not (_fields(cls, stored) ^ stored.keys()) - RELEASES]
 
 
 def _fields(cls: Callable[..., Any], stored: Mapping[str, Any]) -> set[str]:
@@ -206,27 +206,27 @@ def _fields(cls: Callable[..., Any], stored: Mapping[str, Any]) -> set[str]:
     inner = lr_scheduler.ExponentialLR(optimiser, 1.0)
     any_value = {"lr_lambda": lambda _: 1.0, "schedulers": [inner, inner], "milestones": [1], "total_steps": 2}
     parameters = list(inspect.signature(cls).parameters.values())
-    given = {each.name: any_value.get(each.name, 1) for each in parameters
-             if each.default is inspect.Parameter.empty or each.name == "total_steps"}  # fmt: skip
-    if any(each.name == "cycle_momentum" for each in parameters):
-        given["cycle_momentum"] = stored.get("cycle_momentum", True)
-    given.pop("optimizer", None)
+    arguments = {parameter.name: any_value.get(parameter.name, 1) for parameter in parameters
+                 if parameter.default is inspect.Parameter.empty or parameter.name == "total_steps"}  # fmt: skip
+    if any(parameter.name == "cycle_momentum" for parameter in parameters):
+        arguments["cycle_momentum"] = stored.get("cycle_momentum", True)
+    arguments.pop("optimizer", None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = cls(**given) if parameters[0].name == "schedulers" else cls(optimiser, **given)
-    return set(made.state_dict())
+        schedule = cls(**arguments) if parameters[0].name == "schedulers" else cls(optimiser, **arguments)
+    return set(schedule.state_dict())
 
 
 def _revived(cls: type, stored: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> Any:
     """An object of this class with this state, without its constructor, which would begin at the first step."""
-    made: Any = object.__new__(cls)
-    made.__dict__.update(optimizer=optimiser, _get_lr_called_within_step=False, _is_initial=False)
+    schedule: Any = object.__new__(cls)
+    schedule.__dict__.update(optimizer=optimiser, _get_lr_called_within_step=False, _is_initial=False)
     if "_scale_fn_custom" in stored:
-        made._scale_fn_custom = None
+        schedule._scale_fn_custom = None
     if inner := stored.get("_schedulers", ()):
-        made._schedulers = [_revived(_own_class(each), each, optimiser) for each in inner]
-    made.load_state_dict(deepcopy(dict(stored)))
-    return made
+        schedule._schedulers = [_revived(_own_class(state), state, optimiser) for state in inner]
+    schedule.load_state_dict(deepcopy(dict(stored)))
+    return schedule
 
 
 def raw_state(tree: Mapping[str, Any], key: str, parameters: Sequence[Parameter]) -> dict[int, dict[str, Any]]:
@@ -234,4 +234,5 @@ def raw_state(tree: Mapping[str, Any], key: str, parameters: Sequence[Parameter]
     value: Any = tree
     for part in key.split(".") if key else ():
         value = value[int(part) if isinstance(value, (list, tuple)) else part]
-    return {each.index: dict(value["state"][each.index]) for each in parameters if each.index in value["state"]}
+    indices = (parameter.index for parameter in parameters)
+    return {index: dict(value["state"][index]) for index in indices if index in value["state"]}

@@ -34,7 +34,7 @@ def file_process(family: Sampled, prepared: Prepared) -> Process:
 
 
 def trajectories_gate(
-    reference: Reference, models: Mapping[str, KerasModel], known: Known | None = None
+    reference: Reference, models: Mapping[str, KerasModel], family_config: Known | None = None
 ) -> tuple[Gate, tuple[Trajectory, ...]]:
     """Gate trajectories (E).
 
@@ -42,19 +42,19 @@ def trajectories_gate(
         reference: the reference's side.
         models: the port as Keras models by dtype; "float64" is compared with the bound. "float32" may be left out;
             its error is reported as a multiple of the reference's own.
-        known: their family and configuration, which a user's own Keras models do not state.
+        family_config: their family and configuration, which a user's own Keras models do not state.
     """
     try:
         inputs = Inputs.of(reference)
     except MachineError as error:  # the reference is a library's scheduler, which is not installed
         missing = fact(f"not compared: {error}", kind="missing")
         return GATES["E"].gate(0, reference.process.counts + 1, facts=(missing,)), ()
-    ports = {dtype: Port(model, known) for dtype, model in models.items()}
+    ports = {dtype: Port(model, family_config) for dtype, model in models.items()}
     with ThreadPoolExecutor(len(ports)) as pool:  # compiling is most of it
         running = {dtype: pool.submit(port.states, inputs) for dtype, port in ports.items()}
         truth = reference_states(reference, inputs)
         single = reference_states(reference, inputs, "float32") if "float32" in models else {}
-        states = {dtype: each.result() for dtype, each in running.items()}
+        states = {dtype: future.result() for dtype, future in running.items()}
     results = _compare(reference.process, truth, states, single)
     return _gate(reference, ports["float64"], results), tuple(result.trajectory for result in results)
 
@@ -63,11 +63,11 @@ def kill_sampler_faults(
     reference: Reference,
     model: KerasModel,
     faults: Sequence[SamplerFault],
-    known: Known | None = None,
+    family_config: Known | None = None,
 ) -> Iterator[tuple[str, float, bool]]:
     """Inject ``faults`` of samplers into a correct float64 port, one at a time; yield its name, the largest error over
     the bound in decades, and whether the gate fails."""
-    inputs, port = Inputs.of(reference), Port(model, known)
+    inputs, port = Inputs.of(reference), Port(model, family_config)
     truth = reference_states(reference, inputs)
     for fault in faults:
         gate = _gate(reference, port, _compare(reference.process, truth, {"float64": port.states(inputs, fault)}))
@@ -90,14 +90,14 @@ def _compare(
     states: Mapping[str, Mapping[Run, Outcome]],
     single: Mapping[Run, Sequence[Array]] | None = None,
 ) -> list[_Result]:
-    known = single or {}
+    float32_states = single or {}
     return [
         _one(
             run,
             process.visited(run),
             truth[run],
-            {dtype: each[run] for dtype, each in states.items() if run in each},
-            known.get(run),
+            {dtype: outcomes[run] for dtype, outcomes in states.items() if run in outcomes},
+            float32_states.get(run),
         )
         for run in process.runs
     ]
@@ -112,14 +112,14 @@ def _one(
 ) -> _Result:
     errors: dict[str, tuple[float, ...]] = {"float64": (), "float32": ()}
     facts, ratio = [], None
-    for dtype, found in states.items():
-        if isinstance(found, UsageError):
-            facts.append(fact(f"{run}, {dtype}: {found}", str(run)))
+    for dtype, outcome in states.items():
+        if isinstance(outcome, UsageError):
+            facts.append(fact(f"{run}, {dtype}: {outcome}", str(run)))
             continue
-        plan, ours = found
+        plan, ours = outcome
         if plan.steps.tolist() != steps:
-            told = f"{run}, {dtype}: the port's steps are {plan.steps.tolist()}, the reference's {steps}"
-            facts.append(fact(told, str(run)))
+            text = f"{run}, {dtype}: the port's steps are {plan.steps.tolist()}, the reference's {steps}"
+            facts.append(fact(text, str(run)))
         errors[dtype] = tuple(relative_l2(c, r) for c, r in zip(ours, truth, strict=False))
         if dtype == "float32" and single is not None and len(ours) == len(truth):
             pair = ErrorPair()
@@ -130,7 +130,7 @@ def _one(
 
 
 def _gate(reference: Reference, port: Port, results: Sequence[_Result]) -> Gate:
-    facts = [each for result in results for each in result.facts]
+    facts = [finding for result in results for finding in result.facts]
     process = reference.process
     if (wrong := port.process.wrong_count()) is not None:
         facts.append(fact(f"the list for {wrong} steps is not the checkpoint's"))

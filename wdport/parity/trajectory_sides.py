@@ -46,15 +46,15 @@ def reference_network(
     """The reference as a function of the port's states (B, *shape) and times (B,); ``run`` takes all its inputs, the
     ``condition`` (B, ...) as the last one, if it is given."""
     rules = [axes(text) for text in signature.axes]
-    told, time = signature.inputs[0], signature.inputs[1]
-    back = [told.keras_axes.index(axis) for axis in told.axes]
+    state_spec, time = signature.inputs[0], signature.inputs[1]
+    back = [state_spec.keras_axes.index(axis) for axis in state_spec.axes]
 
     def network(state: Array, times: Array) -> Array:
-        given = np.ascontiguousarray(np.transpose(state, back))
-        whole = condition is not None and condition.dtype.kind == "i"
-        more = () if condition is None else (condition.astype(np.int64 if whole else state.dtype),)
-        made = run((given, times.astype(np.int64) if time.kind == "int" else times, *more))
-        return laid_out(made, state.shape, rules)
+        torch_state = np.ascontiguousarray(np.transpose(state, back))
+        is_integer = condition is not None and condition.dtype.kind == "i"
+        more = () if condition is None else (condition.astype(np.int64 if is_integer else state.dtype),)
+        output = run((torch_state, times.astype(np.int64) if time.kind == "int" else times, *more))
+        return laid_out(output, state.shape, rules)
 
     return network
 
@@ -95,20 +95,20 @@ Outcome = tuple[Plan, Array] | UsageError
 class Port:
     """A Keras model sampled by the compiled scan; one program serves every run."""
 
-    def __init__(self, model: KerasModel, known: Known | None = None) -> None:
-        self.network = fast_network(model, known=known)
+    def __init__(self, model: KerasModel, family_config: Known | None = None) -> None:
+        self.network = fast_network(model, known=family_config)
         self.process = self.network.process()
         self._program = self._compiled()
 
     def states(self, inputs: Inputs, fault: SamplerFault | None = None) -> dict[Run, Outcome]:
         """The outcome of every run, with ``fault`` injected into the samplers that can have it."""
-        found: dict[Run, Outcome] = {}
+        outcomes: dict[Run, Outcome] = {}
         for run in self.process.runs:
             try:
-                found[run] = self._run(run, inputs, fault if fault and run.sampler in fault.samplers else None)
+                outcomes[run] = self._run(run, inputs, fault if fault and run.sampler in fault.samplers else None)
             except UsageError as error:
-                found[run] = error
-        return found
+                outcomes[run] = error
+        return outcomes
 
     def _run(self, run: Run, inputs: Inputs, fault: SamplerFault | None) -> tuple[Plan, Array]:
         process, dtype = self.process, self.network.dtype
@@ -122,13 +122,18 @@ class Port:
             return plan, np.asarray(program(self.network.weights(), plan_rows(plan, dtype), *arrays))
 
     def _compiled(self, change: Change | None = None) -> Program[object, Rows, Tensor, Tensor, jax.Array]:
-        given = trial_condition(self.network.about)
+        trial = trial_condition(self.network.about)
 
         def states(weights: object, rows: Rows, init: Tensor, tape: Tensor) -> jax.Array:
-            own = change or self.network.changing(weights)
-            condition = None if given is None else jnp.asarray(given, None if given.dtype.kind == "i" else init.dtype)
+            active = change or self.network.changing(weights)
+            condition = None if trial is None else jnp.asarray(trial, None if trial.dtype.kind == "i" else init.dtype)
             every: jax.Array = run_plan(
-                lambda x, time: self.network.at(weights, x, time, condition), rows, init, tape, record=True, change=own
+                lambda x, time: self.network.at(weights, x, time, condition),
+                rows,
+                init,
+                tape,
+                record=True,
+                change=active,
             )
             return every
 

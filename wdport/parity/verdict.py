@@ -188,7 +188,7 @@ class Verdict(VerdictFacts):
 
     def document(self) -> VerdictDocument:
         """All results."""
-        facts = {each.name: getattr(self, each.name) for each in fields(VerdictFacts) if each.name != "gates"}
+        facts = {part.name: getattr(self, part.name) for part in fields(VerdictFacts) if part.name != "gates"}
         return VerdictDocument(
             schema=4,
             kind="verdict",

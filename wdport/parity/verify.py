@@ -109,14 +109,17 @@ def compare_files(
     """What :func:`verify` does for a ``pair`` with a checkpoint; ``resume`` is the optimizer's file."""
     if pair.fresh:
         return fresh_verdict(pair, say, repro, resume)
-    started, say, own = time.monotonic(), say or (lambda _: None), pair.own
+    started, say, user_family = time.monotonic(), say or (lambda _: None), pair.own
     units = read_units(pair.norm_stats, pair.data, pair.transform)
-    given = Settings(pair.config, dict(pair.values), units=units)
-    with both_files(pair, own) as files:
+    settings = Settings(pair.config, dict(pair.values), units=units)
+    with both_files(pair, user_family) as files:
         prepared, opened = files.prepared, files.converted
         say("reading both files")
         weights = converted_weights(prepared, opened)
-        unequal = [*unequal_variables(prepared, weights, opened.rounded), *contradictions(prepared, opened, own, given)]
+        unequal = [
+            *unequal_variables(prepared, weights, opened.rounded),
+            *contradictions(prepared, opened, user_family, settings),
+        ]
         say("building four models")
         reference = setup.reference
         if files.target:

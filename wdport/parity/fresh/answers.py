@@ -58,12 +58,12 @@ class PortAlone:
             except BrokenMessage as error:
                 self.failure = f"its process gives {error}"
 
-    def run(self, dtype: str, how: str, inputs: Sequence[Array]) -> Answered:
+    def run(self, dtype: str, mode: str, inputs: Sequence[Array]) -> Answered:
         """One run."""
         if self.failure:
             return Answered(failure=self.failure)
         try:
-            return _answered(self._worker.ask({"do": "run", "dtype": dtype, "how": how}, inputs))
+            return _answered(self._worker.ask({"do": "run", "dtype": dtype, "how": mode}, inputs))
         except BrokenMessage as error:
             return Answered(failure=f"its process gives {error}")
 
@@ -76,8 +76,8 @@ def _answered(message: Message) -> Answered:
     failure, names = _failure(message.facts), message.facts.get("names")
     if failure or not message.arrays:
         return Answered(failure=failure or "it returns no array")
-    told = tuple(map(str, names)) if isinstance(names, list) else ()
-    return Answered(message.arrays, told if len(set(told)) == len(message.arrays) else ())
+    output_names = tuple(map(str, names)) if isinstance(names, list) else ()
+    return Answered(message.arrays, output_names if len(set(output_names)) == len(message.arrays) else ())
 
 
 def hidden_paths(files: Collection[object]) -> list[str]:

@@ -47,17 +47,17 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
     """
     started, say = time.monotonic(), say or (lambda _: None)
     paths = {name: None if path is None else os.fspath(path) for name, path in (("repro", repro), ("resume", resume))}
-    given = {"pair": to_json(replace(pair, fresh=False)), **paths}
+    arguments = {"pair": to_json(replace(pair, fresh=False)), **paths}
     try:
         with both_files(pair, described(pair.converted, pair.own)) as files:
             gate, words = fresh_gate(files, say)
             facts = _facts(files)
     except WdportError:
-        compare_layers(given, say)  # which knows more about a pair that does not fit
+        compare_layers(arguments, say)  # which knows more about a pair that does not fit
         raise
-    verdict = compare_layers(given, say)
-    gates = [each for each in verdict.gates if each.name not in (FRESH, *TERMS)]
-    if lacking := [name for name in REQUIRED if name not in {each.name for each in gates}]:
+    verdict = compare_layers(arguments, say)
+    gates = [layer_gate for layer_gate in verdict.gates if layer_gate.name not in (FRESH, *TERMS)]
+    if lacking := [name for name in REQUIRED if name not in {layer_gate.name for layer_gate in gates}]:
         what = f"the process that compares the layers gave no gate {', '.join(lacking)}"
         raise IncompleteError("verify", what, "correct the code of the model that ended it")
     return replace(verdict, gates=(*gates, gate), inputs=(*verdict.inputs, *words),
@@ -67,9 +67,9 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
 def compare_layers(arguments: Mapping[str, object], say: Say) -> Verdict:
     """The verdict of :func:`wdport.verify` in a process of its own; raises what it raises."""
     with Worker("layers", arguments) as worker:
-        told = worker.result(say).facts.get("verdict")
+        document = worker.result(say).facts.get("verdict")
     try:
-        return from_json(Verdict, told)
+        return from_json(Verdict, document)
     except (TypeError, ValueError) as error:
         what = f"the process that compares the layers gave no verdict ({error})"
         raise IncompleteError("verify", what, "correct the code of the model that it ran") from None
@@ -109,8 +109,8 @@ class _FreshRun:
     def ask_port(self, port: PortAlone) -> None:
         """Run the port in every case, in both dtypes."""
         prepared = self._files.prepared
-        if self._files.own is not None and port.input_shapes:
-            self._files.own.assume_inputs(port.input_shapes)
+        if self._files.user_family is not None and port.input_shapes:
+            self._files.user_family.assume_inputs(port.input_shapes)
         self._signature = prepared.family.signature(prepared.config)
         drawn = not self._own_inputs(Case(self._seed, 2, 1.0))
         for case in fresh_cases(self._seed, self._signature, drawn):
@@ -118,10 +118,10 @@ class _FreshRun:
         for dtype in ("float64", "float32"):
             for weights in (False, True):
                 self._give_weights(port, dtype, weights)
-                for case in (each for each in self._cases if each.weights is weights):
+                for case in (case for case in self._cases if case.weights is weights):
                     inputs = self._signature.in_port(self._cases[case])
-                    for how in HOWS:
-                        self._answers[case, dtype, how] = port.run(dtype, how, inputs)
+                    for mode in HOWS:
+                        self._answers[case, dtype, mode] = port.run(dtype, mode, inputs)
         self._notices.append(confinement_notice(port.enforced))
 
     def _give_weights(self, port: PortAlone, dtype: str, weights: bool) -> None:
@@ -129,8 +129,8 @@ class _FreshRun:
         others."""
         if dtype == "float64" or weights:
             tensors = {**self._tensors, **self._fresh} if weights else self._tensors
-            found = dict(self._files.prepared.plan.apply(lambda name: tensors[name], dtype == "float32"))
-            port.use(dtype, list(found), [np.ascontiguousarray(array) for array in found.values()])
+            variables = dict(self._files.prepared.plan.apply(lambda name: tensors[name], dtype == "float32"))
+            port.use(dtype, list(variables), [np.ascontiguousarray(array) for array in variables.values()])
 
     def _own_inputs(self, case: Case) -> tuple[Array, ...]:
         """Inputs of the user's own function; none if there is no such function."""
@@ -139,26 +139,26 @@ class _FreshRun:
 
     def compare(self, say: Say) -> Gate:
         """The reference in every case, and the gate."""
-        found = FreshGate(self._reference, self._files.target, self._signature)
-        for case in sorted(self._cases, key=lambda each: each.weights):
+        gate = FreshGate(self._reference, self._files.target, self._signature)
+        for case in sorted(self._cases, key=lambda case: case.weights):
             if case.weights and not self._reference_takes_weights():
                 continue
             say(f"fresh inputs: {case}")
             answers = {run: self._answers[case, *run] for run in RUNS}
-            found.compare(case, self._cases[case], answers)
-        return found.gate(self._notices)
+            gate.compare(case, self._cases[case], answers)
+        return gate.gate(self._notices)
 
     def _reference_takes_weights(self) -> bool:
-        told = ask_reference(self._reference, {"do": "use", "names": list(self._fresh)}, list(self._fresh.values()))
-        if told.facts.get("missing"):
+        answer = ask_reference(self._reference, {"do": "use", "names": list(self._fresh)}, list(self._fresh.values()))
+        if answer.facts.get("missing"):
             self._notices.append("no fresh weights: the reference has other names for them than the checkpoint")
-        return not told.facts.get("missing")
+        return not answer.facts.get("missing")
 
 
 def _port_arguments(files: BothFiles) -> dict[str, object]:
     """What the port's process is told: the arguments of :func:`wdport.load_model`."""
     path, pair = {"path": os.path.abspath(files.converted.path)}, files.pair
-    if files.own is None:
+    if files.user_family is None:
         return {**path}
     return {**path, "mapping": os.path.abspath(str(pair.mapping)), "model": pair.model, "inputs": list(pair.inputs)}
 

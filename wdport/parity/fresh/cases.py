@@ -47,45 +47,45 @@ class FreshCase:
         """Its inputs in the PyTorch model's layout."""
         case = self.case
         factors = 2.0 ** np.random.default_rng([case.seed, 1]).uniform(-MIXED, MIXED, case.batch)
-        return tuple(_drawn(self._sized(each), case, factors if self.mixed else None) for each in signature.inputs)
+        return tuple(_drawn(self._sized(spec), case, factors if self.mixed else None) for spec in signature.inputs)
 
-    def _sized(self, each: Input) -> Input:
-        changed = {axis: size for axis, size in self.longer.items() if axis in each.sizes}
-        return replace(each, sizes={**each.sizes, **changed}, alone={}) if changed else each
+    def _sized(self, spec: Input) -> Input:
+        changed = {axis: size for axis, size in self.longer.items() if axis in spec.sizes}
+        return replace(spec, sizes={**spec.sizes, **changed}, alone={}) if changed else spec
 
 
 def fresh_cases(seed: int, signature: Signature, drawn: bool) -> list[FreshCase]:
     """The cases of a seed; ``drawn`` says whether inputs are drawn here, and not by the user's own function."""
     rng = np.random.default_rng([seed, 0])
-    few, many = int(rng.integers(2, 5)), int(rng.integers(5, 9))
+    small, large = int(rng.integers(2, 5)), int(rng.integers(5, 9))
     scales = 2.0 ** rng.uniform([-1.0, 3.0, -12.0], [1.0, 6.0, -6.0])
-    found = [
-        FreshCase(Case(seed, few, 1.0)),
+    cases = [
+        FreshCase(Case(seed, small, 1.0)),
         FreshCase(Case(seed + 1, 1, float(scales[0]))),
-        FreshCase(Case(seed + 2, many, float(scales[1]))),
-        FreshCase(Case(seed + 3, few, float(scales[2]))),
-        FreshCase(Case(seed + 4, few, 1.0), weights=True),
+        FreshCase(Case(seed + 2, large, float(scales[1]))),
+        FreshCase(Case(seed + 3, small, float(scales[2]))),
+        FreshCase(Case(seed + 4, small, 1.0), weights=True),
     ]
     if drawn:
-        found.insert(4, FreshCase(Case(seed + 5, few, 1.0), mixed=True))
+        cases.insert(4, FreshCase(Case(seed + 5, small, 1.0), mixed=True))
     if drawn and (longer := _longer(signature, rng)):
-        found.insert(5, FreshCase(Case(seed + 6, few, 1.0), longer=longer))
-    return found
+        cases.insert(5, FreshCase(Case(seed + 6, small, 1.0), longer=longer))
+    return cases
 
 
 def _longer(signature: Signature, rng: np.random.Generator) -> dict[str, int]:
     """Other sizes of the open axes, each a multiple of what the network needs."""
-    fixed = {axis for each in signature.inputs if each.draw == "parts" for axis in each.axes}
-    sizes = {axis: size for each in signature.inputs for axis, size in each.sizes.items() if axis not in fixed}
+    fixed = {axis for spec in signature.inputs if spec.draw == "parts" for axis in spec.axes}
+    sizes = {axis: size for spec in signature.inputs for axis, size in spec.sizes.items() if axis not in fixed}
     return {axis: sizes[axis] + step * int(rng.integers(1, 4))
             for axis, step in signature.free.items() if axis in sizes}  # fmt: skip
 
 
-def _drawn(each: Input, case: Case, factors: Array | None) -> Array:
-    values = each.make(case.seed, case.batch, case.scale)
-    if factors is None or each.draw not in ("normal", "parts"):
+def _drawn(spec: Input, case: Case, factors: Array | None) -> Array:
+    values = spec.make(case.seed, case.batch, case.scale)
+    if factors is None or spec.draw not in ("normal", "parts"):
         return values
-    shape = [case.batch if axis == "b" else 1 for axis in each.axes]
+    shape = [case.batch if axis == "b" else 1 for axis in spec.axes]
     return values * factors.reshape(shape)
 
 
@@ -93,10 +93,10 @@ def fresh_tensors(prepared: Prepared, tensors: Mapping[str, Array], seed: int) -
     """Other float32 values for every tensor that the plan moves into a variable, and for those tied to one."""
     plan = prepared.plan
     moved = [name for move in plan.moves for name in move.sources if name not in plan.checks]
-    found = {}
+    perturbed = {}
     for name in moved:
         if (array := tensors[name]).dtype.kind == "f":
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             factors = rng.uniform(1.0 - SPREAD, 1.0 + SPREAD, array.shape)
-            found[name] = (array.astype(np.float64) * factors).astype(np.float32)
-    return found | {name: found[same] for name, same in plan.ties.items() if same in found}
+            perturbed[name] = (array.astype(np.float64) * factors).astype(np.float32)
+    return perturbed | {name: perturbed[same] for name, same in plan.ties.items() if same in perturbed}

@@ -91,7 +91,7 @@ def _audit(denied: Collection[str]) -> None:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return False
         real = os.path.realpath(os.fsdecode(path))
-        return any(real == each or real.startswith(f"{each}{os.sep}") for each in denied)
+        return any(real == folder or real.startswith(f"{folder}{os.sep}") for folder in denied)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "import" and str(arguments[0]).partition(".")[0] in FRAMEWORKS:
@@ -155,9 +155,9 @@ def _beside(denied: Collection[str]) -> Iterator[str]:
             names = os.listdir(folder)
         except OSError:
             continue
-        for each in (folder / name for name in names):
-            if each not in closed and each not in above and not each.is_symlink():
-                yield str(each)
+        for sibling in (folder / name for name in names):
+            if sibling not in closed and sibling not in above and not sibling.is_symlink():
+                yield str(sibling)
 
 
 class _Filter(ctypes.Structure):

@@ -19,12 +19,12 @@ class ManifestFamily:
     The functions that build its Keras model are never called.
     """
 
-    def __init__(self, own: OwnFamily, variables: Mapping[str, Shape]) -> None:
-        self._own, self._variables = own, variables
-        own.assume_inputs(())
+    def __init__(self, user_family: OwnFamily, variables: Mapping[str, Shape]) -> None:
+        self._user_family, self._variables = user_family, variables
+        user_family.assume_inputs(())
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._own, name)
+        return getattr(self._user_family, name)
 
     def variables(self, config: object) -> Mapping[str, Shape]:
         """The variables of the manifest."""
@@ -46,12 +46,15 @@ class ManifestFamily:
     save = read = settings = build
 
 
-def described(path: PathText, own: OwnFamily | None) -> OwnFamily | None:
-    """The user's own model ``own``, described by the manifest of a converted file; raises :class:`WdportError`."""
-    if own is None:
+def described(path: PathText, user_family: OwnFamily | None) -> OwnFamily | None:
+    """``user_family``, the user's own model, as the manifest of a converted file describes it.
+
+    Raises :class:`WdportError`.
+    """
+    if user_family is None:
         return None
     account, _ = open_account(Path(path))
     if account is None:
         what = "has no manifest, since Keras saved it, so a fresh comparison cannot tell its variables"
         raise MisfitError(Path(path), what, "convert the checkpoint again, or leave out `--fresh` (--no-fresh)")
-    return cast(OwnFamily, ManifestFamily(own, account.variables))
+    return cast(OwnFamily, ManifestFamily(user_family, account.variables))

@@ -45,8 +45,8 @@ def ask_reference(reference: Worker, facts: Mapping[str, object], arrays: Sequen
     except BrokenMessage as error:
         what = f"the process of the reference ended ({error})"
         raise IncompleteError("verify", what, "correct the PyTorch code that ended it") from None
-    if isinstance(told := message.facts.get("error"), list):
-        raise error_from(told)
+    if isinstance(reported := message.facts.get("error"), list):
+        raise error_from(reported)
     return message
 
 
@@ -75,9 +75,9 @@ class FreshGate:
             return
         facts: Mapping[str, Any] = message.facts
         count = int(facts["count"])
-        parts = [message.arrays[at : at + count] for at in (0, count, 2 * count)]
+        parts = [message.arrays[start : start + count] for start in (0, count, 2 * count)]
         truth = Truth(parts[0], parts[1], parts[2], tuple(facts["names"]))
-        if not all(np.isfinite(each).all() for part in parts for each in part):
+        if not all(np.isfinite(array).all() for part in parts for array in part):
             self.facts.append(notice(f"left out: {case}, where the reference has values that are not finite"))
             return
         for run in RUNS:
@@ -91,29 +91,29 @@ class FreshGate:
         part = f", {case}, {run[0]}, {WORDS[run[1]]}"
         self.compared += 1
         try:
-            sides = [self._in_port(each, truth.names, answer) for each in (truth.exact, truth.single, truth.truth)]
+            sides = [self._in_port(side, truth.names, answer) for side in (truth.exact, truth.single, truth.truth)]
             failure = answer.failure
         except ValueError as misfit:
             failure = answer.failure or f"it returns {misfit}"
         if failure:
             self._fail(OUTPUT, part, failure)
             return
-        for at, name in enumerate(_names(answer, truth)):
-            port, exact = answer.outputs[at], sides[0][at]
+        for index, name in enumerate(_names(answer, truth)):
+            port, exact = answer.outputs[index], sides[0][index]
             if unfit := _unfit(port, exact, run[0]):
                 self._fail(name, part, unfit)
             elif run[0] == "float64":
                 error = sample_error(port, exact)
-                if not error <= LOGIC and error <= self._explained(inputs, exact, at, answer, truth):
-                    told = f"ill-conditioned: {name}{part}, off by {error:.1e}, as after one rounding"
-                    self.facts.append(notice(told))
+                if not error <= LOGIC and error <= self._explained(inputs, exact, index, answer, truth):
+                    text = f"ill-conditioned: {name}{part}, off by {error:.1e}, as after one rounding"
+                    self.facts.append(notice(text))
                     error = 0.0
                 self.measures.append(measure(name, "error", error, "logic", part))
             else:
                 pair = ErrorPair()
-                pair.add(port, sides[1][at], sides[2][at])
+                pair.add(port, sides[1][index], sides[2][index])
                 if not max(pair.rms_ratio, pair.max_ratio) <= NUMERICS:
-                    moves = self._moves(inputs, "float32", answer, truth)[at]
+                    moves = self._moves(inputs, "float32", answer, truth)[index]
                     pair.allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))
                 ratio = max(pair.rms_ratio, pair.max_ratio)
                 self.measures.append(measure(name, "float32", ratio, "numerics", part))
@@ -129,12 +129,12 @@ class FreshGate:
 
     def _moves(self, inputs: tuple[Array, ...], dtype: str, answer: Answered, truth: Truth) -> tuple[Array, ...]:
         """How far the reference's outputs move under one rounding, in the port's layout."""
-        told = ask_reference(self.reference, {"do": "spread", "dtype": dtype}, inputs).arrays
-        return self._in_port(told, truth.names, answer)
+        spread = ask_reference(self.reference, {"do": "spread", "dtype": dtype}, inputs).arrays
+        return self._in_port(spread, truth.names, answer)
 
-    def _explained(self, inputs: tuple[Array, ...], output: Array, at: int, answer: Answered, truth: Truth) -> float:
+    def _explained(self, inputs: tuple[Array, ...], output: Array, index: int, answer: Answered, truth: Truth) -> float:
         """The error of one output that one rounding explains, as float64 (A) does."""
-        moves = self._moves(inputs, "float64", answer, truth)[at]
+        moves = self._moves(inputs, "float64", answer, truth)[index]
         return min(NUMERICS * sample_error(output + moves, output), LEAK)
 
     def gate(self, notices: Sequence[str]) -> Gate:
@@ -154,14 +154,14 @@ def sample_error(candidate: Array, reference: Array) -> float:
     floor = FLOOR * float(np.sqrt(np.mean(sizes**2))) if count else 0.0
     errors = np.linalg.norm(sides[0] - sides[1], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(errors == 0.0, 0.0, errors / np.maximum(sizes, floor))
-    return float(np.max(found, initial=0.0)) if np.isfinite(found).all() else inf
+        relative = np.where(errors == 0.0, 0.0, errors / np.maximum(sizes, floor))
+    return float(np.max(relative, initial=0.0)) if np.isfinite(relative).all() else inf
 
 
 def _unfit(ours: Array, theirs: Array, dtype: str) -> str:
     """Why an array of the port cannot be compared; "" if it can."""
-    wanted = dtype if theirs.dtype.kind == "f" else theirs.dtype.kind
-    if wanted not in (str(ours.dtype), ours.dtype.kind):
+    expected = dtype if theirs.dtype.kind == "f" else theirs.dtype.kind
+    if expected not in (str(ours.dtype), ours.dtype.kind):
         return f"it returns {ours.dtype} in {dtype}"
     if ours.shape != theirs.shape:
         return f"it returns shape {ours.shape} where the reference has {theirs.shape}"
@@ -172,5 +172,5 @@ def _names(answer: Answered, truth: Truth) -> list[str]:
     count = len(answer.outputs)
     if count == 1:
         return [OUTPUT]
-    told = next((names for names in (answer.names, truth.names) if len(names) == count and all(names)), range(count))
-    return [f"{OUTPUT}.{name}" for name in told]
+    candidates = (names for names in (answer.names, truth.names) if len(names) == count and all(names))
+    return [f"{OUTPUT}.{name}" for name in next(candidates, range(count))]

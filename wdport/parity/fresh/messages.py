@@ -37,9 +37,9 @@ class Message:
 def send(stream: IO[bytes], facts: Mapping[str, object], arrays: Sequence[Array] = ()) -> None:
     """Write one message."""
     files = [_packed(array) for array in arrays]
-    text = json.dumps({"facts": facts, "sizes": [len(each) for each in files]}).encode()
-    for each in (_SIZE.pack(len(text)), text, *files):
-        stream.write(each)
+    text = json.dumps({"facts": facts, "sizes": [len(file) for file in files]}).encode()
+    for chunk in (_SIZE.pack(len(text)), text, *files):
+        stream.write(chunk)
     stream.flush()
 
 
@@ -54,8 +54,8 @@ def receive(stream: IO[bytes]) -> Message:
     return Message(facts, tuple(_unpacked(_exactly(stream, size, _MOST_ARRAYS)) for size in sizes))
 
 
-def _exactly(stream: IO[bytes], size: int, most: int) -> bytes:
-    if not 0 <= size <= most:
+def _exactly(stream: IO[bytes], size: int, max_size: int) -> bytes:
+    if not 0 <= size <= max_size:
         raise BrokenMessage(f"a message of {size} bytes")
     data = stream.read(size)
     if len(data) < size:

@@ -39,7 +39,7 @@ class PortModels:
     @property
     def input_shapes(self) -> list[list[int | None]]:
         """The shapes of the float32 model's inputs, with None for what they leave open; empty if it states none."""
-        return [list(each.shape) for each in getattr(self._model("float32"), "inputs", None) or ()]
+        return [list(tensor.shape) for tensor in getattr(self._model("float32"), "inputs", None) or ()]
 
     def use(self, dtype: str, names: Sequence[str], arrays: Sequence[Array]) -> None:
         """Set these variables."""
@@ -48,19 +48,19 @@ class PortModels:
             set_variable(variables[name], array)
         self._compiled.pop(dtype, None)
 
-    def run(self, dtype: str, how: str, inputs: Sequence[Array]) -> tuple[list[Array], tuple[str, ...]]:
+    def run(self, dtype: str, mode: str, inputs: Sequence[Array]) -> tuple[list[Array], tuple[str, ...]]:
         """The outputs and their names, of ``model(x)`` or compiled: by Keras's `predict` if it takes one argument, or
         else by `jax.jit`."""
         model = self._model(dtype)
-        arguments = model_arguments(model, [jnp.asarray(each) for each in cast(tuple(inputs), np.dtype(dtype))])
+        arguments = model_arguments(model, [jnp.asarray(array) for array in cast(tuple(inputs), np.dtype(dtype))])
         function: Callable[..., object] = model
-        if how != "plain" and len(arguments) == 1:
+        if mode != "plain" and len(arguments) == 1:
             function = model.predict_on_batch
-        elif how != "plain":
+        elif mode != "plain":
             function = self._compiled.setdefault(dtype, jax.jit(partial(model)))
         with exact_float64() if dtype == "float64" else nullcontext():
             output = _aside(function, *arguments)
-        return [np.asarray(each) for each in tensors(output)], tensor_names(output)
+        return [np.asarray(tensor) for tensor in tensors(output)], tensor_names(output)
 
     def _model(self, dtype: str) -> KerasModel:
         if dtype not in self._models:

@@ -42,22 +42,24 @@ class Worker:
         return self
 
     def _start(self, folder: str) -> None:
-        alone = self.role == "port"
+        confined = self.role == "port"
         job = {"role": self.role, "denied": self._denied, "folder": folder, "arguments": self._arguments}
-        environment = plain_environment() if alone else dict(os.environ)
+        environment = plain_environment() if confined else dict(os.environ)
         for name in [name for name in environment if name.startswith(("GITHUB_", "JAX_COMPILATION_CACHE"))]:
             del environment[name]
-        environment |= {"TMPDIR": folder} if alone else cache_variables()
+        environment |= {"TMPDIR": folder} if confined else cache_variables()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, json.dumps(_search_path()), json.dumps(job)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder if alone else None, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder if confined else None, env=environment,
             stderr=None if self.role == "layers" else subprocess.DEVNULL, start_new_session=True, close_fds=True,
         )  # fmt: skip
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._questions, self._answers = self._process.stdin, self._process.stdout
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
@@ -91,8 +93,8 @@ class Worker:
                 raise IncompleteError("verify", what, "correct the code of the model that ended it") from None
             if "say" in message.facts:
                 say(str(message.facts["say"])[:200])
-            elif isinstance(told := message.facts.get("error"), list):
-                raise error_from(told)
+            elif isinstance(reported := message.facts.get("error"), list):
+                raise error_from(reported)
             else:
                 return message
 

@@ -17,7 +17,7 @@ Record = TypeVar("Record")
 def to_json(value: object) -> object:
     """JSON values of a dataclass and everything in it; what has no counterpart becomes text."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: to_json(getattr(value, each.name)) for each in fields(value)}
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): to_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -46,7 +46,7 @@ def _read(kind: Any, value: Any) -> Any:
             raise ValueError(f"no {kind}")
         return value
     if origin in (Union, UnionType):
-        options = [each for each in arguments if (each is NoneType) == (value is None)]
+        options = [member for member in arguments if (member is NoneType) == (value is None)]
         return _read(options[0], value) if options and value is not None else None
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
@@ -66,10 +66,10 @@ def _tuple(arguments: Sequence[Any], value: Any) -> tuple[Any, ...]:
         raise TypeError("no list")
     if arguments[1:] == (...,):
         return tuple(_read(arguments[0], item) for item in value)
-    return tuple(_read(each, item) for each, item in zip(arguments, value, strict=True))
+    return tuple(_read(kind, item) for kind, item in zip(arguments, value, strict=True))
 
 
 @cache
 def _types(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    return {each.name: hints[each.name] for each in fields(kind) if each.init}
+    return {field.name: hints[field.name] for field in fields(kind) if field.init}

@@ -98,18 +98,18 @@ def compare_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> list[Find
     under its record / 100 or a ratio under / 3, and if it is new or gone.
     """
     recorded: Mapping[str, Record] = baseline["taps"]
-    known = {tap.reference for tap in verdict.taps}
+    compared = {tap.reference for tap in verdict.taps}
     faults = []
     for tap in verdict.taps:
         if tap.reference not in recorded:
-            told = f"{tap.reference} is not in the baseline: record it with wdport verify --update-baseline"
-            faults.append(fact(told, tap.reference, "new"))
+            text = f"{tap.reference} is not in the baseline: record it with wdport verify --update-baseline"
+            faults.append(fact(text, tap.reference, "new"))
             continue
         for name, rule in RULES.items():
             fault = rule.fault(getattr(tap, name), float(recorded[tap.reference][name]))
             if fault:
                 faults.append(fact(f"{tap.reference}: {name} {fault}", tap.reference, name))
-    gone = [name for name in recorded if name not in known]
+    gone = [name for name in recorded if name not in compared]
     return faults + [fact(f"{name} is in the baseline and was not compared", name, "missing") for name in gone]
 
 

@@ -60,25 +60,25 @@ def layer_outcome(verdict: Verdict, letter: str, layer: str) -> Outcome:
         return Outcome(left_out=verdict.left_out[layer])
     if not taps:
         return Outcome((f"{layer} is not in the verdict: nothing was compared",))
-    each = [_tap_outcome(verdict, gate, preflight, tap) for tap in taps]
-    faults = tuple(line for one in each for line in one.faults)
-    return Outcome(faults, "" if faults else next((one.waived for one in each if one.waived), ""))
+    outcomes = [_tap_outcome(verdict, gate, preflight, tap) for tap in taps]
+    faults = tuple(line for one in outcomes for line in one.faults)
+    return Outcome(faults, "" if faults else next((one.waived for one in outcomes if one.waived), ""))
 
 
 def _tap_outcome(verdict: Verdict, gate: Gate, preflight: Gate, tap: TapResult) -> Outcome:
     """The outcome of one call of a layer: its errors, the bound, and the findings of the gate and of preflight."""
     name, numbers = tap.reference, _numbers(tap, gate.name)
     about = by_subject([*preflight.findings, *gate.findings]).get(name, [])
-    said = [str(finding) for finding in about if not finding.notice]
-    if not said and not verdict.complete and not any(numbers.values()):
-        said = [f"{name} shows no error at all, in a run that did not compare everything"]
-    if not said:
+    sentences = [str(finding) for finding in about if not finding.notice]
+    if not sentences and not verdict.complete and not any(numbers.values()):
+        sentences = [f"{name} shows no error at all, in a run that did not compare everything"]
+    if not sentences:
         return Outcome((), next((finding.detail for finding in about if finding.kind == "waived"), ""))
     what = "float64 error" if gate.name == "A" else "float32 error over the reference's own"
     bound = "" if gate.bound is None else f"; bound {gate.bound:g}"
     head = f"{gate.label}: {name} (port: {tap.candidate or 'its output'})"
-    errors = ", ".join(f"{value:.2g} {how}" for how, value in numbers.items())
-    return Outcome((head, *dict.fromkeys(said), f"{what}: {errors}{bound}"))
+    errors = ", ".join(f"{value:.2g} {quantity}" for quantity, value in numbers.items())
+    return Outcome((head, *dict.fromkeys(sentences), f"{what}: {errors}{bound}"))
 
 
 def _layer(tap: TapResult) -> str:

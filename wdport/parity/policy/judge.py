@@ -28,18 +28,19 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
         return verdict
     held = {**bounds(), **verdict.bounds, **policy.bounds_on(today)}
     taps = {tap.reference for tap in verdict.taps}
-    valid = [each for each in policy.waivers if each.tap in taps and not each.expired(today)]
+    valid = [waiver for waiver in policy.waivers if waiver.tap in taps and not waiver.expired(today)]
     judged = {gate.name: under(gate, held) for gate in verdict.gates}
-    needed = [each for each in valid if each.gate in judged and each.tap in by_subject(_faults(judged[each.gate]))]
-    gates = [_waived(gate, [each for each in needed if each.gate == gate.name]) for gate in judged.values()]
-    unneeded = [each for each in policy.waivers if not each.expired(today) and each not in needed]
+    failing = {name: by_subject(_faults(gate)) for name, gate in judged.items()}
+    needed = [waiver for waiver in valid if waiver.tap in failing.get(waiver.gate, ())]
+    gates = [_waived(gate, [waiver for waiver in needed if waiver.gate == gate.name]) for gate in judged.values()]
+    unneeded = [waiver for waiver in policy.waivers if not waiver.expired(today) and waiver not in needed]
     unmet = _settings(verdict) if policy.settings else []
     return replace(verdict, gates=(*gates, _policy_gate(policy, today, unneeded, taps, unmet)), bounds=held)
 
 
 def under(gate: Gate, held: Mapping[str, float]) -> Gate:
     """The gate with its numbers compared with these bounds."""
-    return replace(gate, measures=tuple(each.under(held) for each in gate.measures))
+    return replace(gate, measures=tuple(measure.under(held) for measure in gate.measures))
 
 
 def _faults(gate: Gate) -> list[Finding]:
@@ -51,17 +52,17 @@ def _waived(gate: Gate, waivers: Sequence[Waiver]) -> Gate:
     names = {waiver.tap for waiver in waivers}
     if not names:
         return gate
-    told = [Finding(each.tap, "waived", detail=f"until {each.expires}: {each.reason}") for each in waivers]
-    measures = tuple(each for each in gate.measures if each.subject not in names)
-    return replace(gate, measures=measures, facts=(*(f for f in gate.facts if f.subject not in names), *told))
+    notices = [Finding(waiver.tap, "waived", detail=f"until {waiver.expires}: {waiver.reason}") for waiver in waivers]
+    measures = tuple(measure for measure in gate.measures if measure.subject not in names)
+    return replace(gate, measures=measures, facts=(*(f for f in gate.facts if f.subject not in names), *notices))
 
 
 def _settings(verdict: Verdict) -> list[Finding]:
     """Findings on hyper-parameters that differ, or the reason why none was compared."""
     if verdict.settings.note:
         return [fact(f"settings were not compared: {verdict.settings.note}")]
-    told = verdict.settings.of("differs")
-    return [fact(f"{each.reference}: {each.text}", each.reference, "setting") for each in told]
+    differing = verdict.settings.of("differs")
+    return [fact(f"{setting.reference}: {setting.text}", setting.reference, "setting") for setting in differing]
 
 
 def _policy_gate(
@@ -69,32 +70,33 @@ def _policy_gate(
 ) -> Gate:
     """The policy's own gate: faults of its entries first, then settings that differ, then every bound that is not the
     default."""
+    fix = f"renew it with its reason, or remove it from {policy.source}"
     faults = [
-        fact(f"{each.name} expired on {each.expires}: renew it with its reason, or remove it from {policy.source}")
-        for each in policy.bounds
-        if each.expired(today)
+        fact(f"{setting.name} expired on {setting.expires}: {fix}")
+        for setting in policy.bounds
+        if setting.expired(today)
     ]
     faults += [
         fact(
-            f"waiver of {each.tap} for {label(each.gate)} expired on {each.expires}: "
+            f"waiver of {waiver.tap} for {label(waiver.gate)} expired on {waiver.expires}: "
             "correct the layer, or renew the waiver",
-            each.tap,
+            waiver.tap,
         )
-        for each in policy.waivers
-        if each.expired(today)
+        for waiver in policy.waivers
+        if waiver.expired(today)
     ]
-    for each in unneeded:
-        why = f"passes {label(each.gate)}" if each.tap in taps else "is not a compared layer"
-        faults.append(fact(f"waiver not needed: {each.tap} {why}; remove it from {policy.source}", each.tap))
+    for waiver in unneeded:
+        why = f"passes {label(waiver.gate)}" if waiver.tap in taps else "is not a compared layer"
+        faults.append(fact(f"waiver not needed: {waiver.tap} {why}; remove it from {policy.source}", waiver.tap))
     ordered = sorted(policy.bounds, key=lambda setting: not setting.looser)
-    notices = [_bound_notice(each) for each in ordered if each.in_force(today) != each.default]
+    notices = [_bound_notice(setting) for setting in ordered if setting.in_force(today) != setting.default]
     count = len(policy.bounds) + len(policy.waivers) + policy.settings
     return GATES[NAME].gate(count, count, facts=(*faults, *unmet, *notices))
 
 
 def _bound_notice(setting: BoundSetting) -> Finding:
     until = f" until {setting.expires}" if setting.expires else ""
-    how = "loosened" if setting.looser else "tightened"
+    change = "loosened" if setting.looser else "tightened"
     reason = f": {setting.reason}" if setting.reason else ""
-    told = f"{how} to {setting.value:g} (default {setting.default:g}){until}{reason}"
-    return Finding(setting.name, "bound", setting.value, setting.default, detail=told)
+    detail = f"{change} to {setting.value:g} (default {setting.default:g}){until}{reason}"
+    return Finding(setting.name, "bound", setting.value, setting.default, detail=detail)

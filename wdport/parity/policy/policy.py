@@ -74,4 +74,4 @@ def loosened(policy: Policy) -> dict[str, float]:
     Known faults must still fail under these bounds.
     """
     held = policy.bounds_on(policy.read)
-    return {each.name: held[each.name] for each in policy.bounds if not held[each.name] <= each.default}
+    return {setting.name: held[setting.name] for setting in policy.bounds if not held[setting.name] <= setting.default}

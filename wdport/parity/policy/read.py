@@ -39,17 +39,17 @@ def read_policy(path: PathText, today: date) -> Policy:
     policy = Policy(
         bounds=tuple(_bound(held.table(name), name) for name in list(held.rest)),
         settings=_settings(settings),
-        waivers=tuple(_waiver(each) for each in waivers),
+        waivers=tuple(_waiver(table) for table in waivers),
         source=str(path),
         read=today,
     )
-    seen: set[tuple[str, str]] = set()
-    for at, waiver in enumerate(policy.waivers):
-        if (waiver.tap, waiver.gate) in seen:
+    waived: set[tuple[str, str]] = set()
+    for index, waiver in enumerate(policy.waivers):
+        if (waiver.tap, waiver.gate) in waived:
             raise InputError(
-                (file, f"waivers[{at}]"), f"waives {waiver.tap} for {label(waiver.gate)} again", "keep one"
+                (file, f"waivers[{index}]"), f"waives {waiver.tap} for {label(waiver.gate)} again", "keep one"
             )
-        seen.add((waiver.tap, waiver.gate))
+        waived.add((waiver.tap, waiver.gate))
     return policy
 
 
@@ -118,7 +118,7 @@ class _Table:
     rest: dict[str, object]
     file: Path
     key: str
-    known: list[str] = field(default_factory=list)
+    declared: list[str] = field(default_factory=list)
 
     def at(self, name: str) -> str:
         """The whole key of an entry."""
@@ -127,11 +127,11 @@ class _Table:
     def end(self) -> None:
         """Refuse the keys that were not taken."""
         for name in self.rest:
-            fix = did_you_mean(name, self.known, "remove it or correct its name")
+            fix = did_you_mean(name, self.declared, "remove it or correct its name")
             raise InputError((self.file, self.at(name)), "is an unknown key", fix)
 
     def _pop(self, name: str, default: object = None) -> object:
-        self.known.append(name)
+        self.declared.append(name)
         return self.rest.pop(name, default)
 
     def table(self, name: str) -> _Table:
@@ -142,9 +142,9 @@ class _Table:
 
     def tables(self, name: str) -> list[_Table]:
         value = self._pop(name, [])
-        if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+        if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
             raise self._wrong(name, "an array of tables", f"[[{name}]]")
-        return [_Table(dict(each), self.file, f"{self.at(name)}[{index}]") for index, each in enumerate(value)]
+        return [_Table(dict(row), self.file, f"{self.at(name)}[{index}]") for index, row in enumerate(value)]
 
     def text(self, name: str) -> str:
         value = self._take(name, f'{name} = "..."')

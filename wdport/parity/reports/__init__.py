@@ -39,13 +39,13 @@ def write_reports(
     :class:`~wdport.errors.MachineError` if writing one fails: the others are written, and no temporary file is
     left.
     """
-    given = {"json": (json, render_json), "junit": (junit, render_junit), "markdown": (markdown, render_markdown),
-             "html": (html, render_html)}  # fmt: skip
-    wanted = {kind: (Path(path), render) for kind, (path, render) in given.items() if path is not None}
+    reports = {"json": (json, render_json), "junit": (junit, render_junit), "markdown": (markdown, render_markdown),
+               "html": (html, render_html)}  # fmt: skip
+    requested = {kind: (Path(path), render) for kind, (path, render) in reports.items() if path is not None}
     inputs = InputFiles(checkpoint=verdict.checkpoint, converted=verdict.converted).with_manifests("converted")
-    require_apart([(kind, path) for kind, (path, _) in wanted.items()], inputs)
-    outputs = {kind: writable(path, inputs, force, None, kind, True) for kind, (path, _) in wanted.items()}
-    texts = [(outputs[kind], render(verdict)) for kind, (_, render) in wanted.items()]
+    require_apart([(kind, path) for kind, (path, _) in requested.items()], inputs)
+    outputs = {kind: writable(path, inputs, force, None, kind, True) for kind, (path, _) in requested.items()}
+    texts = [(outputs[kind], render(verdict)) for kind, (_, render) in requested.items()]
     refused: list[MachineError] = []
     for output, text in texts:
         try:

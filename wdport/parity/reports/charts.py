@@ -97,8 +97,8 @@ def heat_strip(verdict: Verdict) -> Heat:
     for part, taps in groups:
         name = part_name(verdict, part) or f"no {verdict.words.one}"
         cells = [_cell(index, tap, columns, held, tap.reference in doubted) for index, tap in enumerate(taps)]
-        off = sum(not (tap.sound(*held) and tap.fed(*held)) for tap in taps)
-        label = f"layers of {name}: {len(taps)} in all, {off or 'none'} beyond a bound"
+        faulty = sum(not (tap.sound(*held) and tap.fed(*held)) for tap in taps)
+        label = f"layers of {name}: {len(taps)} in all, {faulty or 'none'} beyond a bound"
         rows.append(HeatRow(name, label, columns, -(-len(taps) // columns), cells))
     return Heat(rows, number(held[0]), _heat_keys(held[0]))
 
@@ -178,12 +178,13 @@ def _part(tap: TapResult) -> int | None:
 
 def trajectory_charts(verdict: Verdict) -> Figures | None:
     """Error growth along every sampling run, one chart per sampler; ``None`` if no sampler was run."""
-    drawn = [each for each in verdict.trajectories if each.logic or each.single]
+    drawn = [trajectory for trajectory in verdict.trajectories if trajectory.logic or trajectory.single]
     if not drawn:
         return None
     bound = verdict.bound("trajectory")
-    axis = LogAxis.over([_AIR * bound, *(value for each in drawn for value in (*each.logic, *each.single))])
-    return Figures(_trajectory_lines(drawn[0]), [_trajectory(each, axis, bound) for each in drawn])
+    errors = [error for trajectory in drawn for error in (*trajectory.logic, *trajectory.single)]
+    axis = LogAxis.over([_AIR * bound, *errors])
+    return Figures(_trajectory_lines(drawn[0]), [_trajectory(trajectory, axis, bound) for trajectory in drawn])
 
 
 def _trajectory_lines(trajectory: Trajectory) -> tuple[Line, Line]:
@@ -214,7 +215,8 @@ def _nan_last(value: float) -> float:
 
 def overlay_charts(verdict: Verdict) -> Figures | None:
     """One channel decoded from each part only, the port over the reference; ``None`` if there are none."""
-    figures = [_overlay(each, verdict.words.decoded) for each in verdict.overlays if each.reference or each.candidate]
+    drawn = [overlay for overlay in verdict.overlays if overlay.reference or overlay.candidate]
+    figures = [_overlay(overlay, verdict.words.decoded) for overlay in drawn]
     if not figures:
         return None
     return Figures((Line("reference, float64", "thick", ()), Line("port, float32", "thin", ())), figures)

@@ -50,13 +50,13 @@ def render_junit(verdict: Verdict) -> str:
     characters are escaped as in Python, since XML cannot represent them.
     """
     suites = [(gate, _cases(gate, verdict)) for gate in verdict.gates]
-    cases = [case for _, found in suites for case in found]
+    cases = [case for _, gate_cases in suites for case in gate_cases]
     lost = [] if verdict.gates else [_Case("gates", "error", "no gate was run")]
     before = sum(gate.seconds or 0.0 for gate in verdict.gates if gate.name in TERMS)  # the known faults
     counts = _counts("wdport verify", [*cases, *lost], verdict.seconds + before)
     root = ET.Element("testsuites", counts)
-    for gate, found in suites:
-        _suite(root, verdict, gate.label, f"wdport.{_slug(gate.title)}", found, gate)
+    for gate, gate_cases in suites:
+        _suite(root, verdict, gate.label, f"wdport.{_slug(gate.title)}", gate_cases, gate)
     if lost:
         _suite(root, verdict, "no gate", "wdport", lost, None)
     ET.indent(root)

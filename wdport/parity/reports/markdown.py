@@ -152,9 +152,9 @@ def _gates(verdict: Verdict) -> _Block:
 
 
 def _findings(verdict: Verdict) -> list[_Block]:
-    said = [(gate.label, str(finding)) for gate in verdict.gates for finding in gate.findings]
-    said += [(gate.label, missing) for gate in verdict.gates if (missing := shortfall(gate))]
-    rows = [f"- {escape(name)}: {escape(finding)}\n" for name, finding in said]
+    findings = [(gate.label, str(finding)) for gate in verdict.gates for finding in gate.findings]
+    findings += [(gate.label, missing) for gate in verdict.gates if (missing := shortfall(gate))]
+    rows = [f"- {escape(name)}: {escape(finding)}\n" for name, finding in findings]
     if len(rows) <= OPEN_FINDINGS:
         return [_Block("\n### Findings\n\n", tuple(rows), "findings")] if rows else []
     head = f"\n<details><summary>{len(rows)} findings</summary>\n\n"
@@ -167,13 +167,13 @@ def _parts(verdict: Verdict) -> list[_Block]:
     rows = []
     for index, part in enumerate(verdict.parts):
         layers = layers_error(verdict, index)
-        own = "" if layers is None else number(layers)
+        layers_text = "" if layers is None else number(layers)
         numbers = (number(part.values), optional(part.decoded), number(part.ratio), percent(part.energy))
-        rows.append(_row(escape(part.name), own, *numbers))
+        rows.append(_row(escape(part.name), layers_text, *numbers))
     rows.append(_row("all", "", "", optional(verdict.decoded), "", ""))
-    told = verdict.words
-    heads = f"{told.one}|layers, f64:|{told.values}, f64:|{told.decoded}, f64:|f32 ratio:|energy:"
-    return [_table(f"{told.kind.capitalize()}s", heads, rows, f"{told.one}s")]
+    words = verdict.words
+    heads = f"{words.one}|layers, f64:|{words.values}, f64:|{words.decoded}, f64:|f32 ratio:|energy:"
+    return [_table(f"{words.kind.capitalize()}s", heads, rows, f"{words.one}s")]
 
 
 def _faults(verdict: Verdict) -> list[_Block]:
@@ -236,15 +236,15 @@ def _fit(blocks: Sequence[_Block], limit: int) -> str:
 
     If not even the heads fit, only the first blocks.
     """
-    kept = list(blocks)
-    while len(kept) > 1 and sum(block.fixed() for block in kept) > limit:
-        kept.pop()
-    room, shown = limit - sum(block.fixed() for block in kept), dict[int, int]()
-    for at in sorted(range(len(kept)), key=[sum(map(_bytes, block.rows)) for block in kept].__getitem__):
-        shown[at] = _rows_within(kept[at], room)
-        room += kept[at].fixed() - _bytes(_text(kept[at], shown[at]))
-    whole = "".join(_text(block, shown[at]) for at, block in enumerate(kept)).encode()
-    return whole[: max(limit, 0)].decode(errors="ignore")
+    remaining = list(blocks)
+    while len(remaining) > 1 and sum(block.fixed() for block in remaining) > limit:
+        remaining.pop()
+    room, row_counts = limit - sum(block.fixed() for block in remaining), dict[int, int]()
+    for index in sorted(range(len(remaining)), key=[sum(map(_bytes, block.rows)) for block in remaining].__getitem__):
+        row_counts[index] = _rows_within(remaining[index], room)
+        room += remaining[index].fixed() - _bytes(_text(remaining[index], row_counts[index]))
+    encoded = "".join(_text(block, row_counts[index]) for index, block in enumerate(remaining)).encode()
+    return encoded[: max(limit, 0)].decode(errors="ignore")
 
 
 def _rows_within(block: _Block, room: int) -> int:
@@ -255,8 +255,8 @@ def _rows_within(block: _Block, room: int) -> int:
     return bisect_right(ends, room)
 
 
-def _text(block: _Block, shown: int) -> str:
-    return "".join([block.head, *block.rows[:shown], block.note(len(block.rows) - shown), block.foot])
+def _text(block: _Block, row_count: int) -> str:
+    return "".join([block.head, *block.rows[:row_count], block.note(len(block.rows) - row_count), block.foot])
 
 
 def _bytes(text: str) -> int:

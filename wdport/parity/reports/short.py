@@ -36,15 +36,15 @@ def _layers(verdict: Verdict) -> str:
 
 def _errors(verdict: Verdict) -> str:
     """The largest number of each of the two gates that judge every layer."""
-    told = [f"{gate.title} {number(gate.worst)} of {number(gate.bound)}" for gate in verdict.gates
-            if gate.name in ("A", "B") and gate.worst is not None and gate.bound is not None]  # fmt: skip
-    return f"; worst {', '.join(told)}" if told else ""
+    errors = [f"{gate.title} {number(gate.worst)} of {number(gate.bound)}" for gate in verdict.gates
+              if gate.name in ("A", "B") and gate.worst is not None and gate.bound is not None]  # fmt: skip
+    return f"; worst {', '.join(errors)}" if errors else ""
 
 
 def render_card(verdict: Verdict) -> str:
     """The verdict, its gates and its first faulty layers as HTML for a notebook's output."""
     word, faults = outcome(verdict), verdict.faults
-    remarks = [(place(each), remark(verdict, each)) for each in faults[:_FEW]]
+    remarks = [(place(fault), remark(verdict, fault)) for fault in faults[:_FEW]]
     return template(TEMPLATES / "card.html", 2 * NAME_CHARS).render(
         word=word,
         colour=_COLOURS[word],
@@ -59,7 +59,7 @@ def render_card(verdict: Verdict) -> str:
 
 def _reason(gate: Gate) -> str:
     """Why a gate did not pass, by its first finding."""
-    return next((str(each) for each in gate.findings if not each.notice), "") or shortfall(gate)
+    return next((str(finding) for finding in gate.findings if not finding.notice), "") or shortfall(gate)
 
 
 def _cells(gate: Gate) -> list[str]:

@@ -58,27 +58,27 @@ class Chart:
     @property
     def ticks(self) -> list[tuple[int, str, str]]:
         """Labels of the axis, from the bottom: y of the grid's line, the label, and its CSS position."""
-        return [(SIZE - at, label, _percent(at)) for at, label in self.axis.ticks()]
+        return [(SIZE - y, label, _percent(y)) for y, label in self.axis.ticks()]
 
     @property
     def limit(self) -> tuple[int, str, str] | None:
         """The bound: y of its line, its label, and the label's CSS position."""
         if self.bound is None:
             return None
-        at = self.axis.place(self.bound[0])
-        return SIZE - at, self.bound[1], _percent(at)
+        y = self.axis.place(self.bound[0])
+        return SIZE - y, self.bound[1], _percent(y)
 
     @property
     def bands(self) -> list[tuple[int, int]]:
         """Left edge and width of every second span's band."""
-        return [(_share(each.start, self._count), _share(each.stop - each.start, self._count))
-                for each in self.spans[1::2]]  # fmt: skip
+        return [(_share(span.start, self._count), _share(span.stop - span.start, self._count))
+                for span in self.spans[1::2]]  # fmt: skip
 
     @property
     def labels(self) -> list[tuple[str, str, bool]]:
         """Every span's label and CSS width, and whether the label fits."""
-        widths = [_share(each.stop - each.start, self._count) for each in self.spans]
-        return [(each.label, _percent(w), w >= _LABELLED) for each, w in zip(self.spans, widths, strict=True)]
+        widths = [_share(span.stop - span.start, self._count) for span in self.spans]
+        return [(span.label, _percent(w), w >= _LABELLED) for span, w in zip(self.spans, widths, strict=True)]
 
     @property
     def hits(self) -> list[tuple[int, int, str]]:

@@ -75,9 +75,9 @@ def settings_table(verdict: Verdict) -> Table:
     """Every hyper-parameter that differs."""
     read = {"differs": Cell("inference", None, "bad"), "training": Cell("training only")}
     rows = [
-        (Cell(each.reference, None, "path"), Cell(each.candidate, None, "path"), Cell(each.text), read[level])
+        (Cell(setting.reference, None, "path"), Cell(setting.candidate, None, "path"), Cell(setting.text), read[level])
         for level in LEVELS
-        for each in verdict.settings.of(level)
+        for setting in verdict.settings.of(level)
     ]
     return Table([Head("layer"), Head("layer of the port"), Head("what differs"), Head("read by")], rows, "settings")
 
@@ -114,16 +114,16 @@ def parts_table(verdict: Verdict) -> Table:
     slopes = any(part.gradient is not None for part in verdict.parts)
     logic, numerics, gradient = map(verdict.bound, ("logic", "numerics", "gradient"))
     for index, part in enumerate(verdict.parts):
-        own = _or_nothing(layers_error(verdict, index), logic)
+        layers_cell = _or_nothing(layers_error(verdict, index), logic)
         decoded = amount(part.decoded, part.decoded is not None and not part.decoded <= logic)
         values = amount(part.values, not part.values <= logic)
         ratio = amount(part.ratio, not part.ratio <= numerics)
         energy = Cell(percent(part.energy), part.energy, "n" if part.energy is None else "")
         slope = part.gradient
         more = (amount(slope, slope is not None and not slope <= gradient),) if slopes else ()
-        rows.append((Cell(part.name), own, values, decoded, ratio, energy, *more))
-    whole = amount(verdict.decoded, verdict.decoded is not None and not verdict.decoded <= logic)
-    rows.append((Cell("all"), Cell(""), Cell(""), whole, Cell(""), Cell(""), *((Cell(""),) if slopes else ())))
+        rows.append((Cell(part.name), layers_cell, values, decoded, ratio, energy, *more))
+    total = amount(verdict.decoded, verdict.decoded is not None and not verdict.decoded <= logic)
+    rows.append((Cell("all"), Cell(""), Cell(""), total, Cell(""), Cell(""), *((Cell(""),) if slopes else ())))
     one = verdict.words.one
     heads = [Head(one), numeric("layers, f64"), numeric(f"{verdict.words.values}, f64"),
              numeric(f"{verdict.words.decoded}, f64"), numeric("f32 ratio"), numeric("energy"),
@@ -134,12 +134,12 @@ def parts_table(verdict: Verdict) -> Table:
 def taps_table(verdict: Verdict) -> Table:
     """Every tap with all its numbers, in the order of the computation, including those of a full run."""
     full = any(tap.gradient is not None for tap in verdict.taps)
-    said = said_of(verdict, [tap.reference for tap in verdict.taps], ("A", "B", "0"))
+    findings = said_of(verdict, [tap.reference for tap in verdict.taps], ("A", "B", "0"))
     parts = any(tap.part is not None for tap in verdict.taps)
     rows = [
         (
             *_tap(verdict, index, tap, full, parts),
-            *([Cell("; ".join(said.get(tap.reference, [])), None, "said")] * bool(said)),
+            *([Cell("; ".join(findings.get(tap.reference, [])), None, "said")] * bool(findings)),
         )
         for index, tap in enumerate(verdict.taps)
     ]
@@ -147,7 +147,7 @@ def taps_table(verdict: Verdict) -> Table:
              numeric("alone", "f64"), numeric("inputs", "f64"), numeric("network", "f64"), numeric("mean", "f32"),
              numeric("worst", "f32"), numeric("inputs", "f32"),
              *([numeric("gradient", "f64"), numeric("bf16")] if full else []), numeric("of the", "bound"),
-             *([Head("what is off")] * bool(said))]  # fmt: skip
+             *([Head("what is off")] * bool(findings))]  # fmt: skip
     return Table(heads, rows, "layers", "sort")
 
 
@@ -170,11 +170,11 @@ def _or_nothing(value: float | None, bound: float) -> Cell:
 
 def bounds_table(verdict: Verdict) -> Table:
     """Every bound in force, its default if a policy changed it, and its meaning."""
-    known, changed = known_bounds(), changed_bounds(verdict)
+    declared, changed = known_bounds(), changed_bounds(verdict)
     rows = []
     for name, value in verdict.bounds.items():
         usual = [amount(changed[name][1]) if name in changed else Cell("")] if changed else []
-        meaning = known[name].meaning if name in known else ""
+        meaning = declared[name].meaning if name in declared else ""
         rows.append((Cell(name, None, "path"), amount(value), *usual, Cell(meaning, None, "said")))
     heads = [Head("bound"), numeric("in force"), *([numeric("default")] if changed else []), Head("of what")]
     return Table(heads, rows, "bounds")

@@ -80,14 +80,14 @@ def _settings(verdict: Verdict) -> list[str]:
     """Settings that differ between the two models, shown before the gates; they fail nothing."""
     if not verdict.settings.told:
         return []
-    found = {level: settings_told(verdict, level) for level in LEVELS}
-    word, severity = _mark_of_settings(bool(found["differs"]), bool(found["training"] or verdict.settings.note))
+    by_level = {level: settings_told(verdict, level) for level in LEVELS}
+    word, severity = _mark_of_settings(bool(by_level["differs"]), bool(by_level["training"] or verdict.settings.note))
     lines: list[str] = [marked(f"{word:<4} {'settings':<21} {settings_line(verdict)}", word, severity)]
     for level in LEVELS:
-        told = [f"{at_layers(names)}: {text}" for text, names in found[level].items()]
-        lines += [f"{_INDENT}{printable(each, NAME_CHARS)}" for each in told[: _FEW_SETTINGS[level]]]
-        if len(told) > _FEW_SETTINGS[level]:
-            lines.append(f"{_INDENT}and {len(told) - _FEW_SETTINGS[level]} more")
+        sentences = [f"{at_layers(names)}: {text}" for text, names in by_level[level].items()]
+        lines += [f"{_INDENT}{printable(sentence, NAME_CHARS)}" for sentence in sentences[: _FEW_SETTINGS[level]]]
+        if len(sentences) > _FEW_SETTINGS[level]:
+            lines.append(f"{_INDENT}and {len(sentences) - _FEW_SETTINGS[level]} more")
     return lines
 
 
@@ -102,43 +102,44 @@ def gate_lines(gate: Gate) -> list[str]:
     text = f"{gate.outcome:<4} {gate.label:<21} {gate.compared} of {gate.expected} compared"
     if gate.worst is not None and gate.bound is not None:
         text += f"; worst {number(gate.worst)} of {number(gate.bound)} at {printable(gate.where, NAME_CHARS)}"
-    most = _MAX_FINDINGS.get(gate.name, _FEW)
+    limit = _MAX_FINDINGS.get(gate.name, _FEW)
     severity: Severity = "good" if gate.passed else "bad" if gate.differs else "doubtful"
     lines: list[str] = [marked(text, gate.outcome, severity)]
-    lines += [f"{_INDENT}{printable(str(finding), NAME_CHARS)}" for finding in gate.findings[:most]]
-    if len(gate.findings) > most:
-        lines.append(f"{_INDENT}and {len(gate.findings) - most} more")
+    lines += [f"{_INDENT}{printable(str(finding), NAME_CHARS)}" for finding in gate.findings[:limit]]
+    if len(gate.findings) > limit:
+        lines.append(f"{_INDENT}and {len(gate.findings) - limit} more")
     return lines
 
 
 def _outputs(verdict: Verdict) -> list[str]:
     """The network's outputs with their errors, if there are several."""
-    found = {tap.reference: tap for tap in verdict.taps if tap.reference.startswith(f"{OUTPUT}.") and not tap.candidate}
-    return [f"{printable(name.removeprefix(f'{OUTPUT}.'), 40)} {number(tap.cumulative)}" for name, tap in found.items()]
+    prefix = f"{OUTPUT}."
+    taps = {tap.reference: tap for tap in verdict.taps if tap.reference.startswith(prefix) and not tap.candidate}
+    return [f"{printable(name.removeprefix(prefix), 40)} {number(tap.cumulative)}" for name, tap in taps.items()]
 
 
 def _parts(verdict: Verdict) -> list[list[str]]:
     """Per part of the output: float64 errors of values, decoded values and gradients, and float32 ratio."""
-    told = verdict.words
+    words = verdict.words
     gradients = any(part.gradient is not None for part in verdict.parts)
-    heads = [told.one, "layers f64", f"{told.values} f64", f"{told.decoded} f64", "f32 ratio", "energy"]
+    heads = [words.one, "layers f64", f"{words.values} f64", f"{words.decoded} f64", "f32 ratio", "energy"]
     rows = [heads + ["gradient f64"] * gradients]
     for index, part in enumerate(verdict.parts):
         layers = layers_error(verdict, index)
-        own = "" if layers is None else number(layers)
+        layers_text = "" if layers is None else number(layers)
         decoded = "unknown" if part.decoded is None else number(part.decoded)
         slope = "" if part.gradient is None else number(part.gradient)
-        cells = [part.name, own, number(part.values), decoded, number(part.ratio), percent(part.energy)]
+        cells = [part.name, layers_text, number(part.values), decoded, number(part.ratio), percent(part.energy)]
         rows.append(cells + [slope] * gradients)
-    whole = "unknown" if verdict.decoded is None else number(verdict.decoded)
-    return [*rows, [told.decoded, "", "", whole, "", ""] + [""] * gradients]
+    total = "unknown" if verdict.decoded is None else number(verdict.decoded)
+    return [*rows, [words.decoded, "", "", total, "", ""] + [""] * gradients]
 
 
 def _trajectories(verdict: Verdict) -> list[list[str]]:
     """The error of the last state of each sampler run."""
     rows = [["sampler", "f64 error", "f32 error"]]
-    for each in verdict.trajectories:
-        rows.append([each.sampler, *(number(errors[-1]) if errors else "none" for errors in (each.logic, each.single))])
+    for run in verdict.trajectories:
+        rows.append([run.sampler, *(number(errors[-1]) if errors else "none" for errors in (run.logic, run.single))])
     return rows
 
 
@@ -155,8 +156,8 @@ def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
             lines.append(f"    waived {waiver}")
     lines += [f"  and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
     if any(fault.feeds for fault in faults):
-        said = "of the faults in what one layer feeds to others, only the first is shown: correct it and verify again"
-        lines.append(f"  {said}")
+        note = "of the faults in what one layer feeds to others, only the first is shown: correct it and verify again"
+        lines.append(f"  {note}")
     return lines
 
 

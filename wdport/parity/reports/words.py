@@ -66,7 +66,7 @@ def _equal_outside(verdict: Verdict) -> bool:
     may be divided into modules otherwise."""
     outputs = [tap for tap in verdict.taps if tap.reference.partition(".")[0] == OUTPUT]
     failed = {gate.name: gate.findings for gate in verdict.gates if not gate.passed}
-    plain = all(each.notice or each.kind in _INSIDE for each in failed.get("0", ()))
+    plain = all(finding.notice or finding.kind in _INSIDE for finding in failed.get("0", ()))
     bounds = verdict.bound("logic"), verdict.bound("numerics")
     within = all(max(tap.cumulative, tap.isolated) <= bounds[0] and tap.rms_ratio <= bounds[1] for tap in outputs)
     return (
@@ -80,9 +80,9 @@ def _equal_outside(verdict: Verdict) -> bool:
 
 def _unmet(gate: Gate, say: Callable[[str], str]) -> str:
     """Why a policy, a baseline or the known faults failed, by the first finding."""
-    told = [str(each) for each in gate.findings if not each.notice] or [shortfall(gate)]
-    more = f", and {len(told) - 1} more" if len(told) > 1 else ""
-    return f"{_UNMET[gate.name]}: {say(printable(told[0], NAME_CHARS))}{more}"
+    reasons = [str(finding) for finding in gate.findings if not finding.notice] or [shortfall(gate)]
+    more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return f"{_UNMET[gate.name]}: {say(printable(reasons[0], NAME_CHARS))}{more}"
 
 
 def reference_line(verdict: Verdict, write: Callable[[str], str] = str) -> str:
@@ -115,20 +115,20 @@ def changed_bounds(verdict: Verdict) -> dict[str, tuple[float, float]]:
 
 def bounds_line(verdict: Verdict) -> str:
     """The two bounds that judge every layer, and those that a policy changed."""
-    told = f"float64 {number(verdict.bound('logic'))} relative, float32 {number(verdict.bound('numerics'))} times"
+    bounds = f"float64 {number(verdict.bound('logic'))} relative, float32 {number(verdict.bound('numerics'))} times"
     changed = [f"{name} {number(now)} for {number(usual)}" for name, (now, usual) in changed_bounds(verdict).items()]
-    return f"{told} PyTorch's own" + (f"; by the policy: {', '.join(changed)}" if changed else "")
+    return f"{bounds} PyTorch's own" + (f"; by the policy: {', '.join(changed)}" if changed else "")
 
 
 def on_assumptions(verdict: Verdict, write: Callable[[str], str] = str) -> str:
     """How far the comparison confirms the assumed values."""
     if not verdict.reference:
         return "both sides use this"
-    own = f"your own code, {write(printable(verdict.reference, NAME_CHARS))},"
+    reference = f"your own code, {write(printable(verdict.reference, NAME_CHARS))},"
     return (
-        f"{own} confirms those that define the network"
+        f"{reference} confirms those that define the network"
         if verdict or verdict.unmet
-        else f"the port uses this, {own} may not"
+        else f"the port uses this, {reference} may not"
     )
 
 
@@ -165,8 +165,8 @@ def part_name(verdict: Verdict, part: int | None) -> str:
 
 def place(fault: Fault) -> str:
     """The place of a fault: the layer, and the layer inside it that it feeds wrongly."""
-    own = f"the network itself{_output(fault.reference)}"
-    site = f"{fault.reference} -> {fault.candidate}" if fault.candidate else own
+    network = f"the network itself{_output(fault.reference)}"
+    site = f"{fault.reference} -> {fault.candidate}" if fault.candidate else network
     return f"{site}, in what it feeds {fault.feeds}" if fault.feeds else site
 
 
@@ -205,16 +205,17 @@ def layers_error(verdict: Verdict, part: int) -> float | None:
 
 def waived(verdict: Verdict, name: str) -> str:
     """Until when and why a policy lets a layer pass; "" if it does not."""
-    told = [each.detail for gate in verdict.gates for each in gate.findings if each.kind == "waived"
-            and each.subject == name]  # fmt: skip
-    return "; ".join(dict.fromkeys(told))
+    details = [finding.detail for gate in verdict.gates for finding in gate.findings if finding.kind == "waived"
+               and finding.subject == name]  # fmt: skip
+    return "; ".join(dict.fromkeys(details))
 
 
 def said_of(verdict: Verdict, names: Iterable[str], gates: Collection[str]) -> dict[str, list[str]]:
     """These gates' findings on layers, by layer."""
-    known = set(names)
-    findings = [each for gate in verdict.gates if gate.name in gates for each in gate.findings if not each.notice]
-    return {name: list(map(str, told)) for name, told in by_subject(findings).items() if name in known}
+    layers = set(names)
+    judged = [gate for gate in verdict.gates if gate.name in gates]
+    findings = [finding for gate in judged for finding in gate.findings if not finding.notice]
+    return {layer: list(map(str, group)) for layer, group in by_subject(findings).items() if layer in layers}
 
 
 def doubts(verdict: Verdict) -> dict[str, list[str]]:
@@ -245,10 +246,10 @@ def settings_line(verdict: Verdict) -> str:
 
 def settings_told(verdict: Verdict, level: Level) -> dict[str, list[str]]:
     """Settings that differ, by sentence, and the layers of the reference where they do."""
-    found: dict[str, list[str]] = {}
-    for each in verdict.settings.of(level):
-        found.setdefault(each.text, []).append(each.reference)
-    return found
+    layers_by_text: dict[str, list[str]] = {}
+    for setting in verdict.settings.of(level):
+        layers_by_text.setdefault(setting.text, []).append(setting.reference)
+    return layers_by_text
 
 
 def at_layers(names: Sequence[str]) -> str:
@@ -260,5 +261,5 @@ def worst(gate: Gate) -> str:
     """A gate's largest value, its bound and where it is; "" if it has none."""
     if gate.worst is None or gate.bound is None:
         return ""
-    at = f" at {printable(gate.where, NAME_CHARS)}" if gate.where else ""
-    return f"worst {number(gate.worst)} of {number(gate.bound)}{at}"
+    location = f" at {printable(gate.where, NAME_CHARS)}" if gate.where else ""
+    return f"worst {number(gate.worst)} of {number(gate.bound)}{location}"

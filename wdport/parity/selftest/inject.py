@@ -54,7 +54,7 @@ def run_mutants(
     force). ``diagnose`` looks for the probable cause; ``single`` also measures what float32 alone and fixed tolerances
     would say."""
     layers = specimen.layers()
-    for mutant in (each for each in specimen.faults.mutants(specimen.config) if chosen(each)):
+    for mutant in (mutant for mutant in specimen.faults.mutants(specimen.config) if chosen(mutant)):
         places = mutant.places(layers)
         if not places:
             raise InternalError(mutant.name, f"matches no layer of {specimen.name}", "correct its pattern")
@@ -81,9 +81,9 @@ def inject(
         kill = replace(kill, causes=judgement.causes, facts=mutant.facts, sought=kill.gate == "A")
     if not single:
         return kill
-    alone = next((gate for gate in judgement.gates if gate in ("0", "B")), "")
+    single_gate = next((gate for gate in judgement.gates if gate in ("0", "B")), "")
     rejected = rejected_by(partial(specimen.outputs, [(mutant, place)]))
-    return replace(kill, ratio=judgement.ratio, single=alone, rejected=rejected)
+    return replace(kill, ratio=judgement.ratio, single=single_gate, rejected=rejected)
 
 
 def judge(specimen: Specimen, faults: Sequence[Injected], held: Bounds | None, setup: Setup) -> Judgement:
@@ -113,7 +113,7 @@ def judgement_of(verdict: Verdict) -> Judgement:
 
 def _fails(gate: Gate) -> bool:
     """Whether a gate fails for another reason than that the file's variables are not the checkpoint's."""
-    return not gate.passed and any(not each.notice and each.kind != IN_FILE for each in gate.findings)
+    return not gate.passed and any(not finding.notice and finding.kind != IN_FILE for finding in gate.findings)
 
 
 def _over(gate: Gate) -> float:
@@ -125,7 +125,7 @@ def kill_of(specimen: Specimen, mutant: Mutant, place: str, judgement: Judgement
     """A fault's outcome from the judgement."""
     site = tapped(place, specimen.tapped)
     gate, sites = judgement.gate(mutant.gate), judgement.sites
-    inside = all(each == site or each.startswith(f"{site}/") or not site for each in sites)
+    inside = all(path == site or path.startswith(f"{site}/") or not site for path in sites)
     less = "0" in judgement.gates  # layers inside no longer run, or not as often
     exact = sites == (site,) or ((mutant.shares or less) and bool(sites) and inside)
     if gate == "A'":  # one layer was changed, so the one table is its own

@@ -24,9 +24,9 @@ def render_markdown(result: SelftestResult) -> str:
     for group in result.groups:
         parts += [f"### {title(group)}", "", *_table(KILL_HEAD, kill_rows(group)), ""]
     if result.variants:
-        rows = [(each.example, each.name, "" if each.logic is None else f"{each.logic:.1e}",
-                 "" if each.ratio is None else f"{each.ratio:.2g}", ", ".join(map(str, each.alarms)) or "none")
-                for each in result.variants]  # fmt: skip
+        rows = [(variant.example, variant.name, "" if variant.logic is None else f"{variant.logic:.1e}",
+                 "" if variant.ratio is None else f"{variant.ratio:.2g}", ", ".join(map(str, variant.alarms)) or "none")
+                for variant in result.variants]  # fmt: skip
         parts += ["## Correct variants", "", *_table(VARIANT_HEAD, rows), ""]
     return "\n".join(parts)
 

@@ -109,21 +109,20 @@ class SelftestResult:
         same = [kill for kill in kills if kill.equivalent]
         ports = [variant for variant in self.variants if variant.rejected is not None]
         counted = len(faults), len(ports) + len(same)
-        made = []
+        counts = []
         for name in RULES:
-            rejected = [*(name in (each.rejected or ()) for each in ports), *(name in (k.rejected or ()) for k in same)]
-            made.append(RuleCount(name, sum(name in (k.rejected or ()) for k in faults), counted[0], sum(rejected),
-                                  counted[1]))  # fmt: skip
+            rejected = [name in (port.rejected or ()) for port in ports] + [name in (k.rejected or ()) for k in same]
+            counts.append(RuleCount(name, sum(name in (k.rejected or ()) for k in faults), counted[0], sum(rejected),
+                                    counted[1]))  # fmt: skip
         for name, gates in ((f"{label('A')} with {label('0')}", ("0", "A")), ("all gates", ("0", "A", "A'", "B"))):
-            alarms = [any(alarm.gate in gates for alarm in each.alarms) for each in ports]
-            made.append(RuleCount(name, sum(kill.gate in gates for kill in faults), counted[0],
-                                  sum(alarms) + sum(kill.gate in gates for kill in same), counted[1]))  # fmt: skip
-        alone = sum(bool(kill.single) for kill in faults), sum(bool(kill.single) for kill in same)
-        alarms = [any(alarm.gate in ("0", "B") for alarm in each.alarms) for each in ports]
-        made.insert(
-            -1, RuleCount(f"{label('B')} with {label('0')}", alone[0], counted[0], alone[1] + sum(alarms), counted[1])
-        )
-        return tuple(made) if faults and ports else ()
+            alarms = [any(alarm.gate in gates for alarm in variant.alarms) for variant in ports]
+            counts.append(RuleCount(name, sum(kill.gate in gates for kill in faults), counted[0],
+                                    sum(alarms) + sum(kill.gate in gates for kill in same), counted[1]))  # fmt: skip
+        by_single = sum(bool(kill.single) for kill in faults), sum(bool(kill.single) for kill in same)
+        alarms = [any(alarm.gate in ("0", "B") for alarm in variant.alarms) for variant in ports]
+        float32 = f"{label('B')} with {label('0')}"
+        counts.insert(-1, RuleCount(float32, by_single[0], counted[0], by_single[1] + sum(alarms), counted[1]))
+        return tuple(counts) if faults and ports else ()
 
     def document(self) -> SelftestDocument:
         """The result with its counts."""

@@ -132,10 +132,10 @@ def quick_faults(held: Bounds) -> Iterator[Kill]:
 def gather(group: Group, say: Say) -> GroupResult:
     """The results of a group, and memory released meanwhile."""
     kills = []
-    for at, kill in enumerate(group.kills, 1):
+    for count, kill in enumerate(group.kills, 1):
         say(f"{group.name}: {kill.mutant}")
         kills.append(kill)
-        if at % AT_ONCE == 0:
+        if count % AT_ONCE == 0:
             _release()
     _release()
     return GroupResult(group.gate, group.name, tuple(kills))

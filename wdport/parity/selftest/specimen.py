@@ -159,13 +159,13 @@ class Specimen:
             inputs = tuple(np.ones_like(array) for array in inputs)
         probe = Probe(self.model("float32"), (), eager=True)
         with self._changed(faults), jax.default_matmul_precision("highest"):
-            own = probe.whole(signature.in_port(inputs))
+            ours = probe.whole(signature.in_port(inputs))
         if ones not in self._outputs:
             self.live.use(False)
             with highest_precision():
                 theirs = run(self.live.modules["float32"], inputs)
-            self._outputs[ones] = _flat(theirs, [each.shape for each in own], signature.axes)
-        return _flat(own), self._outputs[ones]
+            self._outputs[ones] = _flat(theirs, [output.shape for output in ours], signature.axes)
+        return _flat(ours), self._outputs[ones]
 
     @contextmanager
     def _converted_with(self, faults: Sequence[Injected]) -> Iterator[tuple[Path, Sequence[Injected]]]:
@@ -183,8 +183,8 @@ class Specimen:
         """The variables that the faults change."""
         variables = self._variables
         with self._changed(faults):
-            found = {path: np.array(variable.value) for path, variable in variables.items()}
-        return {path: array for path, array in found.items() if not np.array_equal(array, self.arrays[path])}
+            values = {path: np.array(variable.value) for path, variable in variables.items()}
+        return {path: array for path, array in values.items() if not np.array_equal(array, self.arrays[path])}
 
     @contextmanager
     def _changed(self, faults: Sequence[Injected]) -> Iterator[None]:
@@ -227,7 +227,7 @@ def _enter(stack: ExitStack, faults: Iterable[Injected], model: KerasModel) -> N
 def _flat(outputs: Sequence[Array], shapes: Sequence[tuple[int, ...]] = (), stated: Sequence[str] = ()) -> Array:
     """One output as it is, several one after another; in the port's layout, if its ``shapes`` are given."""
     rules = [axes(text) for text in stated]
-    made = (
+    arrays = (
         [laid_out(output, shape, rules) for output, shape in zip(outputs, shapes, strict=True)] if shapes else outputs
     )
-    return made[0] if len(made) == 1 else np.concatenate([output.ravel() for output in made])
+    return arrays[0] if len(arrays) == 1 else np.concatenate([output.ravel() for output in arrays])

@@ -21,10 +21,10 @@ def render(result: SelftestResult, rules: bool = False) -> Marked:
         head, *rows = _table(KILL_HEAD, kill_rows(group))
         parts += [title(group), head, *map(_marked_row, group.kills, rows), ""]
     for name in dict.fromkeys(variant.example for variant in result.variants):
-        parts.append(variants_line(name, [each for each in result.variants if each.example == name]))
+        parts.append(variants_line(name, [variant for variant in result.variants if variant.example == name]))
     alarm = "FALSE ALARM"
-    for each in result.false_alarms:
-        parts.append(marked(f"  {alarm}  {each.name}: {', '.join(map(str, each.alarms[:3]))}", alarm, "bad"))
+    for flagged in result.false_alarms:
+        parts.append(marked(f"  {alarm}  {flagged.name}: {', '.join(map(str, flagged.alarms[:3]))}", alarm, "bad"))
     if result.variants:
         parts.append("")
     if rules and result.rules:
@@ -101,14 +101,14 @@ def single(kill: Kill) -> str:
 
 def shortened(names: Sequence[str]) -> str:
     """The first three of these places, and the number of others."""
-    return ", ".join(each or "the network" for each in names[:3]) + (f" and {len(names) - 3} more" * (len(names) > 3))
+    return ", ".join(name or "the network" for name in names[:3]) + (f" and {len(names) - 3} more" * (len(names) > 3))
 
 
 def variants_line(name: str, variants: Sequence[Variant]) -> str:
     """The largest errors of one example's correct variants."""
-    logic = max((each.logic for each in variants if each.logic is not None), default=0.0)
-    ratios = [each.ratio for each in variants if each.ratio is not None]
-    alarms = sum(bool(each.alarms) for each in variants)
+    logic = max((variant.logic for variant in variants if variant.logic is not None), default=0.0)
+    ratios = [variant.ratio for variant in variants if variant.ratio is not None]
+    alarms = sum(bool(variant.alarms) for variant in variants)
     rest = f", float32 ratio at most {max(ratios):.2g}" if ratios else ""
     return f"{name}: {len(variants)} correct variants, float64 error at most {logic:.1e}{rest}; {alarms} false alarms"
 
@@ -123,6 +123,6 @@ def rule_rows(result: SelftestResult) -> Rows:
 
 
 def _table(head: tuple[str, ...], rows: Rows) -> list[str]:
-    widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in [head, *rows]]  # fmt: skip

@@ -37,9 +37,9 @@ def use_gates(prepared: Prepared, comparison: Comparison, samples: bool, full: b
 
 def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full: bool) -> Gate:
     model, config = comparison.candidate.models["float64"], prepared.config
-    known, modules = (family, config), comparison.modules
+    family_config, modules = (family, config), comparison.modules
     # a recording has no tables: its port's own are compared with their formulas
-    process = file_process(family, prepared) if modules else keras_network(model, known).process()
+    process = file_process(family, prepared) if modules else keras_network(model, family_config).process()
     one, two = (comparison.signature.in_port(comparison.signature.make(SEED, count, 1.0)) for count in (1, 2))
     stated = two[0].shape[1:]  # an input of one sample may be longer
     decode = next((port.decode for port in comparison.signature.outputs if not port.parts), None)

@@ -64,8 +64,8 @@ class Pair:
     @property
     def vocabulary(self) -> Vocabulary:
         """The tokens; one of them stands for the mask if the configuration names none."""
-        told = self.family.vocabulary(self.models["float64"].config)
-        return told if told.mask is not None else Vocabulary(told.size, 0)
+        tokens = self.family.vocabulary(self.models["float64"].config)
+        return tokens if tokens.mask is not None else Vocabulary(tokens.size, 0)
 
 
 def generation_gate(pair: Pair, full: bool) -> Gate:
@@ -81,9 +81,10 @@ def generation_gate(pair: Pair, full: bool) -> Gate:
             prompts[0][0] = rule.end  # which ends no text there
         _compare_tokens(comparison, "a small network", small, _small_logits, prompts, rule, mask)
     defaults = inspect.signature(generate).parameters
-    told = {each.name: defaults[each.name].default for each in fields(Rule) if each.name not in ("length", "steps")}
-    usual = {name: getattr(Rule(), name) for name in told}
-    comparison.add("defaults", lambda: np.array([told == usual], float), np.ones(1))
+    names = [field.name for field in fields(Rule) if field.name not in ("length", "steps")]
+    argument_defaults = {name: defaults[name].default for name in names}
+    usual = {name: getattr(Rule(), name) for name in argument_defaults}
+    comparison.add("defaults", lambda: np.array([argument_defaults == usual], float), np.ones(1))
     vocabulary = pair.vocabulary
     if vocabulary.size > 2:  # otherwise there is nothing to choose from
         _compare_own(comparison, pair, vocabulary, full)
@@ -108,19 +109,20 @@ def _compare_tokens(
 ) -> None:  # fmt: skip
     """Every token of every text, and the step that set it."""
     size = generator.vocabulary.size
-    texts = [complete_text(logits, prompt, mask, rule, _draws(at, size)) for at, prompt in enumerate(prompts)]
+    texts = [complete_text(logits, prompt, mask, rule, _draws(index, size)) for index, prompt in enumerate(prompts)]
     settings = settings_of(size, mask, rule.steps, rule.threshold, rule.edit, rule.temperature, rule.top_k, rule.top_p,
                            rule.end)  # fmt: skip
     with jax.default_matmul_precision("highest"):
-        found = complete(generator, prompts, mask, settings, rule.length, rule.block_length, SEED,
-                         batch=len(prompts) - 1)  # fmt: skip
+        completion = complete(generator, prompts, mask, settings, rule.length, rule.block_length, SEED,
+                              batch=len(prompts) - 1)  # fmt: skip
     name = f"{who}, length {rule.length}, block {rule.block_length or 'one'}, threshold {rule.threshold:g}"
-    given = {each: getattr(rule, each) for each in ("edit", "temperature", "top_k", "top_p", "end")}
-    name += "".join(f", {each} {value:g}" for each, value in given.items() if value) + f", mask {mask}" * (not mask)
+    options = {option: getattr(rule, option) for option in ("edit", "temperature", "top_k", "top_p", "end")}
+    name += "".join(f", {option} {value:g}" for option, value in options.items() if value)
+    name += f", mask {mask}" * (not mask)
     parts: dict[str, tuple[Sequence[Array], Sequence[Array]]] = {
-        "tokens": (found.tokens, [text.tokens for text in texts]),
-        "steps": (found.steps, [text.steps for text in texts]),
-        "numbers of steps": ([found.taken], [np.array([text.taken for text in texts])]),
+        "tokens": (completion.tokens, [text.tokens for text in texts]),
+        "steps": (completion.steps, [text.steps for text in texts]),
+        "numbers of steps": ([completion.taken], [np.array([text.step_count for text in texts])]),
     }
     for part, (ours, theirs) in parts.items():
         comparison.add(f"{part} of {name}", partial(np.concatenate, ours), np.concatenate(theirs))
@@ -142,22 +144,22 @@ def _draws(sample: int, size: int) -> Draws:
 def _compare_logits(comparison: UseMeasures, pair: Pair, texts: Sequence[Text], mask: int) -> None:
     """The network of the block program, with the tokens of every step of the plain loop, arranged as there."""
     calls = [call for text in texts for call in text.calls]
-    given = [np.where(np.isin(np.arange(len(call.tokens)), call.places), mask, call.tokens) for call in calls]
-    batch = arranged([each.astype(np.int32) for each in given], mask, 0, None)
+    masked = [np.where(np.isin(np.arange(len(call.tokens)), call.places), mask, call.tokens) for call in calls]
+    batch = arranged([row.astype(np.int32) for row in masked], mask, 0, None)
     tokens = batch.tokens.copy()
     for row, call in enumerate(calls):
         tokens[row, batch.start : batch.start + len(call.places)] = call.tokens[call.places]
-    found = {}
+    logits = {}
     for dtype, model in pair.models.items():
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             network = pair.family.token_network(model)
             run = Program(partial(network.predict, count=batch.block), FAST_COMPILE)
-            made = np.asarray(run(network.weights(), tokens, batch.visible, batch.positions, np.int32(batch.start)))
-        found[dtype] = np.concatenate([made[row, : len(call.places)] for row, call in enumerate(calls)])
+            output = np.asarray(run(network.weights(), tokens, batch.visible, batch.positions, np.int32(batch.start)))
+        logits[dtype] = np.concatenate([output[row, : len(call.places)] for row, call in enumerate(calls)])
     truth = np.concatenate([call.logits for call in calls])
     single = [pair.reference("float32", call.tokens[None], call.read[None])[0, call.places] for call in calls]
-    comparison.add("logits of the block program", lambda: found["float64"], truth)
-    comparison.add_single("logits of the block program", lambda: found["float32"], np.concatenate(single), truth)
+    comparison.add("logits of the block program", lambda: logits["float64"], truth)
+    comparison.add_single("logits of the block program", lambda: logits["float32"], np.concatenate(single), truth)
 
 
 def _one_by_one(reference: Tokens) -> Logits:
@@ -180,13 +182,13 @@ class _Small(TokenNetwork):
         return None
 
     def predict(self, weights: Any, tokens: Any, visible: Any, positions: Any, first: Any, count: int) -> Any:
-        made = _small_formula(jnp, tokens, visible, positions)
-        return jax.lax.dynamic_slice_in_dim(made, first, count, axis=1)
+        logits = _small_formula(jnp, tokens, visible, positions)
+        return jax.lax.dynamic_slice_in_dim(logits, first, count, axis=1)
 
 
 def _small_logits(tokens: Array, read: Array) -> Array:
-    made: Array = _small_formula(np, tokens[None], read[None], np.arange(len(tokens))[None])[0]
-    return made
+    logits: Array = _small_formula(np, tokens[None], read[None], np.arange(len(tokens))[None])[0]
+    return logits
 
 
 def _small_formula(xp: Any, tokens: Any, visible: Any, positions: Any) -> Any:

@@ -48,7 +48,7 @@ class Text:
     tokens: Array
     steps: Array
     calls: list[Call] = field(default_factory=list)
-    taken: int = 0
+    step_count: int = 0
 
 
 class Call(NamedTuple):
@@ -65,15 +65,15 @@ def complete_text(logits: Logits, prompt: Array, mask: int, rule: Rule, draws: D
     temperature 0."""
     tokens = np.append(prompt, np.full(rule.length, mask)).astype(np.int64)
     text = Text(tokens, np.full(len(tokens), -1))
-    wanted = np.flatnonzero(tokens == mask)
-    size = rule.block_length or max(len(wanted), 1)
-    for first in range(0, len(wanted), size):
+    open_places = np.flatnonzero(tokens == mask)
+    size = rule.block_length or max(len(open_places), 1)
+    for first in range(0, len(open_places), size):
         read = np.ones(len(tokens), bool)
-        read[wanted[first + size :]] = False
-        block = Block(wanted[first : first + size], first, read)
-        text.taken = _fill(logits, text, block, mask, rule, text.taken, draws)
-        if (end := _end(text.tokens, wanted, mask, rule.end)) is not None:
-            return Text(text.tokens[: end + 1], text.steps[: end + 1], text.calls, text.taken)
+        read[open_places[first + size :]] = False
+        block = Block(open_places[first : first + size], first, read)
+        text.step_count = _fill(logits, text, block, mask, rule, text.step_count, draws)
+        if (end := _end(text.tokens, open_places, mask, rule.end)) is not None:
+            return Text(text.tokens[: end + 1], text.steps[: end + 1], text.calls, text.step_count)
     return text
 
 
@@ -85,9 +85,9 @@ class Block(NamedTuple):
     read: Array
 
 
-def _end(tokens: Array, wanted: Array, mask: int, end: int | None) -> int | None:
+def _end(tokens: Array, places: Array, mask: int, end: int | None) -> int | None:
     """The place of the token that ends the text, if it stands before every open mask."""
-    for place in wanted:
+    for place in places:
         if tokens[place] == mask:
             return None
         if tokens[place] == end:
@@ -95,54 +95,56 @@ def _end(tokens: Array, wanted: Array, mask: int, end: int | None) -> int | None
     return None
 
 
-def _fill(logits: Logits, text: Text, block: Block, mask: int, rule: Rule, taken: int, draws: Draws | None) -> int:
+def _fill(logits: Logits, text: Text, block: Block, mask: int, rule: Rule, step: int, draws: Draws | None) -> int:
     """Fill one block, and edit it; returns the number of steps taken so far."""
     places, read = block.places, block.read
-    each, rest = divmod(len(places), rule.steps)
+    per_step, rest = divmod(len(places), rule.steps)
     filled = edits = 0
     while True:
-        made = logits(text.tokens, read)[places]
-        text.calls.append(Call(text.tokens.copy(), read, places, made))
+        block_logits = logits(text.tokens, read)[places]
+        text.calls.append(Call(text.tokens.copy(), read, places, block_logits))
         if rule.temperature and draws is not None:
-            best, chance = _drawn(made, mask, rule, [draws(taken, block.first + at) for at in range(len(places))])
+            noise = [draws(step, block.first + index) for index in range(len(places))]
+            best, chance = _drawn(block_logits, mask, rule, noise)
         else:
-            best, chance = _most_probable(made, mask)
+            best, chance = _most_probable(block_logits, mask)
         now = text.tokens[places]
-        is_open = [at for at in range(len(places)) if now[at] == mask]
-        least = each + (1 if filled < rest else 0)
-        sure = [at for at in is_open if chance[at] > rule.threshold]
-        by_chance = sorted(is_open, key=lambda at: -chance[at])
+        is_open = [index for index in range(len(places)) if now[index] == mask]
+        least = per_step + (1 if filled < rest else 0)
+        sure = [index for index in is_open if chance[index] > rule.threshold]
+        by_chance = sorted(is_open, key=lambda index: -chance[index])
         chosen = sure if len(sure) >= least else by_chance[:least]
-        changed = [at for at in range(len(places))
-                   if rule.edit and at not in is_open and chance[at] > rule.edit and best[at] != now[at]]  # fmt: skip
-        for at in (*chosen, *changed):
-            text.tokens[places[at]], text.steps[places[at]] = best[at], taken
-        taken += 1
+        differs = [index for index in range(len(places)) if best[index] != now[index]]
+        changed = [index for index in differs if rule.edit and index not in is_open and chance[index] > rule.edit]
+        for index in (*chosen, *changed):
+            text.tokens[places[index]], text.steps[places[index]] = best[index], step
+        step += 1
         if _end(text.tokens, places, mask, rule.end) is not None:
-            return taken
+            return step
         if is_open:
             filled += 1
             full = len(chosen) == len(is_open)
             if filled >= rule.steps or (full and not rule.edit):
-                return taken
+                return step
         else:
             edits += 1
             if not changed or edits >= EDITS:
-                return taken
+                return step
 
 
 def _drawn(logits: Array, mask: int, rule: Rule, noise: list[Array]) -> tuple[Array, Array]:
     """A drawn token (L,) of every place other than the mask, and its probability among those that may be drawn."""
     tokens, chances = [], []
-    for row, own in zip(logits / rule.temperature, noise, strict=True):
-        kept = [at for at in np.argsort(-row, kind="stable") if at != mask][: rule.top_k or len(row)]
-        powers = np.exp(row[kept] - row[kept].max())
+    for row, row_noise in zip(logits / rule.temperature, noise, strict=True):
+        candidates = [token for token in np.argsort(-row, kind="stable") if token != mask][: rule.top_k or len(row)]
+        powers = np.exp(row[candidates] - row[candidates].max())
         chance = powers / powers.sum()
         if rule.top_p is not None:  # the most probable, up to the one with which they have this probability
-            count = next((at + 1 for at in range(len(kept)) if chance[: at + 1].sum() > rule.top_p), len(kept))
-            kept, chance = kept[:count], chance[:count] / chance[:count].sum()
-        drawn = int(np.argmax(row[kept] + own[kept]))
-        tokens.append(kept[drawn])
+            counts = (count for count in range(1, len(candidates) + 1) if chance[:count].sum() > rule.top_p)
+            count = next(counts, len(candidates))
+            candidates, chance = candidates[:count], chance[:count] / chance[:count].sum()
+        drawn = int(np.argmax(row[candidates] + row_noise[candidates]))
+        tokens.append(candidates[drawn])
         chances.append(chance[drawn])
     return np.array(tokens), np.array(chances)
 

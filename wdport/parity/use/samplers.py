@@ -55,7 +55,7 @@ class Draw:
 
 
 def samplers_gate(
-    model: KerasModel, family: Sampled, config: Configuration, process: Process, given: Sequence[Array] = (),
+    model: KerasModel, family: Sampled, config: Configuration, process: Process, inputs: Sequence[Array] = (),
     stated: tuple[int, ...] = (), decode: Callable[[Array], Array] | None = None, reference: Conditioned | None = None,
 ) -> Gate:  # fmt: skip
     """Gate samplers (H).
@@ -65,21 +65,21 @@ def samplers_gate(
         family: its family.
         config: its configuration.
         process: the checkpoint's own.
-        given: the network's inputs for one sample.
+        inputs: the network's inputs for one sample.
         stated: the shape of a sample as the network's inputs state it.
         decode: states (B, *shape) to samples, in numpy, if the family's own gates do not compare it.
         reference: to draw from the model's own network as well, with padded widths too.
     """
-    known = (family, config)
-    plain = keras_network(model, known)
+    family_config = (family, config)
+    plain = keras_network(model, family_config)
     comparison = UseMeasures("trajectory")
     undefined = np.errstate(divide="ignore", invalid="ignore")  # of tables that are all zeros
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), undefined:
         _compare(comparison, _small(plain), partial(_formula, np), process, full=reference is not None)
         if reference is not None:
-            _compare(comparison, fast_network(model, known=known), reference, process, True, "the model's ")
+            _compare(comparison, fast_network(model, known=family_config), reference, process, True, "the model's ")
             with suppress(UsageError):  # of a network whose widths are not padded
-                _compare_padded(comparison, fast_network(model, PAD_WIDTHS, known), reference, given)
+                _compare_padded(comparison, fast_network(model, PAD_WIDTHS, family_config), reference, inputs)
         if decode is not None:
             states = np.random.default_rng(SEED).uniform(-2.0, 2.0, (SAMPLES, *plain.shape))
             comparison.add(
@@ -101,9 +101,9 @@ def samplers_gate(
                            tuple(comparison.facts))  # fmt: skip
 
 
-def _compare_padded(comparison: UseMeasures, network: Network, plain: Conditioned, given: Sequence[Array]) -> None:
+def _compare_padded(comparison: UseMeasures, network: Network, plain: Conditioned, inputs: Sequence[Array]) -> None:
     """One prediction of a network whose widths are padded."""
-    state, times, *rest = given
+    state, times, *rest = inputs
     condition = rest[0] if rest else None
 
     def padded() -> Array:
@@ -179,40 +179,42 @@ def _drawn(programs: Programs, request: Request) -> Array:
 def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> Iterator[Draw]:
     """Every sampler, then every option that such a model has; ``quick`` with a small network, which may take every
     step."""
-    wanted = about.condition
-    usual_values = None if wanted is None or not wanted.taken else wanted.trial(1, (wanted.classes or 1) - 1)
+    conditioning = about.condition
+    usual_values = None
+    if conditioning is not None and conditioning.taken:
+        usual_values = conditioning.trial(1, (conditioning.classes or 1) - 1)
 
     def draw(
-        name: str, sampler: str, eta: float = 0.0, condition: Any = usual_values, seeded: bool = False, **given: Any
+        name: str, sampler: str, eta: float = 0.0, condition: Any = usual_values, seeded: bool = False, **options: Any
     ) -> Draw:
         request = Request(count=SAMPLES, batch=BATCH, seed=SEED, sampler=sampler, steps=process.count(sampler), eta=eta,
-                          condition=condition, **given)  # fmt: skip
-        every = None if condition is None else np.array([condition[at % len(condition)] for at in range(SAMPLES)])
+                          condition=condition, **options)  # fmt: skip
+        every = None if condition is None else np.array([condition[index % len(condition)] for index in range(SAMPLES)])
         return Draw(name, Run(sampler, eta, process.target), request, every, seeded)
 
-    offered = [each for each in process.samplers if quick or process.count(each) is not None]
+    offered = [sampler for sampler in process.samplers if quick or process.count(sampler) is not None]
     for sampler in offered:
         yield draw(f"sampler {sampler}", sampler)
         if sampler in WITH_ETA and "ddpm" in process.samplers:
             yield draw(f"sampler {sampler}, eta 0.5", sampler, eta=0.5)
-    usual = next(each for each in process.samplers if process.count(each) is not None)
+    usual = next(sampler for sampler in process.samplers if process.count(sampler) is not None)
     usual = "ddim" if "ddim" in process.samplers else usual
     yield draw("noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, seeded=True)
-    if wanted is not None and wanted.taken:
-        yield draw(f"{wanted.name} ({usual})", usual, condition=wanted.trial(3)[::2])
-        if wanted.optional:
-            yield draw(f"no {wanted.name} ({usual})", usual, condition=None, unconditional=True)
-        if wanted.null is not None:
+    if conditioning is not None and conditioning.taken:
+        yield draw(f"{conditioning.name} ({usual})", usual, condition=conditioning.trial(3)[::2])
+        if conditioning.optional:
+            yield draw(f"no {conditioning.name} ({usual})", usual, condition=None, unconditional=True)
+        if conditioning.null is not None:
             for scale in GUIDANCE:
-                other = wanted.trial(1, int(wanted.null) + 1)
+                other = conditioning.trial(1, int(conditioning.null) + 1)
                 yield draw(f"guidance {scale} ({usual})", usual, condition=other, guidance=scale)
     if isinstance(about.decoding, Decoding) and about.windowed is None:
-        known = _known_values(about.decoding)
-        yield draw(f"known values, repeated steps ({usual})", usual, known=known, resample=2)
-        yield draw("known values, noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, known=known,
+        known_values = _known_values(about.decoding)
+        yield draw(f"known values, repeated steps ({usual})", usual, known=known_values, resample=2)
+        yield draw("known values, noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, known=known_values,
                    resample=3, seeded=True)  # fmt: skip
         for sampler in offered if full else ():
-            yield draw(f"known values ({sampler})", sampler, known=known, resample=1)
+            yield draw(f"known values ({sampler})", sampler, known=known_values, resample=1)
 
 
 def _known_values(decoding: Decoding) -> Array:
@@ -230,11 +232,11 @@ def _plain_samples(
     request, none = draw.request, None if about.condition is None else about.condition.null
 
     def guided(x: Array, times: Array) -> Array:
-        made = network(x, times, draw.condition)
+        conditional = network(x, times, draw.condition)
         if request.guidance is None or none is None or draw.condition is None:
-            return made
+            return conditional
         plain = network(x, times, np.full_like(draw.condition, none))
-        return request.guidance * made + (1.0 - request.guidance) * plain
+        return request.guidance * conditional + (1.0 - request.guidance) * plain
 
     fit = None if request.known is None else _fit(about, np.asarray(request.known))
     limit = process.clip
@@ -244,19 +246,19 @@ def _plain_samples(
         return clipped if fit is None else fit(clipped)
 
     changes = None if limit is None and fit is None else change
-    found = process.plain(draw.run, guided, init, noise, changes, request.resample or 1)
-    return found if fit is None else fit(found)
+    states = process.plain(draw.run, guided, init, noise, changes, request.resample or 1)
+    return states if fit is None else fit(states)
 
 
-def _fit(about: Diffused, known: Array) -> Callable[[Array], Array]:
+def _fit(about: Diffused, values: Array) -> Callable[[Array], Array]:
     """States moved by the encoding of what their decoded form lacks of the known values (arXiv 2212.00490)."""
     decoding = about.decoding
     assert isinstance(decoding, Decoding)
     encode, decode = jax.jit(decoding.encode), jax.jit(decoding.decode)
-    wanted = decoding.standard(known)
+    standard = decoding.standard(values)
 
     def fit(states: Array) -> Array:
-        lacking = np.nan_to_num(wanted - np.asarray(decode(states)))
+        lacking = np.nan_to_num(standard - np.asarray(decode(states)))
         moved: Array = states + np.asarray(encode(lacking))
         return moved
 
@@ -266,8 +268,8 @@ def _fit(about: Diffused, known: Array) -> Callable[[Array], Array]:
 def _noise(number: int, shape: tuple[int, ...]) -> Array:
     """Draw ``number`` of every sample, (SAMPLES, *shape): its key follows from the seed and its index."""
     with jax.threefry_partitionable(True):
-        each = [_normal(*np.array([SEED, index, number], np.uint32), shape) for index in range(SAMPLES)]
-    return np.stack([np.asarray(values, np.float64) for values in each])
+        per_sample = [_normal(*np.array([SEED, index, number], np.uint32), shape) for index in range(SAMPLES)]
+    return np.stack([np.asarray(values, np.float64) for values in per_sample])
 
 
 @partial(jax.jit, static_argnames="shape")

@@ -46,9 +46,9 @@ class UseMeasures:
     def add_single(self, name: str, program: Side, reference: Array, truth: Array) -> None:
         """The result of a program that computes in float32, that of the reference, and the truth in float64."""
         with self._refusals(name):
-            found, pair = program(), ErrorPair()
-            if found.shape == truth.shape:
-                pair.add(found, reference, truth)
+            result, pair = program(), ErrorPair()
+            if result.shape == truth.shape:
+                pair.add(result, reference, truth)
             ratio = max(pair.rms_ratio, pair.max_ratio) if pair.count else inf
             self._measures["numerics"].append(measure(name, "float32", ratio, "numerics"))
 
@@ -72,9 +72,9 @@ class UseMeasures:
         return (*self._measures[self._bound], *self._measures["numerics"])
 
 
-def _difference(found: Array, plain: Array) -> tuple[str, float]:
+def _difference(result: Array, plain: Array) -> tuple[str, float]:
     """The kind of a measure and its value: the relative error, or the share of whole numbers that differ."""
-    same = found.shape == plain.shape
+    same = result.shape == plain.shape
     if plain.dtype.kind in "iub":
-        return "share", float(np.mean(found != plain)) if same else 1.0
-    return "error", relative_l2(found, plain) if same else inf
+        return "share", float(np.mean(result != plain)) if same else 1.0
+    return "error", relative_l2(result, plain) if same else inf
