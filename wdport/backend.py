@@ -103,15 +103,15 @@ class _KerasFinder:
 class _KerasLoader:
     """Runs Keras's loader, then imports the ports."""
 
-    def __init__(self, own: Loader) -> None:
-        self._own = own
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._own.create_module(spec)
+        return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__spec__ is not None:
-            module.__spec__.loader = self._own
-        module.__loader__ = self._own
-        self._own.exec_module(module)
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
         _import_ports()

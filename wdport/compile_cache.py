@@ -162,15 +162,15 @@ def use_compile_cache() -> Path | None:
     it. Raises :class:`Unusable`, with no cache enabled, if the variable names a folder that is not private, or cannot
     be created or written to.
     """
-    wanted = os.environ.get(VARIABLE, "")
+    requested = os.environ.get(VARIABLE, "")
     import jax
     from platformdirs import user_cache_path
 
-    if wanted == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
+    if requested == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
         return None
-    folder = Path(wanted) if wanted else user_cache_path("wdport", appauthor=False) / "compiled"
+    folder = Path(requested) if requested else user_cache_path("wdport", appauthor=False) / "compiled"
     if reason := _reason_against(folder) or _foreign(folder):
-        if wanted:
+        if requested:
             raise Unusable(f"{VARIABLE}={folder} {reason}")
         return None
     settings = {
@@ -196,8 +196,8 @@ def cache_variables() -> dict[str, str]:
 
 def _foreign(folder: Path) -> str | None:
     """Return that there is a file that JAX would take for one of its own, and evict; None if there is none."""
-    found = (name for name in os.listdir(folder) if name.endswith(_ENDINGS) and not _ENTRY.fullmatch(name))
-    name = min(found, default=None)
+    unexpected = (name for name in os.listdir(folder) if name.endswith(_ENDINGS) and not _ENTRY.fullmatch(name))
+    name = min(unexpected, default=None)
     return None if name is None else f"has {name}, which is not a compiled program"
 
 

@@ -47,32 +47,33 @@ def sharded_axis(shape: tuple[int, ...], count: int) -> int | None:
     return next((axis for axis, size in enumerate(shape) if size and size % count == 0), None)
 
 
-def gathered(values: Array | Tensor, kept: str) -> Array:
+def gathered(values: Array | Tensor, progress_note: str) -> Array:
     """Concatenate the values of all processes along axis 0; all processes must call it together.
 
     Raises :class:`LostProcess`, see :func:`answering`.
     """
     from jax.experimental.multihost_utils import process_allgather
 
-    own = np.asarray(values)
-    with answering(kept):
-        return np.asarray(process_allgather(own, tiled=True))
+    local = np.asarray(values)
+    with answering(progress_note):
+        return np.asarray(process_allgather(local, tiled=True))
 
 
 @contextmanager
-def answering(kept: str) -> Iterator[None]:
-    """Raise :class:`LostProcess` if a collective operation in the block fails; ``kept`` tells what is not lost."""
+def answering(progress_note: str) -> Iterator[None]:
+    """Raise :class:`LostProcess` if a collective operation in the block fails; ``progress_note`` says
+    what is not lost."""
     try:
         yield
     except (RuntimeError, ValueError) as error:  # as gloo's are, of either kind
         what = f"another process has ended ({str(error).splitlines()[0]})"
-        raise LostProcess(WHERE, what, f"see its output, and start all processes again: {kept}") from error
+        raise LostProcess(WHERE, what, f"see its output, and start all processes again: {progress_note}") from error
 
 
-def require_same(facts: Mapping[str, object], kept: str) -> None:
+def require_same(facts: Mapping[str, object], progress_note: str) -> None:
     """Raise :class:`UsageError` in all processes unless they were started with the same ``facts``, JSON values."""
     if jax.process_count() > 1:
         text = json.dumps(facts, sort_keys=True)
-        if len(set(gathered(np.array([crc32(text.encode()) >> 1], np.int32), kept).tolist())) > 1:
+        if len(set(gathered(np.array([crc32(text.encode()) >> 1], np.int32), progress_note).tolist())) > 1:
             what = "the processes have different commands, models or devices"
             raise UsageError(WHERE, what, "start all of them alike")

@@ -93,10 +93,10 @@ def well_formed(text: str) -> str:
     return "".join(ascii(c)[1:-1] if "\ud800" <= c <= "\udfff" else c for c in text)
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", least: float = 0.6) -> str:
+def did_you_mean(word: str, candidates: Iterable[str], otherwise: str = "", least: float = 0.6) -> str:
     """Return advice on an unknown name: the most similar known name, or ``otherwise`` if none is similar by ``least``,
     from 0 to 1."""
-    names = {name.casefold().lstrip("-"): name for name in known}
+    names = {name.casefold().lstrip("-"): name for name in candidates}
     near = get_close_matches(word.casefold().lstrip("-"), list(names), 1, least)
     return f"did you mean {names[near[0]]}?" if near else otherwise
 

@@ -23,12 +23,12 @@ GROUP: Final = "wdport.families"
 @cache
 def declared_families() -> Mapping[str, EntryPoint]:
     """The entry points by the family's name; raises :class:`MisfitError` if two packages declare the same one."""
-    found = entry_points(group=GROUP)
-    for name, count in Counter(each.name for each in found).items():
+    declared = entry_points(group=GROUP)
+    for name, count in Counter(point.name for point in declared).items():
         if count > 1:
-            packages = " and ".join(sorted(package_of(each) for each in found if each.name == name))
+            packages = " and ".join(sorted(package_of(point) for point in declared if point.name == name))
             raise MisfitError(name, f"is a model family of {packages}", "uninstall one of these packages")
-    return MappingProxyType({each.name: each for each in found})
+    return MappingProxyType({point.name: point for point in declared})
 
 
 def load_family(name: str) -> object:
@@ -59,5 +59,5 @@ def _tables_folder(module: str) -> Path | None:
 
 def package_of(declared: EntryPoint) -> str:
     """The name and the release of the distribution that an entry point is of, or else its module."""
-    found = declared.dist
-    return declared.module if found is None else f"{found.name} {found.version}"
+    distribution = declared.dist
+    return declared.module if distribution is None else f"{distribution.name} {distribution.version}"

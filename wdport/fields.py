@@ -60,7 +60,7 @@ class Choices:
     @property
     def listed(self) -> str:
         """The values for an error message."""
-        return ", ".join("null" if each is None else each for each in self.values)
+        return ", ".join("null" if value is None else value for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Field:
 
     def marker(self, kind: type[T]) -> T | None:
         """The field's marker of this kind, if it has one."""
-        return next((each for each in self.type.markers if isinstance(each, kind)), None)
+        return next((marker for marker in self.type.markers if isinstance(marker, kind)), None)
 
     def checked(self, value: object, wording: Wording) -> object:
         """The value, a list as a tuple and a synonym as what it means; raises ``ValueError`` in one sentence."""
@@ -144,8 +144,8 @@ class Fields:
     __dataclass_fields__: ClassVar[dict[str, Any]]  # subclasses are dataclasses
 
     def __post_init__(self) -> None:
-        for name, each in fields_of(type(self)).items():
-            object.__setattr__(self, name, each.checked(getattr(self, name), self.wording))
+        for name, spec in fields_of(type(self)).items():
+            object.__setattr__(self, name, spec.checked(getattr(self, name), self.wording))
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON values; :meth:`from_dict` reads them back."""
@@ -160,7 +160,7 @@ class Fields:
         declared = fields_of(cls)
         if unknown := sorted(str(name) for name in set(values) - set(declared)):
             raise ValueError(cls.wording.unknown.format(first=_quoted(unknown[0]), names=", ".join(unknown[:5])))
-        if missing := [name for name, each in declared.items() if each.required and name not in values]:
+        if missing := [name for name, spec in declared.items() if spec.required and name not in values]:
             raise ValueError(f"missing configuration values: {', '.join(missing)}")
         return cls(**values)
 
@@ -174,23 +174,25 @@ def fields_of(config: type[Fields]) -> Mapping[str, Field]:
 def _declared(config: type[Fields]) -> Mapping[str, Field]:
     hints = get_type_hints(config, include_extras=True)
     declared = fields(config)
-    return MappingProxyType({each.name: Field(each.name, hints[each.name], each.default) for each in declared})
+    return MappingProxyType(
+        {attribute.name: Field(attribute.name, hints[attribute.name], attribute.default) for attribute in declared}
+    )
 
 
 def marked(config: type[Fields], flag: Flag) -> tuple[str, ...]:
     """The fields with this flag, in their order."""
-    return tuple(name for name, each in fields_of(config).items() if flag in each.type.markers)
+    return tuple(name for name, spec in fields_of(config).items() if flag in spec.type.markers)
 
 
 def rests_on(config: type[Fields]) -> dict[str, tuple[str, ...]]:
     """The fields that the network does not depend on, each with the gates that do."""
-    effects = {name: each.marker(Effect) for name, each in fields_of(config).items()}
+    effects = {name: spec.marker(Effect) for name, spec in fields_of(config).items()}
     return {name: effect.gates for name, effect in effects.items() if effect and not (effect.network or effect.samples)}
 
 
 def summary(config: type[Fields]) -> dict[str, str]:
     """The fields that the summary of a conversion shows, with their labels."""
-    labels = {name: label for name, each in fields_of(config).items() if (label := each.marker(Summary))}
+    labels = {name: label for name, spec in fields_of(config).items() if (label := spec.marker(Summary))}
     return {name: labels[name].label for name in sorted(labels, key=lambda name: labels[name].place)}
 
 
@@ -219,12 +221,12 @@ def typed_setting(config: type[Fields], key: str, text: str, phrase: str) -> obj
 
 def near(name: str, names: Iterable[str], synonyms: Mapping[str, tuple[str, ...]], cutoff: float = 0.8) -> str | None:
     """The one of ``names`` that ``name`` probably means: another spelling, a synonym, or a typo."""
-    plain = {_plain(each): each for each in names}
-    also = {_plain(other): each for each in plain.values() for other in synonyms.get(each, ())}
-    wanted = _plain(name)
-    if wanted in plain or wanted in also:
-        return plain.get(wanted) or also[wanted]
-    close = get_close_matches(wanted, plain, n=1, cutoff=cutoff)
+    plain = {_plain(candidate): candidate for candidate in names}
+    also = {_plain(other): candidate for candidate in plain.values() for other in synonyms.get(candidate, ())}
+    key = _plain(name)
+    if key in plain or key in also:
+        return plain.get(key) or also[key]
+    close = get_close_matches(key, plain, n=1, cutoff=cutoff)
     return plain[close[0]] if close else None
 
 
@@ -258,7 +260,7 @@ class _Type:
         self.markers: tuple[object, ...] = getattr(hint, "__metadata__", ())
         plain = hint.__origin__ if get_origin(hint) is Annotated else hint
         origin, arguments = get_origin(plain), get_args(plain)
-        self.metas = [each for each in self.markers if isinstance(each, Meta)]
+        self.metas = [marker for marker in self.markers if isinstance(marker, Meta)]
         self.choices = self._marker(Choices)
         self.base: type = origin or plain
         self.item: _Type | None = None
@@ -268,8 +270,8 @@ class _Type:
         if origin is Literal:
             self.base, self.choices = str, Choices(arguments)
         elif origin in (Union, UnionType):
-            self.members = tuple(_Type(each) for each in arguments if each is not NoneType)
-            plain = Union[(*(each.checked for each in self.members), *([None] if self.optional else []))]
+            self.members = tuple(_Type(argument) for argument in arguments if argument is not NoneType)
+            plain = Union[(*(member.checked for member in self.members), *([None] if self.optional else []))]
         elif origin is tuple:
             self.item = _Type(arguments[0])
             plain = GenericAlias(tuple, (self.item.checked, ...))
@@ -281,16 +283,16 @@ class _Type:
         self.checked: Any = Annotated[(plain, *self.metas)] if self.metas else plain
 
     def _marker(self, kind: type[T]) -> T | None:
-        return next((each for each in self.markers if isinstance(each, kind)), None)
+        return next((marker for marker in self.markers if isinstance(marker, kind)), None)
 
     def _bound(self, name: str) -> Any:
-        return next((bound for each in self.metas if (bound := getattr(each, name)) is not None), None)
+        return next((bound for meta in self.metas if (bound := getattr(meta, name)) is not None), None)
 
     @property
     def phrase(self) -> str:
         """What a value has to be."""
-        told, first = self._marker(Phrase), self.members[0]
-        return told or (f"a list of {_PHRASES[first.item.base][1]}" if first.item else _PHRASES[first.base][0])
+        declared, first = self._marker(Phrase), self.members[0]
+        return declared or (f"a list of {_PHRASES[first.item.base][1]}" if first.item else _PHRASES[first.base][0])
 
     def spelled(self, value: object) -> object:
         """The value, a list as a tuple and a synonym as what it means."""
@@ -306,7 +308,7 @@ class _Type:
                 return ""
             except msgspec.ValidationError:
                 pass
-        member = next((each for each in self.members if each._takes(value)), None)
+        member = next((member for member in self.members if member._takes(value)), None)
         if member is None:
             return f"is not {self.phrase}"
         if isinstance(value, tuple):
@@ -319,16 +321,16 @@ class _Type:
 
     def _list_fault(self, values: tuple[object, ...], wording: Wording, phrase: str) -> str:
         assert self.item is not None
-        least, most = self._lengths
-        if least is not None and least == most != len(values):
+        minimum, maximum = self._lengths
+        if minimum is not None and minimum == maximum != len(values):
             return f"is not {phrase}"
         if not self.item.choices and not all(map(self.item._takes, values)):
             return wording.item.format(phrase=phrase, item=self.item.phrase)
-        if not (least or 0) <= len(values) <= (inf if most is None else most):
-            known = f"at most {most}" if least is None else f"from {least} to {most}"
-            known = f"at least {least}" if most is None else known
-            return self._refusal(values) or f"has {len(values)} values, {known} are supported"
-        value = next(each for each in values if self.item.fault(each, wording))
+        if not (minimum or 0) <= len(values) <= (inf if maximum is None else maximum):
+            supported = f"at most {maximum}" if minimum is None else f"from {minimum} to {maximum}"
+            supported = f"at least {minimum}" if maximum is None else supported
+            return self._refusal(values) or f"has {len(values)} values, {supported} are supported"
+        value = next(element for element in values if self.item.fault(element, wording))
         if self.item.choices:
             return f"has {_quoted(value)}, which is not supported: use {self.item.choices.listed}"
         fault = self.item._bound_fault(value, wording)
@@ -337,10 +339,10 @@ class _Type:
     def _bound_fault(self, value: Any, wording: Wording) -> str:
         if self.choices:
             return wording.choice.format(value=_quoted(value), choices=self.choices.listed)
-        least, most, refusal = self._bound("ge"), self._bound("le"), self._refusal(value)
-        if self.base is int and most is not None:
-            told = {"value": _quoted(value), "least": least, "most": most}
-            return wording.above.format(**told) if value > most else refusal or wording.below.format(**told)
+        minimum, maximum, refusal = self._bound("ge"), self._bound("le"), self._refusal(value)
+        if self.base is int and maximum is not None:
+            limits = {"value": _quoted(value), "least": minimum, "most": maximum}
+            return wording.above.format(**limits) if value > maximum else refusal or wording.below.format(**limits)
         if self.base is str:
             return refusal or f"has {len(value)} characters, at most {self._lengths[1]} are supported"
         if self._bound("lt") == 1:
@@ -362,16 +364,16 @@ class _Type:
 
     def schema_of_value(self) -> dict[str, Any]:
         """JSON Schema of a value that is not null."""
-        extra = next((each.extra_json_schema for each in self.metas if each.extra_json_schema), {})
+        extra = next((meta.extra_json_schema for meta in self.metas if meta.extra_json_schema), {})
         if self.members != (self,):
-            parts = [each.schema() for each in self.members]
+            parts = [member.schema() for member in self.members]
             return parts[0] if len(parts) == 1 else {"anyOf": parts}
         if self.choices:
             return extra or {"enum": [*self.choices.values, *self.choices.synonyms]}
         if self.item:
             lengths = zip(("minItems", "maxItems"), self._lengths, strict=True)
-            found = {name: length for name, length in lengths if length is not None}
-            return {"type": "array", "items": self.item.schema(), **found}
+            length_bounds = {name: length for name, length in lengths if length is not None}
+            return {"type": "array", "items": self.item.schema(), **length_bounds}
         if self.base not in _PHRASES:
             return extra
         bounds = {name: bound for name, bound in msgspec.json.schema(self.checked).items() if name not in extra}

@@ -61,9 +61,10 @@ def set_variable(variable: KerasVariable, array: Array) -> None:
 
 def seed_dropout(model: KerasModel, seed: int) -> None:
     """Set the state of every layer's random generator, in the order of the layers; Keras draws them at random."""
-    generators = [each for layer in model._flatten_layers() for each in getattr(layer, "_seed_generators", ())]
-    for at, generator in enumerate(generators):
-        start = np.random.SeedSequence([seed, at]).generate_state(1)[0]
+    layers = model._flatten_layers()
+    generators = [generator for layer in layers for generator in getattr(layer, "_seed_generators", ())]
+    for index, generator in enumerate(generators):
+        start = np.random.SeedSequence([seed, index]).generate_state(1)[0]
         generator.state.assign(jax.device_put(np.array([start, 0], generator.state.dtype)))
 
 
@@ -73,49 +74,49 @@ def layers_by_path(model: KerasModel) -> dict[str, KerasLayer]:
     Layers of a functional or sequential model use their names (see :func:`fresh_names`). A layer that is reachable by
     several attributes has the path of the first.
     """
-    found: dict[str, KerasLayer] = {}
+    layers: dict[str, KerasLayer] = {}
 
     def visit(layer: KerasLayer, path: str) -> None:
         for name, child in children(layer).items():
             full = f"{path}/{name}".lstrip("/")
-            if id(child) not in seen:
-                seen.add(id(child))
-                found[full] = child
+            if id(child) not in visited:
+                visited.add(id(child))
+                layers[full] = child
                 visit(child, full)
 
-    seen = {id(model)}
+    visited = {id(model)}
     visit(model, "")
-    return found
+    return layers
 
 
 def children(layer: KerasLayer) -> dict[str, KerasLayer]:
     """Return a layer's direct sublayers, by the names that :func:`layers_by_path` uses."""
-    own = [child for child in layer._flatten_layers(include_self=False, recursive=False)
-           if not isinstance(child, keras.layers.InputLayer)]  # fmt: skip
+    direct = [child for child in layer._flatten_layers(include_self=False, recursive=False)
+              if not isinstance(child, keras.layers.InputLayer)]  # fmt: skip
     named = {} if isinstance(layer, (keras.Sequential, Functional)) else _attributes(layer)
-    found: dict[str, KerasLayer] = {}
-    for child in own:
+    by_name: dict[str, KerasLayer] = {}
+    for child in direct:
         name = named.get(id(child)) or child.name
-        while name in found:
+        while name in by_name:
             name += "_"
-        found[name] = child
-    return found
+        by_name[name] = child
+    return by_name
 
 
 def variables_by_path(model: KerasModel) -> dict[str, KerasVariable]:
     """Return every variable of a model by path, in the order of its layers, without seeds of random generators."""
-    found: dict[str, KerasVariable] = {}
-    seen: set[int] = set()
+    by_path: dict[str, KerasVariable] = {}
+    visited: set[int] = set()
     for path, layer in {"": model, **layers_by_path(model)}.items():
         named = _attributes(layer)
         for variable in (*layer._trainable_variables, *layer._non_trainable_variables):
-            if id(variable) not in seen:
-                seen.add(id(variable))
+            if id(variable) not in visited:
+                visited.add(id(variable))
                 name = f"{path}/{named.get(id(variable)) or variable.name}".lstrip("/")
-                while name in found:
+                while name in by_path:
                     name += "_"
-                found[name] = variable
-    return found
+                by_path[name] = variable
+    return by_path
 
 
 def shapes_by_path(model: KerasModel) -> dict[str, tuple[int, ...]]:
@@ -129,37 +130,38 @@ def call_names(layer: KerasLayer) -> tuple[str, ...]:
         parameters = inspect.signature(layer.call).parameters.items()
     except (TypeError, ValueError):
         return ()
-    return tuple(name for name, each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(name for name, parameter in parameters if parameter.kind in positional)
 
 
 def first_line(error: BaseException) -> str:
     """The text of an error in one line, without the frame and the colours that Keras adds."""
     lines = (re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(error).splitlines())
-    told = [
+    relevant = [
         line for line in lines if line and not line.startswith(("Exception encountered", "Arguments received", "•"))
     ]
-    return f"{type(error).__name__}: {told[0] if told else ''}"[:160]
+    return f"{type(error).__name__}: {relevant[0] if relevant else ''}"[:160]
 
 
 def _attributes(layer: KerasLayer) -> dict[int, str]:
     """Map the id of every object that a layer holds to its public attribute, or to its place in a list or
     dictionary."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
 
     def visit(value: object, name: str, depth: int) -> None:
         if isinstance(value, (keras.layers.Layer, keras.Variable)):
-            found.setdefault(id(value), name)
+            names.setdefault(id(value), name)
         elif isinstance(value, (list, tuple)) and depth < 3:
-            for at, each in enumerate(value):
-                visit(each, f"{name}/{at}", depth + 1)
+            for index, element in enumerate(value):
+                visit(element, f"{name}/{index}", depth + 1)
         elif isinstance(value, dict) and depth < 3:
-            for key, each in value.items():
-                visit(each, f"{name}/{key}", depth + 1)
+            for key, element in value.items():
+                visit(element, f"{name}/{key}", depth + 1)
 
     for name, value in vars(layer).items():
         if not name.startswith("_"):
             visit(value, name, 0)
-    return found
+    return names
 
 
 @contextmanager
@@ -168,12 +170,12 @@ def unfilled() -> Iterator[None]:
 
     Keras's initialisers, those of zeros and ones included, compile a JAX program for every shape, 30 to 120 ms each.
     """
-    own = keras.Variable._initialize_with_initializer
+    original = keras.Variable._initialize_with_initializer
 
     def initialize(variable: KerasVariable, initializer: Callable[..., object]) -> None:
         if isinstance(initializer, (RandomInitializer, keras.initializers.Zeros)):
             initializer = _zeros
-        own(variable, _ones if isinstance(initializer, keras.initializers.Ones) else initializer)
+        original(variable, _ones if isinstance(initializer, keras.initializers.Ones) else initializer)
 
     with patch.object(keras.Variable, "_initialize_with_initializer", initialize):
         yield
@@ -198,10 +200,10 @@ def traced_model(build: Callable[[], KerasModel]) -> KerasModel:
     depends on values raises a JAX error.
     """
     seeds = global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
-    made: list[KerasModel] = []
+    models: list[KerasModel] = []
 
     def run() -> int:
-        made.append(build())
+        models.append(build())
         return 0
 
     try:
@@ -209,7 +211,7 @@ def traced_model(build: Callable[[], KerasModel]) -> KerasModel:
             jax.eval_shape(run)
     finally:
         global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, seeds)  # one that is made inside has no value
-    return made[0]
+    return models[0]
 
 
 def _abstract(make: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
@@ -269,7 +271,7 @@ def _explicit_attention(
 ) -> jax.Array:  # fmt: skip
     """``jax.nn.dot_product_attention`` of (B, T, N, H) in the dtype of its inputs throughout."""
     groups = query.shape[2] // key.shape[2]
-    key, value = (jnp.repeat(each, groups, axis=2) if groups > 1 else each for each in (key, value))
+    key, value = (jnp.repeat(tensor, groups, axis=2) if groups > 1 else tensor for tensor in (key, value))
     logits = jnp.einsum("btnh,bsnh->bnts", query * (query.shape[-1] ** -0.5 if scale is None else scale), key)
     if bias is not None:
         logits = logits + bias

@@ -180,6 +180,6 @@ MAX_IMAGE: Final = 1 << 15
 
 def require_model_size(variables: int, values: int, about: str = "") -> None:
     """Raise ``ValueError`` if a model of so many variables and values, ``about`` so many, exceeds the limits."""
-    for count, most, word in ((variables, MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
-        if count > most:
-            raise ValueError(f"the sizes are those of a model of {about}{count} {word}, at most {most} are supported")
+    for count, limit, word in ((variables, MAX_VARIABLES, "variables"), (values, MAX_VALUES, "values")):
+        if count > limit:
+            raise ValueError(f"the sizes are those of a model of {about}{count} {word}, at most {limit} are supported")

@@ -26,9 +26,9 @@ class Marked(str):
 
 def marked(line: str, word: str, severity: Severity) -> Marked:
     """A line that begins, after its indentation, with the mark ``word``."""
-    own = Marked(line)
-    own.marks = {0: Mark(len(word), severity)}
-    return own
+    marked_line = Marked(line)
+    marked_line.marks = {0: Mark(len(word), severity)}
+    return marked_line
 
 
 def outcome_of(exit_code: int) -> tuple[str, Severity]:
@@ -48,11 +48,11 @@ def joined(texts: Iterable[str]) -> Marked:
     marks: dict[int, Mark] = {}
     number = 0
     for text in texts:
-        marks |= {number + at: mark for at, mark in marks_of(text).items()}
+        marks |= {number + row: mark for row, mark in marks_of(text).items()}
         number += text.count("\n") + 1
-    whole = Marked("\n".join(texts))
-    whole.marks = marks
-    return whole
+    block = Marked("\n".join(texts))
+    block.marks = marks
+    return block
 
 
 def marks_of(text: str) -> Mapping[int, Mark]:

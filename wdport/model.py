@@ -102,8 +102,8 @@ class Resolved:
     @property
     def assumed(self) -> dict[str, object]:
         """The values that no source determined; a table of values as text."""
-        found = {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
-        return {name: str(value) if is_dataclass(value) else value for name, value in found.items()}
+        values = {name: getattr(self.config, name) for name, origin in self.origins.items() if origin == "assumed"}
+        return {name: str(value) if is_dataclass(value) else value for name, value in values.items()}
 
 
 class Stated(NamedTuple):
@@ -215,21 +215,21 @@ class Signature:
 
     def make(self, seed: int, batch: int, scale: float) -> tuple[Array, ...]:
         """Return inputs in the PyTorch model's layout, float64, int64 or bool."""
-        return tuple(each.make(seed, batch, scale) for each in self.inputs)
+        return tuple(spec.make(seed, batch, scale) for spec in self.inputs)
 
     def in_port(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Convert inputs of the PyTorch model to the Keras model's layout."""
-        least = sum(not each.optional for each in self.inputs)
+        least = sum(not spec.optional for spec in self.inputs)
         if not least <= len(inputs) <= len(self.inputs):  # the user's own make_inputs
             return tuple(inputs)
         return tuple(map(self.one_in_port, range(len(inputs)), inputs))
 
-    def one_in_port(self, at: int, array: Array) -> Array:
+    def one_in_port(self, index: int, array: Array) -> Array:
         """Convert one input, or its gradient."""
-        if at >= len(self.inputs):
+        if index >= len(self.inputs):
             return array
-        told = self.inputs[at]
-        return np.ascontiguousarray(np.transpose(array, [told.axes.index(axis) for axis in told.keras_axes]))
+        spec = self.inputs[index]
+        return np.ascontiguousarray(np.transpose(array, [spec.axes.index(axis) for axis in spec.keras_axes]))
 
     @property
     def divided(self) -> Port | None:
@@ -244,9 +244,9 @@ class Signature:
     @property
     def axes(self) -> tuple[str, ...]:
         """How activations are transposed, according to the inputs and outputs: one rule per rank."""
-        found = [f"{' '.join(each.axes)} -> {' '.join(each.keras_axes)}" for each in self.inputs
-                 if each.axes != each.keras_axes]  # fmt: skip
-        return tuple(dict.fromkeys([*found, *(port.axes for port in self.outputs if port.axes)]))
+        rules = [f"{' '.join(spec.axes)} -> {' '.join(spec.keras_axes)}" for spec in self.inputs
+                 if spec.axes != spec.keras_axes]  # fmt: skip
+        return tuple(dict.fromkeys([*rules, *(port.axes for port in self.outputs if port.axes)]))
 
 
 @dataclass(frozen=True)
@@ -345,8 +345,8 @@ class Decoding:
     def standard(self, values: Array) -> Array:
         """Decoded values (..., F) in the units of the data in standard units."""
         straight = values if self.curve is None else self.curve(values)
-        made: Array = (straight - np.asarray(self.mean)) / np.asarray(self.std)
-        return made
+        scaled: Array = (straight - np.asarray(self.mean)) / np.asarray(self.std)
+        return scaled
 
 
 @dataclass(frozen=True)

@@ -119,12 +119,12 @@ class Declared:
 
     def marker(self, kind: type[T]) -> T | None:
         """Its marker of this kind, if it has one."""
-        return next((each for each in self.markers if isinstance(each, kind)), None)
+        return next((marker for marker in self.markers if isinstance(marker, kind)), None)
 
 
-def whole_numbers(least: int, most: int) -> str:
+def whole_numbers(minimum: int, maximum: int) -> str:
     """Bounds in words, for errors."""
-    return f"a whole number from {least} to {most}"
+    return f"a whole number from {minimum} to {maximum}"
 
 
 def require_bounds(request: Any) -> None:
@@ -144,18 +144,20 @@ def options_of(request: type) -> Mapping[str, Declared]:
 def _options_of(request: type) -> Mapping[str, Declared]:
     hints = get_type_hints(request, include_extras=True)
     listed = sorted(fields(request), key=lambda field: field.name not in get_annotations(request))
-    found = [each for field in listed if (each := _declared(field, hints[field.name]))]
-    return MappingProxyType({each.name: each for each in found})
+    declared_options = [declared for field in listed if (declared := _declared(field, hints[field.name]))]
+    return MappingProxyType({declared.name: declared for declared in declared_options})
 
 
 def _declared(field: Field[Any], hint: Any) -> Declared | None:
     """The option of a field; None if its type declares none."""
     markers = getattr(hint, "__metadata__", ())
-    option = next((each for each in markers if isinstance(each, Option)), None)
+    option = next((marker for marker in markers if isinstance(marker, Option)), None)
     if option is None:
         return None
     plain = hint.__origin__
-    members = [each for each in get_args(plain) if each is not NoneType] if NoneType in get_args(plain) else [plain]
+    members = (
+        [member for member in get_args(plain) if member is not NoneType] if NoneType in get_args(plain) else [plain]
+    )
     base = get_origin(members[0]) or members[0]
     required = field.default is MISSING
     return Declared(field.name, option, base, None if required else field.default, required, markers)

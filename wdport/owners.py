@@ -19,20 +19,20 @@ OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 ROOT: Final = 0
 
 
-def distrust(found: os.stat_result, folder: Path, friends: Collection[int] = ()) -> str | None:
-    """Return why another user may have written the file that ``found`` describes, in ``folder``; None if nobody may.
+def distrust(status: os.stat_result, folder: Path, friends: Collection[int] = ()) -> str | None:
+    """Return why another user may have written the file that ``status`` describes, in ``folder``; None if nobody may.
 
     Its owner must be this process's effective user, root or one of ``friends``, and nobody else may write to it.
     """
     if not hasattr(os, "geteuid"):  # Windows has access control lists alone
         return None
-    owned = found.st_uid in {os.geteuid(), ROOT, *friends}
-    if owned and not found.st_mode & OTHERS:
+    owned = status.st_uid in {os.geteuid(), ROOT, *friends}
+    if owned and not status.st_mode & OTHERS:
         return None
     new = _new_file(folder)
     if new is None or (new.st_uid == os.geteuid() and not new.st_mode & OTHERS):
-        return "may be written to by other users" if owned else f"belongs to another user (id {found.st_uid})"
-    return None if found.st_uid == new.st_uid else f"belongs to another user (id {found.st_uid})"
+        return "may be written to by other users" if owned else f"belongs to another user (id {status.st_uid})"
+    return None if status.st_uid == new.st_uid else f"belongs to another user (id {status.st_uid})"
 
 
 def replaceable(path: Path) -> Path | None:

@@ -37,8 +37,8 @@ def unsupported() -> str:
 def plain_environment() -> dict[str, str]:
     """Return the environment of a process that runs alone: what Python, JAX and the numeric libraries need, and nothing
     that names files of a CI run or holds a secret. JAX's compile cache is not among it."""
-    known = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PREFIXES)}
-    return {name: value for name, value in known.items() if not name.startswith("JAX_COMPILATION_CACHE")}
+    variables = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PREFIXES)}
+    return {name: value for name, value in variables.items() if not name.startswith("JAX_COMPILATION_CACHE")}
 
 
 def read_at(descriptor: int, buffer: memoryview, position: int) -> int:

@@ -48,7 +48,7 @@ class Port:
     inputs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self._own()
+        self._family()
 
     def convert(
         self,
@@ -111,15 +111,15 @@ class Port:
         Raises:
             WdportError: a file is invalid, or checkpoint, table and model do not fit.
         """
-        own = self._own()
-        with prepare(checkpoint, Settings(config=config, mapping=self.mapping, key=key, own=own)) as prepared:
-            model = own.build(prepared.config, dtype)
+        family = self._family()
+        with prepare(checkpoint, Settings(config=config, mapping=self.mapping, key=key, own=family)) as prepared:
+            model = family.build(prepared.config, dtype)
             from wdport.keras_runtime import set_variable, variables_by_path  # brings in jax
 
             variables = variables_by_path(model)
             for name, array in converted_arrays(prepared, allow_nonfinite, cast):
                 set_variable(variables[name], array.copy())
-            remember(model, own, prepared.config)
+            remember(model, family, prepared.config)
         return model
 
     def verify(
@@ -172,9 +172,9 @@ class Port:
             say=say, model=self.model, inputs=self.inputs, seed=seed, cases=cases, fresh=fresh,
         )  # fmt: skip
 
-    def _own(self) -> Family:
-        own: Family | None = own_model(self.mapping, self.model, self.reference, self.inputs)
-        if own is None:
+    def _family(self) -> Family:
+        family: Family | None = own_model(self.mapping, self.model, self.reference, self.inputs)
+        if family is None:
             fix = "use wdport.convert and wdport.verify, which need no table for it"
             raise MisfitError(Path(self.mapping), "is the table of a model that comes with wdport", fix)
-        return own
+        return family

@@ -159,9 +159,9 @@ def _rounded(array: Array, dtype: DTypeLike) -> Array:
             return array.astype(dtype)
     except FloatingPointError:
         with np.errstate(over="ignore"):
-            made = np.asarray(array.astype(dtype))
-        largest = np.finfo(made.dtype).max
-        return np.where(np.isinf(made) & np.isfinite(array), np.copysign(largest, made), made)
+            converted = np.asarray(array.astype(dtype))
+        largest = np.finfo(converted.dtype).max
+        return np.where(np.isinf(converted) & np.isfinite(array), np.copysign(largest, converted), converted)
 
 
 def leaves(value: object) -> list[Any]:
@@ -223,7 +223,7 @@ class Case:
     def describe(self) -> str:
         """A short description."""
         weights = "random biases" if self.random_biases else "converted weights"
-        extremes = ", ".join(each for each in self.extremes if each)
+        extremes = ", ".join(extreme for extreme in self.extremes if extreme)
         more = f"samples: {extremes}, " if extremes else ""
         gain = f", gain x{self.gain:g}" if self.gain != 1.0 else ""
         return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {more}{weights}{gain}"
@@ -251,7 +251,7 @@ SCALES = (1.0, 0.01, 50.0)
 def battery(seed: int = 0, more: int = 0) -> tuple[Case, ...]:
     """The cases of a comparison: :data:`CASES` with other seeds if ``seed`` is not 0, and ``more`` random ones."""
     first = SEEDS * seed
-    random = [Case(first + len(CASES) + at, CASES[0].batch, SCALES[at % len(SCALES)]) for at in range(more)]
+    random = [Case(first + len(CASES) + index, CASES[0].batch, SCALES[index % len(SCALES)]) for index in range(more)]
     return (*(replace(case, seed=first + case.seed) for case in CASES), *random)
 
 
@@ -297,9 +297,9 @@ def _remove(values: Array, rng: np.random.Generator) -> None:
     steps = np.moveaxis(values, int(np.argmax(values.shape)), 0)
     first, *others = rng.permutation(len(steps))[: min(3, max(len(steps) - 1, 1))].tolist()
     steps[first] = np.nan
-    for at, count in zip(others, (1, 4)):
-        at = min(at, max(len(steps) - count, 0))
-        place: tuple[Any, ...] = (slice(at, at + count), *(rng.integers(0, size) for size in steps.shape[1:]))
+    for start, count in zip(others, (1, 4)):
+        start = min(start, max(len(steps) - count, 0))
+        place: tuple[Any, ...] = (slice(start, start + count), *(rng.integers(0, size) for size in steps.shape[1:]))
         steps[place] = np.nan
 
 
@@ -360,9 +360,9 @@ class Input:
         rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])
         values = self._ordinary(rng, seed, batch, scale)
         samples = np.moveaxis(values, self.axes.index("b"), 0)
-        for at, extreme in enumerate(extremes):
+        for index, extreme in enumerate(extremes):
             if extreme:
-                samples[at] = self._extreme(extreme, samples[at], scale, rng)
+                samples[index] = self._extreme(extreme, samples[index], scale, rng)
         return values
 
     def _ordinary(self, rng: np.random.Generator, seed: int, batch: int, scale: float) -> Array:
@@ -378,7 +378,7 @@ class Input:
         if self.draw == "positive":
             return self._positive(rng, shape)
         values = rng.standard_normal(shape) * scale
-        first = next((at for at, axis in enumerate(self.axes) if axis != "b"), None)
+        first = next((index for index, axis in enumerate(self.axes) if axis != "b"), None)
         if first is None:
             return values
         sizes = np.ones(len(values.shape), int)
@@ -391,11 +391,12 @@ class Input:
         count = int(self.numbers[0])
         values = rng.integers(0, count, shape)
         others = rng.permutation(count).tolist() if count <= FEW else []
-        wanted = list(dict.fromkeys([0, count - 1, *(each for each in self.ids if 0 <= each < count), *others]))
+        ids = [integer for integer in self.ids if 0 <= integer < count]
+        integers = list(dict.fromkeys([0, count - 1, *ids, *others]))
         places = rng.permutation(values.size)[: max(values.size - 1, 0)]
-        pairs = list(zip(places.tolist(), wanted))
+        pairs = list(zip(places.tolist(), integers))
         flat = values.reshape(-1)
-        flat[[place for place, _ in pairs]] = [each for _, each in pairs]
+        flat[[place for place, _ in pairs]] = [integer for _, integer in pairs]
         if flat.size > 1 and count > 1 and np.all(flat == flat[0]):  # two samples that are both 0 show little
             flat[int(np.argmax(~np.isin(np.arange(flat.size), [place for place, _ in pairs])))] = (flat[0] + 1) % count
         return values
@@ -414,10 +415,10 @@ class Input:
         if len(shape) < 2:
             return rng.integers(0, 2, shape).astype(bool)
         values, batch = np.zeros(shape, bool), self.axes.index("b")
-        for at in np.ndindex(*shape[:-1]):
-            sample = at[batch] if batch < len(at) else 0
+        for index in np.ndindex(*shape[:-1]):
+            sample = index[batch] if batch < len(index) else 0
             pattern = PATTERNS[0] if self.right else PATTERNS[(seed + sample) % len(PATTERNS)]
-            values[at] = pattern(rng, shape[-1])
+            values[index] = pattern(rng, shape[-1])
         return values
 
     def _extreme(self, extreme: str, ordinary: Array, scale: float, rng: np.random.Generator) -> Any:
@@ -425,11 +426,11 @@ class Input:
         if self.draw == "mask":
             return {"zeros": ordinary if self.right else False, "constant": True}.get(extreme, ordinary)
         if self.draw == "below":
-            known = [each for each in dict.fromkeys((0, *self.ids)) if 0 <= each < self.numbers[0]]
+            valid_ids = [integer for integer in dict.fromkeys((0, *self.ids)) if 0 <= integer < self.numbers[0]]
             if extreme == "sparse" and ordinary.ndim:
                 return np.repeat(ordinary, 3, -1)[..., : ordinary.shape[-1]]
-            if extreme == "whole" and len(known) > 1:
-                return rng.choice(known, ordinary.shape)
+            if extreme == "whole" and len(valid_ids) > 1:
+                return rng.choice(valid_ids, ordinary.shape)
             return {"zeros": 0, "constant": int(self.numbers[0]) - 1}.get(extreme, ordinary)
         if self.draw in ("from", "steps"):
             ends = self.numbers if self.draw == "from" else (0.0, 1.0)
@@ -468,57 +469,57 @@ class Input:
     def _energies(self, size: int) -> Array:
         """Factors along an axis that differ between neighbours, or between parts."""
         if self.draw == "parts":
-            parts = [int(each) for each in self.numbers]
+            parts = [int(width) for width in self.numbers]
             return np.repeat(2.0 ** (1 - np.arange(len(parts))), parts)
         return 2.0 ** (1.0 - 2.0 * (np.arange(size) % 8) / 7.0) if size > 1 else np.ones(1)
 
 
 def parse_input(text: str) -> Input:
     """Read ``NAME: AXES [-> AXES] [, DRAW]``; raises ``ValueError`` with the reason."""
-    found = _INPUT.fullmatch(text)
-    if found is None:
+    match = _INPUT.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not NAME: AXES, such as 'x: b 3 48 48'")
-    called, left, right, draw, rest = found.groups()
+    called, left, right, draw, rest = match.groups()
     name, optional = called.rstrip("?"), called.endswith("?")
-    axes, sizes, alone = _parse_axes(left, text)
+    axes, sizes, single_sizes = _parse_axes(left, text)
     keras_axes = tuple(right.split()) if right else axes
     if sorted(keras_axes) != sorted(axes):
         raise ValueError(f"{text!r} does not name the same axes on both sides, such as 'x: b c=3 t=40 -> b t c'")
     words = rest.split() if rest else []
     if draw is None:
-        return Input(name, axes, sizes, keras_axes, alone=alone, optional=optional)
+        return Input(name, axes, sizes, keras_axes, alone=single_sizes, optional=optional)
     if draw not in _DRAWS or _DRAWS[draw] not in (-1, len(words)) or (draw == "from" and words[1] != "to"):
-        known = "normal, below N, from LOW to HIGH, steps N, parts N N, positive or mask"
-        raise ValueError(f"{text!r}: {draw!r} is not {known}")
+        draws = "normal, below N, from LOW to HIGH, steps N, parts N N, positive or mask"
+        raise ValueError(f"{text!r}: {draw!r} is not {draws}")
     try:
         numbers = tuple(float(word) for word in words if word != "to")
     except ValueError:
         raise ValueError(f"{text!r}: {' '.join(words)!r} is not a list of numbers") from None
-    made = Input(name, axes, sizes, keras_axes, draw, numbers, alone, optional=optional)
-    if draw in ("below", "steps", "parts") and any(each < 1 or each % 1 for each in numbers):
+    parsed = Input(name, axes, sizes, keras_axes, draw, numbers, single_sizes, optional=optional)
+    if draw in ("below", "steps", "parts") and any(number < 1 or number % 1 for number in numbers):
         raise ValueError(f"{text!r}: {draw} takes positive integers")
-    if draw == "parts" and (len(axes) < 2 or sum(numbers) != made.shape(1)[1]):
+    if draw == "parts" and (len(axes) < 2 or sum(numbers) != parsed.shape(1)[1]):
         raise ValueError(f"{text!r}: the parts do not add up to the axis after b")
-    return made
+    return parsed
 
 
 def _parse_axes(text: str, where: str) -> tuple[tuple[str, ...], dict[str, int], dict[str, int]]:
     """The axes, their sizes, and those of a batch of one where they differ."""
     axes: list[str] = []
     sizes: dict[str, int] = {}
-    alone: dict[str, int] = {}
-    for at, word in enumerate(text.split()):
-        found = _AXIS.fullmatch(word)
-        name = word if word == "b" else (found.group(1) or f"_{chr(97 + at)}") if found else ""
+    single_sizes: dict[str, int] = {}
+    for index, word in enumerate(text.split()):
+        match = _AXIS.fullmatch(word)
+        name = word if word == "b" else (match.group(1) or f"_{chr(97 + index)}") if match else ""
         if not name or name in axes:
             raise ValueError(f"{where!r}: {word!r} is not b, a size or NAME=SIZE, or repeats another axis")
         axes.append(name)
-        if found and word != "b":
-            sizes[name] = int(found.group(2))
-            alone.update({name: int(found.group(3))} if found.group(3) else {})
+        if match and word != "b":
+            sizes[name] = int(match.group(2))
+            single_sizes.update({name: int(match.group(3))} if match.group(3) else {})
     if "b" not in axes:
         raise ValueError(f"{where!r} has no batch axis, b")
-    return tuple(axes), sizes, alone
+    return tuple(axes), sizes, single_sizes
 
 
 def read_input(text: str) -> Input:
@@ -535,9 +536,9 @@ def with_ids(inputs: Sequence[Input], module: Module) -> tuple[Input, ...]:
     config = getattr(module, "config", None)
     stated = [value for name, value in getattr(config, "__dict__", {}).items() if str(name).endswith("_token_id")]
     stated += [getattr(part, "padding_idx", None) for part in module.modules()]
-    kept = [value for part in module.modules() for name, value in vars(part).items() if not name.startswith("_")]
-    ids = dict.fromkeys(each for each in leaves([*stated, *kept]) if type(each) is int)
-    return tuple(replace(each, ids=(*each.ids, *ids)) if each.kind == "int" else each for each in inputs)
+    stored = [value for part in module.modules() for name, value in vars(part).items() if not name.startswith("_")]
+    ids = dict.fromkeys(leaf for leaf in leaves([*stated, *stored]) if type(leaf) is int)
+    return tuple(replace(spec, ids=(*spec.ids, *ids)) if spec.kind == "int" else spec for spec in inputs)
 
 
 KEYLESS = " has queries that see no key; they get zeros, where torch may also give NaN"
@@ -548,14 +549,14 @@ def with_keys(
 ) -> tuple[Input, ...]:
     """These inputs with masks of padding on the right alone, if the queries of an attention see no key under others:
     what such a query computes is another thing in every library, and in releases of one."""
-    if not any(map(_is_attention, module.modules())) or not any(each.draw == "mask" for each in inputs):
+    if not any(map(_is_attention, module.modules())) or not any(spec.draw == "mask" for spec in inputs):
         return tuple(inputs)
     notes: list[str] = []
     for case in cases:
         with suppress(Exception), highest_precision(), lifted():
             record(module, inputs_of(case), None, notes.append)
         if any(note.endswith(KEYLESS) for note in notes):
-            return tuple(replace(each, right=True) if each.draw == "mask" else each for each in inputs)
+            return tuple(replace(spec, right=True) if spec.draw == "mask" else spec for spec in inputs)
     return tuple(inputs)
 
 
@@ -567,11 +568,11 @@ def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Ar
     places = range(case.batch)
     finite = _finite_samples(module, inputs_of(case), case.batch, case.extreme)
     if finite is None:  # one of them may be to blame for all
-        single = [tuple(case.extremes[at] if at == each else "" for at in places) for each in places]
-        tried = [_finite_samples(module, inputs_of(replace(case, extremes=each)), case.batch, case.extreme)
-                 for each in single]  # fmt: skip
-        finite = [each is not None and all(each) for each in tried]
-    return replace(case, extremes=tuple(case.extremes[at] if finite[at] else "" for at in places))
+        single = [tuple(case.extremes[index] if index == sample else "" for index in places) for sample in places]
+        tried = [_finite_samples(module, inputs_of(replace(case, extremes=extremes)), case.batch, case.extreme)
+                 for extremes in single]  # fmt: skip
+        finite = [flags is not None and all(flags) for flags in tried]
+    return replace(case, extremes=tuple(case.extremes[index] if finite[index] else "" for index in places))
 
 
 def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int, inside: bool) -> list[bool] | None:
@@ -582,11 +583,11 @@ def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int, insid
             outputs, calls = record(module, inputs) if inside else (run(module, inputs), {})
     except Exception:
         return None
-    found = [np.isfinite(each) for made in (outputs, *(call.outputs for call in calls.values())) for each in made]
-    found = [each for each in found if not np.all(each)]
-    if any(len(np.atleast_1d(each)) != batch for each in found):
+    finite = [np.isfinite(array) for group in (outputs, *(call.outputs for call in calls.values())) for array in group]
+    finite = [mask for mask in finite if not np.all(mask)]
+    if any(len(np.atleast_1d(mask)) != batch for mask in finite):
         return None
-    return [all(bool(np.all(each[at])) for each in found) for at in range(batch)]
+    return [all(bool(np.all(mask[index])) for mask in finite) for index in range(batch)]
 
 
 def bias_shift(name: str, shape: tuple[int, ...], seed: int = BIAS_SEED) -> Array:
@@ -606,16 +607,16 @@ def moved_biases(modules: Mapping[str, Module], shifts: Mapping[str, Array]) -> 
     """Inside, the shifts are added to both modules' rank-1 parameters in float32, and then converted to float64."""
     import torch
 
-    kept = []
+    originals = []
     single, double = (dict(modules[dtype].named_parameters()) for dtype in ("float32", "float64"))
     for name, shift in shifts.items():
-        kept += [(p, p.data) for p in (single[name], double[name])]
+        originals += [(p, p.data) for p in (single[name], double[name])]
         single[name].data = single[name].data + torch.from_numpy(shift)
         double[name].data = single[name].data.double()
     try:
         yield
     finally:
-        for parameter, data in kept:
+        for parameter, data in originals:
             parameter.data = data
 
 
@@ -672,19 +673,20 @@ def observe(
     double, single = modules["float64"], modules["float32"]
     with highest_precision():
         with lifted():
-            found: list[str] = []
-            outputs, calls = record(double, inputs, names, note, found)
+            output_names: list[str] = []
+            outputs, calls = record(double, inputs, names, note, output_names)
         if not case.numerics:
-            return Observation(inputs, outputs, calls, names=tuple(found))
+            return Observation(inputs, outputs, calls, names=tuple(output_names))
         rounded = cast(inputs, np.float32)
         layers = None if taps is None else set(map(layer_of, taps))
         answers = answers_of(case, {name: call for name, call in calls.items()
                                     if layers is None or layer_of(name) in layers})  # fmt: skip
-        own, alone = run(single, rounded), isolate(single, rounded, answers)
+        plain, isolated = run(single, rounded), isolate(single, rounded, answers)
         with lifted():
             truth, wide = cast(rounded, np.float64), {name: cast(call, np.float64) for name, call in answers.items()}
             exact = (run(double, truth), isolate(double, truth, wide))
-    return Observation(inputs, outputs, calls, Single(rounded, (own, exact[0]), (alone, exact[1])), tuple(found))
+    numerics = Single(rounded, (plain, exact[0]), (isolated, exact[1]))
+    return Observation(inputs, outputs, calls, numerics, tuple(output_names))
 
 
 def answers_of(case: Case, calls: Calls) -> dict[str, Call]:
@@ -693,11 +695,11 @@ def answers_of(case: Case, calls: Calls) -> dict[str, Call]:
 
     Numbers of the size of a mask's stay as they are.
     """
-    found = {name: cast(call, np.float32) for name, call in calls.items()}
+    rounded = {name: cast(call, np.float32) for name, call in calls.items()}
     if case.gain == 1.0:
-        return found
+        return rounded
     return {name: replace(call, inputs=_amplified(call.inputs, case.gain), outputs=_amplified(call.outputs, case.gain))
-            for name, call in found.items()}  # fmt: skip
+            for name, call in rounded.items()}  # fmt: skip
 
 
 MASKING = 1e30
@@ -743,29 +745,29 @@ class Conditioning:
 def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: str) -> Conditioning:
     """Run a float64 module with random relative errors of the size of ``dtype``'s rounding in all tensors between its
     submodules."""
-    given, unit = cast(cast(inputs, np.dtype(dtype)), np.float64), ROUNDING[dtype]
+    rounded, unit = cast(cast(inputs, np.dtype(dtype)), np.float64), ROUNDING[dtype]
     with highest_precision(), lifted():
-        outputs, calls = record(module, given)
-        found = Conditioning({name: Spread() for name in calls}, tuple(map(np.zeros_like, outputs)))
+        outputs, calls = record(module, rounded)
+        result = Conditioning({name: Spread() for name in calls}, tuple(map(np.zeros_like, outputs)))
         fed = still = calls
         if dtype == "float32" and case.gain != 1.0:
             fed = {name: cast(call, np.float64) for name, call in answers_of(case, calls).items()}
-            still = isolate(module, given, fed)[1]
+            still = isolate(module, rounded, fed)[1]
         for draw in range(DRAWS):
             rng = np.random.default_rng([SPREAD_SEED, case.seed, draw])
             moved = {name: replace(call, inputs=_moved(call.inputs, rng, unit), outputs=_moved(call.outputs, rng, unit))
                      for name, call in fed.items()}  # fmt: skip
-            _, alone = isolate(module, _moved(given, rng, unit), moved)
-            whole, running = _disturbed(module, _moved(given, rng, unit), rng, unit)
-            moves = zip(found.outputs, whole, outputs)
-            found.outputs = tuple(np.maximum(most, _distance(a, b)) for most, a, b in moves)
-            for name, spread in found.taps.items():
-                if name in alone and name in still:
-                    spread.fed = _further(spread.fed, alone[name].inputs, still[name].inputs)
-                    spread.made = _further(spread.made, alone[name].outputs, still[name].outputs)
+            _, isolated = isolate(module, _moved(rounded, rng, unit), moved)
+            disturbed, running = _disturbed(module, _moved(rounded, rng, unit), rng, unit)
+            moves = zip(result.outputs, disturbed, outputs)
+            result.outputs = tuple(np.maximum(largest, _distance(a, b)) for largest, a, b in moves)
+            for name, spread in result.taps.items():
+                if name in isolated and name in still:
+                    spread.fed = _further(spread.fed, isolated[name].inputs, still[name].inputs)
+                    spread.made = _further(spread.made, isolated[name].outputs, still[name].outputs)
                 if name in running:
                     spread.running = _further(spread.running, running[name].outputs, calls[name].outputs)
-    return found
+    return result
 
 
 def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
@@ -782,8 +784,9 @@ def _further(so_far: tuple[float, float], moved: Nested, still: Nested) -> tuple
     every = zip(leaves(list(moved)), leaves(list(still)))
     pairs = [(a, b) for a, b in every if b.dtype.kind == "f" and a.shape == b.shape]  # rounding may choose other rows
     differences = [_distance(a, b) for a, b in pairs]
-    square = float(sum(float(np.sum(each * each)) for each in differences))
-    return max(so_far[0], square), max([so_far[1], *(float(np.max(each, initial=0.0)) for each in differences)])
+    square = float(sum(float(np.sum(difference * difference)) for difference in differences))
+    largest = [float(np.max(difference, initial=0.0)) for difference in differences]
+    return max(so_far[0], square), max([so_far[1], *largest])
 
 
 def _distance(first: Array, second: Array) -> Array:
@@ -797,10 +800,10 @@ def _disturbed(
     """A run in which every submodule's output is perturbed by one rounding."""
     calls: dict[str, Call] = {}
 
-    def disturb(name: str, caller: str, part: Module, compute: Compute, given: Given) -> object:
-        output = compute(*given)
+    def disturb(name: str, caller: str, part: Module, compute: Compute, arguments: Given) -> object:
+        output = compute(*arguments)
         moved = [_tensor(_moved(to_array(tensor), rng, unit)) for tensor in _tensors(output)]
-        calls.update(_apart(name, part, given, {}, _silent)[0])
+        calls.update(_apart(name, part, arguments, {}, _silent)[0])
         calls[name] = Call(
             (), tuple(to_array(tensor) for tensor in moved[: 1 if _is_attention(part) else None]), caller
         )
@@ -826,35 +829,35 @@ class Sweep:
 
 def scalar_fed(inputs: Sequence[Array], calls: Calls) -> dict[str, int]:
     """Modules whose only input is one of the network's inputs of shape (B,), and the index of that input."""
-    found = {}
+    indices = {}
     for name, call in calls.items():
-        given = leaves(list(call.inputs))
-        for at, value in enumerate(inputs):
-            if "#" not in name and len(given) == 1 and np.ndim(value) == 1 and np.array_equal(given[0], value):
-                found[name] = at
-    return found
+        arrays = leaves(list(call.inputs))
+        for index, value in enumerate(inputs):
+            if "#" not in name and len(arrays) == 1 and np.ndim(value) == 1 and np.array_equal(arrays[0], value):
+                indices[name] = index
+    return indices
 
 
 def sweep(modules: Mapping[str, Module], names: Collection[str], values: Array) -> dict[str, Sweep]:
     """Run each of these submodules alone on ``values`` (n,), float64 or integer."""
-    narrow, found = cast(values, np.float32), {}
+    narrow, sweeps = cast(values, np.float32), {}
     double, single = (dict(modules[dtype].named_modules()) for dtype in ("float64", "float32"))
     for name in names:
         with highest_precision():
             rounded = run(single[name], (narrow,))[0]
             with lifted():
-                exact, truth = (run(double[name], (each,))[0] for each in (values, cast(narrow, np.float64)))
-        found[name] = Sweep(exact, rounded, truth)
-    return found
+                exact, truth = (run(double[name], (points,))[0] for points in (values, cast(narrow, np.float64)))
+        sweeps[name] = Sweep(exact, rounded, truth)
+    return sweeps
 
 
 def module_names(module: Module) -> list[str]:
     """The paths of all submodules, and of their recorded parts."""
-    found = []
+    names = []
     for name, part in module.named_modules():
         if name:
-            found += [name, *(f"{name}.{step}" for step in _steps_of(part))]
-    return found
+            names += [name, *(f"{name}.{step}" for step in _steps_of(part))]
+    return names
 
 
 def record(
@@ -870,16 +873,16 @@ def record(
     """
     calls: dict[str, Call] = {}
 
-    def keep(name: str, caller: str, part: Module, compute: Compute, given: Given) -> object:
-        inputs, told = _inputs(part, *given)
-        output = compute(*given)
+    def keep(name: str, caller: str, part: Module, compute: Compute, arguments: Given) -> object:
+        inputs, input_names = _inputs(part, *arguments)
+        output = compute(*arguments)
         path = layer_of(name)
         steps = [step for step in _steps_of(part) if names is None or f"{path}.{step}" in names]
         if steps:
-            found, made = _apart(name, part, given, {}, note)
-            _check_apart(name, made, output)
-            calls.update({inside(name, step): found[inside(name, step)] for step in steps if found})
-        calls[name] = Call(inputs, _outputs(part, output), caller, told)
+            inner_calls, recomputed = _apart(name, part, arguments, {}, note)
+            _check_apart(name, recomputed, output)
+            calls.update({inside(name, step): inner_calls[inside(name, step)] for step in steps if inner_calls})
+        calls[name] = Call(inputs, _outputs(part, output), caller, input_names)
         return output
 
     parts = {name: part for name, part in module.named_modules() if name and (names is None or name in names)}
@@ -902,21 +905,21 @@ def isolate(module: Module, inputs: Sequence[Nested], answers: Calls) -> tuple[O
     """
     calls: dict[str, Call] = {}
 
-    def answer(name: str, caller: str, part: Module, compute: Compute, given: Given) -> object:
-        (inputs, told), own = _inputs(part, *given), answers.get(name)
-        if own is not None and _shapes(inputs) != _shapes(own.inputs):
-            own = None
-        if own is not None:
-            given = _fed(part, given, own)
-        output = compute(*given)
+    def answer(name: str, caller: str, part: Module, compute: Compute, arguments: Given) -> object:
+        (inputs, input_names), expected = _inputs(part, *arguments), answers.get(name)
+        if expected is not None and _shapes(inputs) != _shapes(expected.inputs):
+            expected = None
+        if expected is not None:
+            arguments = _fed(part, arguments, expected)
+        output = compute(*arguments)
         if any(inside(name, step) in answers for step in _steps_of(part)):
-            found, made = _apart(name, part, given, answers, _silent)
-            calls.update({step: call for step, call in found.items() if step in answers})
-            output = _replaced(part, output, made)
-        if own is None:
+            inner_calls, recomputed = _apart(name, part, arguments, answers, _silent)
+            calls.update({step: call for step, call in inner_calls.items() if step in answers})
+            output = _replaced(part, output, recomputed)
+        if expected is None:
             return output
-        calls[name] = Call(inputs, _outputs(part, output), caller, told)
-        return _replaced(part, output, [_tensor(value) for value in own.outputs])
+        calls[name] = Call(inputs, _outputs(part, output), caller, input_names)
+        return _replaced(part, output, [_tensor(value) for value in expected.outputs])
 
     layers = {layer_of(name) for name in answers}
     owners = {name.rpartition(".")[0] for name in layers}
@@ -952,8 +955,8 @@ def _by_submodules(module: Module) -> Iterator[None]:
 
     @functools.wraps(forward)
     def attend(self: MultiheadAttention, *args: Any, **kwargs: Any) -> object:
-        told = inspect.signature(forward).bind(self, *args, **kwargs).arguments
-        if told.get("attn_mask") is None and told.get("key_padding_mask") is None:
+        arguments = inspect.signature(forward).bind(self, *args, **kwargs).arguments
+        if arguments.get("attn_mask") is None and arguments.get("key_padding_mask") is None:
             return forward(self, *args, **kwargs)
         with patch.object(nn.functional, "softmax", _softmax), _unfused():
             return forward(self, *args, **kwargs)
@@ -1004,30 +1007,30 @@ def highest_precision() -> Iterator[str]:
 
 
 @contextmanager
-def watched(parts: Mapping[str, Module], handle: Handle, most: int = MOST_CALLS) -> Iterator[Collection[str]]:
+def watched(parts: Mapping[str, Module], handle: Handle, limit: int = MOST_CALLS) -> Iterator[Collection[str]]:
     """Inside, calls of these modules go to ``handle(name, caller, module, compute, (args, kwargs))``, where ``name`` is
     the call's name, ``caller`` the innermost enclosing one and ``compute(args, kwargs)`` the module's own computation.
-    Yields the names of modules that are called too often; only the first ``most`` calls are handled.
+    Yields the names of modules that are called too often; only the first ``limit`` calls are handled.
 
     Hooks are not used, since before torch 2 they do not see keyword arguments.
     """
     from torch import nn
 
-    wanted = {id(part): name for name, part in parts.items()}
-    count = dict.fromkeys(wanted.values(), 0)
+    names = {id(part): name for name, part in parts.items()}
+    count = dict.fromkeys(names.values(), 0)
     within = [""]
     call: Callable[..., object] = nn.Module.__call__
 
     def seen(self: Module, *args: object, **kwargs: object) -> object:
-        name = wanted.get(id(self))
-        if name is None or count[name] > most:
+        name = names.get(id(self))
+        if name is None or count[name] > limit:
             return call(self, *args, **kwargs)
         count[name] += 1
-        if count[name] > most:
+        if count[name] > limit:
             return call(self, *args, **kwargs)
         within.append(call_name(name, count[name]))
         try:
-            compute = lambda given, named: call(self, *given, **named)  # noqa: E731
+            compute = lambda positional, named: call(self, *positional, **named)  # noqa: E731
             return handle(within[-1], within[-2], self, compute, (args, kwargs))
         finally:
             within.pop()
@@ -1035,7 +1038,7 @@ def watched(parts: Mapping[str, Module], handle: Handle, most: int = MOST_CALLS)
     too_often: list[str] = []
     with patch.object(nn.Module, "__call__", seen):
         yield too_often
-        too_often += [name for name, calls in count.items() if calls > most]
+        too_often += [name for name, calls in count.items() if calls > limit]
 
 
 def _inputs(
@@ -1058,11 +1061,11 @@ def _outputs(part: Module, output: object) -> tuple[Array, ...]:
     return tuple(to_array(tensor) for tensor in _tensors(output)[: 1 if _is_attention(part) else None])
 
 
-def _fed(part: Module, given: Given, answer: Call) -> Given:
+def _fed(part: Module, arguments: Given, answer: Call) -> Given:
     """The arguments with their tensors replaced by the answer's inputs."""
     values = iter([_tensor(leaf) for leaf in leaves(list(answer.inputs))])
-    args = tuple(_filled(value, values) for value in given[0])
-    return args, {name: _filled(value, values) for name, value in _ordered(part, given[1]).items()}
+    args = tuple(_filled(value, values) for value in arguments[0])
+    return args, {name: _filled(value, values) for name, value in _ordered(part, arguments[1]).items()}
 
 
 def _replaced(part: Module, output: object, tensors: Sequence[Tensor]) -> object:
@@ -1075,10 +1078,11 @@ def _replaced(part: Module, output: object, tensors: Sequence[Tensor]) -> object
 def parameter_names(part: Module) -> list[str]:
     """The names of the positional parameters of a module's ``forward``."""
     try:
-        found = inspect.signature(part.forward).parameters.items()
+        parameters = inspect.signature(part.forward).parameters.items()
     except (TypeError, ValueError):
         return []
-    return [name for name, each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [name for name, parameter in parameters if parameter.kind in positional]
 
 
 def _ordered(part: Module, kwargs: Mapping[str, object]) -> dict[str, object]:
@@ -1110,8 +1114,8 @@ def _filled(value: object, tensors: Iterator[Tensor]) -> object:
 def _nested(value: object) -> Nested:
     if isinstance(value, (list, tuple)):
         return [_nested(item) for item in value if _tensors(item)]
-    made = [to_array(tensor) for tensor in _tensors(value)]
-    return made if isinstance(value, dict) else made[0]
+    arrays = [to_array(tensor) for tensor in _tensors(value)]
+    return arrays if isinstance(value, dict) else arrays[0]
 
 
 def to_array(tensor: Tensor) -> Array:
@@ -1122,11 +1126,11 @@ def to_array(tensor: Tensor) -> Array:
     tensor = tensor.detach().cpu()
     values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     key = (tensor.data_ptr(), values.shape, values.dtype.str)
-    known = _COPIES.get(key)
+    cached = _COPIES.get(key)
     bits = f"u{values.itemsize}"
-    if known is None or values.itemsize > 8 or not np.array_equal(known.view(bits), values.view(bits)):
-        known = _COPIES[key] = np.array(values, copy=True, order="C")
-    return known
+    if cached is None or values.itemsize > 8 or not np.array_equal(cached.view(bits), values.view(bits)):
+        cached = _COPIES[key] = np.array(values, copy=True, order="C")
+    return cached
 
 
 _COPIES: WeakValueDictionary[tuple[object, ...], Array] = WeakValueDictionary()
@@ -1165,26 +1169,28 @@ def _steps_of(part: Module) -> tuple[str, ...]:
     return ()
 
 
-def _apart(name: str, part: Module, given: Given, answers: Calls, note: Note) -> tuple[dict[str, Call], list[Tensor]]:
+def _apart(
+    name: str, part: Module, arguments: Given, answers: Calls, note: Note
+) -> tuple[dict[str, Call], list[Tensor]]:
     """The calls inside a module, recomputed from its parameters and inputs, and the resulting output tensors; empty if
     there are none, or, with a note, if the module does more than is recomputed here.
 
     Calls in ``answers`` are isolated, as :func:`isolate` does with modules.
     """
     if _is_attention(part):
-        calls, made = _attention(name, part, given, answers, note)
-        return calls, [] if made is None else [made]
-    return _recurrent(name, part, given, answers, note) if _is_deep(part) else ({}, [])
+        calls, output = _attention(name, part, arguments, answers, note)
+        return calls, [] if output is None else [output]
+    return _recurrent(name, part, arguments, answers, note) if _is_deep(part) else ({}, [])
 
 
 def _recurrent(
-    name: str, part: RNNBase, given: Given, answers: Calls, note: Note
+    name: str, part: RNNBase, arguments: Given, answers: Calls, note: Note
 ) -> tuple[dict[str, Call], list[Tensor]]:
     """The layers of ``torch.nn.LSTM``, ``GRU`` or ``RNN``; each maps a sequence to a sequence and last states."""
     import torch
 
-    told = inspect.signature(part.forward).bind(*given[0], **given[1]).arguments
-    tokens, start = told["input"], told.get("hx")
+    bound = inspect.signature(part.forward).bind(*arguments[0], **arguments[1]).arguments
+    tokens, start = bound["input"], bound.get("hx")
     if not isinstance(tokens, torch.Tensor) or tokens.ndim != 3:
         note(f"{name} is fed a packed sequence or one without a batch, so its layers are not recorded")
         return {}, []
@@ -1199,21 +1205,21 @@ def _recurrent(
     count = len(part._flat_weights) // part.num_layers
     calls, states = {}, []
     for layer in range(part.num_layers):
-        call, at = inside(name, f"layer_{layer}"), slice(layer * ways, (layer + 1) * ways)
+        call, span = inside(name, f"layer_{layer}"), slice(layer * ways, (layer + 1) * ways)
         answer, weights = answers.get(call), part._flat_weights[layer * count : (layer + 1) * count]
-        first = tuple(each[at] for each in starts)
+        first = tuple(state[span] for state in starts)
         fed = tokens if answer is None else _tensor(answer.inputs[0])
-        made = compute(fed, first if part.mode == "LSTM" else first[0], weights, part.bias, 1, 0.0, False,
-                       part.bidirectional, part.batch_first)  # fmt: skip
-        calls[call] = Call((to_array(tokens),), tuple(map(to_array, made)), name)
-        handed = list(made) if answer is None else [_tensor(each) for each in answer.outputs]
+        outputs = compute(fed, first if part.mode == "LSTM" else first[0], weights, part.bias, 1, 0.0, False,
+                          part.bidirectional, part.batch_first)  # fmt: skip
+        calls[call] = Call((to_array(tokens),), tuple(map(to_array, outputs)), name)
+        handed = list(outputs) if answer is None else [_tensor(array) for array in answer.outputs]
         tokens = handed[0]
         states.append(handed[1:])
-    return calls, [tokens, *(torch.cat(each) for each in zip(*states))]
+    return calls, [tokens, *(torch.cat(state) for state in zip(*states))]
 
 
 def _attention(
-    name: str, part: MultiheadAttention, given: Given, answers: Calls, note: Note
+    name: str, part: MultiheadAttention, arguments: Given, answers: Calls, note: Note
 ) -> tuple[dict[str, Call], Tensor | None]:
     """The four calls inside ``torch.nn.MultiheadAttention``, recomputed from its parameters and inputs, and its output,
     in the module's own layout; empty and ``None``, with a note, if it has keys of its own or no batch axis.
@@ -1222,8 +1228,8 @@ def _attention(
     """
     from torch.nn.functional import linear
 
-    told = inspect.signature(part.forward).bind(*given[0], **given[1]).arguments
-    tokens = _tokens(name, part, told, note)
+    bound = inspect.signature(part.forward).bind(*arguments[0], **arguments[1]).arguments
+    tokens = _tokens(name, part, bound, note)
     if tokens is None:
         return {}, None
     calls: dict[str, Call] = {}
@@ -1231,49 +1237,49 @@ def _attention(
     def project(step: str, tokens: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         call = inside(name, step)
         answer = answers.get(call)
-        made = linear(tokens if answer is None else _tensor(answer.inputs[0]), weight, bias)
-        calls[call] = Call((to_array(tokens),), (to_array(made),), name)
-        return made if answer is None else _tensor(answer.outputs[0])
+        projected = linear(tokens if answer is None else _tensor(answer.inputs[0]), weight, bias)
+        calls[call] = Call((to_array(tokens),), (to_array(projected),), name)
+        return projected if answer is None else _tensor(answer.outputs[0])
 
     weights: tuple[Tensor, ...] = (part.q_proj_weight, part.k_proj_weight, part.v_proj_weight)
     weights = weights if part.in_proj_weight is None else part.in_proj_weight.chunk(3)
     biases = (None,) * 3 if part.in_proj_bias is None else part.in_proj_bias.chunk(3)
     width = part.embed_dim // part.num_heads
     query, key, value = (
-        project(step, tokens[at], weights[at], biases[at]).unflatten(-1, (part.num_heads, width)).transpose(1, 2)
-        for at, step in enumerate(ATTENTION[:3])
+        project(*inputs).unflatten(-1, (part.num_heads, width)).transpose(1, 2)
+        for inputs in zip(ATTENTION[:3], tokens, weights, biases)
     )
     scores = query * width**-0.5 @ key.transpose(-1, -2)
-    mask = _additive_mask(part, told, scores)
+    mask = _additive_mask(part, bound, scores)
     if mask is not None and bool((mask == -float("inf")).all(-1).any()):
         note(f"{name}{KEYLESS}")
     attended = _softmax(scores if mask is None else scores + mask) @ value
-    made = project("out", attended.transpose(1, 2).flatten(2), part.out_proj.weight, part.out_proj.bias)
-    return calls, made if part.batch_first else made.transpose(0, 1)
+    output = project("out", attended.transpose(1, 2).flatten(2), part.out_proj.weight, part.out_proj.bias)
+    return calls, output if part.batch_first else output.transpose(0, 1)
 
 
-def _tokens(name: str, part: MultiheadAttention, told: Mapping[str, Any], note: Note) -> list[Tensor] | None:
+def _tokens(name: str, part: MultiheadAttention, bound: Mapping[str, Any], note: Note) -> list[Tensor] | None:
     """Query, key and value as (B, L, E), or ``None`` if the keys are not only these."""
-    tokens = [told.get(step) for step in ATTENTION[:3]]
+    tokens = [bound.get(step) for step in ATTENTION[:3]]
     extras = ["bias_k"] if part.bias_k is not None else []
     extras += ["add_zero_attn"] if part.add_zero_attn else []
-    if not extras and any(each is None or each.ndim != 3 for each in tokens):
+    if not extras and any(tensor is None or tensor.ndim != 3 for tensor in tokens):
         extras = ["inputs other than query, key and value with a batch axis"]
     if extras:
         note(f"{name} is attention with {', '.join(extras)}, so its parts are not recorded")
         return None
-    return [each if part.batch_first else each.transpose(0, 1) for each in tokens if each is not None]
+    return [tensor if part.batch_first else tensor.transpose(0, 1) for tensor in tokens if tensor is not None]
 
 
-def _additive_mask(part: MultiheadAttention, told: Mapping[str, Any], scores: Tensor) -> Tensor | None:
+def _additive_mask(part: MultiheadAttention, bound: Mapping[str, Any], scores: Tensor) -> Tensor | None:
     """What the masks add to the scores (B, heads, L, S): -inf where a mask of bool is true.
 
     Without weights and without a mask of keys, ``is_causal`` replaces the mask, as in torch 2.0 and later.
     """
     import torch
 
-    attended, padded = told.get("attn_mask"), told.get("key_padding_mask")
-    if told.get("is_causal") and padded is None and not told.get("need_weights", True):
+    attended, padded = bound.get("attn_mask"), bound.get("key_padding_mask")
+    if bound.get("is_causal") and padded is None and not bound.get("need_weights", True):
         attended = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
     masks = [] if attended is None else [attended if attended.ndim == 2 else attended.unflatten(0, scores.shape[:2])]
     masks += [] if padded is None else [padded[:, None, None]]
@@ -1282,14 +1288,14 @@ def _additive_mask(part: MultiheadAttention, told: Mapping[str, Any], scores: Te
     return sum(added[1:], added[0]) if added else None
 
 
-def _check_apart(name: str, made: Sequence[Tensor], output: object) -> None:
+def _check_apart(name: str, recomputed: Sequence[Tensor], output: object) -> None:
     """Raise :class:`Refusal` if the recomputed output is not the module's own."""
     import torch
 
-    for ours, own in zip(made, _tensors(output)):
-        if own.dtype != torch.float64:
+    for ours, actual in zip(recomputed, _tensors(output)):
+        if actual.dtype != torch.float64:
             continue
-        error = float((ours - own).norm() / own.norm().clamp_min(1e-300))
+        error = float((ours - actual).norm() / actual.norm().clamp_min(1e-300))
         if not error <= RECOMPOSED:
             fix = f"leave its parts out with --leave-out '{layer_of(name)}.*'"
             raise Refusal(6, name, f"its output is {error:.1e} off the one recomputed from its parameters", fix)
@@ -1335,7 +1341,7 @@ def lifted() -> Iterator[None]:
 def _is_nothing(value: object) -> bool:
     """Whether these are the values, or the shape, of an empty tensor."""
     if isinstance(value, (list, tuple)):
-        return all(isinstance(each, int) and each == 0 for each in value[:1]) and len(value) < 2
+        return all(isinstance(size, int) and size == 0 for size in value[:1]) and len(value) < 2
     return isinstance(value, int) and value == 0
 
 
@@ -1407,15 +1413,15 @@ def build(
         wide, _ = _make(factory, target, checkpoint, state)
     if not set(map(id, narrow.modules())).isdisjoint(map(id, wide.modules())):
         raise Refusal(4, target, "returns the same module at every call", "build a new module in it")
-    stored = {name: str(tensor.dtype)[6:] for name, tensor in (state.own if state else narrow.state_dict()).items()}
+    stored = {name: str(tensor.dtype)[6:] for name, tensor in (state.tensors if state else narrow.state_dict()).items()}
     narrow.float()
     notes: list[str] = []
     recomputed = _settle(target, narrow, wide, single, double, notes)
-    told = {
+    summaries = {
         name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else _digest(to_array(t)))
         for name, t in narrow.state_dict().items()
     }
-    return Subject({"float64": wide, "float32": narrow}, make_inputs, told, notes)
+    return Subject({"float64": wide, "float32": narrow}, make_inputs, summaries, notes)
 
 
 def build_alone(
@@ -1449,15 +1455,15 @@ def find_function(target: str) -> Factory:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(name)
+        resolved: Any = importlib.import_module(name)
         for attribute in attributes.split("."):
-            found = getattr(found, attribute)
+            resolved = getattr(resolved, attribute)
     except ModuleNotFoundError as error:
         what = f"no module named {error.name}"
         raise Refusal(2, target, what, "run in your project's folder and environment") from error
     except AttributeError as error:
         near = difflib.get_close_matches(
-            attributes, [each for each in dir(sys.modules.get(name)) if each[:1] != "_"], 1
+            attributes, [public for public in dir(sys.modules.get(name)) if public[:1] != "_"], 1
         )
         fix = f"did you mean {name}:{near[0]}?" if near else "name a function of this module"
         raise Refusal(2, target, f"{name} has no {attributes}", fix) from error
@@ -1465,9 +1471,9 @@ def find_function(target: str) -> Factory:
         raise Refusal(2, target, one_line(error), "run in your project's folder and environment") from error
     except (Exception, SystemExit) as error:  # a script that is no module reads the command line, and ends
         raise Refusal(4, target, f"importing it raises {one_line(error)}", "correct your module") from error
-    if not callable(found):
+    if not callable(resolved):
         raise Refusal(2, target, "is not a function", "name a function that returns the model")
-    factory: Factory = found
+    factory: Factory = resolved
     return factory
 
 
@@ -1499,10 +1505,10 @@ def _make(
     from torch import nn
 
     try:
-        made = factory() if state else factory(checkpoint)
+        returned = factory() if state else factory(checkpoint)
     except (Exception, SystemExit) as error:
         raise Refusal(4, target, f"raises {one_line(error)}", "correct your factory") from error
-    module, make_inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    module, make_inputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
     module = getattr(module, "_orig_mod", module)  # what torch.compile was given
     if not isinstance(module, nn.Module):
         what = f"gives a {type(module).__name__}, not a torch.nn.Module"
@@ -1523,7 +1529,7 @@ class _Checkpoint:
 
         self.path = path
         self._spare: set[int] = set()
-        self.own: dict[str, Tensor] = {}
+        self.tensors: dict[str, Tensor] = {}
         if tensors is not None:
             self._state: dict[str, Tensor] = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
             self._spare = {id(tensor) for name, tensor in self._state.items() if name in spare}
@@ -1548,17 +1554,18 @@ class _Checkpoint:
 
     def load_into(self, module: Module) -> None:
         """Load every tensor; without the wrappers' prefixes, all names except the spare ones must match."""
-        wanted = set(module.state_dict())
-        stripped = _stripped(self._state, wanted)
-        self.own = own = {name: t for name, t in stripped.items() if name in wanted or id(t) not in self._spare}
-        missing, unexpected = sorted(wanted - set(own)), sorted(set(own) - wanted)
+        expected = set(module.state_dict())
+        stripped = _stripped(self._state, expected)
+        tensors = {name: t for name, t in stripped.items() if name in expected or id(t) not in self._spare}
+        self.tensors = tensors
+        missing, unexpected = sorted(expected - set(tensors)), sorted(set(tensors) - expected)
         for names, what in ((missing, "lacks"), (unexpected, "has")):
             if names:
                 more = f" and {len(names) - 1} more" if len(names) > 1 else ""
                 rest = "which the module has" if what == "lacks" else "which the module does not have"
                 raise Refusal(4, self.path, f"{what} {names[0]}{more}, {rest}", "give the factory of this checkpoint")
         try:
-            module.load_state_dict(own)
+            module.load_state_dict(tensors)
         except RuntimeError as error:
             what = one_line(str(error).partition("\n\t")[2] or error)
             raise Refusal(4, self.path, what, "give the factory of this checkpoint") from None
@@ -1567,20 +1574,20 @@ class _Checkpoint:
 def _is_state(value: object) -> TypeGuard[dict[str, Tensor]]:
     import torch
 
-    return isinstance(value, dict) and bool(value) and all(isinstance(each, torch.Tensor) for each in value.values())
+    return isinstance(value, dict) and bool(value) and all(isinstance(t, torch.Tensor) for t in value.values())
 
 
-def _stripped(state: Mapping[str, Tensor], wanted: Collection[str]) -> dict[str, Tensor]:
+def _stripped(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[str, Tensor]:
     """The tensors by the module's own names, without the prefixes that wrappers add to all of them."""
-    own = dict(state)
-    while not set(own) & set(wanted):
-        if all(name.startswith("module.") for name in own if name != "n_averaged"):
-            own.pop("n_averaged", None)
-        prefix = next((p for p in ("_orig_mod.", "module.", "model.") if all(n.startswith(p) for n in own)), None)
-        if prefix is None or not own:
+    tensors = dict(state)
+    while not set(tensors) & set(expected):
+        if all(name.startswith("module.") for name in tensors if name != "n_averaged"):
+            tensors.pop("n_averaged", None)
+        prefix = next((p for p in ("_orig_mod.", "module.", "model.") if all(n.startswith(p) for n in tensors)), None)
+        if prefix is None or not tensors:
             break
-        own = {name[len(prefix) :]: tensor for name, tensor in own.items()}
-    return {name.replace("._orig_mod.", "."): tensor for name, tensor in own.items()}
+        tensors = {name[len(prefix) :]: tensor for name, tensor in tensors.items()}
+    return {name.replace("._orig_mod.", "."): tensor for name, tensor in tensors.items()}
 
 
 @contextmanager
@@ -1608,10 +1615,10 @@ def _settle(
     recomputed."""
     import torch
 
-    parameters, own = dict(narrow.named_parameters()), dict(wide.named_parameters())
-    if set(parameters) != set(own):
+    parameters, wide_parameters = dict(narrow.named_parameters()), dict(wide.named_parameters())
+    if set(parameters) != set(wide_parameters):
         raise Refusal(4, target, "builds different parameters in float64", "make its size independent of the dtype")
-    for name, parameter in own.items():
+    for name, parameter in wide_parameters.items():
         parameter.data = parameters[name].data.double() if parameter.is_floating_point() else parameters[name].data
     recomputed = []
     parts = dict(narrow.named_modules())
@@ -1713,9 +1720,9 @@ class _Writer:
         """Remove the unfinished file."""
         with suppress(OSError):
             os.unlink(self._temporary)
-        for each in (self._archive, self._file):
+        for stream in (self._archive, self._file):
             with suppress(OSError):  # what is left in their buffers does not fit the disk, either
-                each.close()
+                stream.close()
 
     def _add(self, name: str, array: Array) -> None:
         with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -1737,8 +1744,8 @@ def _remove_leftovers(folder: str, finished: str) -> None:
     pattern = re.compile(re.escape(f".{finished}.") + r"([0-9a-f]+)\.wdport-tmp", re.DOTALL)
     with suppress(OSError):
         for name in os.listdir(folder):
-            made, path = pattern.fullmatch(name), os.path.join(folder, name)
-            if not made or not os.path.isfile(path) or os.path.islink(path) or os.path.exists(f"/proc/{made[1]}"):
+            match, path = pattern.fullmatch(name), os.path.join(folder, name)
+            if not match or not os.path.isfile(path) or os.path.islink(path) or os.path.exists(f"/proc/{match[1]}"):
                 continue
             with suppress(OSError), open(path, "rb") as file:
                 if _hold(file.fileno()):
@@ -1765,7 +1772,7 @@ def _key(array: Array) -> bytes:
 
 
 def _described(
-    seen: Observation, moves: Mapping[str, Conditioning], case: Case, put: Callable[[Array], str]
+    observation: Observation, moves: Mapping[str, Conditioning], case: Case, put: Callable[[Array], str]
 ) -> dict[str, object]:
     """One case as JSON; writes its arrays to the file."""
 
@@ -1776,19 +1783,24 @@ def _described(
         return {name: [refer(call.inputs), refer(call.outputs), call.caller, list(call.names)]
                 for name, call in calls.items()}  # fmt: skip
 
-    made: dict[str, object] = {**asdict(case), "inputs": refer(seen.inputs), "outputs": refer(seen.outputs)}
-    made["names"] = list(seen.names)
-    made["calls"], made["single"] = listed(seen.calls), None
-    made["conditioning"] = {
-        dtype: [{name: asdict(spread) for name, spread in each.taps.items()}, refer(each.outputs)]
-        for dtype, each in moves.items()
+    document: dict[str, object] = {
+        **asdict(case),
+        "inputs": refer(observation.inputs),
+        "outputs": refer(observation.outputs),
     }
-    if seen.single:
+    document["names"] = list(observation.names)
+    document["calls"], document["single"] = listed(observation.calls), None
+    document["conditioning"] = {
+        dtype: [{name: asdict(spread) for name, spread in measured.taps.items()}, refer(measured.outputs)]
+        for dtype, measured in moves.items()
+    }
+    single = observation.single
+    if single:
         # Float64 first: where float32 is exact, it is then found to be its rounding.
-        alone = [[refer(outputs), listed(calls)] for outputs, calls in reversed(seen.single.isolated)]
-        outputs = [refer(each) for each in reversed(seen.single.outputs)]
-        made["single"] = {"inputs": refer(seen.single.inputs), "outputs": outputs[::-1], "isolated": alone[::-1]}
-    return made
+        isolated = [[refer(outputs), listed(calls)] for outputs, calls in reversed(single.isolated)]
+        outputs = [refer(arrays) for arrays in reversed(single.outputs)]
+        document["single"] = {"inputs": refer(single.inputs), "outputs": outputs[::-1], "isolated": isolated[::-1]}
+    return document
 
 
 def record_file(
@@ -1829,18 +1841,18 @@ def record_file(
     try:
         writer = _Writer(output)
         try:
-            told = _record_cases(subject, inputs, names, target, writer, say)
+            contents = _record_cases(subject, inputs, names, target, writer, say)
             state = subject.modules["float32"].state_dict()
-            told["values"] = {name: writer.put(to_array(tensor)) for name, tensor in state.items()
-                              if any(fnmatchcase(name, p) for p in keep)}  # fmt: skip
-            writer.close({**index, **told})
+            contents["values"] = {name: writer.put(to_array(tensor)) for name, tensor in state.items()
+                                  if any(fnmatchcase(name, p) for p in keep)}  # fmt: skip
+            writer.close({**index, **contents})
         except BaseException:
             writer.abandon()
             raise
     except OSError as error:
         fix = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check the folder and its disk"
         raise Refusal(5, output, f"could not be written ({error.strerror or error})", fix) from error
-    return {**index, **{name: value for name, value in told.items() if name != "cases"}}
+    return {**index, **{name: value for name, value in contents.items() if name != "cases"}}
 
 
 def _record_cases(
@@ -1850,58 +1862,61 @@ def _record_cases(
     make_inputs, double = subject.make_inputs, subject.modules["float64"]
     stated = with_ids(drawn, double)
     tried = cases_of(CASES, make_inputs)
-    stated = with_keys(stated, double, tried, lambda each: checked_inputs(make_inputs, each, target, stated))
-    every = {at: each.every for at, each in enumerate(drawn) if each.every is not None}
+    stated = with_keys(stated, double, tried, lambda case: checked_inputs(make_inputs, case, target, stated))
+    every = {index: spec.every for index, spec in enumerate(drawn) if spec.every is not None}
     shifts = bias_shifts(subject.modules["float32"])
     notes, repeats = dict.fromkeys(subject.notes), True
     cases: list[Index] = []
     sweeps: dict[str, Sweep] = {}
     for case in tried:
-        case = finite_case(double, case, lambda each: checked_inputs(make_inputs, each, target, stated))
+        case = finite_case(double, case, lambda case: checked_inputs(make_inputs, case, target, stated))
         say(f"running {case.describe()}")
         inputs = checked_inputs(make_inputs, case, target, stated)
         with moved_biases(subject.modules, shifts if case.random_biases else {}):
             try:
-                seen = observe(subject.modules, case, inputs, names, note=lambda text: notes.update({text: None}))
-                repeats = repeats and is_repeatable(subject.modules["float64"], seen)
-                if not cases and (off := fast_path_error(subject.modules["float32"], seen)):
-                    notes[f"the reference {FAST} {off:.1e}"] = None
+                observation = observe(
+                    subject.modules, case, inputs, names, note=lambda text: notes.update({text: None})
+                )
+                repeats = repeats and is_repeatable(subject.modules["float64"], observation)
+                if not cases and (deviation := fast_path_error(subject.modules["float32"], observation)):
+                    notes[f"the reference {FAST} {deviation:.1e}"] = None
                 dtypes = ("float64", "float32") if case.numerics else ("float64",)
                 moves = {dtype: conditioning(subject.modules["float64"], case, inputs, dtype) for dtype in dtypes}
-                for name, at in scalar_fed(inputs, seen.calls).items() if not sweeps else ():
-                    if name in names and at in every:
-                        sweeps |= sweep(subject.modules, [name], every[at])
+                for name, index in scalar_fed(inputs, observation.calls).items() if not sweeps else ():
+                    if name in names and index in every:
+                        sweeps |= sweep(subject.modules, [name], every[index])
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
                 fix = "return make_inputs that fits the module beside it"
                 raise Refusal(4, target, f"running it raises {one_line(error)}", fix) from error
-        cases.append(_described(seen, moves, case, writer.put))
+        cases.append(_described(observation, moves, case, writer.put))
     shifted = {name: writer.put(shift) for name, shift in shifts.items()}
-    swept = {name: [writer.put(each.exact), writer.put(each.single), writer.put(each.truth)]
-             for name, each in sweeps.items()}  # fmt: skip
+    swept = {name: [writer.put(curve.exact), writer.put(curve.single), writer.put(curve.truth)]
+             for name, curve in sweeps.items()}  # fmt: skip
     return {"repeats": repeats, "notes": list(notes), "shifts": shifted, "sweeps": swept, "cases": cases}
 
 
-def is_repeatable(module: Module, seen: Observation) -> bool:
+def is_repeatable(module: Module, observation: Observation) -> bool:
     """Whether another run gives bitwise equal outputs."""
     with highest_precision(), lifted():
-        pairs = zip(run(module, seen.inputs), seen.outputs)
+        pairs = zip(run(module, observation.inputs), observation.outputs)
         return all(np.array_equal(again, first, equal_nan=again.dtype.kind == "f") for again, first in pairs)
 
 
 FAST = "computes something else on PyTorch's fast path, without gradients: its outputs are off by"
 
 
-def fast_path_error(module: Module, seen: Observation) -> float:
+def fast_path_error(module: Module, observation: Observation) -> float:
     """How far the outputs of the float32 module that is called as users call it, without gradients, are from those that
     are compared: ``nn.TransformerEncoder`` then gives zeros at steps of padding. 0 for errors of rounding."""
-    if seen.single is None:
+    if observation.single is None:
         return 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of nested tensors, which torch makes
-        made = run(module, seen.single.inputs, fast=True)
-    pairs = [(a, b) for a, b in zip(made, seen.single.outputs[0]) if a.shape == b.shape and b.dtype.kind == "f"]
+        outputs = run(module, observation.single.inputs, fast=True)
+    reference = observation.single.outputs[0]
+    pairs = [(a, b) for a, b in zip(outputs, reference) if a.shape == b.shape and b.dtype.kind == "f"]
     errors = [float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0)) for a, b in pairs if np.isfinite([a, b]).all()]
-    return max([each for each in errors if each > 1e-3], default=0.0)
+    return max([error for error in errors if error > 1e-3], default=0.0)
 
 
 def cases_of(cases: Sequence[Case], make_inputs: MakeInputs | None) -> list[Case]:
@@ -1920,17 +1935,17 @@ def checked_inputs(
         raise Refusal(2, target, "the model's inputs are not known", fix)
     try:
         seed, batch, scale = case.seed, case.batch, case.scale
-        called = [each for each in drawn if batch > 1 or not each.optional]
-        made = ([each.make(seed, batch, scale, case.extremes) for each in called] if make_inputs is None
-                else [np.asarray(value) for value in make_inputs(seed, batch, scale)])  # fmt: skip
+        called = [spec for spec in drawn if batch > 1 or not spec.optional]
+        arrays = ([spec.make(seed, batch, scale, case.extremes) for spec in called] if make_inputs is None
+                  else [np.asarray(value) for value in make_inputs(seed, batch, scale)])  # fmt: skip
     except Exception as error:
         raise Refusal(4, target, f"make_inputs raises {one_line(error)}", "correct it") from error
-    for at, value in enumerate(made):
-        axis = drawn[at].axes.index("b") if at < len(drawn) else 0
+    for index, value in enumerate(arrays):
+        axis = drawn[index].axes.index("b") if index < len(drawn) else 0
         if value.ndim <= axis or value.shape[axis] != case.batch or value.dtype.kind not in "fiub":
             what = f"make_inputs gives {value.dtype} {value.shape} for a batch of {case.batch}"
             raise Refusal(4, target, what, "put the batch on axis 0 of every array")
-    return cast(tuple(made), np.float64)
+    return cast(tuple(arrays), np.float64)
 
 
 def _environment() -> dict[str, str]:
@@ -1966,18 +1981,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--leave-out", metavar="PATTERN", action="append", default=[], help="modules not to record")
     parser.add_argument("--keep", metavar="PATTERN", action="append", default=[], help="tensors whose values to store")
     parser.add_argument("--input", metavar="'NAME: AXES'", action="append", default=[], help="an input, 'x: b 3 48 48'")
-    told = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        inputs = [read_input(text) for text in told.input]
+        inputs = [read_input(text) for text in args.input]
         index = record_file(
-            told.reference, told.checkpoint, told.output, told.key, told.leave_out, inputs=inputs, keep=told.keep
+            args.reference, args.checkpoint, args.output, args.key, args.leave_out, inputs=inputs, keep=args.keep
         )
     except Refusal as refusal:
         sys.stderr.write(f"error: {refusal}\n")
         return refusal.exit_code
     for note in index["notes"]:
         sys.stdout.write(f"note: {note}\n")
-    sys.stdout.write(f"wrote {told.output}: {len(index['names'])} modules, torch {index['environment']['torch']}\n")
+    sys.stdout.write(f"wrote {args.output}: {len(index['names'])} modules, torch {index['environment']['torch']}\n")
     return 0
 
 
