@@ -67,14 +67,14 @@ class Ran:
 
     def text(self) -> str:
         """A short summary."""
-        told = self.settings
-        fps = f", {told['fps']:g} frames per second" if told["fps"] else ""
-        cut = ", truncated" if told["truncated"] else ", rounded" if told["values"] == "uint8" else ""
+        settings = self.settings
+        fps = f", {settings['fps']:g} frames per second" if settings["fps"] else ""
+        cut = ", truncated" if settings["truncated"] else ", rounded" if settings["values"] == "uint8" else ""
         rows = [
-            ("latents", _shown(self.latents) + (", normalised" if told["normalised"] else "")),
+            ("latents", _shown(self.latents) + (", normalised" if settings["normalised"] else "")),
             ("video", f"{_shown(self.video)}{fps}"),
-            ("values", f"{told['values']}{cut}"),
-            ("computes in", f"{told['compute_dtype']}, weights {told['dtype']}, chunks of {told['chunk']}"),
+            ("values", f"{settings['values']}{cut}"),
+            ("computes in", f"{settings['compute_dtype']}, weights {settings['dtype']}, chunks of {settings['chunk']}"),
             ("took", f"{self.seconds:.1f} s"),
             ("wrote", f"{self.output} ({size(self.output.stat().st_size)})"),
         ]
@@ -130,8 +130,8 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
                 array = read_array(opened, file.stat().st_size)
         else:
             with opened_npz(file) as arrays:
-                known = (*names, *(arrays.files if len(arrays) == 1 else ()))
-                name = next((each for each in known if each in arrays), "")
+                candidates = (*names, *(arrays.files if len(arrays) == 1 else ()))
+                name = next((candidate for candidate in candidates if candidate in arrays), "")
                 if not name:
                     raise Fault(f"has no array {' or '.join(names)}", f"save it as {names[0]}")
                 array = arrays[name]

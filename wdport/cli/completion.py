@@ -41,7 +41,7 @@ class File(_Type):
     """A file name, completed to folders and to files with certain suffixes; any file if there are none."""
 
     name = "file"
-    wanted = "a file"
+    phrase = "a file"
     """What an empty value lacks, for the message."""
 
     def __init__(self, endings: Iterable[str] = ()) -> None:
@@ -61,7 +61,7 @@ class Folder(File):
     """A folder, which may not exist yet; completed to folders."""
 
     name = "folder"
-    wanted = "a folder"
+    phrase = "a folder"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         folders = (name for name in matching(incomplete, ()) if name.endswith("/"))
@@ -78,9 +78,9 @@ class Suggested(_Type):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, begun = incomplete.rpartition(",") if self._several else ("", "", incomplete)
-        given = before.split(",")
-        found = (each for each in self._values() if each.startswith(begun) and each not in given)
-        return [CompletionItem(f"{before}{comma}{each}") for each in found]
+        previous = before.split(",")
+        matches = (value for value in self._values() if value.startswith(begun) and value not in previous)
+        return [CompletionItem(f"{before}{comma}{value}") for value in matches]
 
 
 def matching(begun: str, endings: tuple[str, ...]) -> list[str]:
@@ -90,18 +90,18 @@ def matching(begun: str, endings: tuple[str, ...]) -> list[str]:
     """
     folder, slash, start = begun.rpartition("/")
     try:
-        entries = sorted(os.scandir(Path(os.path.expanduser(f"{folder}{slash}") or ".")), key=lambda each: each.name)
+        entries = sorted(os.scandir(Path(os.path.expanduser(f"{folder}{slash}") or ".")), key=lambda entry: entry.name)
     except OSError:
         return []
-    found = []
+    names = []
     for entry in entries:
         if not entry.name.startswith(start) or (entry.name.startswith(".") and not start.startswith(".")):
             continue
         if entry.is_dir():
-            found.append(f"{folder}{slash}{entry.name}/")
+            names.append(f"{folder}{slash}{entry.name}/")
         elif not endings or entry.name.endswith(endings):
-            found.append(f"{folder}{slash}{entry.name}")
-    return found
+            names.append(f"{folder}{slash}{entry.name}")
+    return names
 
 
 class _Bash(BashComplete):
@@ -130,12 +130,12 @@ class _WholeWords(ShellComplete):
     """For shells that replace the whole of ``--option=value``."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        found = super().get_completions(args, incomplete)
+        items = super().get_completions(args, incomplete)
         option, equals, _ = incomplete.partition("=")
         if option.startswith("--") and equals:
-            for item in found:
+            for item in items:
                 item.value = f"{option}={item.value}"
-        return found
+        return items
 
 
 class _Zsh(_WholeWords, ZshComplete):

@@ -137,10 +137,10 @@ def wrapped(line: str, width: int) -> list[str]:
 
 def _whole(words: Sequence[Word], room: int) -> list[Word]:
     """The words, those in brackets joined if they fit into ``room``."""
-    found: list[Word] = []
-    at = 0
-    while at < len(words):
-        end, depth = at, 0
+    merged: list[Word] = []
+    start = 0
+    while start < len(words):
+        end, depth = start, 0
         text = ""
         while end < len(words):
             gap, word = words[end]
@@ -150,9 +150,9 @@ def _whole(words: Sequence[Word], room: int) -> list[Word]:
             if depth <= 0 or len(text) > room:
                 break
         joined = depth == 0 and len(text) <= room
-        found.append((words[at][0], text if joined else words[at][1]))
-        at = end if joined else at + 1
-    return found
+        merged.append((words[start][0], text if joined else words[start][1]))
+        start = end if joined else start + 1
+    return merged
 
 
 def painted(line: str, mark: Mark) -> str:

@@ -134,8 +134,10 @@ def command(request: ConvertRequest) -> int:
         lambda: "\n".join([_summary(conversion), *_optimizer(conversion), *_odd(conversion.values)]),
     )
     if conversion.doubts:
-        told = "; ".join(f"{name}={conversion.assumed[name]} ({why})" for name, why in conversion.doubts.items())
-        console.warn(f"assumed, since neither the file nor a configuration tells: {told}; give --config FILE or --set")
+        assumptions = "; ".join(f"{name}={conversion.assumed[name]} ({why})" for name, why in conversion.doubts.items())
+        console.warn(
+            f"assumed, since neither the file nor a configuration tells: {assumptions}; give --config FILE or --set"
+        )
     return 0
 
 
@@ -145,42 +147,42 @@ def _summary(conversion: Conversion) -> str:
 
 def _optimizer(conversion: Conversion) -> list[str]:
     """A summary of the converted optimiser."""
-    made = conversion.optimizer
-    if made is None:
+    optimizer = conversion.optimizer
+    if optimizer is None:
         return []
-    groups = f" in {made.groups} groups" if made.groups > 1 else ""
-    schedule = f", {made.schedule}" if made.schedule else ""
-    left = f"; {len(made.left_out)} left out with their tensors" if made.left_out else ""
-    what = f"{made.kind} of {made.parameters} parameters{groups}, {made.steps} steps{schedule}{left}"
-    return [facts([("optimizer", what), ("wrote", f"{made.path} ({size(made.path.stat().st_size)})")])]
+    groups = f" in {optimizer.groups} groups" if optimizer.groups > 1 else ""
+    schedule = f", {optimizer.schedule}" if optimizer.schedule else ""
+    left = f"; {len(optimizer.left_out)} left out with their tensors" if optimizer.left_out else ""
+    what = f"{optimizer.kind} of {optimizer.parameters} parameters{groups}, {optimizer.steps} steps{schedule}{left}"
+    return [facts([("optimizer", what), ("wrote", f"{optimizer.path} ({size(optimizer.path.stat().st_size)})")])]
 
 
 def _document(conversion: Conversion) -> ConversionDocument:
     from wdport.cli.results import OptimizerFacts
 
-    made, optimizer = conversion.optimizer, None
-    if made is not None:
+    summary, optimizer = conversion.optimizer, None
+    if summary is not None:
         optimizer = OptimizerFacts(
-            name=made.path.name,
-            sha256=file_sha256(made.path),
-            kind=made.kind,
-            parameters=made.parameters,
-            groups=made.groups,
-            steps=made.steps,
-            schedule=made.schedule,
-            left_out=made.left_out,
+            name=summary.path.name,
+            sha256=file_sha256(summary.path),
+            kind=summary.kind,
+            parameters=summary.parameters,
+            groups=summary.groups,
+            steps=summary.steps,
+            schedule=summary.schedule,
+            left_out=summary.left_out,
         )
     return {**conversion.manifest, "values": conversion.values, "optimizer": optimizer}
 
 
-def _odd(found: Sequence[ValueFinding]) -> list[str]:
+def _odd(findings: Sequence[ValueFinding]) -> list[str]:
     """Findings about a checkpoint's values, one line each."""
     from wdport.conversion.value_finding import by_level
 
-    return [f"  {level:<8} {printable(text, LONGEST_FACT)}" for level, text in by_level(found, MOST_VALUES)]
+    return [f"  {level:<8} {printable(text, LONGEST_FACT)}" for level, text in by_level(findings, MOST_VALUES)]
 
 
-def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
+def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
     """A short text summary: input, assumptions, checks, output.
 
     The model is already written, so nothing here may fail: any value may be missing from a family.
@@ -193,12 +195,12 @@ def _text(manifest: Manifest, output: str, shown: Mapping[str, str]) -> str:
     counts = f"{len(used)} used, {len(checked - used)} more checked, {len(manifest['drops'])} dropped"
     recomputed = [row["source"] for row in manifest["tensors"] if row["recomputed"]]
     errors = [row["error"] for row in manifest["checks"] if row["error"] is not None]
-    told = {name: f"{row['value']} ({row['origin']})" for name, row in manifest["config"].items()}
+    config = {name: f"{row['value']} ({row['origin']})" for name, row in manifest["config"].items()}
     variant = f", {mapping['variant']} layout" if mapping["variant"] else ""
     heading = f"{source['name']}: {mapping['family']}{variant}"
     rows = [
         ("file", f"{layout}; {mapping['name']}"),
-        ("model", ", ".join(f"{label} {told[name]}" for name, label in shown.items() if name in told)),
+        ("model", ", ".join(f"{label} {config[name]}" for name, label in labels.items() if name in config)),
         ("assumed", ", ".join(f"{name}={value}" for name, value in manifest["assumed"].items())),
         ("fits too", "; ".join(f"{name}: {text}" for name, text in manifest["alternatives"].items())),
         ("series", _units(manifest["config"])),

@@ -26,12 +26,12 @@ def parse_devices(
     """
     if devices not in (None, "all") and not re.fullmatch(r"[1-9][0-9]{0,5}", devices or ""):
         raise UsageError("--devices", f"invalid device count {devices!r}", "give a whole number of at least 1, or all")
-    wanted: int | str | None = int(devices) if devices and devices != "all" else devices
+    count: int | str | None = int(devices) if devices and devices != "all" else devices
     if distributed is not None:
-        return wanted or "all", _joining(distributed)
-    if shard_weights and wanted is None:
+        return count or "all", _joining(distributed)
+    if shard_weights and count is None:
         raise UsageError("--shard-weights", "needs several devices", "add --devices all")
-    return wanted, lambda: None
+    return count, lambda: None
 
 
 def _joining(text: str) -> Callable[[], None]:
@@ -48,9 +48,9 @@ def _join(*where: Any) -> None:
     import jax
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    known = inspect.signature(jax.distributed.initialize).parameters
+    parameters = inspect.signature(jax.distributed.initialize).parameters
     options: dict[str, Any] = {name: PATIENCE for name in ("heartbeat_timeout_seconds", "shutdown_timeout_seconds")
-                               if name in known}  # fmt: skip
+                               if name in parameters}  # fmt: skip
     if where and where[-1] == 0:  # the first process, which would listen on every interface
         options["coordinator_bind_address"] = where[0]
     try:

@@ -31,9 +31,10 @@ class Document(File):
     """A file, or ``-`` for standard output; completed to JSON, and to any name while the word may be an argument."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        needed = (each for each in ctx.command.params if isinstance(each, click.Argument))
-        given = all(ctx.params.get(each.name or "") for each in needed if each.required or each.nargs == -1)
-        names = matching(incomplete, (".json",) if given else ())
+        needed = (argument for argument in ctx.command.params if isinstance(argument, click.Argument))
+        required = (argument.name or "" for argument in needed if argument.required or argument.nargs == -1)
+        complete = all(map(ctx.params.get, required))
+        names = matching(incomplete, (".json",) if complete else ())
         return [CompletionItem(name, type="path") for name in names]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:

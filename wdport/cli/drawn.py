@@ -143,8 +143,8 @@ class SampleRequest:
     @property
     def conditions(self) -> dict[str, str]:
         """The options that give a condition, by the name of the input; "condition" is for an input of any name."""
-        found = {"labels": self.labels, "scale": self.scale, "condition": self.condition}
-        return {name: text for name, text in found.items() if text is not None}
+        texts = {"labels": self.labels, "scale": self.scale, "condition": self.condition}
+        return {name: text for name, text in texts.items() if text is not None}
 
     @property
     def condition_file(self) -> str | None:
@@ -174,12 +174,12 @@ class SampleResult:
     files: Files
     job: Job
     ran: Ran
-    known: NDArray[np.float64] | None
+    known_values: NDArray[np.float64] | None
 
 
 def samples_text(result: SampleResult) -> str:
     """A short text summary."""
-    request, job, ran, known = result.request, result.job, result.ran, result.known
+    request, job, ran, values = result.request, result.job, result.ran, result.known_values
     sampler, about = job.sampler, job.sampler.programs.network.about
     plan, decoding, state = sampler.plan, about.decoding, about.state.name
     eta = f", eta {plan.eta:g}" if plan.eta else ""
@@ -187,13 +187,13 @@ def samples_text(result: SampleResult) -> str:
         decoded = f"none: {decoding.reason}"
     else:
         decoded = f"{ran.shapes[about.decoded.name]}, {job.units}"
-    given = "" if known is None else f"{np.isfinite(known).sum()} of {known.size} values, from {request.known}"
+    known_text = "" if values is None else f"{np.isfinite(values).sum()} of {values.size} values, from {request.known}"
     rows = [
         ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}, seed {sampler.seed}"),
         ("cheaper", _cheaper(result)),
         (about.decoded.name, decoded),
         (state, ran.shapes[state]),
-        ("known", given),
+        ("known", known_text),
         *((name, f"{text}, in turn" if "," in text else text) for name, text in _condition(result).items()),
         ("computes in", "" if request.dtype == "float32" else request.dtype),
         ("devices", _devices(sampler.spread)),
@@ -209,7 +209,7 @@ def samples_document(result: SampleResult) -> SamplesDocument:
     """The same as a document; seconds are those of this run, ``rate`` the samples per second without compiling."""
     from wdport.cli.results import KnownValues, SamplesDocument, SamplesFile
 
-    request, job, ran, known = result.request, result.job, result.ran, result.known
+    request, job, ran, values = result.request, result.job, result.ran, result.known_values
     sampler, about = job.sampler, job.sampler.programs.network.about
     plan, decoding = sampler.plan, about.decoding
     decoded = not isinstance(decoding, NotDecoded)
@@ -229,7 +229,7 @@ def samples_document(result: SampleResult) -> SamplesDocument:
         dtype=request.dtype,
         units=job.units or None,
         not_decoded=None if decoded else getattr(decoding, "reason", ""),
-        known=None if known is None else KnownValues(int(np.isfinite(known).sum()), known.size),
+        known=None if values is None else KnownValues(int(np.isfinite(values).sum()), values.size),
         labels=request.labels,
         condition=_condition(result) or None,
         batch=sampler.batch(min(ran.batch, job.count)),
@@ -243,12 +243,12 @@ def samples_document(result: SampleResult) -> SamplesDocument:
 
 def _condition(result: SampleResult) -> dict[str, str]:
     """The condition as given, by the name of the network's input."""
-    taken = result.job.sampler.programs.network.about.condition
-    if taken is None:
+    condition = result.job.sampler.programs.network.about.condition
+    if condition is None:
         return {}
-    given = "none" if result.job.condition is None and result.request.unconditional else ""
-    text = next(iter(result.request.conditions.values()), given)
-    return {taken.name: text} if text else {}
+    fallback = "none" if result.job.condition is None and result.request.unconditional else ""
+    text = next(iter(result.request.conditions.values()), fallback)
+    return {condition.name: text} if text else {}
 
 
 def _cheaper(result: SampleResult) -> str:
@@ -267,7 +267,7 @@ def _cheaper(result: SampleResult) -> str:
 
 
 def _figures(files: Files) -> list[Path]:
-    return [each.path for each in (files.figure, files.moving) if each]
+    return [figure.path for figure in (files.figure, files.moving) if figure]
 
 
 def _rate(result: SampleResult) -> str:

@@ -84,15 +84,15 @@ def command(request: EvaluateRequest) -> int:
     is_model = request.sweep is not None or _is_model(Path(samples))
     if request.count is not None and not is_model:
         raise UsageError("--count", "is for a model", "leave it out: all samples of a file are scored")
-    for option, given in (("--scale", scale), ("--unconditional", request.unconditional)):
-        if given and not is_model:
+    for option, value in (("--scale", scale), ("--unconditional", request.unconditional)):
+        if value and not is_model:
             raise UsageError(option, "is for a model", "leave it out: all samples of a file are scored")
     scales = scale if scale is not None and scale.endswith(".npy") else None
     inputs = InputFiles(samples=samples, data=data, against=request.against, encoder=encoder, scale=scales)
     inputs.with_manifests("samples", "encoder")
-    wanted = reports(("--html", "html", request.html_file))
-    page = require_reports(wanted, inputs, request.force).get("--html")
-    outputs = {each.option: each.path for each in wanted}
+    requested = reports(("--html", "html", request.html_file))
+    page = require_reports(requested, inputs, request.force).get("--html")
+    outputs = {report.option: report.path for report in requested}
     document = require_document(request.json_file, inputs, outputs, request.force)
     if page is not None:
         from wdport.evaluation.figures import require_figures
@@ -114,27 +114,29 @@ def command(request: EvaluateRequest) -> int:
     from wdport.evaluation.sweep import sweep as every
 
     chosen, swept = chosen_metrics(request.metrics), None
-    own = None if encoder is None else load_model(encoder)
+    encoder_model = None if encoder is None else load_model(encoder)
     with scores_bar() as report:
         settings: dict[str, Any] = {"metrics": chosen, "repeats": request.repeats, "seed": request.seed,
-                                    "encoder": own, "report": report}  # fmt: skip
+                                    "encoder": encoder_model, "report": report}  # fmt: skip
         if is_model:
             condition = None if scale is None else condition_of("scale", scale)
             swept = every(load_model(samples), data, request.sweep, request.count or 2000, more=sets,
                           condition=condition, unconditional=request.unconditional, **settings)  # fmt: skip
-            found = swept.evaluation
+            evaluation = swept.evaluation
         else:
-            found = evaluate(sets, data, **settings)
+            evaluation = evaluate(sets, data, **settings)
     inputs.end_reading()
     name = printable(Path(samples).name, None)
-    title = f"{name}: {len(found.real)} real windows of {found.shape[0]} steps and {found.shape[1]} features"
+    title = (
+        f"{name}: {len(evaluation.real)} real windows of {evaluation.shape[0]} steps and {evaluation.shape[1]} features"
+    )
     try:
-        give("evaluation", lambda: document_of(Path(samples).name, _named(inputs, "data"), found, swept),
-             document, lambda: f"{title}\n{text_of(found, swept)}", asked=True)  # fmt: skip
+        give("evaluation", lambda: document_of(Path(samples).name, _named(inputs, "data"), evaluation, swept),
+             document, lambda: f"{title}\n{text_of(evaluation, swept)}", asked=True)  # fmt: skip
     finally:  # the scores are told first: figures may fail
         if page is not None:
-            drawn = swept.samples if swept else {name: each.values for name, each in sets.items()}
-            _write_page(page, found, drawn, title, swept)
+            drawn = swept.samples if swept else {name: sample_set.values for name, sample_set in sets.items()}
+            _write_page(page, evaluation, drawn, title, swept)
             if not console.machine and not console.quiet:
                 console.show(f"  wrote  {request.html_file}")
     return 0
@@ -152,7 +154,7 @@ def _named(inputs: InputFiles, name: str) -> NamedFile:
 
 
 def _write_page(
-    output: OutputPath, found: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None
+    output: OutputPath, evaluation: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None
 ) -> None:
     from wdport.evaluation.page import page_of
     from wdport.files.atomic import write_text
@@ -160,4 +162,4 @@ def _write_page(
     if swept is not None:  # those that matter first
         first = [str(swept.full().setting), str(swept.cheapest().setting)]
         sets = {name: sets[name] for name in dict.fromkeys([*first, *sets])}
-    write_text(output, page_of(found, sets, title, swept))
+    write_text(output, page_of(evaluation, sets, title, swept))

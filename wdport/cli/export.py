@@ -139,14 +139,17 @@ def command(request: ExportRequest) -> int:
     order = Order(**arguments(Order, request, what=what, platforms=names, sizes=_sizes(request.sizes)))
     export = _network if what == "network" else _denoiser
     with unverified(target, request.verify) as first:
-        made, found = export(converted, request.dtype, first, order), None
+        exported, verification = export(converted, request.dtype, first, order), None
         if request.verify:
-            found = verified_artefact(converted, first.path)
-            if not passes(found, target, lambda: write_compared(target, first.path, found.compared()), document):
-                return found.exit_code
-            made = replace(made, path=target.path, size=target.path.stat().st_size)
+            verification = verified_artefact(converted, first.path)
+            if not passes(
+                verification, target, lambda: write_compared(target, first.path, verification.compared()), document
+            ):
+                return verification.exit_code
+            exported = replace(exported, path=target.path, size=target.path.stat().st_size)
     name = converted.path.name
-    give("export", lambda: _document(name, made, found), document, lambda: _text(name, made, found))
+    give("export", lambda: _document(name, exported, verification), document,
+         lambda: _text(name, exported, verification))  # fmt: skip
     return 0
 
 
@@ -163,13 +166,13 @@ def _require_fitting(what: str, request: ExportRequest) -> None:
 
 
 def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if not name or name in found or not (value.isascii() and value.isdecimal() and len(value) < 10):
+        if not name or name in sizes or not (value.isascii() and value.isdecimal() and len(value) < 10):
             raise UsageError("--size", f"{printable(pair, 40)!r} is not NAME=N", "write for example --size n=512, once")
-        found[name] = int(value)
-    return found
+        sizes[name] = int(value)
+    return sizes
 
 
 def _denoiser(converted: Converted, dtype: str, target: Target, order: Order) -> Exported:
@@ -192,20 +195,20 @@ def _network(converted: Converted, dtype: str, target: Target, order: Order) -> 
     return export_functions(functions, values, POLICIES[dtype][0], converted.config.to_dict(), target, order)
 
 
-def _document(name: str, made: Exported, found: Verification | None) -> ExportDocument:
+def _document(name: str, exported: Exported, verification: Verification | None) -> ExportDocument:
     """What was written; shapes are those of one sample, and of a network's whole arrays."""
     from wdport.cli.results import ExportDocument, ExportedSampler
     from wdport.files.json_document import output_file
 
-    held: Any = made.facts
-    plan = made.plan
-    arrays = {each[0]: each[1] for each in (made.state, made.decoded) if each}
+    held: Any = exported.facts
+    plan = exported.plan
+    arrays = {array[0]: array[1] for array in (exported.state, exported.decoded) if array}
     return ExportDocument(
         model=name,
         to="stablehlo",
         what=held["what"],
-        output=output_file(made.path),
-        platforms=made.platforms,
+        output=output_file(exported.path),
+        platforms=exported.platforms,
         batch=held["batch"],
         arrays=UNSET if "programs" in held else arrays,
         programs=held.get("programs", UNSET),
@@ -214,34 +217,34 @@ def _document(name: str, made: Exported, found: Verification | None) -> ExportDo
         compute_dtype=held["compute_dtype"],
         precision=held["precision"],
         sampler=None if plan is None else ExportedSampler(plan.sampler, len(plan.steps), plan.eta),
-        verified=[gate.document() for gate in found.gates] if found else UNSET,
+        verified=[gate.document() for gate in verification.gates] if verification else UNSET,
     )
 
 
-def _text(name: str, made: Exported, found: Verification | None) -> str:
-    held = made.facts
+def _text(name: str, exported: Exported, verification: Verification | None) -> str:
+    held = exported.facts
     rows = [
-        *(_sampled_rows(made) if made.state else _network_rows(held["programs"])),
-        ("platforms", ", ".join(made.platforms)),
+        *(_sampled_rows(exported) if exported.state else _network_rows(held["programs"])),
+        ("platforms", ", ".join(exported.platforms)),
         ("computes in", f"{held['compute_dtype']}, {held['precision']} precision of products"),
-        verified_row(found),
-        ("wrote", f"{made.path} ({size(made.size)})"),
+        verified_row(verification),
+        ("wrote", f"{exported.path} ({size(exported.size)})"),
     ]
     return f"{printable(name, None)}: {held['what']} exported\n{facts(rows)}"
 
 
-def _sampled_rows(made: Exported) -> list[tuple[str, str]]:
-    held, plan = made.facts, made.plan
+def _sampled_rows(exported: Exported) -> list[tuple[str, str]]:
+    held, plan = exported.facts, exported.plan
     eta = f", eta {plan.eta:g}" if plan and plan.eta else ""
     batch = held["batch"] or "b"
 
     def named(array: tuple[str, tuple[int, ...]]) -> str:
         return f"{array[0]} {_shaped((batch, *array[1]))}"
 
-    state = named(made.state) if made.state else ""
-    decoded = f", {named(made.decoded)}" if made.decoded else ""
-    taken: Any = held.get("condition")
-    condition = f", {taken['name']} {(batch, *taken['shape'])}".replace("'", "") if taken else ""
+    state = named(exported.state) if exported.state else ""
+    decoded = f", {named(exported.decoded)}" if exported.decoded else ""
+    spec: Any = held.get("condition")
+    condition = f", {spec['name']} {(batch, *spec['shape'])}".replace("'", "") if spec else ""
     shape = state.partition(" ")[2]
     return [
         ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}" if plan else ""),
@@ -253,13 +256,15 @@ def _sampled_rows(made: Exported) -> list[tuple[str, str]]:
 def _network_rows(programs: Any) -> list[tuple[str, str]]:
     """Of one program what it takes and gives, of several a row each."""
 
-    def arrays(told: Any) -> str:
-        return ", ".join(f"{each['name']} {_shaped(each['shape'])}" for each in told)
+    def arrays(specs: Any) -> str:
+        return ", ".join(f"{spec['name']} {_shaped(spec['shape'])}" for spec in specs)
 
     if len(programs) == 1:
-        (each,) = programs.values()
-        return [("takes", arrays(each["inputs"])), ("gives", arrays(each["outputs"]))]
-    return [(name, f"{arrays(each['inputs'])} -> {arrays(each['outputs'])}") for name, each in programs.items()]
+        (program,) = programs.values()
+        return [("takes", arrays(program["inputs"])), ("gives", arrays(program["outputs"]))]
+    return [
+        (name, f"{arrays(program['inputs'])} -> {arrays(program['outputs'])}") for name, program in programs.items()
+    ]
 
 
 def _shaped(shape: Any) -> str:

@@ -30,8 +30,8 @@ def export_torch(
     key: str | None, verify: bool, force: bool, json_file: str | None,
 ) -> int:  # fmt: skip
     """Write the file and print a summary."""
-    given = given_options()
-    for option in (given[name] for name in OTHERS if name in given):
+    options = given_options()
+    for option in (options[name] for name in OTHERS if name in options):
         raise UsageError(option, "requires --to stablehlo; --to torch writes tensors", "leave it out")
     from wdport.conversion.back import restored
     from wdport.conversion.load import open_converted
@@ -46,21 +46,21 @@ def export_torch(
     back = restored(converted, load_table(Path(mapping)) if mapping else None, inputs.get("like"), key)
     with unverified(target, verify) as first:
         written = write_restored(first, converted, back, inputs.get("optimizer"))
-        found = None
+        verification = None
         if verify:
             from wdport.exporting.torch_verification import verify_tensors
 
             where = back.key if optimizer else None
-            found = verify_tensors(converted, first.path, back, inputs.get("like"), where)
-            if not passes(found, target, lambda: copy_file(first.path, target.output), document):
-                return found.exit_code
+            verification = verify_tensors(converted, first.path, back, inputs.get("like"), where)
+            if not passes(verification, target, lambda: copy_file(first.path, target.output), document):
+                return verification.exit_code
     name = converted.path.name
-    give("export", lambda: _document(name, back, target.path, found), document,
-         lambda: _text(name, back, target.path, written, found))  # fmt: skip
+    give("export", lambda: _document(name, back, target.path, verification), document,
+         lambda: _text(name, back, target.path, written, verification))  # fmt: skip
     return 0
 
 
-def _document(name: str, back: Restored, path: Path, found: Verification | None) -> ExportDocument:
+def _document(name: str, back: Restored, path: Path, verification: Verification | None) -> ExportDocument:
     """What was written."""
     from wdport.cli.results import ExportDocument
     from wdport.files.json_document import output_file
@@ -74,11 +74,11 @@ def _document(name: str, back: Restored, path: Path, found: Verification | None)
         recomputed=back.recomputed,
         chosen=back.chosen,
         left_out=back.left_out,
-        verified=[gate.document() for gate in found.gates] if found else UNSET,
+        verified=[gate.document() for gate in verification.gates] if verification else UNSET,
     )
 
 
-def _text(name: str, back: Restored, path: Path, written: int, found: Verification | None) -> str:
+def _text(name: str, back: Restored, path: Path, written: int, verification: Verification | None) -> str:
     rows = [
         ("tensors", f"{len(back.tensors)} of the checkpoint's names, shapes and dtypes"),
         ("names", f"without the prefix {' and '.join(back.prefixes)} of the checkpoint" if back.prefixes else ""),
@@ -86,7 +86,7 @@ def _text(name: str, back: Restored, path: Path, written: int, found: Verificati
          if back.recomputed else ""),
         ("by choice", f"{len(back.chosen)} that arithmetic joined, equal in function" if back.chosen else ""),
         ("left out", _left_out(back.left_out)),
-        verified_row(found),
+        verified_row(verification),
         ("wrote", f"{path} ({size(written)})"),
     ]  # fmt: skip
     return f"{printable(name, None)}: back in PyTorch's layout\n{facts(rows)}"
@@ -95,5 +95,5 @@ def _text(name: str, back: Restored, path: Path, written: int, found: Verificati
 def _left_out(names: Mapping[str, str]) -> str:
     if not names:
         return ""
-    shown = ", ".join(list(names)[:3]) + (", ..." if len(names) > 3 else "")
-    return f"{len(names)} that the conversion dropped ({shown}); --like gives them"
+    listed = ", ".join(list(names)[:3]) + (", ..." if len(names) > 3 else "")
+    return f"{len(names)} that the conversion dropped ({listed}); --like gives them"

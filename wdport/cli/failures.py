@@ -47,15 +47,15 @@ def failure_of(error: Exception) -> WdportError:
     if isinstance(error, MemoryError) or _MEMORY.search(str(error)) or getattr(error, "errno", None) == errno.ENOMEM:
         return out_of_memory()
     if library := next(filter(None, map(_imported, frames)), None):
-        what, fix = f"cannot be imported ({_told(error)})", "reinstall it, and check its environment variables"
+        what, fix = f"cannot be imported ({_message(error)})", "reinstall it, and check its environment variables"
         if library == "keras" and os.environ.get("KERAS_BACKEND", "jax") != "jax":
             fix = "unset KERAS_BACKEND, or set it to jax"
         return MachineError(library, what, fix)
     if any(frame.f_globals.get("__name__") == DEVICES for frame in frames):
-        return MachineError("jax", f"finds no device ({_told(error)})", "check JAX_PLATFORMS and the drivers")
+        return MachineError("jax", f"finds no device ({_message(error)})", "check JAX_PLATFORMS and the drivers")
     if isinstance(error, OSError) and error.errno is not None:
         return _system(error)
-    return InternalError("", _told(error), "a bug in wdport: set WDPORT_DEBUG=1 for the traceback and report it")
+    return InternalError("", _message(error), "a bug in wdport: set WDPORT_DEBUG=1 for the traceback and report it")
 
 
 @contextmanager
@@ -96,7 +96,8 @@ def lost_output() -> MachineError | None:
 
 def _printing(error: OSError, frames: Iterable[FrameType]) -> MachineError | None:
     """The same for an unbuffered stream, whose errors are raised at once."""
-    printing = any((each.f_globals.get("__name__"), each.f_code.co_name) == ("click.utils", "echo") for each in frames)
+    functions = ((frame.f_globals.get("__name__"), frame.f_code.co_name) for frame in frames)
+    printing = ("click.utils", "echo") in functions
     return _lost(error) if printing else None
 
 
@@ -131,5 +132,5 @@ def _imported(frame: FrameType) -> str | None:
     return top if frame.f_code.co_name == "<module>" and top in LIBRARIES else None
 
 
-def _told(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

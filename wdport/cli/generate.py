@@ -131,7 +131,7 @@ def command(request: GenerateRequest) -> int:
     converted = _opened(request.model)
     target = file_target(Path(request.output), FORMATS, inputs, force) if request.output else None
     moving = frames_target(Path(request.animate), force, inputs) if request.animate else None
-    named = {option: each.path for option, each in (("-o", target), ("--animate", moving)) if each}
+    named = {option: output.path for option, output in (("-o", target), ("--animate", moving)) if output}
     require_apart(named.items(), {})
     document = require_document(request.json_file, inputs, named, force)
     require_jax()
@@ -142,26 +142,26 @@ def command(request: GenerateRequest) -> int:
     from wdport.generation.program import generator_of
 
     started = time.monotonic()
-    made = load_model(converted.path, request.dtype)
-    masked = generator_of(made).mask(request.mask)
+    model = load_model(converted.path, request.dtype)
+    masked = generator_of(model).mask(request.mask)
     end, forbid = request.end, request.forbid
-    words = _words(made, masked, tokenizer, prompts, (end, *forbid), target)
+    words = _words(model, masked, tokenizer, prompts, (end, *forbid), target)
     tokens = _with_gaps(prompts, words, masked, request.gap, bool(request.length))
     settings: dict[str, Any] = {
         **{name: getattr(request, name) for name in SETTINGS},
         "mask": masked,
         "end": None if end is None else _number("--end", end, words),
-        "forbid": [_number("--forbid", each, words) for each in forbid],
+        "forbid": [_number("--forbid", token, words) for token in forbid],
     }
     read = None if prompts.file is None else NamedFile(prompts.file.name, inputs.sha256("prompts"))
     inputs.end_reading()
-    found = generate(made, tokens, words=words, batch=request.batch, **settings)
+    generated = generate(model, tokens, words=words, batch=request.batch, **settings)
     settings["dtype"] = request.dtype
-    done = Done(converted.path.name, read, found, settings, time.monotonic() - started, target)
+    done = Done(converted.path.name, read, generated, settings, time.monotonic() - started, target)
     if target is not None:
         write_texts(target, done)
     if moving is not None:
-        write_frames(moving, [done.frames(at, masked) for at in range(min(len(found), SHOWN))])
+        write_frames(moving, [done.frames(index, masked) for index in range(min(len(generated), SHOWN))])
     give("generated", done.document, document, done.text, asked=target is None)
     return 0
 
@@ -173,7 +173,7 @@ class Done:
 
     model: str
     prompts: NamedFile | None
-    found: Generated
+    generated: Generated
     settings: Mapping[str, Any]
     seconds: float
     target: Target | None
@@ -181,13 +181,13 @@ class Done:
     @property
     def texts(self) -> list[str] | None:
         """The texts; None without a tokenizer."""
-        return None if self.found.words is None else self.found.texts
+        return None if self.generated.words is None else self.generated.texts
 
     def frames(self, index: int, mask: int) -> list[str]:
         """One text after every step, in words or as numbers."""
-        words = self.found.words
+        words = self.generated.words
         show = words.frame if words is not None else lambda tokens: " ".join(map(str, tokens))
-        return [show(frame) for frame in self.found.frames(index, mask)]
+        return [show(frame) for frame in self.generated.frames(index, mask)]
 
     def document(self) -> GeneratedDocument:
         """The result as a document."""
@@ -199,17 +199,17 @@ class Done:
         """The document, with these facts about the output."""
         from wdport.cli.results import GeneratedDocument, GeneratedText
 
-        found, texts = self.found, self.texts
+        generated, texts = self.generated, self.texts
         return GeneratedDocument(
             model=self.model,
             prompts=self.prompts,
             output=output,
             texts=[
-                GeneratedText(tokens.tolist(), steps.tolist(), None if texts is None else texts[at])
-                for at, (tokens, steps) in enumerate(zip(found.tokens, found.steps, strict=True))
+                GeneratedText(tokens.tolist(), steps.tolist(), None if texts is None else texts[index])
+                for index, (tokens, steps) in enumerate(zip(generated.tokens, generated.steps, strict=True))
             ],
-            generated=found.wanted,
-            network_calls=found.calls,
+            generated=generated.wanted,
+            network_calls=generated.calls,
             **self.settings,
             seconds=round(self.seconds, 3),
         )
@@ -218,16 +218,16 @@ class Done:
         """One line per text; without a tokenizer its tokens."""
         texts = self.texts
         if texts is None:
-            return [" ".join(map(str, tokens)) for tokens in self.found.tokens]
+            return [" ".join(map(str, tokens)) for tokens in self.generated.tokens]
         return [" ".join(text.split("\n")) for text in texts]
 
     def text(self) -> str:
         """The texts, or a short summary if they are in a file."""
         if self.target is None:
             return "\n".join(self.lines())
-        count = len(self.found)
+        count = len(self.generated)
         rows = [
-            ("generated", f"{self.found.wanted} tokens by {self.found.calls} network calls"),
+            ("generated", f"{self.generated.wanted} tokens by {self.generated.calls} network calls"),
             ("took", f"{self.seconds:.1f} s"),
             ("wrote", f"{self.target.path} ({size(self.target.path.stat().st_size)})"),
         ]
@@ -246,13 +246,13 @@ def write_texts(target: Target, done: Done) -> None:
     else:
         import numpy as np
 
-        lengths = np.array([len(each) for each in done.found.tokens], np.int32)
-        arrays = {"tokens": done.found.tokens, "steps": done.found.steps}
+        lengths = np.array([len(tokens) for tokens in done.generated.tokens], np.int32)
+        arrays = {"tokens": done.generated.tokens, "steps": done.generated.steps}
         shape = (len(lengths), int(lengths.max()))
         padded: dict[str, Any] = {name: np.full(shape, NOTHING, np.int32) for name in arrays}
         for name, values in arrays.items():
-            for row, each in enumerate(values):
-                padded[name][row, : len(each)] = each
+            for row, tokens in enumerate(values):
+                padded[name][row, : len(tokens)] = tokens
         with sealed_archive(target.output) as file:
             np.savez(file, **padded, lengths=lengths)
 
@@ -276,7 +276,7 @@ def _words(
     from wdport.generation.program import model_words
     from wdport.generation.words import installed
 
-    by_name = any(each is not None and not each.isdecimal() for each in named)
+    by_name = any(token is not None and not token.isdecimal() for token in named)
     needed = bool(prompts.texts) or by_name or (target is not None and target.format == "txt")
     words: Words | None = model_words(model, mask, file) if needed or file or installed() else None
     if words is None and needed:
@@ -289,16 +289,16 @@ def _with_gaps(prompts: Prompts, words: Words | None, mask: int, gap: int, goes_
     """The tokens of all prompts, every mask ``gap`` times."""
     import numpy as np
 
-    texts = () if words is None else [words.encode(each, goes_on) for each in prompts.texts]
-    arrays = [np.asarray(each, np.int64) for each in (*prompts.tokens, *texts)]
-    return [np.repeat(each, np.where(each == mask, gap, 1)) for each in arrays]
+    texts = () if words is None else [words.encode(text, goes_on) for text in prompts.texts]
+    arrays = [np.asarray(tokens, np.int64) for tokens in (*prompts.tokens, *texts)]
+    return [np.repeat(array, np.where(array == mask, gap, 1)) for array in arrays]
 
 
 def _number(option: str, token: str, words: Words | None) -> int:
     """The number of a token that is given by number or name."""
-    found = words.number(token) if words is not None else None
-    if found is None and token.isascii() and token.isdecimal() and len(token) < 10:
+    token_id = words.number(token) if words is not None else None
+    if token_id is None and token.isascii() and token.isdecimal() and len(token) < 10:
         return int(token)
-    if found is None:
+    if token_id is None:
         raise UsageError(option, f"the tokenizer has no token {printable(token, 40)!r}", "give its number")
-    return found
+    return token_id

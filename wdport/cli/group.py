@@ -162,12 +162,12 @@ def _lines() -> list[str]:
 def _versions() -> list[str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = []
+    releases = []
     for name in LIBRARIES:
         if name in sys.modules:
             with suppress(PackageNotFoundError):
-                found.append(f"{name} {version(name)}")
-    return found
+                releases.append(f"{name} {version(name)}")
+    return releases
 
 
 def _folder() -> str:
@@ -190,5 +190,5 @@ def _memory() -> str:
         from resource import RUSAGE_SELF, getrusage
     except ImportError:  # Windows
         return ""
-    most = getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return f", peak memory {most / 1e9:.2f} GB"
+    peak = getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return f", peak memory {peak / 1e9:.2f} GB"

@@ -55,9 +55,9 @@ def command(request: InspectRequest) -> int:
     inputs = InputFiles(file=file).with_manifests("file").with_experiment("file")
     inputs.check(partial(require_sha256, file, request.sha256))
     document = require_document(request.json_file, inputs)
-    found = _converted(Path(file)) or _checkpoint(Path(file), request.key)
+    inspection = _converted(Path(file)) or _checkpoint(Path(file), request.key)
     inputs.end_reading()
-    give("inspection", lambda: found, document, lambda: _text(found, request.every), asked=True)
+    give("inspection", lambda: inspection, document, lambda: _text(inspection, request.every), asked=True)
     return 0
 
 
@@ -79,13 +79,15 @@ def _converted(path: Path) -> InspectionDocument | None:
     if account.family == CUSTOM:
         _check_own(path, account)
         built_by = str(account.values["keras"])
-        found = _found(path, f"your own, built by {built_by}", account.config, account.variables, account.dtypes)
-        found = replace(found, built_by=built_by)
+        inspection = _inspection_of(
+            path, f"your own, built by {built_by}", account.config, account.variables, account.dtypes
+        )
+        inspection = replace(inspection, built_by=built_by)
     else:
-        found = _shipped(path)
+        inspection = _shipped(path)
     notes: Any = account.manifest.get("notes")
     return replace(
-        found,
+        inspection,
         source=NamedFile(account.source.name, account.source.sha256),
         mapping=NamedFile(account.mapping.name, account.mapping.sha256),
         manifest=_manifest(path, account),
@@ -106,7 +108,7 @@ def _shipped(path: Path) -> InspectionDocument:
     }
     variant = converted.account.variant if converted.account else "variant unknown"
     dtypes = converted.dtypes or {}
-    return _found(path, f"{converted.family.name}, {variant}", config, converted.variables, dtypes)
+    return _inspection_of(path, f"{converted.family.name}, {variant}", config, converted.variables, dtypes)
 
 
 def _check_own(path: Path, account: Account) -> None:
@@ -124,7 +126,7 @@ def _check_own(path: Path, account: Account) -> None:
             pass
 
 
-def _found(
+def _inspection_of(
     path: Path,
     model: str,
     config: Mapping[str, ConfigEntry],
@@ -161,7 +163,7 @@ def _checkpoint(path: Path, key: str | None) -> InspectionDocument:
     from wdport.cli.results import InspectionDocument, StoredTensor
 
     with open_checkpoint(path, key=key) as checkpoint:
-        found = InspectionDocument(
+        inspection = InspectionDocument(
             file=path.name,
             what=f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
             bytes=sum(file.stat().st_size for file in checkpoint.files.values()),
@@ -179,7 +181,7 @@ def _checkpoint(path: Path, key: str | None) -> InspectionDocument:
         )
         # last: it may take a prefix from the names
         model, config, notes = _recognise(checkpoint, key)
-        return replace(found, model=model, config=config, notes=notes)
+        return replace(inspection, model=model, config=config, notes=notes)
 
 
 def _recognise(checkpoint: Checkpoint, key: str | None) -> tuple[str, dict[str, ConfigEntry], list[str]]:
@@ -198,30 +200,30 @@ def _recognise(checkpoint: Checkpoint, key: str | None) -> tuple[str, dict[str, 
         *prepared.notes, *prepared.resolved.notes]  # fmt: skip
 
 
-def _text(found: InspectionDocument, every: bool) -> str:
-    tensors = found.tensors
+def _text(inspection: InspectionDocument, every: bool) -> str:
+    tensors = inspection.tensors
     dtypes = Counter(info.dtype for info in tensors.values())
     values = sum(prod(info.shape) for info in tensors.values())
     rows = [
-        ("kind", f"{found.what}, {size(found.bytes)}"),
-        ("model", found.model),
-        ("made from", _quoted(found.source)),
-        ("table", _quoted(found.mapping)),
-        ("manifest", found.manifest or ""),
-        ("state_dict", found.key or ""),
-        ("config.json", _config_json(found.config_json)),
-        ("prefixes", " ".join(found.prefixes or ())),
-        ("beside it", ", ".join(found.other_keys or ())),
-        ("ignored", ", ".join(f"{name} ({why})" for name, why in (found.ignored or {}).items())),
-        *_rows("not read", found.not_read or ()),
-        *_rows("one storage", [_names(names) for names in found.shared or ()]),
-        *_rows("note", found.notes or ()),
+        ("kind", f"{inspection.what}, {size(inspection.bytes)}"),
+        ("model", inspection.model),
+        ("made from", _quoted(inspection.source)),
+        ("table", _quoted(inspection.mapping)),
+        ("manifest", inspection.manifest or ""),
+        ("state_dict", inspection.key or ""),
+        ("config.json", _config_json(inspection.config_json)),
+        ("prefixes", " ".join(inspection.prefixes or ())),
+        ("beside it", ", ".join(inspection.other_keys or ())),
+        ("ignored", ", ".join(f"{name} ({why})" for name, why in (inspection.ignored or {}).items())),
+        *_rows("not read", inspection.not_read or ()),
+        *_rows("one storage", [_names(names) for names in inspection.shared or ()]),
+        *_rows("note", inspection.notes or ()),
         ("tensors", f"{len(tensors)}, {values:,} values; {', '.join(f'{n} {name}' for name, n in dtypes.items())}"),
     ]
-    parts = [printable(found.file, None), facts(rows)]
-    if found.config:
+    parts = [printable(inspection.file, None), facts(rows)]
+    if inspection.config:
         settings = [(name, f"{printable(row['value'], LONGEST)}  ({row['origin']})")
-                    for name, row in found.config.items() if row["value"] not in ({}, [])]  # fmt: skip
+                    for name, row in inspection.config.items() if row["value"] not in ({}, [])]  # fmt: skip
         parts += ["config", facts(settings)]
     parts += ["tensors" if every else "groups", facts(_every(tensors) if every else _groups(tensors))]
     return "\n".join(parts)
@@ -245,8 +247,8 @@ def _config_json(config: Mapping[str, object] | UnsetType | None) -> str:
 def _rows(label: str, lines: Sequence[str]) -> list[tuple[str, str]]:
     """One row per line, the label before the first."""
     more = len(lines) - MOST_LINES
-    shown = [*lines[:MOST_LINES], f"and {more} more, all with --json"] if more > 0 else lines
-    return [(label if number == 0 else "", line) for number, line in enumerate(shown)]
+    listed = [*lines[:MOST_LINES], f"and {more} more, all with --json"] if more > 0 else lines
+    return [(label if number == 0 else "", line) for number, line in enumerate(listed)]
 
 
 def _names(names: Sequence[str]) -> str:

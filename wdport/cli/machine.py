@@ -77,8 +77,8 @@ def start_jax() -> None:
     try:
         jax.local_devices()
     except (RuntimeError, AssertionError) as error:
-        said = str(error) or f"JAX_PLATFORMS is {os.environ.get('JAX_PLATFORMS')}"
-        raise MachineError("jax", f"finds no device ({said})", "check JAX_PLATFORMS and the drivers") from error
+        message = str(error) or f"JAX_PLATFORMS is {os.environ.get('JAX_PLATFORMS')}"
+        raise MachineError("jax", f"finds no device ({message})", "check JAX_PLATFORMS and the drivers") from error
 
 
 def address_limit() -> int | None:
@@ -103,6 +103,6 @@ def _require_flags() -> None:
         return
     tried = subprocess.run([sys.executable, "-P", "-c", PARSE], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                            stdin=subprocess.DEVNULL, text=True, errors="replace", check=False)  # fmt: skip
-    said = next((line for line in tried.stderr.splitlines() if "XLA_FLAGS" in line or "Flag" in line), None)
-    if tried.returncode and said:
-        raise MachineError("XLA_FLAGS", said.rpartition("] ")[2].strip(), "correct or unset it")
+    message = next((line for line in tried.stderr.splitlines() if "XLA_FLAGS" in line or "Flag" in line), None)
+    if tried.returncode and message:
+        raise MachineError("XLA_FLAGS", message.rpartition("] ")[2].strip(), "correct or unset it")

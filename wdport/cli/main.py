@@ -51,6 +51,6 @@ def _tell(error: BaseException, number: int) -> None:
     from wdport.errors import printable
     from wdport.files.written import describe_written
 
-    said = "terminated" if number == signal.SIGTERM else "interrupted"
+    cause = "terminated" if number == signal.SIGTERM else "interrupted"
     left = str(error) if isinstance(error, KeyboardInterrupt) else ""
-    console.interrupted(f"{said}; {printable(left or describe_written(), None)}")
+    console.interrupted(f"{cause}; {printable(left or describe_written(), None)}")

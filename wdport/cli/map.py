@@ -86,18 +86,19 @@ def check(request: CheckRequest) -> int:
     inputs = InputFiles(table=table, checkpoint=checkpoint, config=request.config)
     document = require_document(request.json_file, inputs)
     model = request.model if checkpoint or not request.settings else None
-    given = Settings(request.config, request.values, key=request.key, model=model)
-    found = check_table(table, checkpoint, given, request.dtype if request.read else "")
+    settings = Settings(request.config, request.values, key=request.key, model=model)
+    table_check = check_table(table, checkpoint, settings, request.dtype if request.read else "")
     report = None
     if request.settings:
-        report = settings_report(table, replace(given, model=request.model, reference=request.reference), checkpoint)
-    sound = not found.faults and not (request.strict and found.warnings)
-    give("check", lambda: check_document(found, sound, report), document,
-         lambda: _check_text(found, sound, request.every, report),
-         verdict=lambda: _check_line(found, sound))  # fmt: skip
+        models = replace(settings, model=request.model, reference=request.reference)
+        report = settings_report(table, models, checkpoint)
+    sound = not table_check.faults and not (request.strict and table_check.warnings)
+    give("check", lambda: check_document(table_check, sound, report), document,
+         lambda: _check_text(table_check, sound, request.every, report),
+         verdict=lambda: _check_line(table_check, sound))  # fmt: skip
     if not sound:
-        fix = "correct the table" + (", or leave out --strict" if not found.faults else "")
-        raise MisfitError(Path(table), f"is not sound: {_check_count(found)}", fix)
+        fix = "correct the table" + (", or leave out --strict" if not table_check.faults else "")
+        raise MisfitError(Path(table), f"is not sound: {_check_count(table_check)}", fix)
     return 0
 
 
@@ -133,8 +134,8 @@ def explain(request: ExplainRequest) -> int:
     document = require_document(request.json_file, inputs)
     settings = Settings(request.config, request.values, request.mapping, request.key, model=request.model)
     routes = routes_of(file, settings)
-    found = routes.explain(name)
-    give("explanation", lambda: explanation(name, routes, found), document, lambda: _explain_text(name, found),
+    matches = routes.explain(name)
+    give("explanation", lambda: explanation(name, routes, matches), document, lambda: _explain_text(name, matches),
          asked=True)  # fmt: skip
     return 0
 
@@ -160,8 +161,8 @@ def diff(request: DiffRequest) -> int:
     first, second = request.first, request.second
     inputs = InputFiles(first=first, second=second).with_manifests("first", "second")
     document = require_document(request.json_file, inputs)
-    found = compare_files(first, second, (request.key_a, request.key_b))
-    give("difference", lambda: difference_document(found), document, lambda: _diff_text(found, first, second),
+    difference = compare_files(first, second, (request.key_a, request.key_b))
+    give("difference", lambda: difference_document(difference), document, lambda: _diff_text(difference, first, second),
          asked=True)  # fmt: skip
     return 0
 
@@ -170,8 +171,8 @@ for _each in (check, explain, diff):
     command.add_command(_each)
 
 
-def _check_text(found: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> Marked:
-    table, coverage, plan = found.table, found.coverage, found.planned
+def _check_text(table_check: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> Marked:
+    table, coverage, plan = table_check.table, table_check.coverage, table_check.planned
     variant = f", {table.variant} layout" if table.variant else ""
     layers = len({row.layer.number for row in table.rows if row.layer})
     single = sum(row.layer is None for row in table.rows)
@@ -179,68 +180,68 @@ def _check_text(found: Check, sound: bool, every: bool, report: SettingsReport |
         ("family", f"{table.family}{variant}"),
         ("rows", f"{layers} layers with tensors, {single} rows for tensors; {len(table.taps)} outputs compared"),
         ("includes", ", ".join(table.includes)),
-        ("checkpoint", found.checkpoint),
-        ("claimed", _claimed(found)),
+        ("checkpoint", table_check.checkpoint),
+        ("claimed", _claimed(table_check)),
         ("plan", plan and f"{plan['used']} tensors fill {plan['variables']} variables; {plan['checked']} checked, "
                           f"{plan['dropped']} dropped, {plan['tied']} tied"),
-        *(("note", note) for note in found.notes),
+        *(("note", note) for note in table_check.notes),
     ]  # fmt: skip
-    lines = [_check_line(found, sound), facts(rows)]
+    lines = [_check_line(table_check, sound), facts(rows)]
     if every and coverage:
-        told = [
-            (f"{each.file or 'line'} {each.line}", f"{len(each.tensors):>5}  {each.torch} -> {each.becomes}")
-            for each in coverage.claims
+        claims = [
+            (f"{claim.file or 'line'} {claim.line}", f"{len(claim.tensors):>5}  {claim.torch} -> {claim.becomes}")
+            for claim in coverage.claims
         ]
-        lines += ["rows", facts(told)]
-    lines += _listed("faults", found.faults)
-    lines += _listed("warnings", [each.sentence for each in found.warnings])
-    lines += _listed("notes", [each.sentence for each in found.remarks if each.level == "note"])
-    lines += _odd(found)
-    lines += _told(report) if report is not None else []
+        lines += ["rows", facts(claims)]
+    lines += _listed("faults", table_check.faults)
+    lines += _listed("warnings", [warning.sentence for warning in table_check.warnings])
+    lines += _listed("notes", [remark.sentence for remark in table_check.remarks if remark.level == "note"])
+    lines += _odd(table_check)
+    lines += _settings_lines(report) if report is not None else []
     return joined(lines)
 
 
-def _odd(found: Check) -> list[str]:
+def _odd(table_check: Check) -> list[str]:
     """Unusual values, if checked."""
-    if found.values is None:
+    if table_check.values is None:
         return []
-    lines = _listed("values", [f"{each.level}: {each.text}" for each in found.values])
+    lines = _listed("values", [f"{finding.level}: {finding.text}" for finding in table_check.values])
     return lines or ["values", "  nothing is odd"]
 
 
-def _told(report: SettingsReport) -> list[str]:
+def _settings_lines(report: SettingsReport) -> list[str]:
     """Hyper-parameters that differ between the two models."""
     count = f"settings: {report.compared} compared at {_count(report.layers, 'layer')}"
-    lines = _listed(count, [f"{each.candidate}: {each.text}" for each in report.of("differs")])
+    lines = _listed(count, [f"{setting.candidate}: {setting.text}" for setting in report.of("differs")])
     lines = lines or [f"{count}; none differ"]
     return lines + _listed(
-        "read only in training", [f"{each.candidate}: {each.text}" for each in report.of("training")]
+        "read only in training", [f"{setting.candidate}: {setting.text}" for setting in report.of("training")]
     )
 
 
-def _claimed(found: Check) -> str:
-    coverage = found.coverage
+def _claimed(table_check: Check) -> str:
+    coverage = table_check.coverage
     if coverage is None:
         return ""
-    claimed = {name for each in coverage.claims for name in each.tensors}
-    silent = sum(not each.tensors for each in coverage.claims)
+    claimed = {name for claim in coverage.claims for name in claim.tensors}
+    silent = sum(not claim.tensors for claim in coverage.claims)
     return (
         f"{len(claimed)} of {len(claimed) + len(coverage.unclaimed)} tensors; {len(coverage.doubled)} claimed twice; "
         f"{silent} of {len(coverage.claims)} rows for tensors match nothing, {len(coverage.idle)} of which must"
     )
 
 
-def _check_line(found: Check, sound: bool) -> Marked:
+def _check_line(table_check: Check, sound: bool) -> Marked:
     """The verdict in one line."""
-    path = printable(found.table.path, None)
+    path = printable(table_check.table.path, None)
     if not sound:
-        return outcome_line(1, f"{path} is not sound: {_check_count(found)}")
-    return outcome_line(0, f"{path} is sound" + ("" if found.checkpoint else ", as far as the table alone shows"))
+        return outcome_line(1, f"{path} is not sound: {_check_count(table_check)}")
+    return outcome_line(0, f"{path} is sound" + ("" if table_check.checkpoint else ", as far as the table alone shows"))
 
 
-def _check_count(found: Check) -> str:
+def _check_count(table_check: Check) -> str:
     """How many faults and warnings there are."""
-    return f"{_count(len(found.faults), 'fault')}, {_count(len(found.warnings), 'warning')}"
+    return f"{_count(len(table_check.faults), 'fault')}, {_count(len(table_check.warnings), 'warning')}"
 
 
 def _count(number: int, word: str) -> str:
@@ -251,8 +252,8 @@ def _listed(title: str, lines: Iterable[str]) -> list[str]:
     """A title and indented lines; nothing without lines."""
     every = list(lines)
     more = len(every) - MOST
-    shown = [*every[:MOST], f"and {more} more, all with --json"] if more > 0 else every
-    return [title, *(f"  {printable(line, LONGEST_FACT)}" for line in shown)] if every else []
+    visible = [*every[:MOST], f"and {more} more, all with --json"] if more > 0 else every
+    return [title, *(f"  {printable(line, LONGEST_FACT)}" for line in visible)] if every else []
 
 
 _FATES = {
@@ -263,8 +264,8 @@ _FATES = {
 }
 
 
-def _explain_text(name: str, found: Sequence[Route]) -> str:
-    return "\n".join([printable(name, LONGEST_FACT), *(facts(_route(each)) for each in found)])
+def _explain_text(name: str, matches: Sequence[Route]) -> str:
+    return "\n".join([printable(name, LONGEST_FACT), *(facts(_route(match)) for match in matches)])
 
 
 def _route(route: Route) -> list[tuple[str, str]]:
@@ -290,22 +291,25 @@ def _end(end: End) -> str:
     return f"{end.name}{shape}"
 
 
-def _diff_text(found: Difference, a: str, b: str) -> str:
+def _diff_text(difference: Difference, a: str, b: str) -> str:
     lines = [f"A {printable(a, None)}", f"B {printable(b, None)}"]
-    whole = {**found.facts, **({"prefix of all names": found.prefix} if found.prefix else {})}
-    lines += [f"  {printable(f'{name}: {_pair(*pair)}', LONGEST_FACT)}" for name, pair in whole.items()]
-    for key in dict.fromkeys(key for each in found.changed.values() for key in each):
+    all_facts = {**difference.facts, **({"prefix of all names": difference.prefix} if difference.prefix else {})}
+    lines += [f"  {printable(f'{name}: {_pair(*pair)}', LONGEST_FACT)}" for name, pair in all_facts.items()]
+    for key in dict.fromkeys(key for changes in difference.changed.values() for key in changes):
         title = {"shape": "reshaped", "dtype": "another dtype"}.get(key, f"another {key!r}")
-        told = [f"{name}: {_pair(*each[key])}" for name, each in found.changed.items() if key in each]
-        lines += _listed(f"{title} ({len(told)})", told)
-    renamed = [f"{each.old} -> {each.new}{_rivals(*each.of)}" for each in found.renamed]
+        sentences = [
+            f"{name}: {_pair(*changes[key])}" for name, changes in difference.changed.items() if key in changes
+        ]
+        lines += _listed(f"{title} ({len(sentences)})", sentences)
+    renamed = [f"{renaming.old} -> {renaming.new}{_rivals(*renaming.of)}" for renaming in difference.renamed]
     lines += _listed(f"probably renamed ({len(renamed)})", renamed)
-    for side, only in (("A", found.only_a), ("B", found.only_b)):
-        lines += _listed(f"only in {side} ({len(only)})", (f"{name}: {_said(each)}" for name, each in only.items()))
-    return "\n".join([*lines, "no difference" if found.none else f"{found.same} the same in both"])
+    for side, only in (("A", difference.only_a), ("B", difference.only_b)):
+        names = (f"{name}: {_described(properties)}" for name, properties in only.items())
+        lines += _listed(f"only in {side} ({len(only)})", names)
+    return "\n".join([*lines, "no difference" if difference.none else f"{difference.same} the same in both"])
 
 
-def _said(properties: Properties) -> str:
+def _described(properties: Properties) -> str:
     """A tensor's dtype and shape, or how a row maps its tensor."""
     if "shape" in properties:
         return f"{properties['dtype']} {properties['shape']}"

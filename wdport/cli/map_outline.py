@@ -61,14 +61,14 @@ def command(request: OutlineRequest) -> int:
     require_torch("wdport map outline")
     inputs = InputFiles(checkpoint=checkpoint, mapping=mapping, config=config)
     document = require_document(request.json_file, inputs)
-    known = read_yaml(Path(config), "give a file of NAME: VALUE").plain() if config else {}
+    arguments = read_yaml(Path(config), "give a file of NAME: VALUE").plain() if config else {}
     with redirect_stdout(sys.stderr):  # the model may print
         if mapping is not None:
-            found = outline_of_table(mapping, reference, request.inputs, known, checkpoint)
+            model_outline = outline_of_table(mapping, reference, request.inputs, arguments, checkpoint)
         else:
-            found = outline(reference or "", request.inputs, known, checkpoint)
-    give("outline", lambda: outline_document(found), document,
-         lambda: outline_text(found, request.every, width_of(sys.stdout)), asked=True)  # fmt: skip
+            model_outline = outline(reference or "", request.inputs, arguments, checkpoint)
+    give("outline", lambda: outline_document(model_outline), document,
+         lambda: outline_text(model_outline, request.every, width_of(sys.stdout)), asked=True)  # fmt: skip
     return 0
 
 
@@ -80,23 +80,24 @@ class Row:
     depth: int = 0
 
 
-def outline_text(found: Outline, every: bool, columns: int | None = None) -> str:
+def outline_text(outline: Outline, every: bool, columns: int | None = None) -> str:
     """With ``every``, repeated blocks are not merged. A table wider than ``columns``, if given, has a line for each
     side of a step."""
-    page = _Page(found, every)
+    page = _Page(outline, every)
     rows = list(page.rows())
-    layers = len({step.path.partition("#")[0] for step in found.layers})
+    layers = len({step.path.partition("#")[0] for step in outline.layers})
+    versions = outline.versions
     head = [
-        ("model", f"{found.root.type}: {found.weights:,} parameters in {layers} layers; {page.last} steps"),
-        *(("input", f"{value.source}: {value}{_kind(value)}") for value in found.inputs),
-        ("output", "; ".join(map(str, found.root.outputs))),
-        ("run", f"float64, batch {found.batch}; torch {found.versions['torch']}, keras {found.versions['keras']}"),
-        *(("note", note) for note in found.notes),
-        *(("not called", f"{name}: {torch}") for name, torch in found.uncalled.items()),
+        ("model", f"{outline.root.type}: {outline.weights:,} parameters in {layers} layers; {page.last} steps"),
+        *(("input", f"{value.source}: {value}{_kind(value)}") for value in outline.inputs),
+        ("output", "; ".join(map(str, outline.root.outputs))),
+        ("run", f"float64, batch {outline.batch}; torch {versions['torch']}, keras {versions['keras']}"),
+        *(("note", note) for note in outline.notes),
+        *(("not called", f"{name}: {torch}") for name, torch in outline.uncalled.items()),
     ]  # fmt: skip
-    lines = [printable(found.target, None), facts(head), "", *_table([Row(HEADER), *rows], columns)]
-    lines += _told("where Keras's default differs", page.defaults)
-    lines += _told("to watch", page.notes)
+    lines = [printable(outline.target, None), facts(head), "", *_table([Row(HEADER), *rows], columns)]
+    lines += _section("where Keras's default differs", page.defaults)
+    lines += _section("to watch", page.notes)
     return "\n".join(lines)
 
 
@@ -107,11 +108,11 @@ def _kind(value: Value) -> str:
 class _Page:
     """The rows of an outline, and the notes below them with the rows they refer to."""
 
-    def __init__(self, found: Outline, every: bool) -> None:
-        self._root, self._every = found.root, every
+    def __init__(self, outline: Outline, every: bool) -> None:
+        self._root, self._every = outline.root, every
         self.defaults: dict[str, list[int]] = {}
         self.notes: dict[str, list[int]] = {}
-        self.last = max((step.number for step in found.root.walk()), default=0)
+        self.last = max((step.number for step in outline.root.walk()), default=0)
         self._before = ""
 
     def rows(self) -> Iterator[Row]:
@@ -121,17 +122,18 @@ class _Page:
     def _inside(self, around: Step, depth: int) -> Iterator[Row]:
         from wdport.porting.outline.fold import Folded, fold
 
-        alone = (Folded((step,), 1, (step.name,)) for step in around.steps)
-        for each in alone if self._every else fold(around.steps):
-            repeated, many = each.times > 1, len(each.steps) > 1
-            if repeated and many:
-                yield Row(("", f"{each.times} times, {each.range or 'the same layers'}:"), depth)
-            named = dict(zip((step.name for step in each.steps), each.names, strict=True))
-            for step in each.steps:
-                times = ", ".join(filter(None, (f"{each.times} times", each.range))) if repeated and not many else ""
-                if times and each.chained and step.what == "module":
+        unfolded = (Folded((step,), 1, (step.name,)) for step in around.steps)
+        for group in unfolded if self._every else fold(around.steps):
+            repeated, several = group.times > 1, len(group.steps) > 1
+            if repeated and several:
+                yield Row(("", f"{group.times} times, {group.range or 'the same layers'}:"), depth)
+            named = dict(zip((step.name for step in group.steps), group.names, strict=True))
+            for step in group.steps:
+                times = ", ".join(filter(None, (f"{group.times} times", group.range)))
+                times = times if repeated and not several else ""
+                if times and group.chained and step.what == "module":
                     times += ", each of the one before"
-                yield from self._step(step, named, depth + (repeated and many), times)
+                yield from self._step(step, named, depth + (repeated and several), times)
 
     def _step(self, step: Step, named: Mapping[str, str], depth: int, times: str) -> Iterator[Row]:
         """The rows of a step; ``named`` maps repeated steps to their names here."""
@@ -143,8 +145,8 @@ class _Page:
 
         name = named[step.name] + (f", {times}" if times and step.what != "module" else "")
         if step.what == "module":
-            given = ", ".join(f"{value.name}={source(value)}" for value in step.inputs)
-            call = f"{step.type.rpartition('.')[2]}({given})"
+            arguments = ", ".join(f"{value.name}={source(value)}" for value in step.inputs)
+            call = f"{step.type.rpartition('.')[2]}({arguments})"
             yield Row(("", name, "", "", f"{call}, {times}" if times else call), depth)
             self._before = ""
             yield from self._inside(step, depth + 1)
@@ -161,11 +163,11 @@ class _Page:
 
     def _say(self, step: Step) -> None:
         """Keep the notes on a step, or on the class of a module, for the end."""
-        at = step.number or min((each.number for each in step.walk() if each.number), default=0)
-        for texts, told in ((step.notes, self.notes), (map(str, step.defaults), self.defaults)):
+        number = step.number or min((inner.number for inner in step.walk() if inner.number), default=0)
+        for texts, numbers in ((step.notes, self.notes), (map(str, step.defaults), self.defaults)):
             for text in texts:
                 of = "" if step.number else f"{step.type.rpartition('.')[2]}: "
-                told.setdefault(f"{of}{text}", []).append(at)
+                numbers.setdefault(f"{of}{text}", []).append(number)
 
 
 def _table(rows: Sequence[Row], columns: int | None) -> list[str]:
@@ -191,7 +193,8 @@ def _wide(rows: Sequence[Row]) -> Iterator[str]:
     cells = [(*row.cells[:1], "  " * row.depth + row.cells[1], *row.cells[2:]) for row in rows]
     number = max(len(row[0]) for row in cells) if cells else 1
     widths = [
-        min(max((len(row[at]) for row in cells if len(row) > 5), default=0), most) for at, most in enumerate(WIDEST, 1)
+        min(max((len(row[column]) for row in cells if len(row) > 5), default=0), max_width)
+        for column, max_width in enumerate(WIDEST, 1)
     ]
     for row in cells:
         if len(row) <= 5:  # a heading: no columns
@@ -202,16 +205,17 @@ def _wide(rows: Sequence[Row]) -> Iterator[str]:
         yield printable(f"{row[0]:>{number}}  {columns}  {row[5]}".rstrip(), LONGEST_FACT)
 
 
-def _told(title: str, said: Mapping[str, Sequence[int]]) -> list[str]:
-    if not said:
+def _section(title: str, places_by_text: Mapping[str, Sequence[int]]) -> list[str]:
+    if not places_by_text:
         return []
-    return ["", title, *(printable(f"  {text}{_places(places)}", LONGEST_FACT) for text, places in said.items())]
+    lines = (f"  {text}{_places(places)}" for text, places in places_by_text.items())
+    return ["", title, *(printable(line, LONGEST_FACT) for line in lines)]
 
 
 def _places(numbers: Sequence[int]) -> str:
     """``: 3, 5 and 7``, the steps of a note."""
-    shown = [str(number) for number in dict.fromkeys(numbers) if number]
-    if not shown:
+    labels = [str(number) for number in dict.fromkeys(numbers) if number]
+    if not labels:
         return ""
-    more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
-    return f": {', '.join(shown[:12])}{more}"
+    more = f" and {len(labels) - 12} more" if len(labels) > 12 else ""
+    return f": {', '.join(labels[:12])}{more}"

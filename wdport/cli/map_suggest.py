@@ -97,20 +97,20 @@ def command(request: SuggestRequest) -> int:
              asked=target is None)  # fmt: skip
         return 0
     with steps() as say, redirect_stdout(sys.stderr):
-        found = suggest(models, say)
+        suggestion = suggest(models, say)
         if not request.no_proof:
-            prove(found, _verify)
-            if checkpoint and found.proved and not loads_itself(models):
-                prove(found, _verify, checkpoint)
-    if target is not None and found.stop is None:
-        write_text(target, found.text())
-    asked = target is None or not found.proved
-    give("suggestion", lambda: suggestion_document(found), document, lambda: _text(found, path), asked)
-    if found.stop is not None:
+            prove(suggestion, _verify)
+            if checkpoint and suggestion.proved and not loads_itself(models):
+                prove(suggestion, _verify, checkpoint)
+    if target is not None and suggestion.stop is None:
+        write_text(target, suggestion.text())
+    asked = target is None or not suggestion.proved
+    give("suggestion", lambda: suggestion_document(suggestion), document, lambda: _text(suggestion, path), asked)
+    if suggestion.stop is not None:
         return MisfitError.exit_code
-    if found.proved or request.no_proof:
+    if suggestion.proved or request.no_proof:
         return 0
-    return found.verdict.exit_code if found.verdict is not None else MisfitError.exit_code
+    return suggestion.verdict.exit_code if suggestion.verdict is not None else MisfitError.exit_code
 
 
 def _again() -> list[str]:
@@ -123,10 +123,10 @@ def _watch(model: str, words: list[str]) -> int:
     """Run the command in a separate process until it finds a table, again whenever a Python file in the folder of the
     Keras model is saved."""
     sys.path.insert(0, os.getcwd())
-    found = find_spec(model.partition(":")[0])
-    if found is None or not found.origin:
+    spec = find_spec(model.partition(":")[0])
+    if spec is None or not spec.origin:
         raise UsageError(model, "its file is not found", "run in your project's folder and environment")
-    folder = Path(found.origin).parent
+    folder = Path(spec.origin).parent
     while True:
         before = _times(folder)
         done = _try([sys.executable, "-m", "wdport", "map", *words])
@@ -178,30 +178,31 @@ def _arguments(config: str | None) -> dict[str, object]:
     return values
 
 
-def _text(found: Suggestion, target: Path | None) -> Marked:
-    runs = f"{found.passes} run{'s' if found.passes != 1 else ''} of the Keras model, {found.seconds:.1f} s"
-    if found.stop is not None:
-        return joined(_stopped(found, runs))
-    lines: list[str] = [f"found {found.layers} layers in {runs}"]
-    if found.verdict is not None:
-        differs = found.verdict.exit_code == 1
+def _text(suggestion: Suggestion, target: Path | None) -> Marked:
+    plural = "s" if suggestion.passes != 1 else ""
+    runs = f"{suggestion.passes} run{plural} of the Keras model, {suggestion.seconds:.1f} s"
+    if suggestion.stop is not None:
+        return joined(_stopped(suggestion, runs))
+    lines: list[str] = [f"found {suggestion.layers} layers in {runs}"]
+    if suggestion.verdict is not None:
+        differs = suggestion.verdict.exit_code == 1
         lines.append(
             marked("proved: verify finds the two models equal with other weights and inputs", "proved", "good")
-            if found.proved
+            if suggestion.proved
             else _unproved("verify finds a difference" if differs else "verify could not compare everything")
         )
-        for fault in [] if found.proved else found.verdict.faults[:3]:
+        for fault in [] if suggestion.proved else suggestion.verdict.faults[:3]:
             fed = f", in what it feeds {fault.feeds}" if fault.feeds else ""
             lines.append(f"  {fault.candidate or 'the network itself'}{fed}: float64 error {fault.logic:.2g}")
-        missing = [gate for gate in found.verdict.gates if not gate.complete]
+        missing = [gate for gate in suggestion.verdict.gates if not gate.complete]
         for gate in missing[:2]:
             lines.append(f"  {gate.title}: {gate.compared} of {gate.expected} compared")
             lines += [f"    {finding}" for finding in gate.findings[:3]]
-    elif found.failure:
-        lines.append(_unproved(found.failure))
-    lines += [marked(f"doubt: {doubt}", "doubt:", "doubtful") for doubt in found.doubts]
-    lines += _notes(found)
-    lines.append(f"wrote {target}" if target is not None else f"\n{found.text()}")
+    elif suggestion.failure:
+        lines.append(_unproved(suggestion.failure))
+    lines += [marked(f"doubt: {doubt}", "doubt:", "doubtful") for doubt in suggestion.doubts]
+    lines += _notes(suggestion)
+    lines.append(f"wrote {target}" if target is not None else f"\n{suggestion.text()}")
     return joined(lines)
 
 
@@ -209,14 +210,14 @@ def _unproved(reason: str) -> Marked:
     return marked(f"NOT proved: {reason}", "NOT proved", "bad")
 
 
-def _notes(found: Suggestion) -> list[Marked]:
-    return [marked(f"note: {note}", "note:", "note") for note in found.notes]
+def _notes(suggestion: Suggestion) -> list[Marked]:
+    return [marked(f"note: {note}", "note:", "note") for note in suggestion.notes]
 
 
-def _stopped(found: Suggestion, runs: str) -> list[str]:
-    stop = found.stop
+def _stopped(suggestion: Suggestion, runs: str) -> list[str]:
+    stop = suggestion.stop
     assert stop is not None
-    lines = [f"stopped after {found.layers} layers, {runs}{'' if found.exhausted else ', with guesses left'}"]
+    lines = [f"stopped after {suggestion.layers} layers, {runs}{'' if suggestion.exhausted else ', with guesses left'}"]
     if stop.last.keras:
         lines.append(f"  the last layer that agrees:  {stop.last.keras} = {stop.last.torch}")
     else:
@@ -226,5 +227,5 @@ def _stopped(found: Suggestion, runs: str) -> list[str]:
     lines.append(f"    {stop.what}")
     lines += [f"    {stop.wanted}"] if stop.wanted else []
     lines += [f"    probably: {cause}" for cause in stop.causes]
-    lines += _notes(found)
+    lines += _notes(suggestion)
     return lines

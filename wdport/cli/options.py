@@ -48,15 +48,17 @@ def reports(*named: tuple[str, str, str | None]) -> list[Report]:
     return [Report(option, kind, Path(file)) for option, kind, file in named if file is not None]
 
 
-def require_reports(wanted: Iterable[Report], inputs: Mapping[str, Path], force: bool) -> dict[str, OutputPath]:
+def require_reports(requested: Iterable[Report], inputs: Mapping[str, Path], force: bool) -> dict[str, OutputPath]:
     """Return the outputs by option; refuse a file that could not be written at the end, or would replace an input,
     another report or a foreign file.
 
     Special files, such as ``/dev/stdout``, are written to.
     """
-    wanted = list(wanted)
-    require_apart([(each.option, each.path) for each in wanted], inputs)
-    return {each.option: writable(each.path, inputs, force, each.option, each.kind, True) for each in wanted}
+    requested = list(requested)
+    require_apart([(report.option, report.path) for report in requested], inputs)
+    return {
+        report.option: writable(report.path, inputs, force, report.option, report.kind, True) for report in requested
+    }
 
 
 def open_own(model: str, mapping: str | None, function: str | None, inputs: Sequence[str] = ()) -> Converted:
@@ -64,13 +66,13 @@ def open_own(model: str, mapping: str | None, function: str | None, inputs: Sequ
     from wdport.conversion.load import open_converted
     from wdport.families.choice import own_model
 
-    own = own_model(mapping, function, None, inputs)
-    if own is None and (inputs or function):
+    user_family = own_model(mapping, function, None, inputs)
+    if user_family is None and (inputs or function):
         what = "is for a model of your own" + ("" if mapping else ", which --mapping describes")
         raise UsageError("--input" if inputs else "--model", what, "leave it out, or give the table of your own model")
-    if mapping and own is None:
+    if mapping and user_family is None:
         raise UsageError("--mapping", "is the table of a model that wdport ships", "leave it out")
-    return open_converted(model, own)
+    return open_converted(model, user_family)
 
 
 def open_sampled(model: str, mapping: str | None, function: str | None) -> Converted:
@@ -121,7 +123,7 @@ def size(count: int) -> str:
 
 def facts(pairs: Sequence[tuple[str, object]]) -> str:
     """Label and value per line, labels in a column; empty values are left out."""
-    shown = [(printable(label, LONGEST_FACT), printable(value, LONGEST_FACT)) for label, value in pairs
-             if value not in ("", None)]  # fmt: skip
-    width = max((len(label) for label, _ in shown), default=0)
-    return "\n".join(f"  {label:<{width}}  {value}" for label, value in shown)
+    rows = [(printable(label, LONGEST_FACT), printable(value, LONGEST_FACT)) for label, value in pairs
+            if value not in ("", None)]  # fmt: skip
+    width = max((len(label) for label, _ in rows), default=0)
+    return "\n".join(f"  {label:<{width}}  {value}" for label, value in rows)

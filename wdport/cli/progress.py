@@ -85,11 +85,11 @@ def samples_bar(count: int, already: int) -> Iterator[Callable[[float], None] | 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(30),
-        TextColumn("{task.fields[told]}"),
+        TextColumn("{task.fields[counts]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("compiling", total=None, told=f"{already}/{count}")
+        task = bar.add_task("compiling", total=None, counts=f"{already}/{count}")
         began: tuple[float, float] | None = None  # seconds, and samples done at that time
 
         def update(done: float) -> None:
@@ -97,8 +97,8 @@ def samples_bar(count: int, already: int) -> Iterator[Callable[[float], None] | 
             if began is None:
                 began = time.monotonic(), done
             rate = (done - began[1]) / max(time.monotonic() - began[0], 1e-9)
-            told = f"{int(done)}/{count}" + (f", {rate:.3g} samples/s" if done > began[1] else "")
-            bar.update(task, description="sampling", total=count, completed=done, told=told)
+            count_text = f"{int(done)}/{count}" + (f", {rate:.3g} samples/s" if done > began[1] else "")
+            bar.update(task, description="sampling", total=count, completed=done, counts=count_text)
 
         yield update
 

@@ -34,9 +34,10 @@ class Prompts:
 
 def read_prompts(texts: Sequence[str], text_file: str | None, ids: str | None) -> Prompts:
     """The prompts of exactly one of these options; raises :class:`UsageError` and :class:`InputError`."""
-    given = [name for name, value in (("--text", texts), ("--text-file", text_file), ("--prompt-ids", ids)) if value]
-    if len(given) != 1:
-        what = f"{' and '.join(given)} are given" if given else "is missing, and so are --text-file and --prompt-ids"
+    options = [name for name, value in (("--text", texts), ("--text-file", text_file), ("--prompt-ids", ids)) if value]
+    if len(options) != 1:
+        missing = "is missing, and so are --text-file and --prompt-ids"
+        what = f"{' and '.join(options)} are given" if options else missing
         raise UsageError("--text", what, "give one of them")
     if text_file is not None:
         return Prompts(_lines(Path(text_file)), file=Path(text_file))
@@ -49,38 +50,38 @@ def _lines(path: Path) -> list[str]:
     """One text a line; empty lines are left out."""
     fix = "give a UTF-8 file with one text on every line"
     try:
-        found = [line for line in _read(path, fix).decode().splitlines() if line.strip()]
+        lines = [line for line in _read(path, fix).decode().splitlines() if line.strip()]
     except UnicodeDecodeError:
         raise InputError(path, "is not UTF-8", fix) from None
-    if not found:
+    if not lines:
         raise InputError(path, "has no text", fix)
-    return found
+    return lines
 
 
 def _tokens(path: Path) -> list[Array | list[int]]:
     if path.suffix not in TOKENS:
         raise InputError(path, "is not a .json or .npy file", _TOKENS_FIX)
-    found = _json(path) if path.suffix == ".json" else _npy(path)
-    if not found:
+    prompts = _json(path) if path.suffix == ".json" else _npy(path)
+    if not prompts:
         raise InputError(path, "has no prompt", _TOKENS_FIX)
-    return found
+    return prompts
 
 
 def _json(path: Path) -> list[Array | list[int]]:
     try:
-        found = json.loads(_read(path, _TOKENS_FIX))
+        entries = json.loads(_read(path, _TOKENS_FIX))
     except (ValueError, RecursionError):
         raise InputError(path, "is not JSON", _TOKENS_FIX) from None
-    if not isinstance(found, list):
+    if not isinstance(entries, list):
         raise InputError(path, "is not a list", _TOKENS_FIX)
-    for number, each in enumerate(found):
-        if not isinstance(each, list):
+    for number, tokens in enumerate(entries):
+        if not isinstance(tokens, list):
             raise InputError(path, f"entry {number} is not a list of tokens", _TOKENS_FIX)
-        wrong = [token for token in each if type(token) is not int or not 0 <= token < 1 << 31]
+        wrong = [token for token in tokens if type(token) is not int or not 0 <= token < 1 << 31]
         if wrong:
             what = f"entry {number} has {printable(repr(wrong[0]), 40)}, which is not a token"
             raise InputError(path, what, _TOKENS_FIX)
-    return found
+    return entries
 
 
 def _npy(path: Path) -> list[Array | list[int]]:

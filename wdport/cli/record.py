@@ -55,7 +55,7 @@ class RecordRequest:
     force: Annotated[bool, FORCE_OUTPUT] = False
 
 
-@verb("record", RecordRequest, arity=lambda given: (1 if "--mapping" in given else 2, 2))
+@verb("record", RecordRequest, arity=lambda options: (1 if "--mapping" in options else 2, 2))
 def command(request: RecordRequest) -> int:
     """Run your own PyTorch model, MODULE:FACTORY with the weights of CHECKPOINT, and record its outputs.
 
@@ -75,15 +75,15 @@ def command(request: RecordRequest) -> int:
         with open_checkpoint(checkpoint, key=key) as opened:
             key = opened.key
     try:
-        known = _known(reference, checkpoint, mapping, key, request.inputs)
-        notes = known.pop("notes", ())
+        arguments = _recorder_arguments(reference, checkpoint, mapping, key, request.inputs)
+        notes = arguments.pop("notes", ())
         with (
             track_write(target.path),
             redirect_stdout(sys.stderr),
             steps() as say,
         ):  # the model may print; standard output is for the result
             index = record_file(checkpoint=checkpoint, output=str(target.path), key=key,
-                                leave_out=request.leave_out, say=say or (lambda _: None), **known)  # fmt: skip
+                                leave_out=request.leave_out, say=say or (lambda _: None), **arguments)  # fmt: skip
     except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     give("recording", lambda: _document(index, target.path, notes), document, lambda: _text(index, target.path, notes))
@@ -97,9 +97,9 @@ def _subject(subject: tuple[str, ...], mapping: str | None) -> tuple[str | None,
     """The function, unless the table names it, and the checkpoint."""
     if len(subject) == 2:
         if Path(subject[0]).is_file() and ":" in subject[1] and not Path(subject[1]).exists():
-            shown = [printable(each, 60) for each in subject]
-            fix = f"give MODULE:FACTORY first: wdport record {shown[1]} {shown[0]}"
-            raise UsageError("wdport record", f"swapped? {shown[0]} is a file", fix)
+            words = [printable(word, 60) for word in subject]
+            fix = f"give MODULE:FACTORY first: wdport record {words[1]} {words[0]}"
+            raise UsageError("wdport record", f"swapped? {words[0]} is a file", fix)
         return subject[0], subject[1]
     if len(subject) > 2:
         raise UsageError("wdport record", f"unexpected argument {printable(subject[2], 60)!r}", _BOTH)
@@ -110,22 +110,22 @@ def _subject(subject: tuple[str, ...], mapping: str | None) -> tuple[str | None,
     return None, subject[0]
 
 
-def _known(
+def _recorder_arguments(
     reference: str | None, checkpoint: str, mapping: str | None, key: str | None, inputs: tuple[str, ...]
 ) -> dict[str, Any]:
     """Arguments of the recorder: the model, and how to build it."""
     from wdport.recorder import read_input
 
-    told = [read_input(text) for text in inputs]
+    parsed_inputs = [read_input(text) for text in inputs]
     if mapping is None:
         require_undamaged(checkpoint)  # torch reads it without checking its CRCs
-        return {"target": reference, "inputs": told or _known_inputs(checkpoint, key)}
+        return {"target": reference, "inputs": parsed_inputs or _known_inputs(checkpoint, key)}
     from wdport.conversion.recordable import recordable
 
-    own = recordable(checkpoint, mapping, key=key, reference=reference, inputs=inputs)
-    return {"target": own.reference, "inputs": own.inputs, "tensors": own.tensors, "arguments": own.arguments,
-            "keep": [escape(name) for name in own.calculated], "only": own.is_tapped, "notes": own.notes,
-            "spare": own.spare}  # fmt: skip
+    model = recordable(checkpoint, mapping, key=key, reference=reference, inputs=inputs)
+    return {"target": model.reference, "inputs": model.inputs, "tensors": model.tensors, "arguments": model.arguments,
+            "keep": [escape(name) for name in model.calculated], "only": model.is_tapped, "notes": model.notes,
+            "spare": model.spare}  # fmt: skip
 
 
 def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:

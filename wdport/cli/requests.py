@@ -40,10 +40,11 @@ def verb(name: str, request: type[T], **settings: Any) -> Callable[[Callable[[T]
 def parameters(*requests: type) -> list[click.Parameter]:
     """The arguments and options of these requests, in their order."""
     listed: list[Declared] = []
-    for each in (each for request in requests for each in options_of(request).values() if not each.marker(Argument)):
+    options = (option for request in requests for option in options_of(request).values())
+    for declared in (option for option in options if not option.marker(Argument)):
         names = [other.name for other in listed]
-        listed.insert(names.index(each.option.after) + 1 if each.option.after else len(listed), each)
-    return [_argument(each) if isinstance(each.option, Operand) else _option(each) for each in listed]
+        listed.insert(names.index(declared.option.after) + 1 if declared.option.after else len(listed), declared)
+    return [_argument(declared) if isinstance(declared.option, Operand) else _option(declared) for declared in listed]
 
 
 def request_of(request: type[T], values: Mapping[str, Any], /, **more: Any) -> T:
@@ -120,8 +121,8 @@ def _type(declared: Declared) -> Any:
     return {int: click.INT, float: click.FLOAT}.get(declared.base)
 
 
-def _only(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+def _only(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str | None:
     """The value of an option of two names, one of which would silently overrule the other."""
-    if len(given) > 1:
+    if len(values) > 1:
         raise UsageError(" or ".join(option.opts), "is given twice", "give it once")
-    return given[0] if given else None
+    return values[0] if values else None

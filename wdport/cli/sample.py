@@ -58,7 +58,7 @@ def command(request: SampleRequest) -> int:
     if request.animate:
         moving = figure_target(Path(request.animate), request.force, inputs, "--animate", ANIMATED)
     named = [("-o", target), ("--plot", figure), ("--animate", moving)]
-    outputs = {option: each.path for option, each in named if each}
+    outputs = {option: output.path for option, output in named if output}
     require_apart(outputs.items(), {})
     document = require_document(request.json_file, inputs, outputs, request.force)
     require_jax()
@@ -112,15 +112,15 @@ def _write(
     output = Output(files.target, _facts(request, job, plan, hashes.result()), request.batch, request.chunk,
                     request.save_every, request.force)  # fmt: skip
     files.inputs.end_reading()
-    taken = about.condition
-    if request.unconditional and taken is not None and taken.trained and taken.null is None:
-        console.note(f"the model was trained with {taken.name} for every sample; samples without it are not what it "
-                     "learned")  # fmt: skip
-    known = None if plan.known is None else np.asarray(plan.known)
-    ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files, blocks, known, about))
+    condition = about.condition
+    if request.unconditional and condition is not None and condition.trained and condition.null is None:
+        console.note(f"the model was trained with {condition.name} for every sample; "
+                     "samples without it are not what it learned")  # fmt: skip
+    known_values = None if plan.known is None else np.asarray(plan.known)
+    ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files, blocks, known_values, about))
     if ran is not None:
         _animate(files.moving, job)
-        result = SampleResult(request, files, job, ran, known)
+        result = SampleResult(request, files, job, ran, known_values)
         give("samples", lambda: samples_document(result), files.document, lambda: samples_text(result))
         if ran.unsound:
             console.warn(f"{ran.unsound} of {job.count} samples have values that are not finite")
@@ -173,14 +173,14 @@ def _facts(request: SampleRequest, job: Job, plan: Request, hashes: Hashes) -> d
     return {"wdport": VERSION, "n": job.count, **settings, **network, "jax": chosen_numerics(), **hashes}
 
 
-def _plot(files: Files, blocks: Blocks, known: NDArray[np.float64] | None, about: Diffused) -> None:
+def _plot(files: Files, blocks: Blocks, known_values: NDArray[np.float64] | None, about: Diffused) -> None:
     if files.figure is None:
         return
     from wdport.files.figure import draw_samples, max_drawn
 
     shape, axis = drawn_shape(about)
     values = first_samples(blocks, max_drawn(shape, files.beside is not None))
-    draw_samples(files.figure, values, known, axis, about.features, files.beside)
+    draw_samples(files.figure, values, known_values, axis, about.features, files.beside)
 
 
 def _animate(figure: Target | None, job: Job) -> None:

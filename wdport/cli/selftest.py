@@ -56,8 +56,8 @@ def command(request: SelftestRequest) -> int:
         )
     if request.quick and request.family:
         raise UsageError("--family", "--quick has faults of only one family", "leave one of them out")
-    wanted = reports(("--json", "json", file_of(json_file)), ("--markdown", "markdown", markdown_file))
-    outputs = require_reports(wanted, {}, request.force)
+    requested = reports(("--json", "json", file_of(json_file)), ("--markdown", "markdown", markdown_file))
+    outputs = require_reports(requested, {}, request.force)
     require_torch("wdport selftest")
     require_jax(torch=True)
     with steps() as say:

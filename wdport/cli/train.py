@@ -93,6 +93,7 @@ def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
 
 def _require_positive(options: Mapping[str, float | None]) -> None:
     for option, value in options.items():
-        most = 1.0 if option == "--ema" else inf
-        if value is not None and not (0.0 < value < most):
-            raise UsageError(option, f"is {value:g}", "give a number above 0" + (" and below 1" if most == 1.0 else ""))
+        limit = 1.0 if option == "--ema" else inf
+        if value is not None and not (0.0 < value < limit):
+            fix = "give a number above 0" + (" and below 1" if limit == 1.0 else "")
+            raise UsageError(option, f"is {value:g}", fix)

@@ -175,10 +175,10 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
     began = time.monotonic()
     with _begun(request) as begin:
         recipe = _chosen(request, begin.recipe)
-        made = begin.make(None if request.dtype == "float32" else request.dtype)
+        model = begin.make(None if request.dtype == "float32" else request.dtype)
         changed = {} if request.weight_decay is None else {"weight_decay": request.weight_decay}
         if begin.beside is not None:
-            optimizer: Any = load_optimizer(begin.beside, made, learning_rate=request.lr, settings=changed,
+            optimizer: Any = load_optimizer(begin.beside, model, learning_rate=request.lr, settings=changed,
                                             clip_norm=recipe.clip)  # fmt: skip
             _note_end(begin.resumed, optimizer)
         else:
@@ -186,20 +186,20 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
         _note_recipe(request, recipe, begin)
         first = jax.process_index() == 0
 
-        def finish(held: RunFolder, told: TrainingRun) -> None:
-            plain = made if request.dtype == "float32" else _plain(begin, made)
+        def finish(held: RunFolder, result: TrainingRun) -> None:
+            plain = model if request.dtype == "float32" else _plain(begin, model)
             save_trained(plain, held.output("model.keras"))
             if begin.beside is not None:
-                save_optimizer(optimizer, made, held.output("model.optimizer.safetensors").path, like=begin.beside,
+                save_optimizer(optimizer, model, held.output("model.optimizer.safetensors").path, like=begin.beside,
                                force=True)  # fmt: skip
-            if told.averaged is not None:
-                save_trained(plain, held.output("model.ema.keras"), told.averaged)
+            if result.averaged is not None:
+                save_trained(plain, held.output("model.ema.keras"), result.averaged)
 
         digest = inputs.sha256("data")
         inputs.end_reading()
         with steps() as show:
-            told = train(
-                made, str(request.data), request.folder, optimizer=optimizer, recipe=recipe, seed=request.seed,
+            result = train(
+                model, str(request.data), request.folder, optimizer=optimizer, recipe=recipe, seed=request.seed,
                 ema=request.ema, min_snr=request.min_snr, condition=_condition(request), transform=request.transform,
                 save_every=request.save_every, devices=devices, shard_weights=request.shard_weights,
                 stream=request.stream, orbax=request.orbax, tensorboard=request.tensorboard, force=request.force,
@@ -207,7 +207,7 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
             )  # fmt: skip
         wait_for_all()
     if first:
-        content = _document(request, digest, begin.resumed if begin.beside else None, told, time.monotonic() - began)
+        content = _document(request, digest, begin.resumed if begin.beside else None, result, time.monotonic() - began)
         give("training", lambda: content, document, lambda: _text(content, request.folder))
 
 
@@ -219,7 +219,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
         from wdport.training.fresh import assumed_of, new_model, recipe_of
 
         config: Any = request.config
-        told = recipe_of(config, request.recipe == "public")
+        recipe = recipe_of(config, request.recipe == "public")
         series = read_series(request.data)
         if assumed := assumed_of(config, series, request.values, request.transform):
             listed = ", ".join(f"{name}={value}" for name, value in assumed.items())
@@ -229,7 +229,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
             return new_model(config, series, values=request.values, seed=request.seed, dtype=dtype,
                              transform=request.transform)  # fmt: skip
 
-        yield _Begin(make, None, told)
+        yield _Begin(make, None, recipe)
         return
     from wdport.conversion.load import load_model, open_converted
     from wdport.conversion.optimiser_file import optimiser_path
@@ -241,11 +241,11 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
             path = _converted(request, Path(folder) / "begin.keras")
         table = own_model(request.mapping, request.function, None, ())
         family = open_converted(path, table).family
-        told = _recipe(request, family) if is_checkpoint(request.resume) or request.recipe is not None else Recipe()
+        recipe = _recipe(request, family) if is_checkpoint(request.resume) or request.recipe is not None else Recipe()
         beside = optimiser_path(path)
-        own = None if table is None and is_checkpoint(request.resume) else request.mapping
-        yield _Begin(lambda dtype: load_model(path, dtype, mapping=own, model=request.function),
-                     beside if beside.is_file() else None, told,
+        table_path = None if table is None and is_checkpoint(request.resume) else request.mapping
+        yield _Begin(lambda dtype: load_model(path, dtype, mapping=table_path, model=request.function),
+                     beside if beside.is_file() else None, recipe,
                      beside.name if path == Path(request.resume) else request.name)  # fmt: skip
 
 
@@ -300,8 +300,8 @@ def _note_recipe(request: TrainRequest, recipe: Recipe, begin: _Begin) -> None:
     steps = "steps by the Min-SNR law" if recipe.law else "uniform steps"
     if request.recipe is not None:
         rate = f"{recipe.schedule} to {recipe.learning_rate:g}" if begin.beside is None else "the optimizer's own rates"
-        told = f"{steps}, {rate}, weight decay {recipe.weight_decay:g}, gradients clipped at {recipe.clip:g}"
-        console.note(f"the public recipe: {told}")
+        summary = f"{steps}, {rate}, weight decay {recipe.weight_decay:g}, gradients clipped at {recipe.clip:g}"
+        console.note(f"the public recipe: {summary}")
         return
     if begin.beside is None and request.config is not None:
         _note_difference(request, recipe, request.config)
@@ -332,25 +332,25 @@ def _converted(request: TrainRequest, path: Path) -> Path:
 
     assert request.resume is not None
     with open_checkpoint(Path(request.resume), key=request.key) as checkpoint:
-        kept = has_optimiser(checkpoint.tree)
-    if kept and request.schedule is not None:
+        with_optimizer = has_optimiser(checkpoint.tree)
+    if with_optimizer and request.schedule is not None:
         what = f"is for a new optimizer, and that of {Path(request.resume).name} is used"
         raise UsageError("--schedule", what, "leave it out")
     series = None if request.mapping or request.data.suffix == ".npy" else request.data
     transform = request.transform if series is not None else None
     return convert(request.resume, path, config=request.config, values=request.values or None, mapping=request.mapping,
                    model=request.function, data=series, transform=transform, key=request.key,
-                   no_config=request.no_config, with_optimizer=kept).output  # fmt: skip
+                   no_config=request.no_config, with_optimizer=with_optimizer).output  # fmt: skip
 
 
-def _plain(begin: _Begin, made: KerasModel) -> KerasModel:
+def _plain(begin: _Begin, model: KerasModel) -> KerasModel:
     """The trained model under the float32 policy, as every converted model is stored."""
     import numpy as np
 
     from wdport.keras_runtime import set_variable, variables_by_path
 
     plain = begin.make(None)
-    values = variables_by_path(made)
+    values = variables_by_path(model)
     for name, variable in variables_by_path(plain).items():
         set_variable(variable, np.asarray(values[name].value))
     return plain
@@ -382,7 +382,7 @@ def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callab
 
 
 def _document(
-    request: TrainRequest, data: str, resumed: str | None, told: TrainingRun, seconds: float
+    request: TrainRequest, data: str, resumed: str | None, result: TrainingRun, seconds: float
 ) -> TrainingDocument:
     from wdport.cli.results import TrainingDocument
     from wdport.files.json_document import NamedFile, output_file
@@ -391,9 +391,9 @@ def _document(
     return TrainingDocument(
         model=request.name,
         data=NamedFile(request.data.name, data),
-        steps=told.steps,
+        steps=result.steps,
         resumed_optimizer=resumed,
-        epochs=told.epochs,
+        epochs=result.epochs,
         outputs=[output_file(request.folder / name) for name in names if (request.folder / name).is_file()],
         seconds=round(seconds, 3),
     )
@@ -402,16 +402,16 @@ def _document(
 def _text(document: TrainingDocument, folder: Path) -> str:
     epochs = document.epochs
     first, last = epochs[0], epochs[-1]
-    shown = [("loss", f"{first['loss']:.4g} in the first epoch, {last['loss']:.4g} in the last")]
+    loss_rows = [("loss", f"{first['loss']:.4g} in the first epoch, {last['loss']:.4g} in the last")]
     parts = [name for name in last if name not in ("epoch", "steps", "loss", "learning_rate", "seconds")]
     if len(parts) > 1:
-        shown.append(("by level", ", ".join(f"{name} {last[name]:.4g}" for name in parts)))
+        loss_rows.append(("by level", ", ".join(f"{name} {last[name]:.4g}" for name in parts)))
     resumed = document.resumed_optimizer
     rows = [
         ("trained", f"{document.steps} steps in {len(epochs)} epochs"),
         ("optimizer", f"resumed from {resumed}" if resumed else "new, AdamW"),
-        *shown,
+        *loss_rows,
         ("took", f"{document.seconds:.1f} s"),
-        *(("wrote", f"{folder / each.name} ({size(each.bytes)})") for each in document.outputs),
+        *(("wrote", f"{folder / output.name} ({size(output.bytes)})") for output in document.outputs),
     ]
     return f"{printable(document.model, None)}: trained\n{facts(rows)}"

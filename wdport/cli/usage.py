@@ -22,14 +22,14 @@ def usage_error(error: click.ClickException) -> UsageError:
     context: click.Context | None = getattr(error, "ctx", None)
     path = context.command_path if context else "wdport"
     params = context.command.get_params(context) if context else []
-    options = {name: each for each in params if isinstance(each, click.Option) for name in each.opts}
+    options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
     see = f"see {path} --help"
     if isinstance(error, click.NoSuchOption):
         word = printable(error.option_name, LONGEST_WORD)
         if context and isinstance(context.command, click.Group):
             see = f"options follow the verb: {path} VERB ... {word}"
-        known = [name for name in options if name.startswith("--")]
-        return UsageError(path, f"no option {word}", did_you_mean(error.option_name, known, see))
+        long_names = [name for name in options if name.startswith("--")]
+        return UsageError(path, f"no option {word}", did_you_mean(error.option_name, long_names, see))
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return UsageError(path, f"{name_of(error.param)} is missing", see)
     if isinstance(error, click.BadParameter) and error.param is not None:
@@ -52,28 +52,28 @@ def unexpected(context: click.Context, more: Sequence[str], words: Sequence[str]
     return UsageError(context.command_path, what, fix)
 
 
-def no_such_verb(path: str, word: str, known: Iterable[str], is_file: bool) -> UsageError:
+def no_such_verb(path: str, word: str, names: Iterable[str], is_file: bool) -> UsageError:
     """An error for a word in the place of a verb."""
-    verbs = list(known)
+    verbs = list(names)
     fix = f"the verb comes first, such as {path} {verbs[0]} FILE" if is_file else f"{path} --help lists them"
-    known = [*verbs, "--help", "--version"]
-    return UsageError(path, f"no verb {printable(word, LONGEST_WORD)!r}", did_you_mean(word, known, fix))
+    names = [*verbs, "--help", "--version"]
+    return UsageError(path, f"no verb {printable(word, LONGEST_WORD)!r}", did_you_mean(word, names, fix))
 
 
-def mistyped_option(path: str, word: str, known: Iterable[str]) -> UsageError | None:
+def mistyped_option(path: str, word: str, names: Iterable[str]) -> UsageError | None:
     """``-steps``, which click reads as ``-s teps``, or a long dash that an editor made of two; else None."""
     name = word.partition("=")[0]
     meant = f"--{name.lstrip('-–—')}"
     mistyped = name[:1] in ("–", "—") or (name[:1] == "-" and name[1:2] != "-" and len(name) > 2)
-    return UsageError(path, f"no option {name}", f"did you mean {meant}?") if mistyped and meant in known else None
+    return UsageError(path, f"no option {name}", f"did you mean {meant}?") if mistyped and meant in names else None
 
 
-def dashed_file(path: str, word: str, known: Iterable[str]) -> UsageError | None:
+def dashed_file(path: str, word: str, names: Iterable[str]) -> UsageError | None:
     """A file whose name begins with a dash, which click reads as options; else None."""
-    if not word.startswith("-") or word == "-" or word.partition("=")[0] in known or not os.path.lexists(word):
+    if not word.startswith("-") or word == "-" or word.partition("=")[0] in names or not os.path.lexists(word):
         return None
-    shown = printable(word, LONGEST_WORD)
-    return UsageError(path, f"no option {shown}", f"write ./{shown} for the file of this name")
+    text = printable(word, LONGEST_WORD)
+    return UsageError(path, f"no option {text}", f"write ./{text} for the file of this name")
 
 
 def name_of(param: click.Parameter | None) -> str:

@@ -50,11 +50,11 @@ class Verb(click.Command):
         ]  # fmt: skip
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        known = [name for each in self.params for name in each.opts]
+        names = [name for param in self.params for name in param.opts]
         for word in args:
             if word == "--":
                 break
-            if error := mistyped_option(ctx.command_path, word, known) or dashed_file(ctx.command_path, word, known):
+            if error := mistyped_option(ctx.command_path, word, names) or dashed_file(ctx.command_path, word, names):
                 raise error
         ctx.allow_extra_args = True
         try:
@@ -74,54 +74,54 @@ class Verb(click.Command):
         if both are possible, it is the FILE if it ends in ``.json`` or is ``-``.
         """
         words, places = list(args), list[int]()
-        for at, word in enumerate(args):
-            if word not in (JSON, "--") or self._awaits_value(ctx, words[:at]):
+        for index, word in enumerate(args):
+            if word not in (JSON, "--") or self._awaits_value(ctx, words[:index]):
                 continue
             if word == "--":
                 break
-            words[at] = f"{JSON}=-"
-            places.append(at)
+            words[index] = f"{JSON}=-"
+            places.append(index)
         if not places:
             return words
-        given, arguments = self._told_apart(ctx, words)
-        least, most = self._arity(given) if self._arity else self._arguments()
+        options, arguments = self._options_and_arguments(ctx, words)
+        minimum, maximum = self._arity(options) if self._arity else self._arguments()
         count = len(arguments)
-        for at in reversed(places):
-            word = words[at + 1] if at + 1 < len(words) else JSON
+        for index in reversed(places):
+            word = words[index + 1] if index + 1 < len(words) else JSON
             argument = word == "-" or not word.startswith("-")
-            if argument and count > least and (count > most or word == "-" or word.endswith(".json")):
-                words[at : at + 2] = [f"{JSON}={word}"]
+            if argument and count > minimum and (count > maximum or word == "-" or word.endswith(".json")):
+                words[index : index + 2] = [f"{JSON}={word}"]
                 count -= 1
         return words
 
     def _awaits_value(self, ctx: click.Context, words: list[str]) -> bool:
         """Whether the last of these words is an option whose value comes next."""
         try:
-            self._told_apart(ctx, words)
+            self._options_and_arguments(ctx, words)
         except click.BadOptionUsage:
             return True
         except click.UsageError:  # which is raised when all words are parsed
             pass
         return False
 
-    def _told_apart(self, ctx: click.Context, words: list[str]) -> tuple[set[str], list[str]]:
+    def _options_and_arguments(self, ctx: click.Context, words: list[str]) -> tuple[set[str], list[str]]:
         """The names of the options among words, and the arguments; raises click's errors."""
-        options = click.Command(None, params=[each for each in self.params if isinstance(each, click.Option)])
+        options = click.Command(None, params=[param for param in self.params if isinstance(param, click.Option)])
         _, arguments, order = options.make_parser(ctx).parse_args(list(words))
-        return {name for each in order for name in each.opts}, arguments
+        return {name for param in order for name in param.opts}, arguments
 
     def _arguments(self) -> tuple[int, int]:
         """The minimum and maximum number of arguments."""
-        arguments = [each for each in self.params if isinstance(each, click.Argument)]
-        return sum(each.required for each in arguments), len(arguments)
+        arguments = [argument for argument in self.params if isinstance(argument, click.Argument)]
+        return sum(argument.required for argument in arguments), len(arguments)
 
     def _require_values(self, ctx: click.Context) -> None:
         """Refuse empty values, which click takes, as a script gives them whose variable is not set."""
-        for each in self.params:
-            value = ctx.params.get(each.name or "")
-            given = ctx.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
-            if given and "" in (value if isinstance(value, tuple) else (value,)):
-                raise UsageError(name_of(each), "is empty", f"give {getattr(each.type, 'wanted', 'a value')}")
+        for param in self.params:
+            value = ctx.params.get(param.name or "")
+            from_command_line = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+            if from_command_line and "" in (value if isinstance(value, tuple) else (value,)):
+                raise UsageError(name_of(param), "is empty", f"give {getattr(param.type, 'phrase', 'a value')}")
 
     def invoke(self, ctx: click.Context) -> Any:
         with noted_cache():
@@ -129,7 +129,7 @@ class Verb(click.Command):
         try:
             return super().invoke(ctx)
         except UsageError as error:  # raised with the Python name of the argument
-            options = {each.name: name_of(each) for each in self.params if isinstance(each, click.Option)}
+            options = {param.name: name_of(param) for param in self.params if isinstance(param, click.Option)}
             if error.where not in options:
                 raise
             raise UsageError(options[error.where], error.what, error.fix, error.details) from error
@@ -138,8 +138,8 @@ class Verb(click.Command):
 def given_options() -> dict[str, str]:
     """The options on the command line of the verb that is running: their longest names, by those of their fields."""
     context = click.get_current_context()
-    return {str(each.name): name_of(each) for each in context.command.params
-            if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE}  # fmt: skip
+    return {str(param.name): name_of(param) for param in context.command.params
+            if context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE}  # fmt: skip
 
 
 class Verbs(click.Group):
@@ -166,9 +166,9 @@ class Verbs(click.Group):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        word, known = str(args[0]), self.list_commands(ctx)
-        if word not in known and not ctx.resilient_parsing:
-            raise no_such_verb(ctx.command_path, word, known, "." in word or os.sep in word)
+        word, names = str(args[0]), self.list_commands(ctx)
+        if word not in names and not ctx.resilient_parsing:
+            raise no_such_verb(ctx.command_path, word, names, "." in word or os.sep in word)
         return super().resolve_command(ctx, args)
 
 
@@ -201,18 +201,18 @@ class OneOf(_Choice):
 
 
 class Whole(_Number):
-    """A whole number from ``least`` to ``most``; click's own type has them in the help, and takes 1_0 for 10."""
+    """A whole number from ``minimum`` to ``maximum``; click's own type has them in the help, and takes 1_0 for 10."""
 
     name = "integer"
 
-    def __init__(self, least: int, most: int) -> None:
-        self.least, self.most = least, most
-        self.values = whole_numbers(least, most)
+    def __init__(self, minimum: int, maximum: int) -> None:
+        self.minimum, self.maximum = minimum, maximum
+        self.values = whole_numbers(minimum, maximum)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
         text = str(value)
         digits = text[1:] if text[:1] in "+-" else text
-        if digits.isascii() and digits.isdecimal() and len(digits) <= 30 and self.least <= int(text) <= self.most:
+        if digits.isascii() and digits.isdecimal() and len(digits) <= 30 and self.minimum <= int(text) <= self.maximum:
             return int(text)
         raise UsageError(name_of(param), f"invalid value {printable(text, 40)!r}", f"give {self.values}")
 

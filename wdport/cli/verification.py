@@ -39,10 +39,10 @@ def verify_exported(
     document = require_document(json_file, read, force=force)
     require_jax()
     start_jax()
-    found = verified_artefact(open_own(files[0], mapping, model, inputs), Path(files[1]))
+    verification = verified_artefact(open_own(files[0], mapping, model, inputs), Path(files[1]))
     read.end_reading()
-    give_verification(found, document)
-    return found.exit_code
+    give_verification(verification, document)
+    return verification.exit_code
 
 
 def verified_artefact(converted: Converted, path: Path) -> Verification:
@@ -72,46 +72,48 @@ def unverified(target: Target, verify: bool) -> Iterator[Target]:
             folder.discard()
 
 
-def passes(found: Verification, target: Target, keep: Callable[[], object], document: Destination) -> bool:
+def passes(verification: Verification, target: Target, keep: Callable[[], object], document: Destination) -> bool:
     """Write the verified file with ``keep`` if it passes; otherwise print the report."""
-    found = replace(found, exported=str(target.path))
-    if found:
+    verification = replace(verification, exported=str(target.path))
+    if verification:
         keep()
     else:
-        give_verification(found, document)
+        give_verification(verification, document)
         console.note(f"{target.path.name} was not written")
-    return bool(found)
+    return bool(verification)
 
 
-def verified_row(found: Verification | None) -> tuple[str, str]:
+def verified_row(verification: Verification | None) -> tuple[str, str]:
     """The row of an export's summary."""
-    if found is None:
+    if verification is None:
         return "verified", ""
-    worst = max((gate.worst for gate in found.gates if gate.worst is not None), default=None)
+    worst = max((gate.worst for gate in verification.gates if gate.worst is not None), default=None)
     errors = "" if worst is None else f", errors up to {worst:.2f} times the model's own"
-    return "verified", f"{'; '.join(found.inputs)}{errors if found.ratios else ''}"
+    return "verified", f"{'; '.join(verification.inputs)}{errors if verification.ratios else ''}"
 
 
-def give_verification(found: Verification, document: Destination) -> None:
+def give_verification(verification: Verification, document: Destination) -> None:
     """Print the report, or the document."""
-    give("verification", found.document, document, lambda: _text(found), verdict=lambda: _line(found))
+    give("verification", verification.document, document, lambda: _text(verification),
+         verdict=lambda: _line(verification))  # fmt: skip
 
 
-def _line(found: Verification) -> Marked:
-    ours, theirs = (printable(Path(each).name) for each in (found.exported, found.model))
+def _line(verification: Verification) -> Marked:
+    ours, theirs = (printable(Path(path).name) for path in (verification.exported, verification.model))
     says = {0: f"is what {theirs} computes", 1: f"is not what {theirs} computes"}
-    claim = says.get(found.exit_code, f"could not be compared with {theirs} completely")
-    return outcome_line(found.exit_code, f"{ours} {claim}")
+    claim = says.get(verification.exit_code, f"could not be compared with {theirs} completely")
+    return outcome_line(verification.exit_code, f"{ours} {claim}")
 
 
-def _text(found: Verification) -> Marked:
+def _text(verification: Verification) -> Marked:
     from wdport.parity.reports.text import gate_lines
 
+    run = [*(f"{name} {value}" for name, value in verification.environment.items()), f"{verification.seconds:.0f} s"]
     rows = [
-        ("compared", "; ".join(found.inputs)),
-        *((what, f"{Path(path).name}, SHA-256 {found.digests[what]}")
-          for what, path in (("model", found.model), ("exported", found.exported))),
-        ("run", ", ".join([*(f"{name} {each}" for name, each in found.environment.items()), f"{found.seconds:.0f} s"])),
+        ("compared", "; ".join(verification.inputs)),
+        *((what, f"{Path(path).name}, SHA-256 {verification.digests[what]}")
+          for what, path in (("model", verification.model), ("exported", verification.exported))),
+        ("run", ", ".join(run)),
     ]  # fmt: skip
-    lines = [line for gate in found.gates for line in gate_lines(gate)]
-    return joined([_line(found), "", *lines, "", facts(rows)])
+    lines = [line for gate in verification.gates for line in gate_lines(gate)]
+    return joined([_line(verification), "", *lines, "", facts(rows)])

@@ -46,7 +46,7 @@ class Arguments:
     ]
 
 
-@click.command(name="verify", cls=Verb, arity=lambda given: (1, 1) if "--against" in given else (2, 2),
+@click.command(name="verify", cls=Verb, arity=lambda options: (1, 1) if "--against" in options else (2, 2),
                params=parameters(Arguments, PairOptions, RunOptions))  # fmt: skip
 def command(files: tuple[str, ...], **options: Any) -> int:
     """Compare CONVERTED with the CHECKPOINT that it came from: run both, layer by layer.
@@ -70,14 +70,14 @@ def command(files: tuple[str, ...], **options: Any) -> int:
         raise UsageError("--update-baseline", "needs a baseline", "name it with --baseline FILE")
     old, new = (None, run.baseline) if run.update_baseline else (run.baseline, None)
     json_file = file_of(run.json_file)
-    wanted = reports(("--json", "json", json_file), ("--html", "html", run.html), ("--junit", "junit", run.junit),
-                     ("--markdown", "markdown", run.markdown), ("--baseline", "baseline", new))  # fmt: skip
-    wanted += _repro_files(run.repro)
+    requested = reports(("--json", "json", json_file), ("--html", "html", run.html), ("--junit", "junit", run.junit),
+                        ("--markdown", "markdown", run.markdown), ("--baseline", "baseline", new))  # fmt: skip
+    requested += _repro_files(run.repro)
     read = InputFiles(**pair.files, policy=run.policy, baseline=old)
-    require_reports(wanted, read.with_manifests("converted"), run.force)
+    require_reports(requested, read.with_manifests("converted"), run.force)
     require_apart(InputFiles(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), read)
     # Small files are checked before torch, keras and jax are imported, so that errors are instant.
-    require_apart([(each.option, each.path) for each in wanted], pair.look())
+    require_apart([(report.option, report.path) for report in requested], pair.look())
     today = datetime.now(UTC).date()
     from wdport.parity.gated import judge, read_terms, update_baseline
 
@@ -145,9 +145,9 @@ def _require_pair(files: tuple[str, ...]) -> None:
         raise UsageError("wdport verify", what, "give CHECKPOINT and CONVERTED")
     first, second = (format_at(Path(file)) for file in files)
     if first in KERAS and second is None:
-        shown = [printable(file, 60) for file in files]
-        fix = f"give CHECKPOINT first: wdport verify {shown[1]} {shown[0]}"
-        raise UsageError("wdport verify", f"swapped? {shown[0]} is a converted model", fix)
+        names = [printable(file, 60) for file in files]
+        fix = f"give CHECKPOINT first: wdport verify {names[1]} {names[0]}"
+        raise UsageError("wdport verify", f"swapped? {names[0]} is a converted model", fix)
     require_torch("wdport verify", ", or use a recording: wdport verify CONVERTED --against FILE")
 
 
