@@ -18,10 +18,11 @@ def written(docs: Path) -> Iterator[tuple[Path, str]]:
     Raises ``OSError`` for a format without a page, ``ValueError`` for a page without the markers.
     """
     site = documentation(docs.parent)
-    for each in formats():
-        schema, page = each.schema(site), docs / "formats" / f"{each.name}.md"
-        yield docs / "schemas" / f"{each.name}.schema.json", json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-        yield page, filled(page.read_text(encoding="utf-8"), each.name, schema)
+    for published in formats():
+        name, schema = published.name, published.schema(site)
+        page = docs / "formats" / f"{name}.md"
+        yield docs / "schemas" / f"{name}.schema.json", json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        yield page, filled(page.read_text(encoding="utf-8"), name, schema)
 
 
 def documentation(project: Path) -> str:

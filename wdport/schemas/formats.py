@@ -70,12 +70,12 @@ class Published:
     Attributes:
         name: stem of ``NAME.schema.json`` and, if it has its own page, of ``NAME.md``.
         title: its title.
-        declared: its type; ``object`` if ``made`` is the schema.
+        declared: its type; ``object`` if ``family_schema`` is the schema.
         conditions: see :func:`wdport.schemas.schema.schema_of`.
         closed: whether a field that is not in the schema is an error. Formats that people write are closed; those that
             wdport writes are open, since a later version may add fields.
         examples: example documents.
-        made: the whole schema, if a model family defines it.
+        family_schema: the whole schema, if a model family defines it.
     """
 
     name: str
@@ -84,11 +84,11 @@ class Published:
     conditions: Mapping[str, Schema] = field(default_factory=dict)
     closed: bool = False
     examples: Sequence[object] = ()
-    made: Mapping[str, object] = field(default_factory=dict)
+    family_schema: Mapping[str, object] = field(default_factory=dict)
 
     def schema(self, site: str, closed: bool | None = None) -> Schema:
         """The schema, whose ``$id`` is below ``site``; ``closed`` in place of the format's own."""
-        inside: Schema = dict(self.made)
+        inside: Schema = dict(self.family_schema)
         if not inside:
             inside = schema_of(self.declared, self.conditions, self.closed if closed is None else closed)
         if self.name in SCHEMAS:
@@ -109,11 +109,11 @@ def _headed(kind: str, schema: Schema) -> Schema:
 
 def formats() -> tuple[Published, ...]:
     """Every published format, beginning with those that people write."""
-    families = [each for each in shipped() if isinstance(each, Configured)]
+    families = [family for family in shipped() if isinstance(family, Configured)]
     return (
         Published("mapping-table", "Mapping table of wdport", TableForm, _table(), True, _TABLES),
-        *(Published(f"configuration-{each.name}", f"Configuration of {each.name}", made=each.settings_schema())
-          for each in families),
+        *(Published(f"configuration-{family.name}", f"Configuration of {family.name}",
+                    family_schema=family.settings_schema()) for family in families),
         Published("policy", "Policy of wdport verify (parity.toml)", PolicyForm, _policy(), True, _POLICIES),
         Published("baseline", "Baseline of wdport verify (parity-baseline.json)", BaselineForm, {}, True, _BASELINES),
         Published("statistics", "Statistics of a series (--norm-stats)", StatisticsForm, {}, False, _STATISTICS),
@@ -134,10 +134,10 @@ def _inlined(schema: Schema) -> Schema:
     """A schema with the definitions that its properties refer to in their places: it becomes part of another one."""
     parts: Any = schema.pop("$defs", {})
     properties: Any = schema["properties"]
-    for told in properties.values():
-        if (name := str(told.get("$ref", "")).removeprefix("#/$defs/")) in parts:
-            told.update({**parts[name], **{key: value for key, value in told.items() if key != "$ref"}})
-            del told["$ref"]
+    for property_schema in properties.values():
+        if (name := str(property_schema.get("$ref", "")).removeprefix("#/$defs/")) in parts:
+            del property_schema["$ref"]
+            property_schema.update({**parts[name], **property_schema})
     return schema
 
 
@@ -155,7 +155,7 @@ def _policy() -> Mapping[str, Schema]:
     held = {"additionalProperties": False, "properties": bounds}
     return {
         "PolicyForm": {"properties": {"bounds": held}},
-        "WaiverForm": {"properties": {"gate": {"enum": [*(GATES[each].name for each in WAIVABLE), *WAIVABLE]}}},
+        "WaiverForm": {"properties": {"gate": {"enum": [*(GATES[letter].name for letter in WAIVABLE), *WAIVABLE]}}},
     }
 
 

@@ -35,23 +35,23 @@ def tables(schema: Schema) -> str:
     """The tables of a schema in Markdown: the document itself, then its parts in order of first reference."""
     parts = schema.get("$defs", {})
     order = list(dict.fromkeys(_met(schema, parts)))
-    found = [_table(schema), *(f"### {_title(name)}\n\n{parts[name]['description']}\n\n{_table(parts[name])}"
-                               for name in order)]  # fmt: skip
-    return "\n".join(found)
+    sections = [_table(schema), *(f"### {_title(name)}\n\n{parts[name]['description']}\n\n{_table(parts[name])}"
+                                  for name in order)]  # fmt: skip
+    return "\n".join(sections)
 
 
-def _met(value: object, parts: Mapping[str, Schema], seen: tuple[str, ...] = ()) -> Iterator[str]:
+def _met(value: object, parts: Mapping[str, Schema], visited: tuple[str, ...] = ()) -> Iterator[str]:
     """The parts that a schema refers to, each before the parts that it refers to."""
     if isinstance(value, dict):
-        if (name := _part(value)) and name not in seen:
+        if (name := _part(value)) and name not in visited:
             yield name
-            yield from _met(parts[name], parts, (*seen, name))
-        for key, each in value.items():
+            yield from _met(parts[name], parts, (*visited, name))
+        for key, element in value.items():
             if key not in ("$defs", "examples"):
-                yield from _met(each, parts, seen)
+                yield from _met(element, parts, visited)
     elif isinstance(value, list):
-        for each in value:
-            yield from _met(each, parts, seen)
+        for element in value:
+            yield from _met(element, parts, visited)
 
 
 def _part(schema: Mapping[str, Any]) -> str:
@@ -65,19 +65,20 @@ def _title(name: str) -> str:
 
 
 def _table(schema: Schema) -> str:
-    rows = [f"| `{name}` | {_type(each)} | {'yes' if needed else ''} | {_cell(each.get('description', ''))} |"
-            for name, each, needed in _rows(schema)]  # fmt: skip
+    rows = [f"| `{name}` | {_type(field)} | {'yes' if needed else ''} | {_cell(field.get('description', ''))} |"
+            for name, field, needed in _rows(schema)]  # fmt: skip
     return "\n".join(["| field | value | required | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def _rows(schema: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Schema, bool]]:
     """The fields of an object, each followed by those of a nested object without its own table; without fields that are
     not read."""
-    forms = [each for each in (schema, *schema.get("anyOf", ())) if _is_form(each)]
-    needed = {name for each in forms for name in each.get("required", ())}
-    for name in dict.fromkeys(name for each in forms for name in each["properties"]):
-        found = [each["properties"][name] for each in forms if name in each["properties"]]
-        inside = found[0] if all(each == found[0] for each in found) else _either(found)
+    forms = [form for form in (schema, *schema.get("anyOf", ())) if _is_form(form)]
+    needed = {name for form in forms for name in form.get("required", ())}
+    for name in dict.fromkeys(name for form in forms for name in form["properties"]):
+        alternatives = [form["properties"][name] for form in forms if name in form["properties"]]
+        same = all(alternative == alternatives[0] for alternative in alternatives)
+        inside = alternatives[0] if same else _either(alternatives)
         if not inside.get("description", "").startswith(NOT_READ):
             yield f"{before}{name}", inside, name in needed
             yield from _rows(inside, f"{before}{name}.") if "$ref" not in inside else ()
@@ -86,12 +87,13 @@ def _rows(schema: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Sc
 def _is_form(schema: Mapping[str, Any]) -> bool:
     """Whether this defines the fields of an object, and is not only a condition on them."""
     inside = list(schema.get("properties", {}).values())
-    return bool(inside) and all(isinstance(each, dict) and "description" in each for each in inside)
+    return bool(inside) and all(isinstance(field, dict) and "description" in field for field in inside)
 
 
-def _either(found: Sequence[Schema]) -> Schema:
+def _either(alternatives: Sequence[Schema]) -> Schema:
     """The alternatives of a field that several forms of an object share."""
-    return {"anyOf": list(found), "description": " ".join(dict.fromkeys(each["description"] for each in found))}
+    descriptions = dict.fromkeys(alternative["description"] for alternative in alternatives)
+    return {"anyOf": list(alternatives), "description": " ".join(descriptions)}
 
 
 def _cell(text: str) -> str:
@@ -105,8 +107,8 @@ def _type(schema: Mapping[str, Any]) -> str:
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
     if "enum" in schema:
-        values = [each if isinstance(each, str) else json.dumps(each) for each in schema["enum"]]
-        return ", ".join(f"`{each}`" for each in values[:_SIMPLE]) + (" and others" if len(values) > _SIMPLE else "")
+        values = [choice if isinstance(choice, str) else json.dumps(choice) for choice in schema["enum"]]
+        return ", ".join(f"`{value}`" for value in values[:_SIMPLE]) + (" and others" if len(values) > _SIMPLE else "")
     if "anyOf" in schema and "properties" not in schema:
         return " or ".join(dict.fromkeys(map(_type, schema["anyOf"])))
     if "not" in schema and len(schema) == 1:

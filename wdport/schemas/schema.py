@@ -35,7 +35,7 @@ def schema_of(declared: object, conditions: Mapping[str, Schema], closed: bool) 
         TypeError: a type has no counterpart in JSON, or a condition names no object.
     """
     (root,), parts = schema_components([declared], schema_hook=_any)
-    objects = {each.cls.__name__: each for each in _objects(inspect.type_info(declared))}
+    objects = {info.cls.__name__: info for info in _objects(inspect.type_info(declared))}
     if unknown := set(conditions) - set(parts):
         raise TypeError(f"conditions of {', '.join(sorted(unknown))}, which is not part of the format")
     for name, part in parts.items():
@@ -66,46 +66,48 @@ def _any(kind: type) -> Schema:
 
 def _objects(info: object) -> Iterator[ObjectType]:
     """The types of all objects within a type."""
-    seen = set[type]()
+    visited = set[type]()
     waiting = [info]
     while waiting:
-        each: Any = waiting.pop()
-        if isinstance(each, ObjectType):
-            if each.cls in seen:
+        current: Any = waiting.pop()
+        if isinstance(current, ObjectType):
+            if current.cls in visited:
                 continue
-            seen.add(each.cls)
-            yield each
-            waiting += [field.type for field in each.fields]
-        waiting += [getattr(each, name) for name in ("type", "item_type", "value_type") if hasattr(each, name)]
-        waiting += [*getattr(each, "types", ()), *getattr(each, "item_types", ())]
+            visited.add(current.cls)
+            yield current
+            waiting += [field.type for field in current.fields]
+        waiting += [getattr(current, name) for name in ("type", "item_type", "value_type") if hasattr(current, name)]
+        waiting += [*getattr(current, "types", ()), *getattr(current, "item_types", ())]
 
 
 def _names(info: ObjectType) -> list[str]:
     """The fields in the order of the declaration; msgspec sorts those of a ``TypedDict``."""
     if isinstance(info, inspect.TypedDictType):
         return list(info.cls.__annotations__)
-    return [each.encode_name for each in info.fields]
+    return [field.encode_name for field in info.fields]
 
 
 def _optional(info: ObjectType) -> set[str]:
     """The fields that may be absent: those of a ``TypedDict`` that are not required, and those that are ``UNSET``; a
     field with another default is written."""
     if isinstance(info, inspect.TypedDictType):
-        return {each.encode_name for each in info.fields if not each.required}
-    return {each.encode_name for each in info.fields if getattr(info.cls, each.name, None) is UNSET}
+        return {field.encode_name for field in info.fields if not field.required}
+    return {field.encode_name for field in info.fields if getattr(info.cls, field.name, None) is UNSET}
 
 
 def _plain(schema: Any) -> Any:
     """A schema of msgspec without titles and defaults, and with a ``const`` for a single choice."""
     if isinstance(schema, list):
-        return [_plain(each) for each in schema]
+        return [_plain(element) for element in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get(NOT_FINITE):
         rest = {key: value for key, value in schema.items() if key not in (NOT_FINITE, "type")}
         return {**_plain(rest), "anyOf": [{"type": schema["type"]}, {"enum": ["inf", "-inf", "nan"]}]}
     if "anyOf" in schema:  # a number within a union is a union itself
-        options = [option for each in _plain(schema["anyOf"]) for option in each.get("anyOf", [each])]
+        options = [
+            option for alternative in _plain(schema["anyOf"]) for option in alternative.get("anyOf", [alternative])
+        ]
         return {**_plain({key: value for key, value in schema.items() if key != "anyOf"}), "anyOf": options}
     if len(schema.get("enum", ())) == 1:
         return {**_plain({key: value for key, value in schema.items() if key != "enum"}), "const": schema["enum"][0]}
