@@ -195,7 +195,7 @@ def cache_variables() -> dict[str, str]:
 
 
 def _foreign(folder: Path) -> str | None:
-    """Return that there is a file that JAX would take for one of its own, and evict; None if there is none."""
+    """Return the complaint about a file that JAX would mistake for a cache entry, and evict; None if there is none."""
     unexpected = (name for name in os.listdir(folder) if name.endswith(_ENDINGS) and not _ENTRY.fullmatch(name))
     name = min(unexpected, default=None)
     return None if name is None else f"has {name}, which is not a compiled program"

@@ -1,5 +1,5 @@
 """Devices of one process or several: which ones are used, along which axis a weight is sharded, and what processes
-tell each other. Start processes with ``jax.distributed.initialize``."""
+exchange. Start processes with ``jax.distributed.initialize``."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ DEBUGGING: Final[Mapping[str, object]] = {
 
 
 def reset_jax() -> None:
-    """Set the defaults, whatever the environment says: for the command line, which compiles programs of its own."""
+    """Set the defaults, whatever the environment says: for the command line, which compiles its own programs."""
     import jax
 
     for name, value in {**NUMERIC, **DEBUGGING}.items():

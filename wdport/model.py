@@ -308,8 +308,8 @@ class Coded:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What generation needs to know about a configuration: the number of tokens, and the token that stands for one that
-    is wanted, None if the configuration names none of them."""
+    """What generation needs to know about a configuration: the number of tokens, and the mask token, which is
+    replaced by a generated one; None if the configuration names no mask token."""
 
     size: int
     mask: int | None

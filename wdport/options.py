@@ -37,8 +37,8 @@ class Option:
 
     ``names`` are those on the command line if they are not the field's or those of ``NAMES``; ``files`` is the kind of
     its file, or the suffixes, and its ``metavar`` is FILE if not stated. ``bounds`` and ``choices`` are the values that
-    it takes; a shell completes it to ``completions``, several ``by_comma``. ``default`` is a word for None, beside
-    which it takes whole numbers from 1. An option is listed ``after`` another one if not after the previous field. It
+    it takes; a shell completes it to ``completions``, several ``by_comma``. ``default`` is a word for None; the other
+    values are then whole numbers from 1. An option is listed ``after`` another one if not after the previous field. It
     may be given several times if its type is a tuple or a dictionary. ``once`` refuses a second value, where two
     ``names`` would overrule each other.
     """

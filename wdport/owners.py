@@ -24,7 +24,7 @@ def distrust(status: os.stat_result, folder: Path, friends: Collection[int] = ()
 
     Its owner must be this process's effective user, root or one of ``friends``, and nobody else may write to it.
     """
-    if not hasattr(os, "geteuid"):  # Windows has access control lists alone
+    if not hasattr(os, "geteuid"):  # Windows has only access control lists
         return None
     owned = status.st_uid in {os.geteuid(), ROOT, *friends}
     if owned and not status.st_mode & OTHERS:

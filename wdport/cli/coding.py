@@ -113,7 +113,7 @@ def coder_of(converted: Converted, dtype: str) -> Any:
 
 def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     """An array (B, T, H, W, C), or of one video (T, H, W, C), from an ``.npy`` or ``.npz`` file; in an ``.npz`` file it
-    has one of these names, or is alone. Raises :class:`InputError`."""
+    has one of these names, or is the only one. Raises :class:`InputError`."""
     import numpy as np
 
     from wdport.checkpoint.faults import Fault

@@ -116,7 +116,7 @@ def width_of(stream: TextIO) -> int | None:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """Wrap a line between words, but not within brackets that fit on a line of their own.
+    """Wrap a line between words, but not within brackets that fit on one line.
 
     Continuation lines are indented to its last column, or by two if it has none. A word wider than the screen is whole.
     """

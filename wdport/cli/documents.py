@@ -20,7 +20,7 @@ _STANDARD_OUTPUT: Final = (STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"
 
 
 def mark_machine(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """The value of --json, "-" for every name of standard output, which is then the document's alone."""
+    """The value of --json, "-" for every name of standard output, which then gets only the document."""
     if value in _STANDARD_OUTPUT:
         console.machine = True
         return STDOUT
@@ -86,7 +86,7 @@ def give(
             console.show(verdict())
         elif asked and document is None:
             console.show(text())
-    finally:  # also if the reader of the text has gone
+    finally:  # also if the reader of the text has closed the pipe
         if isinstance(document, OutputPath):
             from wdport.files.atomic import write_text
 

@@ -155,7 +155,7 @@ class SampleRequest:
 @dataclass(frozen=True)
 class Files:
     """The files to read, the model among them, and those to write, all checked; ``document`` is the file of --json,
-    ``beside`` the data that a figure shows beside the samples."""
+    ``beside`` the data that a figure shows next to the samples."""
 
     inputs: InputFiles
     model: Converted

@@ -133,7 +133,7 @@ def command(request: EvaluateRequest) -> int:
     try:
         give("evaluation", lambda: document_of(Path(samples).name, _named(inputs, "data"), evaluation, swept),
              document, lambda: f"{title}\n{text_of(evaluation, swept)}", asked=True)  # fmt: skip
-    finally:  # the scores are told first: figures may fail
+    finally:  # the scores are printed first: figures may fail
         if page is not None:
             drawn = swept.samples if swept else {name: sample_set.values for name, sample_set in sets.items()}
             _write_page(page, evaluation, drawn, title, swept)

@@ -147,7 +147,7 @@ def _inspection_of(
 
 
 def _manifest(path: Path, account: Account) -> str:
-    """The state of the manifest beside the file."""
+    """The state of the manifest next to the file."""
     from wdport.conversion.account import contradiction_of
     from wdport.files.inputs import sha256_at
     from wdport.files.manifests import manifest_of

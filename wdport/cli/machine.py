@@ -63,7 +63,7 @@ def noted_cache() -> Iterator[None]:
 def start_jax() -> None:
     """Enable the compile cache and find the devices; raises :class:`MachineError` if there are none.
 
-    A command compiles programs of its own, so settings of JAX that are for other code have no effect: see
+    A command compiles its own programs, so settings of JAX that are for other code have no effect: see
     :mod:`wdport.jax_settings`.
     """
     with noted_cache():

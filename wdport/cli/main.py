@@ -22,7 +22,7 @@ def run() -> None:
         resend_lost_signals()
         code = main()
         end_output()
-    except KeyboardInterrupt as error:  # a second one, while the first is told
+    except KeyboardInterrupt as error:  # a second one, while the first is reported
         code = 128 + (signal_of(error) or signal.SIGINT)
     ignore_signals()
     if not code:  # nothing is running any more

@@ -138,7 +138,7 @@ def _watch(model: str, words: list[str]) -> int:
 
 
 def _try(command: list[str]) -> int:
-    """The exit code of a command. It tells an interruption itself, which Ctrl-C sends to it as well."""
+    """The exit code of a command, which reports an interruption itself: Ctrl-C is sent to it as well."""
     with subprocess.Popen(command) as process:
         try:
             return process.wait()
@@ -146,7 +146,7 @@ def _try(command: list[str]) -> int:
             number = signal_of(error) or signal.SIGINT
             try:
                 process.wait(GRACE)
-            except subprocess.TimeoutExpired:  # sent to this process alone
+            except subprocess.TimeoutExpired:  # sent only to this process
                 process.send_signal(number)
             process.wait()
             return 128 + number

@@ -22,7 +22,7 @@ LONGEST_FACT = 2000
 """Characters; the middle of longer texts is left out."""
 
 SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "dpm-solver++", "sde-dpm-solver++", "heun", "euler", "rk4")
-"""Of all families; each tells which it has."""
+"""Samplers of all families; each family states which of them it has."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def command(request: RecordRequest) -> int:
     document = require_document(request.json_file, read, {"-o": target.path}, request.force)
     require_sha256(checkpoint, request.sha256)
     checkpoint = _file(checkpoint, packed=mapping is not None)
-    if key in (EMA, RAW):  # the recorder knows keys alone
+    if key in (EMA, RAW):  # the recorder knows only keys of the file
         with open_checkpoint(checkpoint, key=key) as opened:
             key = opened.key
     try:

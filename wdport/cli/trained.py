@@ -250,7 +250,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
 
 
 def _recipe(request: TrainRequest, family: Family) -> Recipe:
-    """The recipe of the configuration that is given, or that lies beside the checkpoint."""
+    """The recipe of the configuration that is given, or of the file next to the checkpoint."""
     from wdport.checkpoint.checkpoint import open_checkpoint
     from wdport.conversion.prepare import training_configuration
     from wdport.families.roles import Fresh

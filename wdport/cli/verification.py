@@ -55,7 +55,7 @@ def verified_artefact(converted: Converted, path: Path) -> Verification:
 
 @contextmanager
 def unverified(target: Target, verify: bool) -> Iterator[Target]:
-    """The target itself, or to ``verify`` one of the same name in a temporary folder beside it."""
+    """The target itself, or to ``verify`` one of the same name in a temporary folder next to it."""
     from wdport.files.held_back import deferred_signals
     from wdport.files.temporary import make_temporary_folder
 

@@ -53,7 +53,7 @@ def expected(pair: Pair) -> Expected:
 
 
 def _elsewhere(pair: Pair) -> Expected:
-    """The same, from a process of its own that builds both models of the user."""
+    """The same, from a separate process that builds both models of the user."""
     with Worker("names", {"pair": to_json(replace(pair, fresh=False))}) as worker:
         return from_json(Expected, worker.result(lambda _: None).facts)
 

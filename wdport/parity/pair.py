@@ -30,9 +30,9 @@ class Pair(PairOptions):
 
     The other fields are arguments of :func:`wdport.verify`; ``values`` are its single values as pairs, and ``sha256``
     is the expected hash of the checkpoint, or of the converted file if there is no checkpoint. ``resume`` compares
-    training steps from the optimizer's file beside the converted one, and ``schedule`` names the class of its schedule.
-    ``seed`` is that of the inputs, and ``cases`` the number of additional random ones. ``fresh`` runs the port alone
-    in a process.
+    training steps from the optimizer's file next to the converted one, and ``schedule`` names the class of its
+    schedule. ``seed`` is that of the inputs, and ``cases`` the number of additional random ones. ``fresh`` runs the
+    port alone in a process.
     """
 
     def require_consistent(self) -> None:
@@ -55,7 +55,7 @@ class Pair(PairOptions):
 
     @property
     def optimizer(self) -> Path | None:
-        """The optimizer's file beside the converted one, if training steps are compared."""
+        """The optimizer's file next to the converted one, if training steps are compared."""
         return optimiser_path(Path(self.converted)) if self.resume else None
 
     @property

@@ -1,4 +1,4 @@
-"""Check what a converted file states about itself: its variables, its configuration, the manifest beside it."""
+"""Check what a converted file states about itself: its variables, its configuration, the manifest next to it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _other_arguments(
 ) -> list[Finding]:
     try:
         theirs = user_family.arguments(source_of(prepared.checkpoint), config)
-    except MisfitError:  # they came from --config, and nothing else tells them
+    except MisfitError:  # they came from --config, and nothing else states them
         return []
     ours = converted.config.arguments
     return [

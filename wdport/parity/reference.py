@@ -89,7 +89,7 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
 
 
 def _unequal(spec: Input) -> Input:
-    """The input with the greatest size of one of the axes alone that have the same sizes, such as height and width."""
+    """The input with the greatest size along only one of the axes of equal sizes, such as height and width."""
     axis_by_size: dict[tuple[int, int], str] = {}
     for axis, limit in spec.alone.items():
         axis_by_size.setdefault((spec.sizes[axis], limit), axis)

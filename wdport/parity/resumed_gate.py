@@ -48,7 +48,7 @@ BATCH: Final = 2
 AHEAD: Final = 200
 """Optimizer steps whose learning rates are compared."""
 PER_EPOCH: Final = (1, 3)
-"""Optimizer steps after which the schedule goes on."""
+"""Optimizer steps per step of the schedule."""
 
 
 @dataclass(frozen=True)

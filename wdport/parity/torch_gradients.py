@@ -80,7 +80,7 @@ def _alias(value: object) -> object:
 
 
 def _differentiable(tensor: torch.Tensor) -> torch.Tensor:
-    """What is computed from whole numbers alone, such as waves of a timestep, or without gradients, gets one, too."""
+    """The tensor, with a gradient even if it comes from integers only, as a time embedding does, or from no_grad."""
     return tensor.detach().requires_grad_() if tensor.is_floating_point() and not tensor.requires_grad else tensor
 
 

@@ -142,7 +142,7 @@ def rates_ahead(
     state: Optimised, schedule: type, steps: int, every: int, metrics: Sequence[float] | Array | None = None
 ) -> tuple[Array, Array]:
     """Learning rates and momenta (steps, G) of the next optimizer steps, as PyTorch's ``schedule`` gives them to groups
-    of one parameter each; it goes on after each ``every`` of them, with a metric if it needs one."""
+    of one parameter each; the schedule steps once every ``every`` of them, with a metric if it needs one."""
     optimiser = _optimiser(state)([{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0} for _ in state.groups])
     for group, options in zip(optimiser.param_groups, state.groups, strict=True):
         group.update({name: value for name, value in options.items() if name != "params"})
@@ -181,7 +181,7 @@ def schedule_class(state: Optimised, named: str | None) -> type | None:
 
 
 def _own_class(stored: Mapping[str, Any]) -> type:
-    """PyTorch's class that stores these fields, as PyTorch itself tells; raises :class:`UsageError`."""
+    """PyTorch's class that stores these fields, found among PyTorch's own classes; raises :class:`UsageError`."""
     classes = _classes_of(stored)
     if len(classes) != 1:
         which = " and of ".join(cls.__name__ for cls in classes) or "no class of torch.optim.lr_scheduler"

@@ -65,7 +65,7 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
 
 
 def compare_layers(arguments: Mapping[str, object], say: Say) -> Verdict:
-    """The verdict of :func:`wdport.verify` in a process of its own; raises what it raises."""
+    """The verdict of :func:`wdport.verify` in a separate process; raises what it raises."""
     with Worker("layers", arguments) as worker:
         document = worker.result(say).facts.get("verdict")
     try:
@@ -156,7 +156,7 @@ class _FreshRun:
 
 
 def _port_arguments(files: BothFiles) -> dict[str, object]:
-    """What the port's process is told: the arguments of :func:`wdport.load_model`."""
+    """What the port's process receives: the arguments of :func:`wdport.load_model`."""
     path, pair = {"path": os.path.abspath(files.converted.path)}, files.pair
     if files.user_family is None:
         return {**path}

@@ -24,13 +24,13 @@ MIXED: Final = 6.0
 
 
 def draw_seed() -> int:
-    """A seed that nobody knows before the run; the inputs follow from it alone."""
+    """A seed that nobody knows before the run; it determines all inputs."""
     return secrets.randbits(31)
 
 
 @dataclass(frozen=True, eq=False)
 class FreshCase:
-    """One input: ``mixed`` gives every sample a magnitude of its own, ``longer`` other sizes to axes that the port
+    """One input: ``mixed`` gives every sample its own magnitude, ``longer`` other sizes to axes that the port
     leaves open, ``weights`` fresh weights to both sides."""
 
     case: Case

@@ -146,8 +146,8 @@ class FreshGate:
 
 
 def sample_error(candidate: Array, reference: Array) -> float:
-    """The largest relative L2 error of a sample; one that is almost zero beside the others is relative to
-    :data:`wdport.compare.measure.FLOOR` times their size, so that none of them hides behind a larger one."""
+    """The largest relative L2 error of a sample; one that is almost zero compared with the others is
+    relative to :data:`wdport.compare.measure.FLOOR` times their size, so that no larger sample hides its error."""
     count = len(reference) if reference.ndim else 1
     sides = [np.asarray(side, np.float64).reshape(count, -1) for side in (candidate, reference)]
     sizes = np.linalg.norm(sides[1], axis=1)

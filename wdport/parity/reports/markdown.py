@@ -53,7 +53,7 @@ MARK: Final = "<!-- wdport verify -->"
 WORST_TAPS: Final = 20
 
 OPEN_FINDINGS: Final = 10
-"""Maximum number of findings shown; the others are collapsed, since one fault affects every layer behind it."""
+"""Maximum number of findings shown; the others are collapsed, since one fault affects every layer after it."""
 
 _SPECIAL = re.compile(
     r"""[&<>"'`*\[\]|~\\$^!#@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=www)\.""", re.IGNORECASE

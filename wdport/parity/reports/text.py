@@ -59,8 +59,8 @@ def render_line(verdict: Verdict) -> Marked:
 
 
 def _table(rows: Sequence[Sequence[str]], columns: int | None) -> list[str]:
-    """Rows of cells in columns, numbers to the right; where they are too wide, one part of the columns below the other,
-    each beside the names."""
+    """Rows of cells in columns, numbers to the right; where they are too wide, blocks of columns one below the
+    other, each with the names."""
     names, *cells = zip(*rows, strict=True)
     lines = [f"{name:<{max(map(len, names))}}" for name in names]
     parts = [lines]

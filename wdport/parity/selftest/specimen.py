@@ -61,7 +61,7 @@ class Recalled(Live):
         self._sweeps: dict[tuple[str, ...], Mapping[str, Sweep]] = {}
 
     def use(self, random_biases: bool) -> None:
-        """As :meth:`Live.use`; which weights the modules have is known to the live reference alone."""
+        """As :meth:`Live.use`; only the live reference knows which weights the modules have."""
         self._live.use(random_biases)
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:

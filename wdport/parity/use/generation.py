@@ -192,7 +192,7 @@ def _small_logits(tokens: Array, read: Array) -> Array:
 
 
 def _small_formula(xp: Any, tokens: Any, visible: Any, positions: Any) -> Any:
-    """Logits (B, N, V) from tokens in any order: every one depends on all that are read and where they stand."""
+    """Logits (B, N, V) from tokens in any order: each depends on all tokens that are read and on their positions."""
     rng, width = np.random.default_rng(1), 6
     embedding, mixing, out = (rng.standard_normal(shape) for shape in ((WORDS, width), (width, width), (width, WORDS)))
     angles = positions[..., None] * (1.0 + np.arange(width))

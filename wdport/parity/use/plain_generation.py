@@ -61,7 +61,7 @@ class Call(NamedTuple):
 
 
 def complete_text(logits: Logits, prompt: Array, mask: int, rule: Rule, draws: Draws | None = None) -> Text:
-    """Replace the ``mask`` tokens of a prompt and those behind it, block by block; ``draws`` are needed above
+    """Replace the ``mask`` tokens of a prompt and those appended to it, block by block; ``draws`` are needed above
     temperature 0."""
     tokens = np.append(prompt, np.full(rule.length, mask)).astype(np.int64)
     text = Text(tokens, np.full(len(tokens), -1))
