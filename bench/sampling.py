@@ -31,12 +31,12 @@ import numpy as np
 import torch
 
 import wdport
-from wdport.compile_cache import fast_run
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.scan import first_carry, plan_rows, run_rows
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.kernels import Kernel, lay_kernels, many_rows, product
 from wdport.families.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
+from wdport.jax_settings import fast_run
 from wdport.sampling.network import Network, fast_network, keras_network
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, wavelet="db2", boundary_mode="symmetric", seq_len=24)

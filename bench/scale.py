@@ -29,7 +29,7 @@ import numpy as np
 
 HEADS, KV_HEADS = 32, 8
 STEP = 1 << 24
-LIBRARIES = "import keras, jax.numpy, h5py, wdport.cli.main, wdport.conversion.river; jax.numpy.zeros(1)"
+LIBRARIES = "import keras, jax.numpy, h5py, wdport.cli.main, wdport.conversion.convert; jax.numpy.zeros(1)"
 
 TABLE = """format: 2
 keras: model:build

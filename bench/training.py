@@ -27,9 +27,8 @@ import torch
 
 import wdport
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.reference import build_reference, random_tensors
-from wdport.families.waveletdiff.reference_training import training_loss
-from wdport.optimisers.torch_like import Adam
+from wdport.families.waveletdiff.reference import build_reference, random_tensors, training_loss
+from wdport.optimizers.torch_like import Adam
 from wdport.training.loop import Loop
 from wdport.training.placement import Placement
 from wdport.training.saves import Saves

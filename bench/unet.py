@@ -28,9 +28,9 @@ import numpy as np
 import torch
 
 import wdport
-from wdport.compile_cache import fast_run
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.scan import first_carry, plan_rows, run_rows
+from wdport.jax_settings import fast_run
 from wdport.sampling.network import fast_network
 
 Run = Callable[[], Any]

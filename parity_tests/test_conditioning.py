@@ -166,7 +166,7 @@ def test_the_law_of_the_steps(experiment: Experiment) -> None:
 
 def test_the_loss_of_the_recorded_steps_and_noise(experiment: Experiment) -> None:
     """Of the port's code in float64 against the reference's output, and against the recording in float32."""
-    from wdport.diffusion.loss import Drawn
+    from wdport.diffusion.loss import RandomBatch
     from wdport.families.waveletdiff.loss import diffusion_loss
 
     single, config = experiment.single, open_converted(experiment.output).config
@@ -183,7 +183,7 @@ def test_the_loss_of_the_recorded_steps_and_noise(experiment: Experiment) -> Non
     with jax.enable_x64(True):
         loss = diffusion_loss(config, single["alpha_bar_all"].astype(np.float64))
         # the steps of the recording, 1 to 1000, as the uniform numbers that the law of 1001 steps maps to them
-        drawn = Drawn(*(jax.numpy.asarray(each) for each in (single["noise"].astype(np.float64), t / 1001.0)))
+        drawn = RandomBatch(*(jax.numpy.asarray(each) for each in (single["noise"].astype(np.float64), t / 1001.0)))
         errors = loss.errors(jax.numpy.asarray(output), jax.numpy.asarray(single["x0"].astype(np.float64)), drawn)
         made = float(loss.total(errors))
     assert abs(made - by_hand) <= LOGIC * by_hand

@@ -19,13 +19,12 @@ import torch
 import wdport
 from wdport.data.pipeline import transform_dataset
 from wdport.data.series import read_series
-from wdport.diffusion.loss import Drawn
+from wdport.diffusion.loss import RandomBatch
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.reference import build_reference
-from wdport.families.waveletdiff.reference_training import training_loss
+from wdport.families.waveletdiff.reference import build_reference, training_loss
 from wdport.keras_runtime import exact_float64
-from wdport.optimisers.rates import one_cycle
-from wdport.optimisers.torch_like import Adam, TorchOptimizer
+from wdport.optimizers.schedules import one_cycle
+from wdport.optimizers.torch_like import Adam, TorchOptimizer
 from wdport.wavelets import WaveletTransform
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -61,7 +60,7 @@ def our_losses(model: Any, optimizer: TorchOptimizer, batches: list[Batch], dtyp
     optimizer.build(model.trainable_variables)
 
     def loss_of(values: Any, batch: Batch) -> Any:
-        drawn = Drawn(batch.noise, batch.uniform)
+        drawn = RandomBatch(batch.noise, batch.uniform)
         prediction, _ = model.stateless_call(values, fixed, list(loss.noisy(batch.clean, drawn)), training=False)
         return loss.total(loss.errors(prediction, batch.clean, drawn))
 

@@ -80,7 +80,7 @@ def test_one_nan(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
 def test_the_reference_compared_with_itself(
     pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    from wdport.parity import sides
+    from wdport.parity import model_pair as sides
 
     class Twin:
         framework = "keras"

@@ -148,7 +148,7 @@ def test_verify_passes(case: Case) -> None:
 def test_the_training_loss_and_its_gradients(case: Case) -> None:
     """The public code's loss and the gradient by every parameter, lifted to float64: to 1e-10 each."""
     from wdport.conversion.prepare import Settings, prepare
-    from wdport.diffusion.loss import Drawn
+    from wdport.diffusion.loss import RandomBatch
     from wdport.families.waveletdiff.loss import diffusion_loss
     from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
 
@@ -168,7 +168,7 @@ def test_the_training_loss_and_its_gradients(case: Case) -> None:
                 set_variable(named[move.targets[0]], constants[plan.checks[source]].values)
         loss = diffusion_loss(config, constants["noise_schedule.alpha_bar"].values)
         clean = case.single["x0"].astype(np.float64)
-        drawn = Drawn(case.single["noise"].astype(np.float64), (case.single["train_t"] + 0.5) / 1000)
+        drawn = RandomBatch(case.single["noise"].astype(np.float64), (case.single["train_t"] + 0.5) / 1000)
 
         @jax.jit
         @jax.value_and_grad

@@ -19,7 +19,7 @@ from wdport.families.waveletdiff import layers, series
 from wdport.families.waveletdiff.fast import Denoiser
 from wdport.files import keras_files, model_files
 from wdport.files.model_files import read_variables
-from wdport.parity.library import misread
+from wdport.parity.file_pair import misread
 from wdport.parity.verdict import Verdict
 
 PREDICT, EMBED = Denoiser.predict, Denoiser.embed

@@ -12,10 +12,9 @@ import wdport
 from tests.evaluation import judges_torch, ts2vec_torch
 from wdport.data.series import read_series
 from wdport.evaluation.api import evaluate
-from wdport.evaluation.frechet import frechet_distance
-from wdport.evaluation.real import real_windows
-from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.distances import Scaling, frechet_distance
 from wdport.evaluation.scores import Evaluation
+from wdport.evaluation.sets import real_windows
 
 SERIES = Path(__file__).parents[2] / "shared" / "data" / "ETT-small" / "ETTh1.csv"
 REPEATS, COUNT = 5, 800

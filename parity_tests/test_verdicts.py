@@ -24,7 +24,7 @@ from wdport.cli.main import main
 from wdport.errors import MisfitError
 from wdport.families.waveletdiff import layers, port
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.parity import sides
+from wdport.parity import model_pair as sides
 from wdport.parity.verdict import Verdict
 
 

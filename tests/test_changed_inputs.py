@@ -13,8 +13,7 @@ from safetensors.torch import save_file
 import wdport
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular import read_small
-from wdport.checkpoint.unchanged import unchanged
+from wdport.checkpoint.regular import read_small, unchanged
 from wdport.errors import InputError
 
 from .make import SETTINGS, make_state, save

@@ -16,9 +16,9 @@ import pytest
 
 import wdport
 from tests.make import SETTINGS, make_state, save
-from wdport import compile_cache
-from wdport.compare.programs import Program
-from wdport.compile_cache import FAST_COMPILE, fast_compile, known_options
+from wdport import jax_settings as compile_cache
+from wdport.compare.programs import CompiledProgram
+from wdport.jax_settings import FAST_COMPILE, fast_compile, known_options
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -131,7 +131,7 @@ import jax
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.jit(lambda x: x + 1)(1)
 before = len(list(__import__("pathlib").Path(jax.config.jax_compilation_cache_dir).iterdir()))
-from wdport.compile_cache import Unusable, leave_unsafe_cache
+from wdport.jax_settings import Unusable, leave_unsafe_cache
 try:
     leave_unsafe_cache()
 except Unusable:
@@ -190,7 +190,7 @@ def test_an_option_that_is_unknown_is_left_out(monkeypatch: pytest.MonkeyPatch) 
     known = known_options(wanted)
     assert set(known) <= set(FAST_COMPILE) - {"xla_backend_optimization_level"}
     assert "xla_llvm_disable_expensive_passes" in known
-    assert Program(lambda x: x + 1, wanted)(jax.numpy.ones(2)).tolist() == [2.0, 2.0]
+    assert CompiledProgram(lambda x: x + 1, wanted)(jax.numpy.ones(2)).tolist() == [2.0, 2.0]
     monkeypatch.setattr(compile_cache, "FAST_COMPILE", wanted)
     assert fast_compile() == known
 

@@ -16,9 +16,9 @@ from wdport.fields import (
     UNUSED,
     Choices,
     Effect,
+    FieldRefusal,
     Fields,
     Flag,
-    Refusal,
     Summary,
     fields_of,
     json_setting,
@@ -46,7 +46,9 @@ class Small(Fields):
     act: Annotated[str, Choices(("x", "y"), ("z",), {"ex": "x", None: "y"}), Meta(description="Act."), NETWORK] = "x"
     widths: Annotated[tuple[Side, ...], Meta(min_length=1, max_length=3, description="Widths."), NETWORK] = (1,)
     names: Annotated[tuple[Literal["p", "q"], ...], Meta(description="Names."), NETWORK] = ()
-    even: Annotated[int, Meta(ge=2, le=8, multiple_of=2, description="Even."), NETWORK, Refusal("{value} is odd")] = 2
+    even: Annotated[
+        int, Meta(ge=2, le=8, multiple_of=2, description="Even."), NETWORK, FieldRefusal("{value} is odd")
+    ] = 2
 
 
 REFUSED: list[tuple[str, Any, str]] = [

@@ -17,8 +17,8 @@ from wdport.data import read_series, read_statistics
 from wdport.errors import InputError, WdportError
 from wdport.mapping.strict_yaml import read_yaml
 from wdport.mapping.table import load_table
-from wdport.parity.policy.baseline_file import read_baseline
-from wdport.parity.policy.read import read_policy
+from wdport.parity.policy.baseline import read_baseline
+from wdport.parity.policy.policy import read_policy
 
 READERS: dict[str, tuple[Callable[[Path], object], type[WdportError], str]] = {
     "--config": (lambda path: read_yaml(path, "give it"), InputError, "x.yaml"),

@@ -24,7 +24,6 @@ REGISTRY = ("families/shipped.py",)
 GENERAL = {
     "diffusion/plans.py": "the coefficients of a row of updates",
     "diffusion/scan.py": "the same, as the scan takes them",
-    "diffusion/repeat.py": "the same",
     "diffusion/updates.py": "the same",
     "exporting/model_side.py": "those of a sampler's plan",
     "data/__init__.py": "the coefficients of any transform, which is an argument",

@@ -25,8 +25,8 @@ from wdport.compare.findings import Gate, measure
 from wdport.compare.gates import float32_measures, float64_measures
 from wdport.errors import MachineError, UsageError
 from wdport.parity import verify as running
-from wdport.parity.expected import Expected, expected
 from wdport.parity.pair import Pair, is_fresh
+from wdport.parity.planned_items import PlannedItems, expected
 from wdport.parity.policy import make_baseline, write_baseline
 from wdport.parity.verdict import TapResult, Verdict
 
@@ -173,7 +173,7 @@ def test_what_was_not_compared_fails(run: Run, stub: Stub) -> None:
 
 
 def test_a_layer_without_a_test_fails(run: Run, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fewer(pair: Pair) -> Expected:
+    def fewer(pair: Pair) -> PlannedItems:
         found = expected(pair)
         return replace(found, layers=tuple(name for name in found.layers if name != NORM))
 

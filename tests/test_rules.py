@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wdport.mapping.arrays import Array, apply_rule
-from wdport.mapping.axes import AxisError, Rule, Side, parse_rule
+from wdport.mapping.axes import AxisError, ExpressionSide, Rule, parse_rule
 
 DTYPES = ("float16", "float32", "float64", "uint16", "int64", "bool")
 NAN_PAYLOADS = {"float16": 0x7D01, "float32": 0xFFA00123, "float64": 0x7FF0000000000007}
@@ -51,11 +51,11 @@ def rules(draw: st.DrawFn, smallest: int = 1) -> tuple[Rule, dict[str, int]]:
     return rule, free | labelled
 
 
-def count(side: Side, sizes: dict[str, int]) -> int:
+def count(side: ExpressionSide, sizes: dict[str, int]) -> int:
     return sizes[side.stacked] if side.stacked else 1
 
 
-def random_arrays(side: Side, sizes: dict[str, int], dtype: str, seed: int) -> list[Array]:
+def random_arrays(side: ExpressionSide, sizes: dict[str, int], dtype: str, seed: int) -> list[Array]:
     """Any bits at all, NaNs with a payload among them; every second array is not contiguous."""
     rng = np.random.default_rng(seed)
     arrays = []
@@ -70,7 +70,7 @@ def random_arrays(side: Side, sizes: dict[str, int], dtype: str, seed: int) -> l
     return arrays
 
 
-def positions(rule: Rule, side: Side, axes: dict[str, Any]) -> dict[str, Any]:
+def positions(rule: Rule, side: ExpressionSide, axes: dict[str, Any]) -> dict[str, Any]:
     """Where on this side's axes these indices are: a labelled axis is looked up by its label."""
     found = dict(axes)
     for name, labels in side.labels:
@@ -79,7 +79,7 @@ def positions(rule: Rule, side: Side, axes: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def gather(arrays: list[Array], side: Side, axes: dict[str, Any], sizes: dict[str, int]) -> Array:
+def gather(arrays: list[Array], side: ExpressionSide, axes: dict[str, Any], sizes: dict[str, int]) -> Array:
     """The elements of this side's tensors at these indices of the named axes."""
     which = axes[side.stacked] if side.stacked else 0
     index = []

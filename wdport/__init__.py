@@ -14,15 +14,15 @@ from wdport.errors import WdportError
 from wdport.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from wdport.conversion.convert import Conversion, convert
     from wdport.conversion.load import load_model
-    from wdport.conversion.river import Conversion, convert
     from wdport.evaluation.api import evaluate
     from wdport.evaluation.scores import Evaluation
     from wdport.evaluation.sweep import Sweep, sweep
     from wdport.exporting.api import Exported, export
     from wdport.exporting.to_torch import to_torch
     from wdport.generation import Generated, generate
-    from wdport.parity.shown import Verdict
+    from wdport.parity.verdict_api import Verdict
     from wdport.parity.verify import verify, verify_recording
     from wdport.port import Port
     from wdport.sampling import Samples, sample
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from wdport.training.run import train
 
 _LAZY = {
-    "Conversion": "wdport.conversion.river",
-    "convert": "wdport.conversion.river",
+    "Conversion": "wdport.conversion.convert",
+    "convert": "wdport.conversion.convert",
     "Evaluation": "wdport.evaluation.scores",
     "evaluate": "wdport.evaluation.api",
     "Exported": "wdport.exporting.api",
@@ -54,7 +54,7 @@ _LAZY = {
     "TrainingRun": "wdport.training.loop",
     "train": "wdport.training.run",
     "training_model": "wdport.training.model",
-    "Verdict": "wdport.parity.shown",
+    "Verdict": "wdport.parity.verdict_api",
     "verify": "wdport.parity.verify",
     "verify_recording": "wdport.parity.verify",
 }

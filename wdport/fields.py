@@ -75,7 +75,7 @@ class Phrase(str):
     """What a valid value is, in place of the phrase for its type: "a number, two numbers or null"."""
 
 
-class Refusal(str):
+class FieldRefusal(str):
     """What is wrong with a value out of bounds, in place of the phrase for these bounds."""
 
 
@@ -353,7 +353,7 @@ class _Type:
 
     def _refusal(self, value: object) -> str:
         """The phrase that the field has for a value out of bounds; "" if it has none."""
-        refusal = self._marker(Refusal)
+        refusal = self._marker(FieldRefusal)
         return refusal.format(value=_quoted(value)) if refusal else ""
 
     def schema(self) -> dict[str, Any]:

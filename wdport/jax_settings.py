@@ -1,9 +1,22 @@
-"""Settings of JAX for the whole process that change what programs compute, or stop them."""
+"""Settings of JAX for the whole process, its persistent compile cache, and options for fast compilation or for fast
+programs.
+
+The cache is a setting of the whole process, so only the command line switches it on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from inspect import ismethod, signature
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
+from weakref import WeakMethod
+
+from wdport.owners import distrust, replaceable
 
 PRECISION: Final = "jax_default_matmul_precision"
 """The one that a user of the command line may have chosen for a reason."""
@@ -42,3 +55,200 @@ def chosen_numerics() -> dict[str, object] | None:
     defaults = {**NUMERIC, PRECISION: None}
     chosen = {name: getattr(jax.config, name, value) for name, value in defaults.items()}
     return {name: value for name, value in chosen.items() if value != defaults[name]} or None
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Option = str | bool | int | float
+
+FAST_COMPILE: Mapping[str, Option] = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
+"""Options for programs that run a few times: on a CPU they compile three times faster.
+
+Not every jaxlib supports all of them: see :func:`known_options`.
+"""
+
+SHORT_RUN: Mapping[str, Option] = {**FAST_COMPILE, "xla_backend_optimization_level": 1}
+"""Options for programs that run for as long as they compile: on a CPU, training the encoder of Context-FID compiles
+twice as fast with them, and its steps take as long. At level 0 they take four times as long."""
+
+FAST_RUN: Mapping[str, Option] = {
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,"
+    "LIBRARY_FUSION_TYPE_REDUCE",
+}
+"""Options for programs that run often on a CPU: everything that XLA delegates to YNNPACK, the CPU library of jaxlib,
+except convolutions.
+
+With YNNPACK's convolutions, jaxlib 0.10's default, a U-Net's step takes longer: `bench/unet.py`.
+"""
+
+NARROW_RUN: Mapping[str, Option] = {"xla_cpu_experimental_ynn_fusion_type": ""}
+"""Options for programs with gradients in bfloat16 on a CPU: without YNNPACK, which in jaxlib 0.12 adds up in bfloat16.
+
+The gradients of a small diffusion transformer in mixed_bfloat16 are then off by 0.6 % instead of 3.6 %; those of
+`torch.autocast` by 0.4 %.
+"""
+
+LARGEST_BYTES = 1 << 30
+"""Size of the folder; JAX evicts the least recently used entries."""
+
+LEAST_SECONDS = 0.03
+"""Programs that compile faster are not cached; the single operations of an eager run take about this long."""
+
+_ENDINGS = ("-cache", "-atime")
+_ENTRY = re.compile(r".+-[0-9a-f]{64}(-cache|-atime)", re.DOTALL)
+"""Names of JAX's entries."""
+
+VARIABLE = "WDPORT_COMPILE_CACHE"
+"""Environment variable with another folder, or "off"."""
+
+JAX_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+"""JAX's own."""
+
+
+def fast_compile() -> dict[str, Option]:
+    """Return the options of :data:`FAST_COMPILE` that this jaxlib supports."""
+    return known_options(FAST_COMPILE)
+
+
+def short_run() -> dict[str, Option]:
+    """Return the options of :data:`SHORT_RUN` that this jaxlib supports; none if programs do not run on a CPU."""
+    import jax
+
+    return known_options(SHORT_RUN) if jax.default_backend() == "cpu" else {}
+
+
+def narrow_run() -> dict[str, Option]:
+    """Return the options of :data:`NARROW_RUN` that this jaxlib supports; none if programs do not run on a CPU."""
+    import jax
+
+    return known_options(NARROW_RUN) if jax.default_backend() == "cpu" else {}
+
+
+def fast_run() -> dict[str, Option]:
+    """Return the options of :data:`FAST_RUN` that this jaxlib supports; none if programs do not run on a CPU."""
+    import jax
+
+    return known_options(FAST_RUN) if jax.default_backend() == "cpu" else {}
+
+
+def known_options(options: Mapping[str, Option]) -> dict[str, Option]:
+    """Return the options that this jaxlib supports; each is tried once per process, on an empty program."""
+    return {name: value for name, value in options.items() if _is_known(name, value)}
+
+
+@cache
+def _is_known(name: str, value: Option) -> bool:
+    import jax
+
+    try:
+        jax.jit(lambda x: x, compiler_options={name: value}).lower(0).compile()
+    except (jax.errors.JaxRuntimeError, TypeError, ValueError):
+        return False
+    return True
+
+
+def weakly(function: Callable[P, R]) -> Callable[P, R]:
+    """Return ``function`` for :func:`jax.jit`, with the object of a method referenced weakly.
+
+    An object that holds the programs of its own methods is a cycle that the garbage collector frees late, or never,
+    since it passes through jaxlib. Linux limits the mappings of a process to 65,530, of which XLA needs thousands for
+    the programs of one comparison; beyond, jaxlib crashes.
+    """
+    if not ismethod(function):
+        return function
+    held = WeakMethod(function)
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        method: Callable[P, R] | None = held()
+        assert method is not None, "a program outlives its object"
+        return method(*args, **kwargs)
+
+    call.__name__ = function.__name__
+    call.__signature__ = signature(function)  # type: ignore[attr-defined]
+    return call
+
+
+class Unusable(Exception):
+    """The reason why a named folder is not used."""
+
+
+def leave_unsafe_cache() -> None:
+    """Take JAX's own cache out of the environment if its folder is not private, or unusable.
+
+    JAX reads the variable when it is imported, and the folder's contents run as machine code as soon as anything is
+    compiled. Raises :class:`Unusable`, with the variable removed, and JAX's setting if it has been imported.
+    """
+    folder = os.environ.get(JAX_VARIABLE, "")
+    if folder and "://" not in folder and (reason := _reason_against(Path(folder))):
+        del os.environ[JAX_VARIABLE]
+        if "jax" in sys.modules:
+            import jax
+            from jax.experimental.compilation_cache import compilation_cache
+
+            jax.config.update("jax_compilation_cache_dir", None)
+            compilation_cache.reset_cache()
+        raise Unusable(f"{JAX_VARIABLE}={folder} {reason}")
+
+
+def use_compile_cache() -> Path | None:
+    """Enable the cache for this process.
+
+    Leaves a cache that JAX has already, and sets none if ``WDPORT_COMPILE_CACHE`` is "off". Returns the folder,
+    ``None`` if nothing was changed. Its contents run as machine code, so only this user may own, replace or write to
+    it. Raises :class:`Unusable`, with no cache enabled, if the variable names a folder that is not private, or cannot
+    be created or written to.
+    """
+    requested = os.environ.get(VARIABLE, "")
+    import jax
+    from platformdirs import user_cache_path
+
+    if requested == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
+        return None
+    folder = Path(requested) if requested else user_cache_path("wdport", appauthor=False) / "compiled"
+    if reason := _reason_against(folder) or _foreign(folder):
+        if requested:
+            raise Unusable(f"{VARIABLE}={folder} {reason}")
+        return None
+    settings = {
+        "jax_compilation_cache_max_size": LARGEST_BYTES,
+        "jax_persistent_cache_min_compile_time_secs": LEAST_SECONDS,
+        "jax_compilation_cache_dir": str(folder),
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    return folder
+
+
+def cache_variables() -> dict[str, str]:
+    """Return JAX's cache of this process as environment variables for another one; none if it has no cache."""
+    import jax
+
+    names = ("jax_compilation_cache_dir", "jax_compilation_cache_max_size",
+             "jax_persistent_cache_min_compile_time_secs")  # fmt: skip
+    if not getattr(jax.config, names[0], None):
+        return {}
+    return {name.upper(): str(getattr(jax.config, name)) for name in names}
+
+
+def _foreign(folder: Path) -> str | None:
+    """Return the complaint about a file that JAX would mistake for a cache entry, and evict; None if there is none."""
+    unexpected = (name for name in os.listdir(folder) if name.endswith(_ENDINGS) and not _ENTRY.fullmatch(name))
+    name = min(unexpected, default=None)
+    return None if name is None else f"has {name}, which is not a compiled program"
+
+
+def _reason_against(folder: Path) -> str | None:
+    """Return why the folder cannot or must not be used, None if it can; a missing folder is created."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if reason := distrust(folder.stat(), folder):
+            return reason
+        if parent := replaceable(folder.resolve()):
+            return f"can be replaced by other users, who may write to {parent}"
+    except (OSError, ValueError) as error:  # a name with a zero byte
+        return f"cannot be created ({getattr(error, 'strerror', None) or error})"
+    return None if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else "cannot be written to"

@@ -64,7 +64,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Source:
+class ConfigurationSource:
     """What a family may read to determine its configuration: shapes, stored dtypes, and small tensors.
 
     ``saved`` is the configuration stored in the file, Lightning's ``hyper_parameters``: plain data of any form, or
@@ -316,7 +316,7 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
-class Named:
+class ArrayNames:
     """A family's names for an array of samples (n, L, F): ``name`` in Python and in files; one step of L is the column
     ``step`` of a table and ``axis`` in prose."""
 
@@ -428,8 +428,8 @@ class Diffused:
     """
 
     shape: tuple[int, ...]
-    state: Named
-    decoded: Named
+    state: ArrayNames
+    decoded: ArrayNames
     decoding: Decoding | NotDecoded
     numbers: int
     sizes: Mapping[str, int | None] = field(default_factory=dict)

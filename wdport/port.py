@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wdport.conversion.apply import converted_arrays
+from wdport.conversion.convert import Conversion, convert
 from wdport.conversion.prepare import Settings, prepare
-from wdport.conversion.river import Conversion, convert
 from wdport.errors import MisfitError
-from wdport.families.choice import own_model
-from wdport.families.registry import remember
+from wdport.families.registry import own_model, remember
 from wdport.families.roles import Family
-from wdport.files.scratch import scratch_folder
+from wdport.files.temporary import scratch_folder
 from wdport.model import KerasModel
 from wdport.options import PathText
 

@@ -22,7 +22,7 @@ from wdport.compare.engine import compare
 from wdport.compare.layouts import Layout
 from wdport.compare.layouts import axes as layout
 from wdport.compare.pairs import Pair as Layers
-from wdport.compare.probe import Arguments, Compute, intercepted
+from wdport.compare.probe import CallArguments, Compute, intercepted
 from wdport.compare.reference import Live
 from wdport.compare.setting import Setting
 from wdport.compare.settings import compare_pair
@@ -240,7 +240,7 @@ class Shaped:
     def __init__(self) -> None:
         self.given: dict[str, tuple[int, ...]] = {}
 
-    def __call__(self, call: str, compute: Compute, arguments: Arguments) -> object:
+    def __call__(self, call: str, compute: Compute, arguments: CallArguments) -> object:
         self.given.setdefault(call, tuple(arguments.tensors[0].shape))
         return compute(arguments.tensors)
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wdport.families.faults import Bounds, FaultSet
-    from wdport.parity.selftest.result import GroupResult
-    from wdport.parity.selftest.variant import Variant
+    from wdport.parity.selftest.result import GroupResult, Variant
 
 FAMILIES = ("waveletdiff", "unet2d", "masked_lm", "wan_vae")
 """Each has a module here with its ``FAULTS``, which is imported on first use."""

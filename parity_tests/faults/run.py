@@ -12,15 +12,12 @@ from parity_tests.faults.state import run_state_faults
 from parity_tests.faults.training import TRAINING_FAULTS
 from parity_tests.faults.variants import run_variants
 from wdport.errors import UsageError
-from wdport.families.faults import Bounds, FaultSet, Group
+from wdport.families.faults import Bounds, FaultGroup, FaultSet
 from wdport.families.roles import Referenced, Sampled, Trained
-from wdport.parity.selftest.inject import run_mutants
-from wdport.parity.selftest.result import GroupResult
+from wdport.parity.selftest.inject import run_mutants, run_sampler_faults, run_training_faults
+from wdport.parity.selftest.result import GroupResult, Variant
 from wdport.parity.selftest.run import Say, gather
-from wdport.parity.selftest.samplers import run_sampler_faults
 from wdport.parity.selftest.specimen import Specimen
-from wdport.parity.selftest.training import run_training_faults
-from wdport.parity.selftest.variant import Variant
 
 
 def run_faults(family: str, held: Bounds, say: Say) -> tuple[list[GroupResult], list[Variant], bool]:
@@ -63,21 +60,21 @@ def run_example(
     return group, tuple(variants)
 
 
-def layer_group(specimen: Specimen, held: Bounds, single: bool) -> Group:
+def layer_group(specimen: Specimen, held: Bounds, single: bool) -> FaultGroup:
     """Faults of a specimen's layers and of its state; causes are looked for if the text of a correct one is known."""
     known = run_mutants(specimen, held=held, diagnose=specimen.faults.causes_known, single=single)
     name = f"{specimen.family.name}: the network, {specimen.name}"
-    return Group("A", name, chain(known, run_state_faults(specimen, held)))
+    return FaultGroup("A", name, chain(known, run_state_faults(specimen, held)))
 
 
-def further_groups(faults: FaultSet, held: Bounds) -> Iterator[Group]:
+def further_groups(faults: FaultSet, held: Bounds) -> Iterator[FaultGroup]:
     """Faults of everything around the network, by the family's roles; if they need a network, it is the smallest."""
     family, name = faults.family, "the smallest network"
     for group in faults.around(held):
         yield replace(group, name=f"{family.name}: {group.name}")
     if isinstance(family, Sampled):
         tried = run_sampler_faults(family, Specimen(name, faults, faults.smallest), faults_of, held)
-        yield Group("E", f"{family.name}: the samplers", tried)
+        yield FaultGroup("E", f"{family.name}: the samplers", tried)
     if isinstance(family, Trained):
         tried = run_training_faults(family, Specimen(name, faults, faults.smallest), TRAINING_FAULTS, held)
-        yield Group("D", f"{family.name}: training", tried)
+        yield FaultGroup("D", f"{family.name}: training", tried)

@@ -12,8 +12,7 @@ from unittest.mock import patch
 
 import jax
 
-from wdport.families.faults import Bounds, Kill
-from wdport.families.mutants import Mutant
+from wdport.families.faults import Bounds, Kill, Mutant
 from wdport.parity.selftest.inject import inject
 from wdport.parity.selftest.specimen import Specimen
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from wdport.diffusion.schedules import STEPS
 from wdport.model import Array, Batch
-from wdport.parity.optimiser_gate import PortTraining
+from wdport.parity.optimizer_gate import PortTraining
 from wdport.parity.training_faults import BIASES_KEPT, CONSTANT_RATE, KERAS_EPSILON, UNWEIGHTED, TrainingFault
 
 

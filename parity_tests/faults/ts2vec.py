@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import jax.numpy as jnp
 from keras import ops
 
-from wdport.families.mutants import Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.faults import Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.ts2vec.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 

@@ -8,10 +8,9 @@ from functools import partial
 
 from wdport.families.faults import Bounds
 from wdport.parity.run import Setup
-from wdport.parity.selftest.rules import rejected_by
+from wdport.parity.selftest.result import Alarm, Variant, rejected_by
 from wdport.parity.selftest.specimen import EAGER, Injected, Recalled, Specimen
-from wdport.parity.selftest.variant import Alarm, Variant
-from wdport.parity.shown import Verdict
+from wdport.parity.verdict_api import Verdict
 
 SEEDS = (1, 2, 3)
 """Of other inputs."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wdport.compare.setting import SettingsReport
+from wdport.conversion.check import settings_report
 from wdport.conversion.prepare import Settings
-from wdport.conversion.unlike import settings_report
 from wdport.errors import WdportError
 
 from .corpus import PAIRS, Pair

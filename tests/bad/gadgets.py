@@ -1,6 +1,6 @@
 """Callables that hostile pickles use, as the lists of public pickle scanners name them, in every form of a pickle.
 
-The list is written by hand and apart from ``wdport.checkpoint.hostile``, which it is held against. Each is called with
+The list is written by hand and apart from ``wdport.checkpoint.symbols``, which it is held against. Each is called with
 what would leave a file ``canary`` in the working folder, where a callable takes such a thing at all.
 """
 

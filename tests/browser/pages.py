@@ -8,8 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from tests.parity.test_reports import failing, incomplete, passing
-from wdport.compare.findings import measure
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, measure
 from wdport.parity.gated import Terms, judge
 from wdport.parity.policy import read_policy
 from wdport.parity.verdict import Verdict

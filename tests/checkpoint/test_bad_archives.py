@@ -187,7 +187,7 @@ def test_wide_end_records_that_disagree(changes: dict[str, int], fragment: str, 
 
 
 def test_a_directory_of_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.checkpoint.zipdirectory.read_directory.__defaults__", (3,))
+    monkeypatch.setattr("wdport.checkpoint.zip_archive.read_directory.__defaults__", (3,))
     refuse_bytes(tmp_path, GOOD, "zip archive of 4 members")
 
 

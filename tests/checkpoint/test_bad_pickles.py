@@ -233,7 +233,7 @@ def test_too_many_opcodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_pickle_over_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.checkpoint.torchzip.MAX_PICKLE_BYTES", 50)
+    monkeypatch.setattr("wdport.checkpoint.torch_file.MAX_PICKLE_BYTES", 50)
     refuse_bytes(tmp_path, archive(), "data.pkl of")
 
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.layout import EMA, RAW
+from wdport.checkpoint.state_dict import EMA, RAW
 from wdport.errors import InputError
 from wdport.limits import MAX_ARCHIVE_BYTES
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.folder import read_adjacent
 from wdport.cli.main import main
-from wdport.conversion.river import convert
+from wdport.conversion.convert import convert
 from wdport.errors import InputError, WdportError
 from wdport.limits import MAX_DEPTH
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.hostile import ALIASES, MODULES, NAMES
+from wdport.checkpoint.symbols import ALIASES, MODULES, NAMES
 from wdport.cli.main import main
 from wdport.limits import MAX_UNREAD
 

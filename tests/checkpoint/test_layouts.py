@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.prefixes import NameCollision, strip_prefixes
+from wdport.checkpoint.state_dict import NameCollision, strip_prefixes
 from wdport.errors import MisfitError
 
 from .bad import refuse

@@ -111,7 +111,7 @@ def test_a_whole_module(tmp_path: Path) -> None:
 
 
 def test_a_pickle_longer_than_the_first_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.checkpoint.legacy._WINDOWS", (20, 50, 100))
+    monkeypatch.setattr("wdport.checkpoint.torch_file._WINDOWS", (20, 50, 100))
     state = OrderedDict((f"layers.{index}.weight", torch.full((2,), float(index))) for index in range(100))
     assert equal_to_torch(tmp_path, saved(state)) == 100
 
@@ -181,7 +181,7 @@ def test_every_cut_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_pickle_over_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.checkpoint.legacy.MAX_PICKLE_BYTES", 150)
+    monkeypatch.setattr("wdport.checkpoint.torch_file.MAX_PICKLE_BYTES", 150)
     refuse_bytes(tmp_path, GOOD, "a pickle of more than 150 bytes")
 
 

@@ -12,12 +12,13 @@ import pytest
 
 from tests.checkpoint.bad import refuse
 from tests.checkpoint.forge import entry
-from wdport.checkpoint import sharded, symbols
+from wdport.checkpoint import folder as sharded
+from wdport.checkpoint import symbols
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.reading import read_tensor
 from wdport.checkpoint.source import Span
 from wdport.checkpoint.tensor import StorageRef, tensor_ref
-from wdport.checkpoint.zipdirectory import Entry, _entry
+from wdport.checkpoint.zip_archive import Entry, _entry
 from wdport.limits import MAX_RANK
 
 STORAGE = StorageRef("0", "float32", 6)

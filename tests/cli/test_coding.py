@@ -11,9 +11,9 @@ import pytest
 
 import wdport
 from tests.families.wan_vae.make import OLD, save
-from wdport.cli.coding import read_coded
+from wdport.cli.codec import read_coded
 from wdport.cli.main import main
-from wdport.compile_cache import fast_compile
+from wdport.jax_settings import fast_compile
 from wdport.nets import chunked
 
 

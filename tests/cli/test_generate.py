@@ -13,8 +13,8 @@ from tests.families.masked_lm.make import save
 from tests.generation.test_generate import FIELDS, MASK
 from tests.generation.words import with_tokenizer
 from wdport.cli.main import main
-from wdport.compile_cache import fast_compile
 from wdport.generation import program
+from wdport.jax_settings import fast_compile
 
 
 @pytest.fixture(autouse=True)

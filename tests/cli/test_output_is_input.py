@@ -13,7 +13,7 @@ import pytest
 from tests.cli.files import make_files
 from tests.make import SETTINGS
 from wdport.cli import group
-from wdport.cli.completion import File, Folder
+from wdport.cli.completion import File, FolderPath
 from wdport.cli.main import main
 from wdport.files.inputs import Snapshot
 
@@ -68,7 +68,7 @@ def cases() -> list[tuple[str, str, str]]:
     for verb, command in commands():
         files = [each for each in command.params if isinstance(each.type, File)]
         outputs = [max(each.opts, key=len) for each in files if each.name in OUTPUTS]
-        read = (each for each in files if each.name not in OUTPUTS and not isinstance(each.type, Folder))
+        read = (each for each in files if each.name not in OUTPUTS and not isinstance(each.type, FolderPath))
         inputs = [max(each.opts, key=len) for each in read if isinstance(each, click.Option)]
         words = [word for word in WORDS.get(verb, ()) if "." in word and ":" not in word]
         found += [(verb, output, source) for output in outputs for source in (*words, *inputs)]

@@ -18,13 +18,12 @@ from tests.make import SETTINGS, make_state, save
 from tests.parity.test_reports import failing, passing
 from wdport.cli.main import main
 from wdport.files.writable import OURS, is_replaceable, is_same_file
-from wdport.parity.policy.baseline import make_baseline
-from wdport.parity.policy.baseline_file import write_baseline
+from wdport.parity.policy.baseline import make_baseline, write_baseline
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.repro import _SCRIPT
-from wdport.parity.repro_files import DATA, KINDS, SCRIPT
-from wdport.parity.selftest.markdown import render_markdown as render_selftest
+from wdport.parity.request import REPRO_ARRAYS, REPRO_KINDS, REPRO_SCRIPT
 from wdport.parity.selftest.result import SelftestResult
+from wdport.parity.selftest.text import render_markdown as render_selftest
 
 TEXTS = ("stats.json", "table.yaml", "config.yaml", "data.csv", "parity.toml", "base.json", "run.npz", "init.npy")
 
@@ -204,10 +203,10 @@ def test_our_own_reports_are_known_by_what_is_in_them(tmp_path: Path) -> None:
     write_baseline(file, make_baseline(passing()), force=True)
     assert is_replaceable(file, "baseline")
     file.write_text(_SCRIPT)
-    assert is_replaceable(file, KINDS[SCRIPT])
+    assert is_replaceable(file, REPRO_KINDS[REPRO_SCRIPT])
     with file.open("wb") as opened:
         np.savez(opened, facts=np.array("{}"), weight=np.ones(3))
-    assert is_replaceable(file, KINDS[DATA])
+    assert is_replaceable(file, REPRO_KINDS[REPRO_ARRAYS])
     file.write_text("")
     assert all(is_replaceable(file, kind) for kind in OURS)
     assert not is_replaceable(file, None)

@@ -16,7 +16,7 @@ import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
 from wdport.cli.signals import Terminated
-from wdport.sampling import memory
+from wdport.sampling import devices as memory
 from wdport.sampling.parts import Parts
 
 FAST = ["--sampler", "ddim", "--steps", "4", "--eta", "0.5", "--seed", "3"]
@@ -140,7 +140,7 @@ def test_an_interrupt_while_steps_run(model: Path, tmp_path: Path) -> None:
     code = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in what a shell starts in the background
-from wdport.sampling.programs import Programs
+from wdport.sampling.sampler import Programs
 make = Programs.__init__
 def interrupting(self, network):
     make(self, network)

@@ -14,7 +14,7 @@ import torch
 
 from tests.bad.ground import ground
 from tests.checkpoint.test_safetensors import A, B, sharded
-from wdport.checkpoint.known import require_sha256, require_undamaged
+from wdport.checkpoint.expected_hash import require_sha256, require_undamaged
 from wdport.cli.main import main
 from wdport.errors import InputError, UsageError
 from wdport.files.inputs import InputFiles

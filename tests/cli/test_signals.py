@@ -91,7 +91,7 @@ def test_what_is_written_by_then_is_told(
     names = [f"{tmp_path}/small.safetensors{more}" for more in ("", ".wdport.json")]
     assert capsys.readouterr().err == f"error: interrupted; {' and '.join(names)} were written\n"
     assert all(Path(name).exists() for name in names)
-    monkeypatch.setattr("wdport.conversion.river.convert", interrupted)
+    monkeypatch.setattr("wdport.conversion.convert.convert", interrupted)
     assert main([*command, "--force"]) == 130
     assert capsys.readouterr().err.strip() == "error: interrupted; nothing was changed"
 

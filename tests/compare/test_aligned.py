@@ -11,13 +11,13 @@ import pytest
 from torch import nn
 
 from tests.families import test_custom, test_twins
-from wdport.compare.aligned import compare_settings
+from wdport.compare.alignment import compare_settings
 from wdport.compare.calls import Call
 from wdport.compare.layouts import Layout
 from wdport.compare.setting import SettingsReport
 from wdport.compare.taps import Tap
+from wdport.conversion.check import settings_report
 from wdport.conversion.prepare import Settings
-from wdport.conversion.unlike import settings_report
 from wdport.errors import UsageError
 
 layers: Any = keras.layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wdport.compare.glossary import GATES, label, letter_of
+from wdport.compare.findings import GATES, label, letter_of
 from wdport.wavelets.check import WAVELET
 
 PACKAGE = Path(__file__).parents[2] / "wdport"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from wdport.compare.calls import Call, Expected
+from wdport.compare.calls import Call, ExpectedCall
 from wdport.compare.layouts import AFTER, Layout, axes, fed_in_port, in_port, laid_out, leaf_names
 from wdport.compare.taps import align, padded_by
 from wdport.errors import MisfitError
@@ -57,7 +57,7 @@ def test_axes_are_moved_by_name_where_sizes_coincide() -> None:
         laid_out(cube[:, :3], (2, 4, 4, 2), [axes("b c h w -> b h w c")])
 
 
-def attended(*given: np.ndarray, port: int) -> Expected:
+def attended(*given: np.ndarray, port: int) -> ExpectedCall:
     """A call of attention with these inputs, in a port that takes as many as ``port``."""
     call = Call(given, (given[0],))
     shapes = [given[0].shape]

@@ -13,13 +13,13 @@ import keras
 import numpy as np
 
 from wdport.compare.probe import Probe
-from wdport.compare.programs import Program
+from wdport.compare.programs import CompiledProgram
 
 
 class Slow:
     """In place of a jitted function: every step of making a program takes a while, and is counted."""
 
-    def __init__(self, program: Program[Any, Any]) -> None:
+    def __init__(self, program: CompiledProgram[Any, Any]) -> None:
         self.jitted, self.steps = program._jitted, list[str]()
 
     def lower(self, *arguments: Any) -> Slow:
@@ -40,7 +40,7 @@ class Slow:
 
 
 def test_threads_that_ask_for_one_program_make_it_once() -> None:
-    program, x = Program(lambda x: x), np.arange(3.0, dtype=np.float32)
+    program, x = CompiledProgram(lambda x: x), np.arange(3.0, dtype=np.float32)
     program._jitted = slow = Slow(program)  # type: ignore[assignment]
     with ThreadPoolExecutor(8) as pool:
         found = [pool.submit(program if at % 2 else program.result_of, x) for at in range(8)]
@@ -60,7 +60,7 @@ def test_an_array_that_a_thread_with_x64_holds() -> None:
 
     with ThreadPoolExecutor(1) as pool, jax.enable_x64(False):
         kept = pool.submit(held).result()
-        program: Program[Any, Any] = Program(lambda ids: ids + 1)
+        program: CompiledProgram[Any, Any] = CompiledProgram(lambda ids: ids + 1)
         assert np.array_equal(program(tokens), tokens + 1)
     assert kept
 
@@ -72,7 +72,7 @@ def test_an_array_is_an_output_once() -> None:
         y = x + 1
         return {"a": [y, x], "b": (y, y * 2)}
 
-    program: Program[Any, Any] = Program(twice)
+    program: CompiledProgram[Any, Any] = CompiledProgram(twice)
     for length in (3, 2, 3):
         x = np.arange(float(length), dtype=np.float32)
         result = program(x)

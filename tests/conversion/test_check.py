@@ -11,10 +11,10 @@ import wdport
 from tests.families.test_custom import TABLES, files
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
 from wdport.conversion.check import check_table
-from wdport.conversion.differences import compare_files
 from wdport.conversion.prepare import Settings
+from wdport.conversion.table_documents import compare_files
 from wdport.errors import MisfitError, UsageError, WdportError
-from wdport.mapping.include import mappings_folder
+from wdport.mapping.table import mappings_folder
 
 SHIPPED = sorted(mappings_folder().glob("*.yaml"))
 GOLDENS = ["etth1-seq24-db2.ckpt", "exchange-seq24-qknorm.ckpt", "stocks-seq64-db4.pt", "ts2vec-stocks.pt"]

@@ -15,8 +15,7 @@ from wdport.conversion.explain import Route, Routes, routes_of
 from wdport.conversion.prepare import Settings
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.model_files import read_variables
-from wdport.mapping.arithmetic import combined
-from wdport.mapping.arrays import apply_rule
+from wdport.mapping.arrays import apply_rule, combined
 from wdport.model import Array
 
 CASES = ["official", "qk_norm", "gru", "lstm", "transformer", "shared", "image"]

@@ -21,7 +21,7 @@ from tests.families.toys import residual_net
 from tests.families.toys.nets import randomised
 from tests.make import SETTINGS, save_run, stated
 from wdport.cli.main import main
-from wdport.conversion.optimiser_file import read_optimiser
+from wdport.conversion.optimizer_file import read_optimiser
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.keras_runtime import exact_float64
 
@@ -233,7 +233,7 @@ def test_lightnings_file_goes_there_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["etth1-seq24-db2", "exchange-seq24-qknorm"])
 def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
     """Five steps recorded from the public code. Its optimizer had beta1 0.9 then, not the cycle's last one."""
-    from wdport.diffusion.loss import Drawn
+    from wdport.diffusion.loss import RandomBatch
     from wdport.families.waveletdiff.loss import diffusion_loss
     from wdport.keras_runtime import variables_by_path
 
@@ -250,13 +250,13 @@ def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
     named = variables_by_path(model)
     objective = diffusion_loss(made.config, np.asarray(named["noise_schedule/alpha_bar"].value))
 
-    def loss_of(values: Any, clean: Any, drawn: Drawn) -> Any:
+    def loss_of(values: Any, clean: Any, drawn: RandomBatch) -> Any:
         fixed = [variable.value for variable in model.non_trainable_variables]
         prediction, _ = model.stateless_call(values, fixed, list(objective.noisy(clean, drawn)))
         return objective.total(objective.errors(prediction, clean, drawn))
 
     @jax.jit
-    def step(values: Any, state: Any, clean: Any, drawn: Drawn) -> Any:
+    def step(values: Any, state: Any, clean: Any, drawn: RandomBatch) -> Any:
         loss, slopes = jax.value_and_grad(loss_of)(values, clean, drawn)
         return loss, *optimizer.stateless_apply(state, slopes, values)
 
@@ -264,7 +264,7 @@ def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
     state = [variable.value for variable in optimizer.variables]
     for at, recorded in enumerate(golden["resume_losses"]):
         clean, noise = (np.asarray(golden[f"resume_{each}"][at], np.float64) for each in ("x0", "noise"))
-        drawn = Drawn(noise, (golden["resume_t"][at] + 0.5) / 1000)
+        drawn = RandomBatch(noise, (golden["resume_t"][at] + 0.5) / 1000)
         loss, values, state = step(values, state, clean, drawn)
         assert float(loss) == pytest.approx(float(recorded), rel=1e-6)
     final = dict(zip((id(each) for each in model.trainable_variables), values, strict=True))

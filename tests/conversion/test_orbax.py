@@ -11,7 +11,7 @@ import torch
 import wdport
 from wdport.conversion.load import open_converted, sound_variables
 from wdport.errors import MachineError, MisfitError, UsageError, WdportError
-from wdport.families.choice import own_model
+from wdport.families.registry import own_model
 from wdport.files.orbax_folder import nested
 
 from .streamed_model import sharded, table, tensors

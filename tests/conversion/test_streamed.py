@@ -18,11 +18,11 @@ from safetensors.torch import load_file, save_file
 
 import wdport
 from wdport.cli.main import main
+from wdport.conversion.convert import Conversion
 from wdport.conversion.load import open_converted, sound_variables
-from wdport.conversion.river import Conversion
 from wdport.conversion.steps import Budget
 from wdport.errors import MachineError, MisfitError, UsageError, WdportError
-from wdport.families.choice import own_model
+from wdport.families.registry import own_model
 from wdport.files.inputs import sha256_at
 from wdport.files.sharded_file import ShardedWriter
 

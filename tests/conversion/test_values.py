@@ -17,8 +17,7 @@ from tests.families.toys import nets
 from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepared_from
-from wdport.conversion.value_finding import by_level
-from wdport.conversion.values import ValueLint, find_unusual_values
+from wdport.conversion.values import ValueLint, by_level, find_unusual_values
 from wdport.errors import UsageError
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from wdport.checkpoint.faults import Fault
 from wdport.data import read_series
-from wdport.data.rows import Rows, is_number, split
+from wdport.data.text import TextRows, is_number, split
 from wdport.errors import InputError, UsageError, WdportError
 
 relaxed = settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -182,7 +182,7 @@ def test_cells_are_what_numpy_sees(lines: list[str]) -> None:
         return
     width = len(cells[0])
     assume(all(len(row) == width for row in cells) and all(line.strip() for line in lines))
-    rows = Rows(lines, range(1, len(lines) + 1), ",")
+    rows = TextRows(lines, range(1, len(lines) + 1), ",")
     rows.require_width(width)
     for position in range(width):
         if all(is_number(row[position]) for row in cells):
@@ -227,6 +227,6 @@ def test_a_long_file_is_read_by_loadtxt_alone(tmp_path: Path, monkeypatch: pytes
         seen += 1
         return is_number(cell)
 
-    monkeypatch.setattr("wdport.data.rows.is_number", count)
+    monkeypatch.setattr("wdport.data.text.is_number", count)
     np.testing.assert_array_equal(read_series(tmp_path / "long.csv").values, values)
     assert seen == 8

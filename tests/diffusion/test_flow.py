@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from wdport.diffusion.flow import PATHS, SAMPLERS, TARGETS, Flow
-from wdport.diffusion.plans import Plan
+from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Run
 from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.errors import UsageError
@@ -20,7 +20,7 @@ from wdport.errors import UsageError
 SHAPE = (4, 3)
 
 
-def states(plan: Plan, network: Any, init: Any, change: Any = None) -> np.ndarray:
+def states(plan: SamplingPlan, network: Any, init: Any, change: Any = None) -> np.ndarray:
     """After every row, in float64."""
     with jax.enable_x64(True):
         rows = plan_rows(plan, "float64")

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wdport.diffusion.noise import lay_out
-from wdport.diffusion.plans import Plan, make_plan
-from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
+from wdport.diffusion.plans import SamplingPlan, make_plan
+from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.scan import plan_rows, run_plan
-from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule
-from wdport.diffusion.steps import step_list
+from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule, step_list
 from wdport.diffusion.updates import SAMPLERS, TARGETS
 from wdport.errors import UsageError
 
@@ -38,7 +37,7 @@ def scanned(network: Any, rows: Any, init: Any, tape: Any) -> Any:
     return run_plan(lambda x, time: network(x, time, jnp), rows, init, tape, record=True)
 
 
-def states(plan: Plan, init: np.ndarray, tape: np.ndarray, network: Any = toy) -> np.ndarray:
+def states(plan: SamplingPlan, init: np.ndarray, tape: np.ndarray, network: Any = toy) -> np.ndarray:
     """The state after every row, in float64."""
     with jax.enable_x64(True):
         return np.asarray(scanned(network, plan_rows(plan, "float64"), init, lay_out(tape, plan.noisy)))

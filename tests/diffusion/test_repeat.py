@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wdport.diffusion.plans import make_plan
-from wdport.diffusion.repeat import repeated
-from wdport.diffusion.schedules import noise_schedule
-from wdport.diffusion.steps import step_list
+from wdport.diffusion.plans import make_plan, repeated
+from wdport.diffusion.schedules import noise_schedule, step_list
 from wdport.errors import UsageError
 
 SCHEDULE = noise_schedule("exponential")

@@ -14,8 +14,16 @@ import pytest
 
 from tests.diffusion.test_scheduler import SHAPE, library, tape_states
 from wdport.checkpoint.folder import read_adjacent
-from wdport.diffusion.scheduler import SCHEDULES, SPACINGS, TARGETS, VARIANCES, Scheduler
-from wdport.diffusion.scheduler_classes import CLASSES, IMPLEMENTED, OWN_STEPS
+from wdport.diffusion.scheduler import (
+    CLASSES,
+    IMPLEMENTED,
+    OWN_STEPS,
+    SCHEDULES,
+    SPACINGS,
+    TARGETS,
+    VARIANCES,
+    Scheduler,
+)
 
 diffusers = pytest.importorskip("diffusers", exc_type=ImportError)
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.noise import lay_out
-from wdport.diffusion.plans import Plan, make_plan
+from wdport.diffusion.plans import SamplingPlan, make_plan
 from wdport.diffusion.scan import plan_rows, run_plan
-from wdport.diffusion.schedules import noise_schedule, per_mille
-from wdport.diffusion.steps import SIGNAL, even_steps, step_list
+from wdport.diffusion.schedules import SIGNAL, even_steps, noise_schedule, per_mille, step_list
 from wdport.errors import UsageError
 
 NAME = "sde-dpm-solver++"
@@ -30,7 +29,7 @@ def network(x: Any, time: Any) -> Any:
     return jnp.tanh(x @ MIX) + jnp.sin(3.0 * time)[:, None]
 
 
-def states(plan: Plan, init: np.ndarray, tape: np.ndarray, of: Any = network) -> np.ndarray:
+def states(plan: SamplingPlan, init: np.ndarray, tape: np.ndarray, of: Any = network) -> np.ndarray:
     with jax.enable_x64(True):
         laid = lay_out(tape, plan.noisy)
         return np.asarray(run_plan(of, plan_rows(plan, "float64"), init, laid, record=True))

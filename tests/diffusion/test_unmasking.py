@@ -14,7 +14,7 @@ import torch
 from diffusers import BlockRefinementScheduler
 from scipy.stats import chisquare
 
-from wdport.diffusion.unmasking import NEVER, Refined, Settings, choose, filtered, refine, windows
+from wdport.diffusion.unmasking import NEVER, Refined, UnmaskingSettings, choose, filtered, refine, windows
 from wdport.recorder import lifted
 
 WORDS, MASK, END = 23, 22, 21
@@ -87,7 +87,7 @@ def run(
     visible: Any,
     fixed: Any,
     keys: Any,
-    settings: Settings,
+    settings: UnmaskingSettings,
     start: int,
     whole: bool = False,
 ) -> Refined:
@@ -114,7 +114,7 @@ def ours(
 ) -> Refined:
     """All samples at once, or ``only`` some of them, compiled; without ``fixed`` the first eight tokens are given."""
     fixed = np.broadcast_to(np.arange(tokens.shape[1]) < 8, tokens.shape) if fixed is None else fixed
-    settings = jax.tree.map(jnp.asarray, Settings(**told))
+    settings = jax.tree.map(jnp.asarray, UnmaskingSettings(**told))
     keys = jax.random.split(jax.random.key(0), len(tokens))[only]
     found = run(network, tokens[only], visible[only], fixed[only], keys, settings, start=0 if whole else 8, whole=whole)
     return Refined(*map(np.asarray, found))
@@ -238,7 +238,7 @@ def test_tokens_are_drawn_by_the_law_of_the_library(wide: None, told: Setting) -
         theirs = BlockRefinementScheduler._top_p_filtering(theirs, told.get("top_p"))
         law = torch.softmax(theirs, -1)[0].numpy()
     keys = jax.random.split(jax.random.key(5), count)
-    settings = jax.tree.map(jnp.asarray, Settings(temperature=0.8, **told))
+    settings = jax.tree.map(jnp.asarray, UnmaskingSettings(temperature=0.8, **told))
     chosen, chance = choose(
         jnp.broadcast_to(logits, (count, 1, 9)), settings, keys, jnp.zeros(count, jnp.int32), jnp.arange(1)
     )

@@ -27,7 +27,7 @@ from tests.schemas.held import hold
 from wdport.cli.main import main
 from wdport.families.registry import find_family
 from wdport.mapping.table import parse_table
-from wdport.parity.policy.read import read_policy
+from wdport.parity.policy.policy import read_policy
 
 Check = Callable[["Run", Block], None]
 LEAST_TIME = 600
@@ -202,7 +202,7 @@ def hooks(told: dict[str, Any], block: Block) -> None:
 
 def sampled(block: Block) -> None:
     """A `sampling:` section, read with the table of the example."""
-    from wdport.families.choice import own_model
+    from wdport.families.registry import own_model
 
     table = (ROOT / "examples/points/flow.yaml").read_text().partition("sampling:")[0]
     Path("section.yaml").write_text(table + block.text)

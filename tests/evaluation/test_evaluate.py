@@ -16,13 +16,12 @@ import wdport
 from wdport.cli.main import main
 from wdport.data.samples import SeriesSet
 from wdport.data.series import Series
+from wdport.evaluation.distances import Scaling, frechet_distance
 from wdport.evaluation.figures import autocorrelation
-from wdport.evaluation.frechet import frechet_distance
 from wdport.evaluation.page import page_of
-from wdport.evaluation.real import real_windows
-from wdport.evaluation.scaling import Scaling
 from wdport.evaluation.scores import Evaluation, Score, apart
-from wdport.evaluation.settings import Setting, listed, parse_settings
+from wdport.evaluation.sets import real_windows
+from wdport.evaluation.sweep import SamplerSetting, listed, parse_settings
 from wdport.families.registry import find_family, known_model
 
 QUICK = ["correlational", "dtw-js", "sliced-wasserstein"]
@@ -192,11 +191,16 @@ def test_every_kind_of_array_is_read() -> None:
 
 def test_settings_are_parsed() -> None:
     found = parse_settings("ddpm:1000 ddim:20,50  ddim-textbook:eta1:50 heun")
-    wanted = [Setting("ddpm", 1000), Setting("ddim", 20), Setting("ddim", 50), Setting("ddim-textbook", 50, 1.0)]
-    assert found == [*wanted, Setting("heun")]
-    found.append(Setting("ddim-textbook", 9, 1 / 3))
+    wanted = [
+        SamplerSetting("ddpm", 1000),
+        SamplerSetting("ddim", 20),
+        SamplerSetting("ddim", 50),
+        SamplerSetting("ddim-textbook", 50, 1.0),
+    ]
+    assert found == [*wanted, SamplerSetting("heun")]
+    found.append(SamplerSetting("ddim-textbook", 9, 1 / 3))
     assert parse_settings(" ".join(map(str, found))) == listed(["ddpm:1000", *found[1:]], "") == found
-    assert listed(None, "ddpm") == [Setting("ddpm")]
+    assert listed(None, "ddpm") == [SamplerSetting("ddpm")]
     for text in ("", "ddim:20,20", "ddim:a", "ddim:1:2", ":5", "ddim:etax:3", "ddim:-1", "ddim:1.5", "ddim:etanan"):
         with pytest.raises(wdport.WdportError, match="sweep"):
             parse_settings(text)

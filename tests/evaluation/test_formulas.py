@@ -13,11 +13,8 @@ import scipy.stats
 import torch
 
 from wdport.errors import UsageError
-from wdport.evaluation.correlation import correlational_score
-from wdport.evaluation.dtw import dtw_distances, jensen_shannon
-from wdport.evaluation.frechet import frechet_distance
-from wdport.evaluation.gru import Judge, Weights
-from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.distances import Scaling, correlational_score, dtw_distances, frechet_distance, jensen_shannon
+from wdport.evaluation.judges import Judge, Weights
 from wdport.evaluation.sets import require_series
 
 

@@ -17,8 +17,7 @@ from wdport.cli.main import main
 from wdport.data.series import Series
 from wdport.evaluation.document import document_of, text_of
 from wdport.evaluation.scores import Evaluation, Score
-from wdport.evaluation.settings import Setting
-from wdport.evaluation.sweep import Drawn, Sweep, _units_of
+from wdport.evaluation.sweep import SamplerSetting, SettingSamples, Sweep, _units_of
 from wdport.files.json_document import NamedFile
 from wdport.model import Decoding
 
@@ -56,8 +55,13 @@ def test_the_cheapest_is_as_good_as_the_full_one_in_every_score() -> None:
 
     sets = {"ddpm": scores(1.0, 1.0), "ddim:50": scores(1.1, 1.1), "ddim:20": scores(0.5, 1.9),
             "heun:9": scores(9.0, 0.1)}  # fmt: skip
-    calls = {Setting("ddpm"): 1000, Setting("ddim", 50): 51, Setting("ddim", 20): 21, Setting("heun", 9): 17}
-    drawn = [Drawn(setting, count, 1.0) for setting, count in calls.items()]
+    calls = {
+        SamplerSetting("ddpm"): 1000,
+        SamplerSetting("ddim", 50): 51,
+        SamplerSetting("ddim", 20): 21,
+        SamplerSetting("heun", 9): 17,
+    }
+    drawn = [SettingSamples(setting, count, 1.0) for setting, count in calls.items()]
     swept = Sweep(drawn, Evaluation(sets, dict.fromkeys(sets, 9), (8, 2), 2, 0), {})
     assert str(swept.full().setting) == "ddpm"
     assert [swept.as_good(each) for each in drawn[1:]] == [
@@ -98,7 +102,7 @@ def test_a_setting_that_diverges_is_named_and_the_others_are_scored(model: Any) 
 
 def test_scores_do_not_depend_on_the_order_of_the_settings(model: Any) -> None:
     one, other = (wdport.sweep(model, SERIES, words, 40, metrics=QUICK, repeats=2)
-                  for words in ("ddim:5 heun:3", ["heun:3", Setting("ddim", 5)]))  # fmt: skip
+                  for words in ("ddim:5 heun:3", ["heun:3", SamplerSetting("ddim", 5)]))  # fmt: skip
     for name in ("ddim:5", "heun:3"):
         assert {each.values for each in one.evaluation[name].values()} == {
             each.values for each in other.evaluation[name].values()}  # fmt: skip

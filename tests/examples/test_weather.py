@@ -16,7 +16,7 @@ import pywt
 import torch
 
 from wdport.checkpoint import open_checkpoint
-from wdport.conversion.river import convert
+from wdport.conversion.convert import convert
 from wdport.data import Statistics, read_series
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

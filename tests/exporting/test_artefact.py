@@ -21,8 +21,8 @@ from tests.sampling.toy import SHAPE, toy_network
 from wdport.cli.main import main
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.exporting import loader
-from wdport.exporting.artefact import export_target, member_digests, read_facts, write_artefact
-from wdport.exporting.lower import Lowered, Lowering, lower_denoiser
+from wdport.exporting.artifact import export_target, member_digests, read_facts, write_artefact
+from wdport.exporting.lowering import Lowered, Lowering, lower_denoiser
 
 FACTS = {"what": "denoiser", "platforms": ["cpu"], "batch": None, "coefficients": 5, "features": 3, "dtype": "float32"}
 

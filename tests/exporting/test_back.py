@@ -148,7 +148,7 @@ def test_the_streamed_file_is_what_the_library_reads(tmp_path: Path) -> None:
     import torch
     from safetensors.torch import load_file
 
-    from wdport.exporting.torch_file import write_tensors
+    from wdport.exporting.to_torch import write_tensors
     from wdport.files.target import Target
 
     half = torch.randn(3).to(torch.bfloat16)

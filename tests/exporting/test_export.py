@@ -19,13 +19,12 @@ import wdport
 from tests.make import SETTINGS, SMALL, inputs, make_state, save
 from tests.sampling.toy import SHAPE, toy_network
 from tests.schemas.held import hold
-from wdport.compile_cache import fast_compile
 from wdport.exporting import loader
-from wdport.exporting.artefact import export_target, write_artefact
-from wdport.exporting.lower import Lowered, Lowering, lower_denoiser, lower_sampler
+from wdport.exporting.artifact import export_target, write_artefact
+from wdport.exporting.lowering import Lowered, Lowering, lower_denoiser, lower_sampler
+from wdport.jax_settings import fast_compile
 from wdport.sampling.network import Network
-from wdport.sampling.programs import Programs, programs_of
-from wdport.sampling.sampler import Sampler, plan_of
+from wdport.sampling.sampler import Programs, Sampler, plan_of, programs_of
 
 EVERYWHERE = ("cpu", "cuda", "tpu")
 FAST: dict[str, Any] = {"sampler": "ddim", "steps": 10, "eta": 0.5}

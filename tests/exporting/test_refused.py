@@ -12,7 +12,7 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.errors import InputError, UsageError, WdportError
-from wdport.exporting.artefact import FACTS, member_digests, read_facts, write_artefact
+from wdport.exporting.artifact import FACTS, member_digests, read_facts, write_artefact
 from wdport.exporting.verification import _require_facts
 from wdport.files.target import Target
 from wdport.files.writable import writable

@@ -26,8 +26,12 @@ from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.errors import InputError, MachineError
-from wdport.exporting import api, artefact, lower, network, process, verification
-from wdport.families.choice import own_model
+from wdport.exporting import api, verification
+from wdport.exporting import artifact as artefact
+from wdport.exporting import lowering as lower
+from wdport.exporting import lowering as network
+from wdport.exporting import verification as process
+from wdport.families.registry import own_model
 
 TWIN = """
 import keras
@@ -315,7 +319,7 @@ def test_tensors_are_read_back(tmp_path: Path, name: str, capsys: pytest.Capture
     words = ["export", str(model), "--mapping", str(table), "--to", "torch", "--verify"]
     assert main([*words, "-o", str(tmp_path / "a.safetensors")]) == 0
     assert f"bits of {checkpoint.name}" in capsys.readouterr().out
-    from wdport.conversion import back
+    from wdport.conversion import to_torch as back
 
     with pytest.MonkeyPatch.context() as patch:
         of(back, "_inverted", lambda make, *given: {

@@ -22,8 +22,8 @@ import wdport
 from wdport.cli.main import main
 from wdport.errors import MisfitError
 from wdport.exporting import loader
-from wdport.families.choice import own_model
 from wdport.families.custom_sampled import read_sampling
+from wdport.families.registry import own_model
 from wdport.sampling import network as networks
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "points"

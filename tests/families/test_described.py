@@ -8,7 +8,7 @@ import keras
 import pytest
 
 from wdport.cli.main import main
-from wdport.families.described import description, first_difference
+from wdport.families.custom import description, first_difference
 from wdport.keras_runtime import fresh_names
 
 

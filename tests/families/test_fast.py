@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.make import NO_CROSS, QK_NORM, SMALL, inputs
-from wdport.compile_cache import fast_compile
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.fast import Denoiser
 from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.families.waveletdiff.variables import variables as variable_shapes
+from wdport.jax_settings import fast_compile
 
 quick = partial(jax.jit, compiler_options=fast_compile())
 CONFIGS = pytest.mark.parametrize("config", [SMALL, QK_NORM, NO_CROSS], ids=["official", "qk norm", "no cross-level"])

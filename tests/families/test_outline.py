@@ -8,8 +8,8 @@ import keras
 import numpy as np
 from keras import layers
 
-from wdport.families.choice import own_model
 from wdport.families.custom import CustomConfig, CustomFamily
+from wdport.families.registry import own_model
 
 HERE = "tests.families.test_outline"
 

@@ -19,7 +19,7 @@ from wdport.diffusion.scheduler import Scheduler
 from wdport.families.library_config import LibraryFamily
 from wdport.families.unet2d.config import Config as UNet2DConfig
 from wdport.families.unet2d.library_scheduler import misread_scheduler
-from wdport.model import Document, Resolved, Source, Stated
+from wdport.model import ConfigurationSource, Document, Resolved, Stated
 
 pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
@@ -77,7 +77,7 @@ def test_values_of_the_user_precede_the_configuration(tmp_path: Path) -> None:
 def _misread(monkeypatch: pytest.MonkeyPatch, wrong: Document) -> None:
     resolve = LibraryFamily.resolve_values
 
-    def resolved(family: LibraryFamily[Any], source: Source, values: Mapping[str, Document]) -> Resolved:
+    def resolved(family: LibraryFamily[Any], source: ConfigurationSource, values: Mapping[str, Document]) -> Resolved:
         return resolve(family, source, {**values, "config.json": {**values["config.json"], **wrong}})
 
     monkeypatch.setattr(LibraryFamily, "resolve_values", resolved)

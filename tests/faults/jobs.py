@@ -21,15 +21,15 @@ from wdport.cli.generate import FORMATS, Done, write_texts
 from wdport.cli.group import group
 from wdport.cli.main import main
 from wdport.errors import error_of
-from wdport.exporting.artefact import write_artefact
+from wdport.exporting.artifact import write_artefact
+from wdport.files.animation import video_target, write_video
 from wdport.files.atomic import write_text
 from wdport.files.figure import draw_samples, figure_target
 from wdport.files.samples import write_samples
 from wdport.files.sealed_archive import sealed_archive
 from wdport.files.target import Target, file_target
-from wdport.files.video import video_target, write_video
+from wdport.files.temporary import track_write
 from wdport.files.writable import writable
-from wdport.files.written import track_write
 from wdport.generation.api import Generated
 from wdport.parity.reports import write_reports
 from wdport.recorder import Refusal, _Writer

@@ -284,10 +284,9 @@ WRITES = re.compile(r"os\.(replace|rename)|fsync|\.(write_text|write_bytes|renam
                     r"|NamedTemporaryFile|(np\.|numpy\.)(save\w*)|shutil\.(copy\w*|move)")  # fmt: skip
 MODE = re.compile(r"[wax]")
 WRITERS = {
-    "files/atomic.py": "the writer",
+    "files/atomic.py": "the writer of files and folders",
     "files/temporary.py": "what it writes under at first",
-    "files/whole_folder.py": "the writer of folders",
-    "files/forward_file.py": "writes to the name that its caller has of that writer",
+    "files/safetensors_file.py": "writes to the name that its caller has of that writer",
     "files/sharded_file.py": "writes to the folder that that writer gives it",
     "files/orbax_folder.py": "writes to the folder that the writer gives it",
     "files/npz_file.py": "writes to the name that the writer gives it",
@@ -295,19 +294,19 @@ WRITERS = {
     "files/keras_files.py": "writes to the name that the writer gives it",
     "schemas/__main__.py": "writes the project's own documentation, for its developers",
     "porting/suggest.py": "writes a table and random weights into a temporary folder",
-    "conversion/river.py": "writes the manifest to the name that the writer gives it",
+    "conversion/convert.py": "writes the manifest to the name that the writer gives it",
     "sampling/parts.py": "writes into the file that the writer opens",
-    "cli/streams.py": "opens standard streams that are closed",
+    "cli/signals.py": "opens standard streams that are closed",
     "cli/encode.py": "writes to the name that the writer gives it",
     "cli/generate.py": "writes to the name that the writer gives it",
     "training/state_file.py": "writes to the name that the writer gives it",
     "files/sealed_archive.py": "writes to the name that the writer gives it",
     "families/masked_lm/port.py": "Keras names the folder, which it packs into its archive",
-    "files/video.py": "writes to the name that the writer gives it",
+    "files/animation.py": "writes to the name that the writer gives it",
     "parity/repro.py": "writes to the names that the writer gives it",
     "parity/reports/markdown.py": "appends to the summary of a step",
     "exporting/isolated.py": "results in the temporary folder of its process",
-    "exporting/process.py": "inputs in that folder",
+    "exporting/verification.py": "inputs in that folder",
 }
 """Every module that opens, renames or syncs a file to write, and why it may."""
 
@@ -330,7 +329,7 @@ def writing_calls(path: Path) -> list[str]:
 
 def test_nothing_else_writes_files() -> None:
     found = {str(path.relative_to(ROOT / "wdport")) for path in (ROOT / "wdport").rglob("*.py") if writing_calls(path)}
-    packed_into_an_open_file = {"files/samples.py", "exporting/artefact.py"}
+    packed_into_an_open_file = {"files/samples.py", "exporting/artifact.py"}
     assert found - packed_into_an_open_file == set(WRITERS)
 
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from wdport.files.candle_figure import FALLS, RISES, draw_candles, is_prices
 from wdport.files.figure import draw_samples, figure_target
-from wdport.files.series_figure import DataWindows
+from wdport.files.series_figure import FALLS, RISES, DataWindows, draw_candles, is_prices
 
 NAMES = ("open", "high", "low", "close", "volume")
 

@@ -235,7 +235,7 @@ FOREIGN = {
 
 def refusal(path: Path) -> str:
     """The line that a user reads."""
-    from wdport.checkpoint.located import located
+    from wdport.checkpoint.error_context import located
 
     source = Source(path)
     with pytest.raises(InputError) as caught, located(path):

@@ -12,9 +12,9 @@ import pytest
 
 from tests.files.hdf5_reference import by_us, tree
 from wdport.checkpoint.faults import Fault
-from wdport.files.hdf5 import attributes as hdf5_attributes
 from wdport.files.hdf5 import groups as hdf5_groups
 from wdport.files.hdf5 import structure as hdf5
+from wdport.files.hdf5 import structure as hdf5_attributes
 
 SOUND = tree(
     {"a/vars/0": np.arange(3.0), "a/vars/1": np.arange(5, dtype=np.int16)},

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from wdport.files import written
+from wdport.files import temporary as written
 from wdport.files.atomic import replacing, write_text
-from wdport.files.scratch import scratch_folder
+from wdport.files.temporary import scratch_folder
 from wdport.files.writable import writable
 
-KILLED = "import time\nfrom wdport.files.scratch import scratch_folder\nwith scratch_folder() as folder:\n" \
+KILLED = "import time\nfrom wdport.files.temporary import scratch_folder\nwith scratch_folder() as folder:\n" \
     "    (folder / 'large').write_text('x')\n    print(folder, flush=True)\n    time.sleep(60)"  # fmt: skip
 
 

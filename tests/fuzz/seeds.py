@@ -86,7 +86,7 @@ def _runs() -> list[bytes]:
 
 
 def _optimizer_files() -> list[bytes]:
-    from wdport.conversion.river import convert
+    from wdport.conversion.convert import convert
 
     with TemporaryDirectory() as folder:
         made = convert(save_run(Path(folder, "x.ckpt")), values=SETTINGS, with_optimizer=True).optimizer
@@ -124,7 +124,7 @@ def _of_run(wanted: str) -> Callable[[], list[bytes]]:
 
 
 def _converted_npz() -> list[bytes]:
-    from wdport.conversion.river import convert
+    from wdport.conversion.convert import convert
 
     return [convert(ground() / "good.ckpt", ground() / "good.npz", values=SETTINGS, force=True).output.read_bytes()]
 

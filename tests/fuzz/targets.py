@@ -128,7 +128,7 @@ def _baseline(path: Path) -> Found:
 
 def _optimizer(path: Path) -> Found:
     """The state of a Lightning checkpoint's optimizer, for the variables of its model."""
-    from wdport.conversion.optimiser import converted_optimiser
+    from wdport.conversion.optimizer import converted_optimiser
     from wdport.conversion.prepare import Settings, prepare
 
     with prepare(path, Settings(values={"num_heads": "2", "wavelet": "db2", "seq_len": "24"})) as prepared:
@@ -136,7 +136,7 @@ def _optimizer(path: Path) -> Found:
 
 
 def _optimizer_file(path: Path) -> Found:
-    from wdport.conversion.optimiser_file import read_optimiser
+    from wdport.conversion.optimizer_file import read_optimiser
 
     return _optimised(read_optimiser(path)[0])
 
@@ -205,13 +205,13 @@ def _resumed(output: Path) -> Found:
 
 
 def _latents(path: Path) -> Found:
-    from wdport.cli.coding import read_coded
+    from wdport.cli.codec import read_coded
 
     return {"latents": _bytes(read_coded(path, ("latents", "mean")))}
 
 
 def _exported(path: Path) -> Found:
-    from wdport.exporting.artefact import member_digests, read_facts
+    from wdport.exporting.artifact import member_digests, read_facts
 
     return {"facts": json.dumps(read_facts(path), sort_keys=True), "members": str(sorted(member_digests(path).items()))}
 
@@ -235,16 +235,16 @@ def _prompts(path: Path) -> Found:
 
 
 def _names(path: Path) -> Found:
-    from wdport.conversion.asked import OptimizerRequest
+    from wdport.conversion.convert import OptimizerRequest
 
     return {"names": OptimizerRequest(True, names=path)._names()}
 
 
 def _streamed(path: Path) -> Found:
+    from wdport.checkpoint.error_context import located
     from wdport.checkpoint.faults import Fault
-    from wdport.checkpoint.located import located
     from wdport.data.arrays import understood
-    from wdport.data.npy import map_array
+    from wdport.data.numpy_files import map_array
 
     with located(path), path.open("rb") as file, understood(".npy"):
         if map_array(file, path.stat().st_size).dtype.kind not in "iuf":

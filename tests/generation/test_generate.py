@@ -15,11 +15,11 @@ from scipy.stats import chisquare
 
 import wdport
 from tests.families.masked_lm.make import SMALL, Fields, config_of, save, tensors_of
-from wdport.compile_cache import fast_compile
 from wdport.errors import UsageError
 from wdport.families.masked_lm.family import FAMILY
 from wdport.generation import program
 from wdport.generation.program import generator_of
+from wdport.jax_settings import fast_compile
 from wdport.model import Array, KerasModel
 from wdport.recorder import lifted
 

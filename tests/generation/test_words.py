@@ -14,10 +14,10 @@ import wdport
 from tests.families.masked_lm.make import save
 from tests.generation.test_generate import FIELDS
 from tests.generation.words import WORDS, with_tokenizer
-from wdport.compile_cache import fast_compile
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files.manifests import file_sha256
 from wdport.generation import program
+from wdport.jax_settings import fast_compile
 
 TEXT = "the cat [MASK] on [MASK] <mask> ."
 

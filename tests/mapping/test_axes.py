@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from wdport.mapping.axes import AxisError, Shape, Side, parse_rule
+from wdport.mapping.axes import AxisError, ExpressionSide, Shape, parse_rule
 
-GOOD: dict[str, tuple[Side, Side]] = {
-    "... -> ...": (Side((), any_axes=True), Side((), any_axes=True)),
-    "a -> a": (Side((("a",),)), Side((("a",),))),
-    "out in -> in out": (Side((("out",), ("in",))), Side((("in",), ("out",)))),
-    "(a b) c->[a] c b": (Side((("a", "b"), ("c",))), Side((("c",), ("b",)), "a")),
-    "  (  a b )c  ->  c(a  b)  ": (Side((("a", "b"), ("c",))), Side((("c",), ("a", "b")))),
-    "(a) b -> b a": (Side((("a",), ("b",))), Side((("b",), ("a",)))),
-    "[a] b -> [b] a": (Side((("b",),), "a"), Side((("a",),), "b")),
-    "[ part ] -> part": (Side((), "part"), Side((("part",),))),
-    "c -> 1 1 c": (Side((("c",),)), Side(((), (), ("c",)))),
-    "1->1": (Side(((),)), Side(((),))),
+GOOD: dict[str, tuple[ExpressionSide, ExpressionSide]] = {
+    "... -> ...": (ExpressionSide((), any_axes=True), ExpressionSide((), any_axes=True)),
+    "a -> a": (ExpressionSide((("a",),)), ExpressionSide((("a",),))),
+    "out in -> in out": (ExpressionSide((("out",), ("in",))), ExpressionSide((("in",), ("out",)))),
+    "(a b) c->[a] c b": (ExpressionSide((("a", "b"), ("c",))), ExpressionSide((("c",), ("b",)), "a")),
+    "  (  a b )c  ->  c(a  b)  ": (ExpressionSide((("a", "b"), ("c",))), ExpressionSide((("c",), ("a", "b")))),
+    "(a) b -> b a": (ExpressionSide((("a",), ("b",))), ExpressionSide((("b",), ("a",)))),
+    "[a] b -> [b] a": (ExpressionSide((("b",),), "a"), ExpressionSide((("a",),), "b")),
+    "[ part ] -> part": (ExpressionSide((), "part"), ExpressionSide((("part",),))),
+    "c -> 1 1 c": (ExpressionSide((("c",),)), ExpressionSide(((), (), ("c",)))),
+    "1->1": (ExpressionSide(((),)), ExpressionSide(((),))),
     "(gate=r,z h) in -> in (gate=z,r h)": (
-        Side((("gate", "h"), ("in",)), labels=(("gate", ("r", "z")),)),
-        Side((("in",), ("gate", "h")), labels=(("gate", ("z", "r")),)),
+        ExpressionSide((("gate", "h"), ("in",)), labels=(("gate", ("r", "z")),)),
+        ExpressionSide((("in",), ("gate", "h")), labels=(("gate", ("z", "r")),)),
     ),
     "[b=x,y] a=p a_b=q -> a_b=q (b=y,x a=p)": (
-        Side((("a",), ("a_b",)), "b", labels=(("a", ("p",)), ("a_b", ("q",)), ("b", ("x", "y")))),
-        Side((("a_b",), ("b", "a")), labels=(("a", ("p",)), ("a_b", ("q",)), ("b", ("y", "x")))),
+        ExpressionSide((("a",), ("a_b",)), "b", labels=(("a", ("p",)), ("a_b", ("q",)), ("b", ("x", "y")))),
+        ExpressionSide((("a_b",), ("b", "a")), labels=(("a", ("p",)), ("a_b", ("q",)), ("b", ("y", "x")))),
     ),
-    "to_a _b -> _b to_a": (Side((("to_a",), ("_b",))), Side((("_b",), ("to_a",)))),
+    "to_a _b -> _b to_a": (ExpressionSide((("to_a",), ("_b",))), ExpressionSide((("_b",), ("to_a",)))),
 }
 
 BAD = {

@@ -10,8 +10,7 @@ import torch
 from torch.nn import functional
 
 from wdport.mapping.arrays import Array, apply_rule
-from wdport.mapping.axes import parse_rule
-from wdport.mapping.catalog import RULES, find_rule
+from wdport.mapping.axes import RULES, find_rule, parse_rule
 from wdport.mapping.table import parse_table
 
 EMBED, HEADS, HEAD = 12, 3, 4

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from wdport.mapping.diff import Renamed, difference, prefix_change
-from wdport.mapping.listing import table_facts, table_listing
+from wdport.mapping.diff import Renamed, difference, prefix_change, table_facts, table_listing
 from wdport.mapping.shipped import shipped_tables
 from wdport.mapping.table import parse_table
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.mapping.kinds_page import page, table
-from wdport.mapping.axes import Shape, parse_rule
-from wdport.mapping.catalog import RULES
+from wdport.mapping.axes import RULES, Shape, parse_rule
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import Table, parse_table

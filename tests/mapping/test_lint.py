@@ -10,8 +10,7 @@ import pytest
 
 from wdport.mapping.coverage import cover
 from wdport.mapping.lint import Remark, lint
-from wdport.mapping.names import parse_pattern
-from wdport.mapping.overlap import overlap
+from wdport.mapping.names import overlap, parse_pattern
 from wdport.mapping.plan import Misfits, make_plan
 from wdport.mapping.shipped import shipped_tables
 from wdport.mapping.table import Table, parse_table

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wdport.errors import InputError, MisfitError
-from wdport.mapping.catalog import RULES
+from wdport.mapping.axes import RULES
 from wdport.mapping.table import Table, load_table, parse_table
 
 HEAD = "format: 1\nfamily: f\nvariant: v\nsignature: a.<i>\n"

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from wdport.errors import UsageError
-from wdport.optimisers.adamw import AdamW, clip_factor
-from wdport.optimisers.rates import constant_rate, one_cycle
+from wdport.optimizers.schedules import constant_rate, one_cycle
+from wdport.optimizers.torch_like import AdamW, clip_factor
 
 SHAPES = ((3, 4), (5,), ())
 STEPS = 7

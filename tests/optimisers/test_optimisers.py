@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from wdport.errors import UsageError
-from wdport.optimisers.torch_like import SGD, Adam, TorchOptimizer
+from wdport.optimizers.torch_like import SGD, Adam, TorchOptimizer
 
 SHAPES = ((3, 4), (4,), (2, 2, 2), ())
 MEMBERS = [0, 1, 0, 1]

@@ -12,7 +12,7 @@ import torch
 from torch.optim import lr_scheduler as lrs
 
 from wdport.errors import UsageError
-from wdport.optimisers.schedules import Schedule, kind_of
+from wdport.optimizers.schedules import Schedule, kind_of
 
 Make = Callable[[torch.optim.Optimizer], Any]
 

@@ -21,9 +21,9 @@ from tests.make import SETTINGS, make_state, save
 from wdport.cli import map_suggest
 from wdport.compare import engine, measure
 from wdport.families.waveletdiff.family import FAMILY
+from wdport.parity.selftest.inject import run_training_faults
 from wdport.parity.selftest.run import canary_gate, run_quick, run_selftest
 from wdport.parity.selftest.specimen import Specimen
-from wdport.parity.selftest.training import run_training_faults
 from wdport.porting.suggest import Models, prove, suggest
 
 

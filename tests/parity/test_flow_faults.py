@@ -16,9 +16,8 @@ from parity_tests.faults.samplers import faults_of
 from parity_tests.faults.samplers.flow import FLOW_FAULTS
 from wdport.diffusion.flow import TARGETS, Flow
 from wdport.families.keras_denoiser import KerasDenoiser
-from wdport.model import Array, Diffused, Named, NotDecoded
-from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
-from wdport.parity.trajectory_sides import Reference
+from wdport.model import Array, ArrayNames, Diffused, NotDecoded
+from wdport.parity.trajectories import TrajectoryReference, kill_sampler_faults, trajectories_gate
 
 SIZE, SCALE = 4, 1000.0
 RNG = np.random.default_rng(0)
@@ -64,7 +63,9 @@ class Family:
 
     def diffused(self, _: object) -> Diffused:
         why = NotDecoded("samples are what the network makes", "not decoded", "leave it out")
-        return Diffused((SIZE,), Named("points", "number", "number"), Named("decoded", "number", "number"), why, 64)
+        return Diffused(
+            (SIZE,), ArrayNames("points", "number", "number"), ArrayNames("decoded", "number", "number"), why, 64
+        )
 
     def denoiser(self, _: object, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
         return KerasDenoiser(lambda policy: Slopes(dtype=policy), dtype, pad_widths)
@@ -96,7 +97,7 @@ def told(scale: float, time: float) -> float:
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_fault_of_a_flow_is_killed(target: str, path: str, model: Slopes) -> None:
     flow = Flow(path, target, partial(told, SCALE))
-    side, known = Reference(reference, flow, (SIZE,)), (Family(flow), None)
+    side, known = TrajectoryReference(reference, flow, (SIZE,)), (Family(flow), None)
     gate, _ = trajectories_gate(side, {"float64": model}, known)
     assert gate.passed
     kills = list(kill_sampler_faults(side, model, faults_of(flow), known))

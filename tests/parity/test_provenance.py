@@ -26,7 +26,7 @@ from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import InputError
 from wdport.files.manifests import file_sha256, manifest_of
 from wdport.files.model_files import read_variables
-from wdport.parity.provenance import contradictions, provenance
+from wdport.parity.file_pair import contradictions, provenance
 
 Change = Callable[[dict[str, Any]], None]
 

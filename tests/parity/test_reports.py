@@ -22,10 +22,10 @@ from wdport.errors import MachineError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.model import PartWords
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
+from wdport.parity.reports.phrases import claim, nearness, number, outcome, place, probable, said_of, shortfall
 from wdport.parity.reports.text import render_text
-from wdport.parity.reports.words import claim, nearness, number, outcome, place, probable, said_of, shortfall
-from wdport.parity.shown import Verdict
 from wdport.parity.verdict import Fault, Overlay, PartResult, TapResult, Trajectory
+from wdport.parity.verdict_api import Verdict
 
 HOSTILE = "<script>alert(1)</script>|`x` & \"y\" 'z' \x1b[31m\x00\ud800 $\\mid$ [a](http://b) ![c](d) @user www.e.org"
 """A layer's name that every format would stumble over."""

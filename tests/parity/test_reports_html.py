@@ -12,8 +12,8 @@ import pytest
 from tests.parity.test_reports import HOSTILE, STEPS, failing, incomplete, passing
 from wdport.compare.findings import fact, measure
 from wdport.parity.reports import render_html
-from wdport.parity.reports.axes import SIZE, LinearAxis, LogAxis
 from wdport.parity.reports.charts import shade
+from wdport.parity.reports.svg import SIZE, LinearAxis, LogAxis
 from wdport.parity.verdict import Overlay, TapResult, Trajectory, Verdict
 
 VOID = {"meta", "wbr", "br"}

@@ -12,14 +12,13 @@ import pytest
 
 from tests.parity.test_reports import failing, incomplete, passing, rendered
 from wdport.cli.console import wrapped
-from wdport.compare.findings import fact
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, fact
 from wdport.files.writable import is_replaceable
 from wdport.parity.gated import Terms, judge
 from wdport.parity.policy import make_baseline, read_policy
 from wdport.parity.reports import render_json
+from wdport.parity.reports.phrases import claim
 from wdport.parity.reports.text import render_text
-from wdport.parity.reports.words import claim
 from wdport.parity.run import begun
 from wdport.parity.verdict import ReferenceKind, Verdict
 

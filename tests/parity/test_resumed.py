@@ -16,12 +16,12 @@ import wdport
 from tests.conversion.test_optimiser import trained
 from tests.make import SETTINGS, save_run, stated
 from wdport.compare.findings import Gate
-from wdport.conversion.optimiser import Optimised
-from wdport.conversion.optimiser_file import read_optimiser, write_optimiser
+from wdport.conversion.optimizer import Optimised
+from wdport.conversion.optimizer_file import read_optimiser, write_optimiser
 from wdport.errors import MisfitError
 from wdport.families.code import find_function
 from wdport.files.writable import writable
-from wdport.optimisers.torch_like import SGD, Adam
+from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.verify import Verdict
 
 Files = tuple[Path, Path, Path, Path | None]

@@ -13,8 +13,8 @@ from parity_tests.faults.variants import run_rewrites
 from parity_tests.faults.waveletdiff import FAULTS, mutants
 from parity_tests.faults.waveletdiff.rewrites import rewrites
 from parity_tests.faults.waveletdiff.wavelets import WAVELET_FAULTS
-from wdport.families.mutants import Mutant, calling
-from wdport.families.waveletdiff.transform_faults import FILTERS_REVERSED, run_wavelet_faults
+from wdport.families.faults import Mutant, calling
+from wdport.families.waveletdiff.canary import FILTERS_REVERSED, run_wavelet_faults
 from wdport.parity.selftest.inject import judgement_of, run_mutants
 from wdport.parity.selftest.run import run_quick
 from wdport.parity.selftest.specimen import Specimen

@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 
 from wdport.families.faults import Kill
-from wdport.parity.selftest.markdown import render_markdown
-from wdport.parity.selftest.result import GroupResult, SelftestResult
-from wdport.parity.selftest.rules import RULES
-from wdport.parity.selftest.text import render, summary
-from wdport.parity.selftest.variant import Alarm, Variant
+from wdport.parity.selftest.result import RULES, Alarm, GroupResult, SelftestResult, Variant
+from wdport.parity.selftest.text import render, render_markdown, summary
 
 KILLED = Kill("small", "epsilon 1e-6", "a/norm", "A", "A", ("a/norm",), True, 5.0, ("epsilon 1e-6",), sought=True,
               facts="epsilon", ratio=130.0, single="B", rejected=("cosine > 0.997",))  # fmt: skip

@@ -10,10 +10,10 @@ import torch
 from torch.optim import lr_scheduler as lrs
 
 from tests.optimisers.test_schedules import OTHERS, SCHEDULES, Inverse, _optimizer
-from wdport.conversion.optimiser import Optimised
+from wdport.conversion.optimizer import Optimised
 from wdport.errors import UsageError
-from wdport.optimisers.schedules import kind_of
-from wdport.parity.torch_resumed import _revived, schedule_class
+from wdport.optimizers.schedules import kind_of
+from wdport.parity.torch_training import _revived, schedule_class
 
 REVIVED = {**SCHEDULES, **{name: make for name, make in OTHERS.items() if name not in ("function", "product", "swa")}}
 

@@ -19,8 +19,8 @@ from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.keras_runtime import layers_by_path
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.sides import Sides, build_sides, change_weights, converted_weights, with_random_biases
-from wdport.parity.training_kills import kill_training_faults
+from wdport.parity.model_pair import Sides, build_sides, change_weights, converted_weights, with_random_biases
+from wdport.parity.training_faults import kill_training_faults
 
 TAPS = {
     "level_transformers.0": "level_0",

@@ -20,8 +20,7 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.parity.trajectories import kill_sampler_faults, trajectories_gate
-from wdport.parity.trajectory_sides import Reference
+from wdport.parity.trajectories import TrajectoryReference, kill_sampler_faults, trajectories_gate
 from wdport.recorder import run
 
 
@@ -47,7 +46,7 @@ class Pair:
                     variable.assign(np.array(variables[variable.path], dtype))
         module = FAMILY.build_reference(SMALL, tensors, "float64")
         process = FAMILY.process(SMALL, lambda name: tensors[f"{name.removeprefix('noise_schedule.')}_all"])
-        self.reference = Reference(lambda x, time: run(module, (x, time))[0], process, (31, 3))
+        self.reference = TrajectoryReference(lambda x, time: run(module, (x, time))[0], process, (31, 3))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def test_a_correct_port_passes(pair: Pair) -> None:
 
 def test_without_diffusers_its_trajectories_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "diffusers", None)
-    gate, trajectories = trajectories_gate(Reference(lambda x, _: x, Scheduler().process(), (31, 3)), {})
+    gate, trajectories = trajectories_gate(TrajectoryReference(lambda x, _: x, Scheduler().process(), (31, 3)), {})
     assert (gate.outcome, gate.passed, trajectories) == ("INCOMPLETE", False, ())
     install = "diffusers: is not installed, and its DDPMScheduler is the reference; pip install 'wdport[diffusers]'"
     assert [str(each) for each in gate.findings] == [f"not compared: {install}"]

@@ -12,8 +12,7 @@ from parity_tests.faults.state import run_state_faults
 from parity_tests.faults.unet2d import FAULTS
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.unet2d.family import FAMILY
-from wdport.parity.selftest.inject import run_mutants
-from wdport.parity.selftest.samplers import run_sampler_faults
+from wdport.parity.selftest.inject import run_mutants, run_sampler_faults
 from wdport.parity.selftest.specimen import Specimen
 
 EXAMPLES = tuple(FAULTS.examples)

@@ -18,7 +18,9 @@ from tests.families.masked_lm.make import config_of, save, tensors_of
 from tests.make import SMALL
 from tests.sampling.toy import ABOUT, toy_network
 from wdport.compare.findings import Gate
-from wdport.diffusion import flow, noise, plans, repeat, steps, unmasking, updates
+from wdport.diffusion import flow, noise, plans, unmasking, updates
+from wdport.diffusion import plans as repeat
+from wdport.diffusion import schedules as steps
 from wdport.diffusion.process import Process
 from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.schedules import noise_schedule
@@ -30,11 +32,12 @@ from wdport.generation.program import Generator
 from wdport.model import Condition, Decoding, Diffused, labels_of
 from wdport.nets.token_attention import TokenAttention
 from wdport.parity.use import generation, samplers
-from wdport.parity.use.generation import Pair, generation_gate
+from wdport.parity.use.generation import Models, generation_gate
 from wdport.parity.use.samplers import samplers_gate
 from wdport.recorder import lifted, run
 from wdport.sampling import condition as conditions
-from wdport.sampling import job, known, sampler
+from wdport.sampling import condition as known
+from wdport.sampling import job, sampler
 
 CLASSES = replace(ABOUT, condition=labels_of(4, 3), clip=1.5)
 SCALED = replace(ABOUT, condition=Condition("scale", "positive", optional=True))
@@ -158,7 +161,7 @@ TINY = {**WORDS, "vocab_size": 12, "hidden_size": 8, "intermediate_size": 6, "at
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Models:
     folder = tmp_path_factory.mktemp("m")
     file = wdport.convert(save(folder / "m", TINY), folder / "m.keras").output
     models, modules = {}, {}
@@ -171,10 +174,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
         with lifted() if dtype == "float64" else nullcontext():
             return run(modules[dtype], (tokens.astype(np.int64), read))[0]
 
-    return Pair(MASKED_LM, models, reference)
+    return Models(MASKED_LM, models, reference)
 
 
-def test_correct_generation_passes(pair: Pair) -> None:
+def test_correct_generation_passes(pair: Models) -> None:
     gate = generation_gate(pair, full=False)
     assert gate.passed, list(map(str, gate.findings))
     assert gate.compared == gate.expected == 3 * (len(generation.RULES) + 1) + 3
@@ -183,7 +186,7 @@ def test_correct_generation_passes(pair: Pair) -> None:
 
 
 @pytest.mark.full
-def test_correct_generation_passes_whole(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_correct_generation_passes_whole(pair: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(4):
         monkeypatch.setattr(generation, "SEED", seed)
         gate = generation_gate(pair, full=True)
@@ -215,7 +218,7 @@ GENERATION_EDITS: list[tuple[str, Callable[..., Any], str, str]] = [
 
 @pytest.mark.parametrize(("place", "function", "old", "new"), GENERATION_EDITS)
 def test_an_edit_of_generation_is_found(
-    place: str, function: Callable[..., Any], old: str, new: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
+    place: str, function: Callable[..., Any], old: str, new: str, pair: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edit(monkeypatch, function, old, new)
     monkeypatch.setattr(generation, "RULES", generation.RULES[:3] if place == LOOP else ())

@@ -17,7 +17,7 @@ from wdport.parity import verdict as data
 from wdport.parity.gated import update_baseline
 from wdport.parity.reports import render_html, render_markdown
 from wdport.parity.reports.text import render_text
-from wdport.parity.shown import Verdict
+from wdport.parity.verdict_api import Verdict
 
 NOTHING = Verdict("a", "b", (), (), (), None, {}, (), {})
 EVERY = [passing(), failing(), incomplete(), NOTHING]

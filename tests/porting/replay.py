@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdport.porting.outline.events import Event, Slice, Source, Trace, TracedTensor
-from wdport.porting.outline.reach import needed
-from wdport.porting.outline.steps import is_layer
+from wdport.porting.outline.events import Event, Slice, TensorSource, Trace, TracedTensor
+from wdport.porting.outline.steps import is_layer, needed
 from wdport.porting.outline.trace import trace
 from wdport.recorder import CASES, build_alone, lifted, parse_input
 
-Values = dict[Source, torch.Tensor]
+Values = dict[TensorSource, torch.Tensor]
 
 
 def replayed(target: str, inputs: Sequence[str]) -> tuple[torch.nn.Module, Trace, Values, list[np.ndarray]]:
@@ -24,7 +23,9 @@ def replayed(target: str, inputs: Sequence[str]) -> tuple[torch.nn.Module, Trace
     arrays = [each.make(0, CASES[0].batch, 1.0) for each in told]
     run = trace(module, [each.name for each in told], arrays, is_layer)
     kept = needed(run)
-    values: Values = {Source("input", each.name): torch.tensor(array) for each, array in zip(told, arrays, strict=True)}
+    values: Values = {
+        TensorSource("input", each.name): torch.tensor(array) for each, array in zip(told, arrays, strict=True)
+    }
     with torch.no_grad(), lifted():
         for event in run.events:
             if event.serial in kept and (event.module is None or event.is_layer):
@@ -32,7 +33,7 @@ def replayed(target: str, inputs: Sequence[str]) -> tuple[torch.nn.Module, Trace
     return module, run, values, arrays
 
 
-def replay(event: Event, values: dict[Source, torch.Tensor], module: torch.nn.Module) -> None:
+def replay(event: Event, values: dict[TensorSource, torch.Tensor], module: torch.nn.Module) -> None:
     """One call, its outputs put among the values."""
 
     def given(value: Any) -> Any:
@@ -48,7 +49,7 @@ def replay(event: Event, values: dict[Source, torch.Tensor], module: torch.nn.Mo
             return getattr(torch, value.removeprefix("torch."))
         return None if isinstance(value, str) and value in ("cpu", "strided") else value
 
-    def stored(source: Source) -> torch.Tensor:
+    def stored(source: TensorSource) -> torch.Tensor:
         if source.kind in ("parameter", "buffer"):
             return module.get_parameter(source.name) if source.kind == "parameter" else module.get_buffer(source.name)
         return values[source]

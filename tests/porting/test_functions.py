@@ -10,16 +10,14 @@ import torch
 from torch import nn
 
 from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, Kind, TorchFunction
-from wdport.mapping.kinds.counterpart import TorchCall
-from wdport.mapping.kinds.kind import LayerCall
-from wdport.porting.functions import module_of
-from wdport.porting.outline.counterparts import LAYERS, finder, of_function
-from wdport.porting.outline.events import Event, Source, TracedTensor
+from wdport.mapping.kinds.kind import LayerCall, TorchCall
+from wdport.porting.outline.counterparts import LAYERS, call_text, finder, of_function
+from wdport.porting.outline.events import Event, TensorSource, TracedTensor
 from wdport.porting.outline.functions import bound
-from wdport.porting.outline.keras_calls import call_text
+from wdport.porting.units import module_of
 
-X = TracedTensor(Source("input", "x"), (2, 4, 6, 6), "float")
-C = TracedTensor(Source("parameter", "w"), (4,), "float")
+X = TracedTensor(TensorSource("input", "x"), (2, 4, 6, 6), "float")
+C = TracedTensor(TensorSource("parameter", "w"), (4,), "float")
 
 SAID: dict[str, tuple[str, tuple[object, ...], str]] = {
     "a dropout of channels": ("dropout2d", (X, 0.1, False), "SpatialDropout2D(0.1)"),

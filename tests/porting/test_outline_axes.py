@@ -11,12 +11,12 @@ import torch
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import parse_rule
 from wdport.mapping.kinds.image_axes import keras_axis, keras_group, keras_order
-from wdport.porting.outline.axes import Axes, Move, chained, image, named, permute, regroup, text
+from wdport.porting.outline.axes import Axes, AxisMove, chained, image, named, permute, regroup, text
 
 SHAPES = [(2, 3, 4), (2, 12, 5), (3, 4, 6, 1), (2, 1, 8, 6), (6, 4), (2, 3, 2, 2, 5)]
 
 
-def run(move: Move, array: np.ndarray) -> np.ndarray:
+def run(move: AxisMove, array: np.ndarray) -> np.ndarray:
     rule = parse_rule("move", str(move))
     sizes = {atom.name: int(atom.size) for side in (move.before, move.after) for group in side for atom in group}
     return apply_rule(rule, [array], sizes)[0]

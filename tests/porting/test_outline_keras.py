@@ -25,14 +25,12 @@ from parity_tests.conformance.pair import LAST, Pair
 from parity_tests.conformance.test_conformance import QUICK
 from tests.porting.replay import replayed
 from tests.porting.test_outline import INPUTS
-from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, TorchCall
 from wdport.mapping.kinds.image_axes import keras_permutation
+from wdport.mapping.kinds.kind import Counterpart, KerasCall, TorchCall
 from wdport.porting.outline.axes import image, named
-from wdport.porting.outline.counterparts import LAYERS
+from wdport.porting.outline.counterparts import LAYERS, defaults, differing, find_symbol, operation
 from wdport.porting.outline.events import TracedTensor
-from wdport.porting.outline.flow import Flow
-from wdport.porting.outline.keras_calls import defaults, differing, find
-from wdport.porting.outline.operations import operation
+from wdport.porting.outline.flow import AxisFlow
 from wdport.porting.outline.settings import parameters, settings_of, torch_class
 from wdport.porting.outline.steps import Steps
 from wdport.recorder import parse_input
@@ -51,7 +49,7 @@ def of(pair: Pair) -> tuple[nn.Module, Counterpart]:
 def make(call: KerasCall) -> Any:
     """The layer, or a function of only the tensor."""
     arguments = {key: make(value) if isinstance(value, KerasCall) else value for key, value in call.arguments.items()}
-    found = find(call.name)
+    found = find_symbol(call.name)
     return found(**arguments) if call.name.startswith("layers.") else lambda x: found(x, **arguments)
 
 
@@ -251,7 +249,7 @@ def test_functions_compute_the_same_where_images_have_their_channels_last(name: 
     """Each function and each layer without weights of a whole model, run in Keras on PyTorch's values, with the axes
     where Keras has them."""
     _, run, values, _ = replayed(f"tests.porting.nets:{name}", INPUTS[name])
-    flow = Flow(run, [parse_input(text) for text in INPUTS[name]])
+    flow = AxisFlow(run, [parse_input(text) for text in INPUTS[name]])
     steps = Steps(run, flow, "float64")
     events = {number: run.events[serial] for serial, number in steps.numbers.items()}
 

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from wdport.cli.main import main
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
-from wdport.porting.folding import Doubt, fold, fold_doubts, sections
+from wdport.porting.fingerprints import Print, Prints
 from wdport.porting.options import axes_between, table_of_rows, tensor_rules
-from wdport.porting.prints import Print, Prints
-from wdport.porting.writing import table_text
+from wdport.porting.writing import Doubt, fold, fold_doubts, sections, table_text
 
 
 @given(st.integers(0, 2**32 - 1), st.permutations(range(3)))

@@ -21,10 +21,9 @@ from wdport.conversion.load import open_converted
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
 from wdport.files.model_files import read_variables
-from wdport.sampling.known import with_known
+from wdport.sampling.condition import with_known
 from wdport.sampling.network import Network, fast_network, stored_network
-from wdport.sampling.programs import Programs, programs_of
-from wdport.sampling.sampler import Sampler, plan_of
+from wdport.sampling.sampler import Programs, Sampler, plan_of, programs_of
 
 STEPS = {"jit(_drawn)", "jit(_taped)"}
 EVENT = "/jax/core/compile/backend_compile_duration"

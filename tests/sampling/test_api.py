@@ -19,7 +19,7 @@ import wdport
 from tests.make import SETTINGS, SMALL, make_state, save
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.port import WaveletDiff
-from wdport.sampling.programs import programs_of
+from wdport.sampling.sampler import programs_of
 
 FAST: dict[str, Any] = {"sampler": "ddim", "steps": 10, "eta": 0.5}
 SHAPE = (SMALL.coefficients, SMALL.features)

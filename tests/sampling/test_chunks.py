@@ -10,11 +10,9 @@ from tests.sampling.toy import SHAPE, toy_network, toy_programs
 from wdport.diffusion.noise import lay_out, sample_keys, step_noise
 from wdport.diffusion.plans import make_plan
 from wdport.diffusion.scan import plan_rows, run_plan
-from wdport.diffusion.schedules import noise_schedule
-from wdport.diffusion.steps import step_list
+from wdport.diffusion.schedules import noise_schedule, step_list
 from wdport.sampling.job import chunked
-from wdport.sampling.programs import SEGMENT, Programs
-from wdport.sampling.sampler import Sampler, plan_of, segment_length
+from wdport.sampling.sampler import SEGMENT, Programs, Sampler, plan_of, segment_length
 from wdport.sampling.samples import Samples
 
 SCHEDULE = noise_schedule("exponential")

@@ -13,16 +13,15 @@ import pytest
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.errors import UsageError
 from wdport.exporting.api import condition_facts
-from wdport.exporting.artefact import export_target, write_artefact
+from wdport.exporting.artifact import export_target, write_artefact
 from wdport.exporting.loader import load
-from wdport.exporting.lower import Lowering, lower_sampler
+from wdport.exporting.lowering import Lowering, lower_sampler
 from wdport.model import Condition, Windowed, labels_of
 from wdport.sampling.api import one_condition
 from wdport.sampling.job import plan_job
 from wdport.sampling.network import Network
-from wdport.sampling.programs import Programs
 from wdport.sampling.request import Request
-from wdport.sampling.sampler import plan_of
+from wdport.sampling.sampler import Programs, plan_of
 from wdport.sampling.samples import Samples
 
 CLASSES, NO_CLASS = 4, 3

@@ -20,9 +20,9 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from tests.sampling.toy import SHAPE, toy_programs
-from wdport.cli.devices import parse_devices
+from wdport.cli.machine import parse_devices
 from wdport.errors import UsageError
-from wdport.sampling.devices import Spread, spread_over
+from wdport.sampling.devices import DeviceSpread, spread_over
 from wdport.sampling.job import chunked
 from wdport.sampling.parts import Parts
 from wdport.sampling.sampler import Sampler, plan_of
@@ -50,7 +50,7 @@ np.savez(path, **made)
 """
 
 
-def toy_samples(spread: Spread | None) -> tuple[dict[str, np.ndarray], Sampler]:
+def toy_samples(spread: DeviceSpread | None) -> tuple[dict[str, np.ndarray], Sampler]:
     """11 samples in chunks of 8 or the next multiple, drawn and from given noise, in 101 steps: two segments."""
     programs = toy_programs()
     sampler = Sampler(programs, plan_of(programs.network, "ddim", 100, 0.5), 5, spread)
@@ -196,7 +196,7 @@ def test_a_process_that_dies_ends_the_first(model: Path, tmp_path: Path) -> None
 
 
 def test_a_batch_is_a_multiple_of_the_devices() -> None:
-    spread = Spread(jax.local_devices()[:1], processes=4, process=2)
+    spread = DeviceSpread(jax.local_devices()[:1], processes=4, process=2)
     assert [spread.batch(size) for size in (1, 4, 5, 64)] == [4, 4, 8, 64]
     assert spread.own(np.arange(8)).tolist() == [4, 5]
     assert spread.own(np.arange(8).reshape(1, 8), axis=1).tolist() == [[4, 5]]
@@ -204,7 +204,7 @@ def test_a_batch_is_a_multiple_of_the_devices() -> None:
 
 
 def test_weights_are_copied_once() -> None:
-    spread, weights = Spread(jax.local_devices()[:1]), {"a": jax.numpy.ones(3), "b": np.zeros(2)}
+    spread, weights = DeviceSpread(jax.local_devices()[:1]), {"a": jax.numpy.ones(3), "b": np.zeros(2)}
     placed = spread.weights(weights)
     assert spread.weights(dict(weights)) is placed
     assert spread.weights({**weights, "b": np.ones(2)})["b"].tolist() == [1.0, 1.0]

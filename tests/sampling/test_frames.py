@@ -12,10 +12,10 @@ from tests.sampling.test_condition import network
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.errors import UsageError
 from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_target
-from wdport.sampling.frames import frames_of
 from wdport.sampling.job import plan_job
-from wdport.sampling.programs import Programs
+from wdport.sampling.output import frames_of
 from wdport.sampling.request import Request
+from wdport.sampling.sampler import Programs
 from wdport.sampling.samples import Samples
 
 

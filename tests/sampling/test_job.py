@@ -12,17 +12,16 @@ import pytest
 from scipy.fft import dctn, idctn
 
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.schedules import noise_schedule, per_mille
-from wdport.diffusion.steps import step_list
+from wdport.diffusion.schedules import noise_schedule, per_mille, step_list
 from wdport.errors import UsageError
 from wdport.files.figure import draw_samples, figure_target
 from wdport.files.samples import samples_target
-from wdport.model import Decoding, Diffused, Named, NotDecoded
+from wdport.model import ArrayNames, Decoding, Diffused, NotDecoded
 from wdport.sampling.job import Job, plan_job
 from wdport.sampling.network import Network, stored_network
 from wdport.sampling.output import Output, draw_to_file
-from wdport.sampling.programs import Programs
 from wdport.sampling.request import Request
+from wdport.sampling.sampler import Programs
 from wdport.sampling.samples import Samples
 
 SHAPE = (4, 6, 2)
@@ -50,7 +49,9 @@ def decoding() -> Decoding:
 def network(decoded: bool = True) -> Network:
     """Spectra of images; the network itself is of no consequence."""
     way = decoding() if decoded else NotDecoded("a toy", "the toy has no pixels", "take another")
-    about = Diffused(SHAPE, Named("spectra", "wave", "wave number"), Named("images", "pixel", "pixel"), way, 96)
+    about = Diffused(
+        SHAPE, ArrayNames("spectra", "wave", "wave number"), ArrayNames("images", "pixel", "pixel"), way, 96
+    )
 
     def finish(_: Any, state: Any) -> Any:
         return state, way.decode(state) * jnp.array(STD) + jnp.array(MEAN) if isinstance(way, Decoding) else None

@@ -14,13 +14,12 @@ from tests.sampling.toy import toy_programs
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
-from wdport.sampling import memory
+from wdport.sampling import devices as memory
+from wdport.sampling.devices import auto_batch, sample_bytes
 from wdport.sampling.job import Job
-from wdport.sampling.kept import auto_chunk, fill_parts
-from wdport.sampling.memory import auto_batch, sample_bytes
+from wdport.sampling.output import auto_chunk, fill_parts
 from wdport.sampling.parts import Parts
-from wdport.sampling.programs import programs_of
-from wdport.sampling.sampler import Sampler, plan_of
+from wdport.sampling.sampler import Sampler, plan_of, programs_of
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wdport.sampling.memory import group_bytes
+from wdport.sampling.devices import group_bytes
 
 MB = 1 << 20
 SECOND = ("sys/fs/cgroup", "0::{}", ("memory.max", "memory.current", "inactive_file"))

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from wdport.errors import InputError, MachineError, UsageError
-from wdport.sampling.blocks import read_block
-from wdport.sampling.parts import Parts
+from wdport.sampling.parts import Parts, read_block
 
 FACTS = {"n": 6, "seed": 0, "chunk": 2}
 

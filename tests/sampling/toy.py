@@ -9,15 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.schedules import noise_schedule, per_mille
-from wdport.diffusion.steps import step_list
-from wdport.model import Diffused, Named, NotDecoded
+from wdport.diffusion.schedules import noise_schedule, per_mille, step_list
+from wdport.model import ArrayNames, Diffused, NotDecoded
 from wdport.sampling.network import Network
-from wdport.sampling.programs import Programs
+from wdport.sampling.sampler import Programs
 
 SHAPE = (5, 3)
 ABOUT = Diffused(
-    SHAPE, Named("coefficients", "coefficient", "coefficient"), Named("series", "step", "time step"),
+    SHAPE, ArrayNames("coefficients", "coefficient", "coefficient"), ArrayNames("series", "step", "time step"),
     NotDecoded("a toy", "the toy has no units", "take a model"), 30,
 )  # fmt: skip
 

@@ -17,8 +17,8 @@ from wdport.data.statistics import read_statistics
 from wdport.families.custom_sampled import read_sampling
 from wdport.families.registry import find_family
 from wdport.mapping.table import parse_table
-from wdport.parity.policy.baseline_file import read_baseline
-from wdport.parity.policy.read import read_policy
+from wdport.parity.policy.baseline import read_baseline
+from wdport.parity.policy.policy import read_policy
 
 ROOT = Path(__file__).parents[2]
 TODAY = date(2026, 1, 1)

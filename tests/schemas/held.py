@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from wdport import recorder
-from wdport.conversion import river
+from wdport.conversion import convert as river
 from wdport.files import json_document
 from wdport.parity import gated
 

@@ -16,11 +16,11 @@ from jsonschema import Draft202012Validator
 from tests.schemas.compared import ROOT, dates_as_text
 from tests.schemas.held import hold, validator
 from wdport.diffusion.scheduler import Scheduler
-from wdport.families.sampling_form import DiffusionForm, SamplingForm
+from wdport.families.custom_sampled import DiffusionForm, SamplingForm
 from wdport.files import json_document
 from wdport.files.json_document import SCHEMAS
 from wdport.parity.policy.baseline import RULES
-from wdport.parity.policy.form import TapRecord
+from wdport.parity.policy.policy import TapRecord
 from wdport.schemas.__main__ import written
 from wdport.schemas.formats import DOCUMENTS, formats
 from wdport.schemas.schema import schema_of

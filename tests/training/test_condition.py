@@ -23,7 +23,7 @@ from wdport.diffusion.schedules import noise_schedule, per_mille
 from wdport.errors import MisfitError, UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Condition, KerasModel, labels_of
-from wdport.optimisers.rates import warmup_cosine
+from wdport.optimizers.schedules import warmup_cosine
 from wdport.training.fresh import new_model, recipe_of
 from wdport.training.model import training_model
 from wdport.training.run import train

@@ -34,7 +34,7 @@ if address:
     jax.distributed.initialize(address, 2, int(process))
 import keras, wdport
 from tests.training.test_devices import STATES
-from wdport.optimisers.torch_like import Adam
+from wdport.optimizers.torch_like import Adam
 
 def give(told, **more):
     total = [float(np.sum(np.abs(one))) for one in told.averaged.values()]

@@ -15,12 +15,12 @@ import wdport
 from tests.make import SETTINGS, SMALL, make_module, make_state, save
 from tests.training.test_model import exact
 from tests.training.test_run import GIVEN, STATES
-from wdport.families.waveletdiff.reference_training import training_loss
-from wdport.optimisers.torch_like import Adam
+from wdport.families.waveletdiff.reference import training_loss
+from wdport.optimizers.torch_like import Adam
 from wdport.training.loop import Loop, step_options
 from wdport.training.placement import Placement
 from wdport.training.saves import Saves
-from wdport.training.source import Windows, source_of
+from wdport.training.source import SeriesWindows, source_of
 
 __all__ = ["exact"]
 
@@ -46,7 +46,7 @@ def test_the_network_computes_in_bfloat16_and_nothing_else(tmp_path: Path) -> No
     from wdport.families.waveletdiff.family import FAMILY
 
     source = source_of(series, FAMILY.diffused(converted.config), trained.variable_dtype)
-    assert isinstance(source, Windows)
+    assert isinstance(source, SeriesWindows)
     loop = Loop(trained, source, Saves(tmp_path, None, Placement()), Adam([{}], clip_norm=1.0), 8)
     traced = jax.make_jaxpr(loop._step)(loop.state, loop.held, np.arange(8), np.ones(8, np.float32))
     kinds = products(traced.jaxpr)
@@ -74,12 +74,14 @@ def test_gradients_are_as_near_to_float64_as_those_of_autocast(tmp_path: Path) -
         trained = wdport.training_model(model)
         loss = trained.diffusion_loss
         clean, noise, uniform = (jnp.asarray(batch[name], dtype) for name in ("clean", "noise", "uniform"))
-        from wdport.diffusion.loss import Drawn
+        from wdport.diffusion.loss import RandomBatch
 
         def value(variables: Any) -> Any:
             other = [variable.value for variable in model.non_trainable_variables]
-            found, _ = model.stateless_call(variables, other, loss.noisy(clean, Drawn(noise, uniform)), training=False)
-            return loss.total(loss.errors(found.astype(clean.dtype), clean, Drawn(noise, uniform)))
+            found, _ = model.stateless_call(
+                variables, other, loss.noisy(clean, RandomBatch(noise, uniform)), training=False
+            )
+            return loss.total(loss.errors(found.astype(clean.dtype), clean, RandomBatch(noise, uniform)))
 
         compiled = jax.jit(jax.grad(value), compiler_options=step_options(model.compute_dtype))
         slopes = compiled([variable.value for variable in model.trainable_variables])

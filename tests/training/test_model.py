@@ -16,14 +16,14 @@ import torch
 import wdport
 from tests.families.unet2d import make as unets
 from tests.make import SETTINGS, SMALL, make_state, save
-from wdport.diffusion.loss import DiffusionLoss, Drawn
+from wdport.diffusion.loss import DiffusionLoss, RandomBatch
 from wdport.diffusion.noising import FlowNoising, step_noising
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.keras_runtime import exact_float64
 from wdport.model import LossPart
-from wdport.optimisers.torch_like import Adam
+from wdport.optimizers.torch_like import Adam
 
 COEFFICIENT = {**SETTINGS, "prediction_target": "coefficient"}
 STEPS = 200
@@ -41,9 +41,9 @@ def converted(folder: Path, settings: dict[str, str] = COEFFICIENT, policy: str 
     return wdport.load_model(folder / "a.keras", policy)
 
 
-def drawn(seed: int, batch: int, shape: tuple[int, ...]) -> tuple[np.ndarray, Drawn]:
+def drawn(seed: int, batch: int, shape: tuple[int, ...]) -> tuple[np.ndarray, RandomBatch]:
     random = np.random.default_rng(seed)
-    return random.normal(size=(batch, *shape)), Drawn(random.normal(size=(batch, *shape)), random.random(batch))
+    return random.normal(size=(batch, *shape)), RandomBatch(random.normal(size=(batch, *shape)), random.random(batch))
 
 
 def formula(given: np.ndarray, wanted: np.ndarray, config: Config, energy: float, weight: np.ndarray) -> float:
@@ -83,7 +83,7 @@ def test_the_loss_is_the_formula(target: str, energy: float, min_snr: float | No
     snr = alpha_bar[steps] / (1 - alpha_bar[steps] + (steps == 0) * 1e-300)
     weight = np.ones(6) if min_snr is None else np.minimum(snr, min_snr) / (snr if target == "noise" else 1.0)
     if min_snr is not None:  # the first step has no noise
-        tape = Drawn(tape.noise[1:], tape.uniform[1:])
+        tape = RandomBatch(tape.noise[1:], tape.uniform[1:])
         given, wanted, weight, clean = given[1:], wanted[1:], weight[1:], clean[1:]
     found = loss.total(loss.errors(jnp.asarray(given), jnp.asarray(clean), tape))
     assert float(found) == pytest.approx(formula(given, wanted, config, energy, weight), rel=1e-12)
@@ -100,7 +100,7 @@ def test_samples_that_only_fill_a_batch_do_not_count() -> None:
     clean, tape = drawn(0, 8, (5, 2))
     given = jnp.asarray(np.random.default_rng(1).normal(size=clean.shape))
     whole = loss.errors(given, jnp.asarray(clean), tape)
-    few = loss.errors(given[:5], jnp.asarray(clean[:5]), Drawn(tape.noise[:5], tape.uniform[:5]))
+    few = loss.errors(given[:5], jnp.asarray(clean[:5]), RandomBatch(tape.noise[:5], tape.uniform[:5]))
     assert float(loss.total(whole, jnp.arange(8) < 5)) == pytest.approx(float(loss.total(few)), rel=1e-14)
     assert float(loss.total(whole)) != pytest.approx(float(loss.total(few)), rel=1e-3)
 
@@ -185,9 +185,9 @@ def test_200_steps_are_those_of_torch(tmp_path: Path) -> None:
     """AdamW with OneCycle and clipping, on one tape of noise and steps: rates, losses and parameters."""
     from wdport.checkpoint import open_checkpoint
     from wdport.families.waveletdiff.loss import diffusion_loss
-    from wdport.families.waveletdiff.reference_training import training_loss
+    from wdport.families.waveletdiff.reference import training_loss
     from wdport.keras_runtime import variables_by_path
-    from wdport.optimisers.schedules import Schedule
+    from wdport.optimizers.schedules import Schedule
     from wdport.recorder import lifted
 
     model = converted(tmp_path, policy="float64")
@@ -206,13 +206,13 @@ def test_200_steps_are_those_of_torch(tmp_path: Path) -> None:
     ours.build(model.trainable_variables)
     loss = diffusion_loss(config, alpha_bar)
 
-    def total(values: Any, clean: Any, tape: Drawn) -> Any:
+    def total(values: Any, clean: Any, tape: RandomBatch) -> Any:
         fixed = [variable.value for variable in model.non_trainable_variables]
         given, _ = model.stateless_call(values, fixed, list(loss.noisy(clean, tape)))
         return loss.total(loss.errors(given, clean, tape))
 
     @jax.jit
-    def step(values: Any, state: Any, clean: Any, tape: Drawn) -> Any:
+    def step(values: Any, state: Any, clean: Any, tape: RandomBatch) -> Any:
         made, slopes = jax.value_and_grad(total)(values, clean, tape)
         return made, *ours.stateless_apply(state, slopes, values)
 

@@ -15,12 +15,12 @@ from tests.make import SETTINGS, SMALL, make_state, save
 from wdport.data.pipeline import transform_dataset
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.optimisers.torch_like import SGD, Adam
+from wdport.optimizers.torch_like import SGD, Adam
 from wdport.training.events import Events
 from wdport.training.loop import Loop
 from wdport.training.placement import Placement
 from wdport.training.saves import Saves
-from wdport.training.source import States, Windows, source_of
+from wdport.training.source import SeriesWindows, States, source_of
 from wdport.training.state_file import NAME
 from wdport.wavelets import WaveletTransform
 
@@ -100,7 +100,7 @@ def test_windows_are_those_of_the_pipeline(tmp_path: Path) -> None:
     config = wdport.convert(checkpoint, tmp_path / "a.keras", values=SETTINGS).config
     series = np.random.default_rng(0).normal([5.0, 0.0, -2.0], [3.0, 1.0, 0.1], size=(60, 3))
     source = source_of(series, FAMILY.diffused(config), "float32")
-    assert isinstance(source, Windows)
+    assert isinstance(source, SeriesWindows)
     whole = transform_dataset(series, WaveletTransform(24, "db2", "symmetric", SMALL.groups - 1)).coefficients
     assert source.count == len(whole) == 37
     numbers = np.array([0, 36, 17])

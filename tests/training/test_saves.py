@@ -14,7 +14,7 @@ from tests.sampling.test_devices import ended, free_address, start
 from tests.training.test_devices import ONE, PRELUDE, assert_same, runs
 from tests.training.test_run import GIVEN, STATES, Stop, weights
 from wdport.errors import InputError, MachineError
-from wdport.optimisers.torch_like import Adam
+from wdport.optimizers.torch_like import Adam
 
 
 def stopped(model: Any, folder: Path, stop: int, **given: Any) -> None:

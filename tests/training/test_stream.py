@@ -14,9 +14,9 @@ from tests.make import SETTINGS, make_state, save
 from tests.training.test_run import GIVEN, STATES, weights
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.optimisers.torch_like import Adam
+from wdport.optimizers.torch_like import Adam
 from wdport.training import source
-from wdport.training.source import States, StreamedStates, StreamedWindows, Windows, source_of
+from wdport.training.source import SeriesWindows, States, StreamedStates, StreamedWindows, source_of
 
 
 def test_streamed_states_give_the_same_run(points: Any, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_streamed_windows_are_those_on_the_device(tmp_path: Path, monkeypatch: p
     config = wdport.convert(save(tmp_path / "a.ckpt", make_state()), tmp_path / "a.keras", values=SETTINGS).config
     series = np.random.default_rng(0).normal(size=(60, 3))
     held, streamed = (source_of(series, FAMILY.diffused(config), "float32", stream) for stream in (False, True))
-    assert isinstance(held, Windows)
+    assert isinstance(held, SeriesWindows)
     assert isinstance(streamed, StreamedWindows)
     numbers = np.array([0, 36, 17])
     one, other = (jax.jit(each.take)(each.held, each.feed(numbers)) for each in (held, streamed))

@@ -1,39 +1,79 @@
 """Open a checkpoint and read its tensors, by the network's names, as numpy arrays.
 
+A line has the place and its content: ``hyper_parameters (class pytorch_lightning.utilities.parsing.AttributeDict)``.
+
 Opening reads only names, shapes and offsets. Reading a tensor reads only the bytes of its storage.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 from wdport.checkpoint.dtypes import ITEMSIZE
+from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import TrainingConfig, adjacent_config, is_archive, open_archive
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.folder import INDEX, Folder, open_folder
-from wdport.checkpoint.in_order import RunningHash
-from wdport.checkpoint.layout import StateDict, find_state_dict
-from wdport.checkpoint.legacy import read_legacy
-from wdport.checkpoint.located import located
-from wdport.checkpoint.prefixes import NameCollision, Names, strip_prefixes
+from wdport.checkpoint.folder import INDEX, Folder, open_folder, read_sharded
+from wdport.checkpoint.running_hash import RunningHash
 from wdport.checkpoint.safetensors import read_safetensors
-from wdport.checkpoint.sharded import read_sharded
 from wdport.checkpoint.sniff import HEAD, sniff
 from wdport.checkpoint.source import CHUNK, Contents, Source
-from wdport.checkpoint.tensor import TensorInfo, TensorRef
-from wdport.checkpoint.torchzip import read_torch_zip
-from wdport.checkpoint.unread import not_read
-from wdport.errors import InputError, MisfitError, UsageError
+from wdport.checkpoint.state_dict import NameCollision, NetworkNames, StateDict, find_state_dict, strip_prefixes
+from wdport.checkpoint.symbols import Constructor
+from wdport.checkpoint.tensor import StorageClass, TensorInfo, TensorRef
+from wdport.checkpoint.torch_file import read_legacy, read_torch_zip
+from wdport.checkpoint.unloaded_object import UnloadedObject
+from wdport.errors import InputError, MisfitError, UsageError, printable
+from wdport.limits import MAX_UNREAD
 
 if TYPE_CHECKING:
     from wdport.checkpoint.reading import Array
+
+_LONGEST_PLACE: Final = 200
+_LONGEST_LINE: Final = 400
+
+_Place = tuple["_Place | None", object]
+"""The parent place and the key: joined only for a message."""
+
+
+def not_read(tree: object, read: object, more: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return a line for each inert leaf outside ``read``, the object with the tensors, and the lines of ``more``."""
+    lines = [printable(line, _LONGEST_LINE) for line in more]
+    visited: set[int] = set()
+    pending: list[tuple[object, _Place | None]] = [(tree, None)]
+    while pending:
+        node, place = pending.pop()
+        if node is read:
+            continue
+        if isinstance(node, (dict, list, tuple)):
+            if id(node) not in visited:
+                visited.add(id(node))
+                pairs = list(node.items() if isinstance(node, dict) else enumerate(node))
+                pending += [(child, (place, key)) for key, child in reversed(pairs)]
+        elif isinstance(node, UnloadedObject):
+            lines.append(_line(place, node.described, lines))
+        elif isinstance(node, (Constructor, StorageClass)):
+            lines.append(_line(place, f"name {node.name}", lines))
+    more_lines = len(lines) - MAX_UNREAD
+    return (*lines[:MAX_UNREAD], f"and {more_lines} more") if more_lines > 0 else tuple(lines)
+
+
+def _line(place: _Place | None, what: str, lines: list[str]) -> str:
+    if len(lines) >= MAX_UNREAD:
+        return ""  # only counted
+    parts: list[str] = []
+    while place is not None:
+        place, key = place
+        parts.append(f"<{key.described}>" if isinstance(key, UnloadedObject) else printable(key, _LONGEST_PLACE))
+    where = printable(".".join(reversed(parts)), _LONGEST_PLACE)
+    return printable(f"{where} ({what})" if where else what, _LONGEST_LINE)
 
 
 _PICKLED = ("torch-zip", "torch-legacy", "torchscript")
@@ -47,7 +87,7 @@ class Checkpoint:
         path: Path,
         contents: Contents,
         state_dict: StateDict,
-        names: Names,
+        names: NetworkNames,
         folder: Folder | None = None,
         packed: bool = False,
         configured: TrainingConfig | None = None,

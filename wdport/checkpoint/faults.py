@@ -1,7 +1,7 @@
 """Faults found inside a file: what is wrong and what to do, without the path.
 
 The parsers do not know which file they read, so they raise :class:`Fault`; the path is added once, at the boundary,
-by :func:`~wdport.checkpoint.located.located`.
+by :func:`~wdport.checkpoint.error_context.located`.
 """
 
 from __future__ import annotations

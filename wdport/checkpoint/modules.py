@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from wdport.checkpoint.faults import LOAD_TRUSTED, NOT_WRITTEN_BY_TORCH, Fault
-from wdport.checkpoint.inert import GRAPH_MODULE, UnloadedObject
 from wdport.checkpoint.tensor import TensorRef
+from wdport.checkpoint.unloaded_object import GRAPH_MODULE, UnloadedObject
 from wdport.limits import MAX_DEPTH, MAX_MODULE_ENTRIES
 
 MAX_TENSOR_NAME: Final = 1000

@@ -57,7 +57,7 @@ class File(_Type):
         return [CompletionItem(name, type="path") for name in matching(incomplete, self.endings)]
 
 
-class Folder(File):
+class FolderPath(File):
     """A folder, which may not exist yet; completed to folders."""
 
     name = "folder"

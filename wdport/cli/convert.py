@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from wdport.checkpoint.known import require_sha256
+from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.console import console
 from wdport.cli.documents import give, require_document
 from wdport.cli.options import LONGEST_FACT, facts, size
@@ -34,9 +34,9 @@ from wdport.options import (
 
 if TYPE_CHECKING:
     from wdport.cli.results import ConversionDocument
-    from wdport.conversion.entries import ConfigEntry, Manifest
-    from wdport.conversion.river import Conversion
-    from wdport.conversion.value_finding import ValueFinding
+    from wdport.conversion.convert import Conversion
+    from wdport.conversion.manifest_schema import ConfigEntry, Manifest
+    from wdport.conversion.values import ValueFinding
 
 MOST_VALUES = 10
 """Unusual values printed per level; all are in the JSON."""
@@ -120,7 +120,7 @@ def command(request: ConvertRequest) -> int:
     path = Path(output) if output else default_output(Path(checkpoint))
     outputs = {"-o": path, "the manifest": manifest_of(path)}
     document = require_document(request.json_file, read, outputs, request.force)
-    from wdport.conversion.river import convert
+    from wdport.conversion.convert import convert
     from wdport.conversion.storage import parse_size
 
     sizes = {"max_memory": parse_size("--max-memory", request.max_memory),
@@ -177,7 +177,7 @@ def _document(conversion: Conversion) -> ConversionDocument:
 
 def _odd(findings: Sequence[ValueFinding]) -> list[str]:
     """Findings about a checkpoint's values, one line each."""
-    from wdport.conversion.value_finding import by_level
+    from wdport.conversion.values import by_level
 
     return [f"  {level:<8} {printable(text, LONGEST_FACT)}" for level, text in by_level(findings, MOST_VALUES)]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from wdport.cli.coding import LATENTS, CodingRequest, Ran, coder_of, open_coded, read_coded
+from wdport.cli.codec import LATENTS, CodecRun, CodingRequest, coder_of, open_coded, read_coded
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import model_inputs
@@ -47,7 +47,7 @@ def command(request: DecodeRequest) -> int:
 
     Frames are written as they are decoded, so memory does not depend on their number.
     """
-    from wdport.files.video import BYTES, require_frames, video_target, write_video
+    from wdport.files.animation import BYTES, require_frames, video_target, write_video
 
     latents, dtype, normalised = request.latents, request.dtype, request.normalised
     path = request.output or latents.with_name(f"{latents.stem}.video.npy")
@@ -82,7 +82,9 @@ def command(request: DecodeRequest) -> int:
         "compute_dtype": request.compute_dtype or dtype, "chunk": request.chunk, "fps": fps if played else None,
     }  # fmt: skip
     seconds = time.monotonic() - started
-    ran = Ran("decode", converted.path.name, latents.name, digest, target.path, array.shape, shape, settings, seconds)
+    ran = CodecRun(
+        "decode", converted.path.name, latents.name, digest, target.path, array.shape, shape, settings, seconds
+    )
     give("coded", ran.document, document, ran.text)
     return 0
 

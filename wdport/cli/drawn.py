@@ -23,9 +23,8 @@ from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256
 if TYPE_CHECKING:  # they import jax, and the first two are not needed for errors
     from wdport.cli.results import SamplesDocument
     from wdport.files.series_figure import DataWindows
-    from wdport.sampling.devices import Spread
-    from wdport.sampling.job import Job
-    from wdport.sampling.ran import Ran
+    from wdport.sampling.devices import DeviceSpread
+    from wdport.sampling.job import Job, SamplingRun
 
 
 LONGEST_LABEL = 9
@@ -173,7 +172,7 @@ class SampleResult:
     request: SampleRequest
     files: Files
     job: Job
-    ran: Ran
+    ran: SamplingRun
     known_values: NDArray[np.float64] | None
 
 
@@ -280,7 +279,7 @@ def _rate(result: SampleResult) -> str:
     return f"{drawn} drawn in {took}; {ran.rate:.3g} samples/s{there}"
 
 
-def _devices(spread: Spread | None) -> str:
+def _devices(spread: DeviceSpread | None) -> str:
     if spread is None or spread.count == 1:
         return ""
     return f"{spread.count}" + (f", of {spread.processes} processes" if spread.processes > 1 else "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from wdport.cli.coding import CodingRequest, Ran, coder_of, open_coded, read_coded
+from wdport.cli.codec import CodecRun, CodingRequest, coder_of, open_coded, read_coded
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import model_inputs
@@ -75,6 +75,6 @@ def command(request: EncodeRequest) -> int:
         "compute_dtype": request.compute_dtype or dtype, "chunk": request.chunk, "fps": None,
     }  # fmt: skip
     seconds = time.monotonic() - started
-    ran = Ran("encode", converted.path.name, video.name, digest, path, mean.shape, array.shape, settings, seconds)
+    ran = CodecRun("encode", converted.path.name, video.name, digest, path, mean.shape, array.shape, settings, seconds)
     give("coded", ran.document, document, ran.text)
     return 0

@@ -19,9 +19,9 @@ from typing import Final, NoReturn
 
 import click
 
-from wdport.checkpoint.located import from_os
+from wdport.checkpoint.error_context import from_os
 from wdport.cli.machine import JAX_BYTES, TORCH_BYTES, address_limit
-from wdport.cli.streams import discard_output, end_output
+from wdport.cli.signals import discard_output, end_output
 from wdport.errors import InternalError, MachineError, WdportError
 
 LIBRARIES: Final = ("torch", "keras", "jax", "jaxlib", "h5py", "numpy", "ml_dtypes", "safetensors", "yaml", "pyarrow",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # imports jax
     from wdport.conversion.load import Converted
     from wdport.files.json_document import NamedFile, OutputFile
     from wdport.generation import Generated
-    from wdport.generation.words import Words
+    from wdport.generation.prompts import Words
 
 FORMATS: Final = (".txt", ".json", ".npz")
 
@@ -120,9 +120,9 @@ def command(request: GenerateRequest) -> int:
 
     In every step the network predicts all wanted tokens of a block, and the most probable are kept.
     """
-    from wdport.checkpoint.known import require_sha256
-    from wdport.files.text_frames import TEXTS as SHOWN
-    from wdport.files.text_frames import frames_target, write_frames
+    from wdport.checkpoint.expected_hash import require_sha256
+    from wdport.files.animation import TEXTS as SHOWN
+    from wdport.files.animation import frames_target, write_frames
 
     force, tokenizer, file = request.force, request.tokenizer, request.text_file or request.prompt_ids
     inputs = InputFiles(model=request.model, prompts=file, tokenizer=tokenizer).with_manifests("model")
@@ -274,7 +274,7 @@ def _words(
 ) -> Words | None:
     """The tokenizer; None if it is not needed and not there."""
     from wdport.generation.program import model_words
-    from wdport.generation.words import installed
+    from wdport.generation.prompts import installed
 
     by_name = any(token is not None and not token.isdecimal() for token in named)
     needed = bool(prompts.texts) or by_name or (target is not None and target.format == "txt")

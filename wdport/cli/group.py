@@ -16,12 +16,10 @@ from wdport.cli import completion
 from wdport.cli.console import console
 from wdport.cli.documents import give_faults
 from wdport.cli.failures import failure_of, lost_output
-from wdport.cli.signals import signal_of
-from wdport.cli.streams import discard_output
-from wdport.cli.usage import usage_error
-from wdport.cli.verb import HELP, Verbs
+from wdport.cli.signals import discard_output, signal_of
+from wdport.cli.verb import HELP, Verbs, usage_error
 from wdport.errors import WdportError
-from wdport.files.written import WRITTEN
+from wdport.files.temporary import WRITTEN
 from wdport.version import VERSION
 
 _E = TypeVar("_E", bound=Exception)

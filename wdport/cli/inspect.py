@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from wdport.checkpoint.known import require_sha256
+from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
 from wdport.cli.requests import verb
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from wdport.checkpoint import Checkpoint
     from wdport.cli.results import InspectionDocument, StoredTensor
-    from wdport.conversion.account import Account
-    from wdport.conversion.entries import ConfigEntry
+    from wdport.conversion.manifest_schema import Account, ConfigEntry
     from wdport.files.json_document import NamedFile
 
 MANIFEST_END: Final = ".wdport.json"
@@ -114,7 +113,7 @@ def _shipped(path: Path) -> InspectionDocument:
 def _check_own(path: Path, account: Account) -> None:
     """Check a user's own model without building it: the values of a file or folder that has them by name, an archive's
     CRC, and that the file has the structure that Keras writes."""
-    from wdport.checkpoint.located import located
+    from wdport.checkpoint.error_context import located
     from wdport.files.model_files import read_variables
     from wdport.files.weights_file import open_weights
 
@@ -148,7 +147,7 @@ def _inspection_of(
 
 def _manifest(path: Path, account: Account) -> str:
     """The state of the manifest next to the file."""
-    from wdport.conversion.account import contradiction_of
+    from wdport.conversion.manifest_schema import contradiction_of
     from wdport.files.inputs import sha256_at
     from wdport.files.manifests import manifest_of
 

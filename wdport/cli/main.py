@@ -8,8 +8,7 @@ import signal
 import sys
 
 from wdport.backend import use_jax
-from wdport.cli.signals import catch_signals, ignore_signals, resend_lost_signals, signal_of
-from wdport.cli.streams import end_output, open_streams
+from wdport.cli.signals import catch_signals, end_output, ignore_signals, open_streams, resend_lost_signals, signal_of
 
 
 def run() -> None:
@@ -49,7 +48,7 @@ def _tell(error: BaseException, number: int) -> None:
     """Print one line about an interruption: its own message, or what was written."""
     from wdport.cli.console import console
     from wdport.errors import printable
-    from wdport.files.written import describe_written
+    from wdport.files.temporary import describe_written
 
     cause = "terminated" if number == signal.SIGTERM else "interrupted"
     left = str(error) if isinstance(error, KeyboardInterrupt) else ""

@@ -32,13 +32,13 @@ MODEL = Option("Function of your own Keras model; it is built to list its variab
 CONFIG = Option("Configuration (YAML), as for convert.", files="table")
 
 
-class _Verbs(Verbs):
+class _MapVerbs(Verbs):
     """Verbs in separate modules are imported when called."""
 
     modules: ClassVar = {"outline": "wdport.cli.map_outline", "suggest": "wdport.cli.map_suggest"}
 
 
-@click.group(name="map", cls=_Verbs, no_args_is_help=False)
+@click.group(name="map", cls=_MapVerbs, no_args_is_help=False)
 def command() -> None:
     """Outline a PyTorch model; find, check, explain and compare mapping tables. Nothing is converted."""
 
@@ -75,10 +75,9 @@ def check(request: CheckRequest) -> int:
     With --model, or for a table of a model that wdport ships, the complete plan is made, as convert does. Findings of
     --values and --settings do not make a table unsound.
     """
-    from wdport.conversion.check import check_table
+    from wdport.conversion.check import check_table, settings_report
     from wdport.conversion.prepare import Settings
     from wdport.conversion.table_documents import check_document
-    from wdport.conversion.unlike import settings_report
 
     table, checkpoint = request.table, request.checkpoint
     if request.reference and not request.settings:
@@ -155,8 +154,7 @@ class DiffRequest:
 def diff(request: DiffRequest) -> int:
     """Compare two tables, two checkpoints or two converted files by name, shape and dtype. Exits 0 with or without
     differences."""
-    from wdport.conversion.differences import compare_files
-    from wdport.conversion.table_documents import difference_document
+    from wdport.conversion.table_documents import compare_files, difference_document
 
     first, second = request.first, request.second
     inputs = InputFiles(first=first, second=second).with_manifests("first", "second")

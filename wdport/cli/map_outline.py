@@ -51,8 +51,8 @@ def command(request: OutlineRequest) -> int:
     The model is run in float64 on random inputs. CHECKPOINT is for a function that takes a checkpoint path.
     """
     from wdport.mapping.strict_yaml import read_yaml
-    from wdport.porting.outline.document import outline_document
     from wdport.porting.outline.make import outline, outline_of_table
+    from wdport.porting.outline.result import outline_document
 
     checkpoint, reference, mapping, config = request.checkpoint, request.reference, request.mapping, request.config
     if reference is None and mapping is None:
@@ -73,7 +73,7 @@ def command(request: OutlineRequest) -> int:
 
 
 @dataclass(frozen=True)
-class Row:
+class OutlineRow:
     """A line of the table: number, name, kind, axes, PyTorch side, Keras side; a heading has no number."""
 
     cells: tuple[str, ...]
@@ -95,7 +95,7 @@ def outline_text(outline: Outline, every: bool, columns: int | None = None) -> s
         *(("note", note) for note in outline.notes),
         *(("not called", f"{name}: {torch}") for name, torch in outline.uncalled.items()),
     ]  # fmt: skip
-    lines = [printable(outline.target, None), facts(head), "", *_table([Row(HEADER), *rows], columns)]
+    lines = [printable(outline.target, None), facts(head), "", *_table([OutlineRow(HEADER), *rows], columns)]
     lines += _section("where Keras's default differs", page.defaults)
     lines += _section("to watch", page.notes)
     return "\n".join(lines)
@@ -115,18 +115,18 @@ class _Page:
         self.last = max((step.number for step in outline.root.walk()), default=0)
         self._before = ""
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[OutlineRow]:
         self._say(self._root)
         yield from self._inside(self._root, 0)
 
-    def _inside(self, around: Step, depth: int) -> Iterator[Row]:
-        from wdport.porting.outline.fold import Folded, fold
+    def _inside(self, around: Step, depth: int) -> Iterator[OutlineRow]:
+        from wdport.porting.outline.make import Folded, fold
 
         unfolded = (Folded((step,), 1, (step.name,)) for step in around.steps)
         for group in unfolded if self._every else fold(around.steps):
             repeated, several = group.times > 1, len(group.steps) > 1
             if repeated and several:
-                yield Row(("", f"{group.times} times, {group.range or 'the same layers'}:"), depth)
+                yield OutlineRow(("", f"{group.times} times, {group.range or 'the same layers'}:"), depth)
             named = dict(zip((step.name for step in group.steps), group.names, strict=True))
             for step in group.steps:
                 times = ", ".join(filter(None, (f"{group.times} times", group.range)))
@@ -135,7 +135,7 @@ class _Page:
                     times += ", each of the one before"
                 yield from self._step(step, named, depth + (repeated and several), times)
 
-    def _step(self, step: Step, named: Mapping[str, str], depth: int, times: str) -> Iterator[Row]:
+    def _step(self, step: Step, named: Mapping[str, str], depth: int, times: str) -> Iterator[OutlineRow]:
         """The rows of a step; ``named`` maps repeated steps to their names here."""
         self._say(step)
 
@@ -147,7 +147,7 @@ class _Page:
         if step.what == "module":
             arguments = ", ".join(f"{value.name}={source(value)}" for value in step.inputs)
             call = f"{step.type.rpartition('.')[2]}({arguments})"
-            yield Row(("", name, "", "", f"{call}, {times}" if times else call), depth)
+            yield OutlineRow(("", name, "", "", f"{call}, {times}" if times else call), depth)
             self._before = ""
             yield from self._inside(step, depth + 1)
             self._before = step.name
@@ -159,7 +159,7 @@ class _Page:
             if step.inputs and {value.source for value in step.inputs} != {self._before}:
                 torch += f" of {', '.join(dict.fromkeys(map(source, step.inputs)))}"
         self._before = step.name if step.what == "layer" else f"[{step.number}]"
-        yield Row((str(step.number), name, step.kind, axes, torch, step.keras_text), depth)
+        yield OutlineRow((str(step.number), name, step.kind, axes, torch, step.keras_text), depth)
 
     def _say(self, step: Step) -> None:
         """Keep the notes on a step, or on the class of a module, for the end."""
@@ -170,12 +170,12 @@ class _Page:
                 numbers.setdefault(f"{of}{text}", []).append(number)
 
 
-def _table(rows: Sequence[Row], columns: int | None) -> list[str]:
+def _table(rows: Sequence[OutlineRow], columns: int | None) -> list[str]:
     lines = list(_wide(rows))
     return lines if columns is None or max(map(len, lines)) <= columns else list(_narrow(rows[1:]))
 
 
-def _narrow(rows: Sequence[Row]) -> Iterator[str]:
+def _narrow(rows: Sequence[OutlineRow]) -> Iterator[str]:
     """A step's number, name, kind and axes; below it the PyTorch side, then the Keras side."""
     number = max((len(row.cells[0]) for row in rows), default=0)
     for row in rows:
@@ -189,7 +189,7 @@ def _narrow(rows: Sequence[Row]) -> Iterator[str]:
                 yield printable(f"{indent}  {side:<7}  {text}", LONGEST_FACT)
 
 
-def _wide(rows: Sequence[Row]) -> Iterator[str]:
+def _wide(rows: Sequence[OutlineRow]) -> Iterator[str]:
     cells = [(*row.cells[:1], "  " * row.depth + row.cells[1], *row.cells[2:]) for row in rows]
     number = max(len(row[0]) for row in cells) if cells else 1
     widths = [

@@ -22,7 +22,7 @@ from wdport.cli.signals import signal_of
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
-from wdport.files.scratch import scratch_folder
+from wdport.files.temporary import scratch_folder
 from wdport.files.writable import writable
 from wdport.marks import Marked, joined, marked
 from wdport.options import FORCE, INPUTS, JSON, Option
@@ -158,7 +158,7 @@ def _times(folder: Path) -> dict[Path, int]:
 
 def _verify(table: Path, weights: Path, config: Path | None) -> Verdict:
     """Convert into a temporary file, and verify that."""
-    from wdport.conversion.river import convert
+    from wdport.conversion.convert import convert
     from wdport.parity.verify import verify
 
     with scratch_folder() as folder:

@@ -36,7 +36,7 @@ class Report:
 
 def model_inputs(model: str, sha256: str | None, **files: PathText | None) -> InputFiles:
     """The input files of a verb: a converted model, of which --sha256 is the hash, its manifest, and others."""
-    from wdport.checkpoint.known import require_sha256
+    from wdport.checkpoint.expected_hash import require_sha256
 
     inputs = InputFiles(model=model, **files).with_manifests("model")
     inputs.check(partial(require_sha256, model, sha256))
@@ -64,7 +64,7 @@ def require_reports(requested: Iterable[Report], inputs: Mapping[str, Path], for
 def open_own(model: str, mapping: str | None, function: str | None, inputs: Sequence[str] = ()) -> Converted:
     """Open a converted file; ``mapping``, ``function`` and ``inputs`` are for a user's own model."""
     from wdport.conversion.load import open_converted
-    from wdport.families.choice import own_model
+    from wdport.families.registry import own_model
 
     user_family = own_model(mapping, function, None, inputs)
     if user_family is None and (inputs or function):

@@ -86,8 +86,8 @@ def _json(path: Path) -> list[Array | list[int]]:
 
 def _npy(path: Path) -> list[Array | list[int]]:
     from wdport.checkpoint.faults import Fault
-    from wdport.data.files import data_file
-    from wdport.data.npy import read_array
+    from wdport.data.numpy_files import read_array
+    from wdport.data.table import data_file
 
     with data_file(path) as file, open(file, "rb") as opened:
         try:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wdport.checkpoint.checkpoint import open_checkpoint
+from wdport.checkpoint.error_context import located
+from wdport.checkpoint.expected_hash import require_sha256, require_undamaged
 from wdport.checkpoint.experiment import is_archive
 from wdport.checkpoint.folder import open_folder
-from wdport.checkpoint.known import require_sha256, require_undamaged
-from wdport.checkpoint.layout import EMA, RAW
-from wdport.checkpoint.located import located
 from wdport.checkpoint.regular import open_regular
 from wdport.checkpoint.sniff import HEAD
+from wdport.checkpoint.state_dict import EMA, RAW
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
 from wdport.cli.options import facts, size
@@ -26,7 +26,7 @@ from wdport.cli.requests import verb
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.target import Target, file_target
-from wdport.files.written import track_write
+from wdport.files.temporary import track_write
 from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
 from wdport.recorder import Input
 

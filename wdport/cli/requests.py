@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, File, Folder, Suggested
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, File, FolderPath, Suggested
 from wdport.cli.documents import Document, mark_machine
 from wdport.cli.verb import CountOr, OneOf, Verb, Whole
 from wdport.errors import UsageError, printable
@@ -114,7 +114,7 @@ def _type(declared: Declared) -> Any:
     if option.completions:
         return Suggested(option.completions, option.by_comma)
     if option.files:
-        kinds = {"folder": Folder, "document": Document}
+        kinds = {"folder": FolderPath, "document": Document}
         if option.files in kinds:
             return kinds[option.files]()
         return File(_SUFFIXES[option.files] if isinstance(option.files, str) else option.files)

@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from wdport.compare.findings import GateFacts
-from wdport.conversion.entries import ConfigEntry, Manifest, Shape
-from wdport.conversion.value_finding import ValueFinding
+from wdport.conversion.manifest_schema import ConfigEntry, JsonShape, Manifest
+from wdport.conversion.values import ValueFinding
 from wdport.declared import Count, Positive, Sha256
-from wdport.exporting.facts import ConditionFacts, ProgramFacts
+from wdport.exporting.artifact import ConditionFacts, ProgramFacts
 from wdport.files.json_document import NamedFile, OutputFile
-from wdport.parity.recording_form import CheckpointFacts, Environment
+from wdport.parity.recording_file import CheckpointFacts, Environment
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class StoredTensor:
     """One tensor or variable."""
 
     dtype: Annotated[str, Meta(description="Its dtype in the file.")]
-    shape: Annotated[Shape, Meta(description="Its shape.")]
+    shape: Annotated[JsonShape, Meta(description="Its shape.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,9 @@ class RecordingDocument:
 class SamplesFile(OutputFile):
     """The file of samples."""
 
-    arrays: Annotated[Mapping[str, Shape], Meta(description="Shape of every array in it, samples on the first axis.")]
+    arrays: Annotated[
+        Mapping[str, JsonShape], Meta(description="Shape of every array in it, samples on the first axis.")
+    ]
 
 
 @dataclass(frozen=True)
@@ -176,8 +178,8 @@ class CodedDocument:
     direction: Annotated[Literal["encode", "decode"], Meta(description="What was done.")]
     input: Annotated[NamedFile, Meta(description="The file that was read.")]
     output: Annotated[OutputFile, Meta(description="The file that was written.")]
-    latents: Annotated[Shape, Meta(description="Shape of the latents: videos, frames, height, width, channels.")]
-    video: Annotated[Shape, Meta(description="Shape of the video: videos, frames, height, width, channels.")]
+    latents: Annotated[JsonShape, Meta(description="Shape of the latents: videos, frames, height, width, channels.")]
+    video: Annotated[JsonShape, Meta(description="Shape of the video: videos, frames, height, width, channels.")]
     values: Annotated[Literal["float32", "uint8"], Meta(description="Type of the written values.")]
     normalised: Annotated[bool, Meta(description=
         "Whether the latents are normalised by the model's mean and standard deviation.")]  # fmt: skip
@@ -251,7 +253,7 @@ class ExportDocument:
     platforms: Annotated[Sequence[str] | UnsetType, Meta(description="Platforms that it runs on.")] = UNSET
     batch: Annotated[Positive | UnsetType | None, Meta(description=
         "Number of samples of every call; null for any number.")] = UNSET  # fmt: skip
-    arrays: Annotated[Mapping[str, Shape] | UnsetType, Meta(description=
+    arrays: Annotated[Mapping[str, JsonShape] | UnsetType, Meta(description=
         "Shape of one sample of every array that it takes or gives; absent for a network.")] = UNSET  # fmt: skip
     programs: Annotated[Mapping[str, ProgramFacts] | UnsetType, Meta(description=
         "The programs of a network by name, with their inputs and outputs; absent for a denoiser or "

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.cli.console import console
-from wdport.cli.devices import parse_devices
 from wdport.cli.documents import give, require_document
 from wdport.cli.drawn import Files, SampleRequest, SampleResult, condition_of, samples_document, samples_text
 from wdport.cli.failures import leave
-from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.machine import parse_devices, require_jax, start_jax
 from wdport.cli.options import model_inputs, open_sampled, stored_variables
 from wdport.cli.progress import samples_bar
 from wdport.cli.requests import verb
@@ -187,7 +186,7 @@ def _animate(figure: Target | None, job: Job) -> None:
     if figure is None:
         return
     from wdport.files.figure import animate_samples, max_drawn
-    from wdport.sampling.frames import frames_of
+    from wdport.sampling.output import frames_of
 
     about = job.sampler.programs.network.about
     shape, axis = drawn_shape(about)

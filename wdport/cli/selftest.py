@@ -66,8 +66,7 @@ def command(request: SelftestRequest) -> int:
         start_jax()
         result = run_selftest(request.quick, say=say, family=request.family)
     from wdport.files.atomic import write_text
-    from wdport.parity.selftest.markdown import render_markdown
-    from wdport.parity.selftest.text import render, verdict_lines
+    from wdport.parity.selftest.text import render, render_markdown, verdict_lines
 
     failed: list[WdportError] = []
     if markdown_file:

@@ -1,17 +1,21 @@
-"""Raise exceptions on signals, so that temporary files are always removed; and remember that one has arrived.
+"""Signals as exceptions, so that temporary files are always removed; and the standard streams, opened and flushed.
 
 Click only makes an Abort of Ctrl-C. An exception while an extension module is loaded comes out as another, or ends the
 process; so the signal is then sent again a little later.
+
+Neither Python nor click does this: output that is lost at exit changes the exit code, or nobody is told.
 """
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 import threading
 from importlib.machinery import ExtensionFileLoader
 from types import FrameType
-from typing import Final
+from typing import Final, TextIO
 
 SOON: Final = 0.05
 """Seconds."""
@@ -80,3 +84,41 @@ def _send_again(number: int) -> None:
     again = threading.Timer(SOON, signal.pthread_kill, (threading.main_thread().ident, number))
     again.daemon = True
     again.start()
+
+
+def open_streams() -> None:
+    """Open closed standard streams: the next opened file would get their descriptor, and be written to by accident.
+
+    Standard output is opened so that writing fails, because the loss of the output must be reported.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # gets the lowest free descriptor, which is this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # characters that the encoding of the terminal lacks
+
+
+def discard_output() -> None:
+    """Discard buffered output: Python would try again at exit, and fail."""
+    _discard(sys.stdout)
+
+
+def end_output() -> None:
+    """Flush buffered output, or discard it: Python would exit with another code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

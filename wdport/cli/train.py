@@ -7,10 +7,9 @@ from functools import partial
 from math import inf, isfinite
 from pathlib import Path
 
-from wdport.cli.devices import parse_devices
 from wdport.cli.documents import require_document
 from wdport.cli.failures import leave
-from wdport.cli.machine import require_jax
+from wdport.cli.machine import parse_devices, require_jax
 from wdport.cli.requests import verb
 from wdport.cli.trained import TrainRequest, is_checkpoint, run
 from wdport.errors import UsageError, WdportError
@@ -75,10 +74,10 @@ def _require_begun(request: TrainRequest) -> None:
 
 def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
     """Check the model before JAX is imported; raises :class:`WdportError`."""
-    from wdport.checkpoint.known import require_sha256
+    from wdport.checkpoint.expected_hash import require_sha256
     from wdport.conversion.load import open_converted
-    from wdport.conversion.optimiser_file import optimiser_path
-    from wdport.families.choice import own_model
+    from wdport.conversion.optimizer_file import optimiser_path
+    from wdport.families.registry import own_model
 
     if request.resume is None:
         return

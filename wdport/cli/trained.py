@@ -17,7 +17,7 @@ from wdport.cli.progress import steps
 from wdport.dtype_policies import POLICIES
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.scratch import scratch_folder
+from wdport.files.temporary import scratch_folder
 from wdport.model import PUBLIC, SCHEDULES, Array, KerasModel, Recipe
 from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
 from wdport.training.folder import STATES, WRITTEN
@@ -232,8 +232,8 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
         yield _Begin(make, None, recipe)
         return
     from wdport.conversion.load import load_model, open_converted
-    from wdport.conversion.optimiser_file import optimiser_path
-    from wdport.families.choice import own_model
+    from wdport.conversion.optimizer_file import optimiser_path
+    from wdport.families.registry import own_model
 
     with scratch_folder() as folder:
         path = Path(request.resume)
@@ -327,8 +327,8 @@ def _note_difference(request: TrainRequest, recipe: Recipe, config: str) -> None
 def _converted(request: TrainRequest, path: Path) -> Path:
     """Convert the checkpoint, with its optimizer if it has one."""
     from wdport.checkpoint.checkpoint import open_checkpoint
-    from wdport.checkpoint.optimiser import has_optimiser
-    from wdport.conversion.river import convert
+    from wdport.checkpoint.optimizer import has_optimiser
+    from wdport.conversion.convert import convert
 
     assert request.resume is not None
     with open_checkpoint(Path(request.resume), key=request.key) as checkpoint:

@@ -56,7 +56,7 @@ def verified_artefact(converted: Converted, path: Path) -> Verification:
 @contextmanager
 def unverified(target: Target, verify: bool) -> Iterator[Target]:
     """The target itself, or to ``verify`` one of the same name in a temporary folder next to it."""
-    from wdport.files.held_back import deferred_signals
+    from wdport.files.defer_signals import deferred_signals
     from wdport.files.temporary import make_temporary_folder
 
     if not verify:

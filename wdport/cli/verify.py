@@ -33,8 +33,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.target import KERAS, format_at
 from wdport.files.writable import require_apart
 from wdport.options import Operand
-from wdport.parity.repro_files import KINDS
-from wdport.parity.request import PairOptions, RunOptions
+from wdport.parity.request import REPRO_KINDS, PairOptions, RunOptions
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
     Exits 0 if they are equal, 1 if not, 6 if something could not be compared.
     """
-    from wdport.exporting.artefact import is_artefact
+    from wdport.exporting.artifact import is_artefact
     from wdport.parity.pair import Pair, is_fresh
 
     run = request_of(RunOptions, options)
@@ -157,5 +156,5 @@ def _repro_files(folder: str | None) -> list[Report]:
         return []
     if Path(folder).exists() and not Path(folder).is_dir():
         raise UsageError(folder, "is not a directory", "give another name with --repro")
-    files = KINDS.items() if Path(folder).is_dir() else ()
+    files = REPRO_KINDS.items() if Path(folder).is_dir() else ()
     return [Report("--repro", kind, Path(folder, name)) for name, kind in files]

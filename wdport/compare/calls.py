@@ -29,7 +29,7 @@ from wdport.recorder import leaves as leaves
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedCall:
     """A call of the reference in the port's layout: its inputs by their position among the ``count`` inputs of the
     port's call, and its outputs. ``window`` is the part of each output that the reference has, if the port crops the
     rest in a following layer."""

@@ -1,29 +1,197 @@
-"""What a comparison measured: the errors of every layer, the counts of both dtypes, and findings on the comparison."""
+"""What a comparison measured: errors of every layer and of parts of the output, rounding errors, findings, and the
+wall time of each gate."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from wdport.compare.alignment import Alignment
-from wdport.compare.calls import Case, Outputs
+from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF
+from wdport.compare.calls import Call, Case, ExpectedCall, Outputs
 from wdport.compare.candidate import Candidate, PortSide
-from wdport.compare.clock import Clock
-from wdport.compare.errors import outputs_in_port
-from wdport.compare.findings import Finding, fact
+from wdport.compare.errors import fed, made, outputs_in_port
+from wdport.compare.findings import Finding, Gate, fact
 from wdport.compare.layouts import axes
-from wdport.compare.memory import trim_memory
-from wdport.compare.output_parts import OutputParts
+from wdport.compare.measure import ErrorPair, relative_l2
+from wdport.compare.programs import trim_memory
 from wdport.compare.reference import Reference
-from wdport.compare.results import Evidence, TapResult, locate
-from wdport.compare.rounding_errors import RoundingErrors
-from wdport.model import Array, Signature
-from wdport.recorder import Observation
+from wdport.compare.results import Evidence, Overlay, PartResult, TapResult, locate
+from wdport.compare.taps import Tap
+from wdport.model import Array, Port, Signature
+from wdport.recorder import Conditioning, Observation
 
 if TYPE_CHECKING:
     import torch
+
+
+class Clock:
+    """Seconds of wall time by gate: computing for a gate, or waiting for it.
+
+    What every gate needs, namely reading the files, building the models and running the reference, counts as preflight
+    (0).
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def add(self, letter: str, seconds: float) -> None:
+        """Count these seconds for a gate."""
+        self.seconds[letter] = self.seconds.get(letter, 0.0) + seconds
+
+    @contextmanager
+    def gate(self, letter: str) -> Iterator[None]:
+        """Count the time of the block for a gate."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(letter, time.monotonic() - begun)
+
+    def timed(self, gates: Iterable[Gate]) -> list[Gate]:
+        """The gates with their seconds; ``None`` where nothing was counted."""
+        return [replace(gate, seconds=self.seconds.get(gate.name)) for gate in gates]
+
+
+class OutputParts:
+    """Accumulated errors of an output that is divided as ``port`` specifies."""
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.errors: dict[tuple[str, int], ErrorPair] = {}
+        self.overlays: tuple[Overlay, ...] = ()
+        self.decoded_error: float | None = None
+        self._logic: dict[str, list[float]] = {}
+        self._decoded: dict[str, list[float]] = {}
+        self._energy: dict[str, float] = {}
+
+    def add(self, candidate: Array, reference: Array) -> None:
+        """Add float64 outputs of both sides, of one shape."""
+        for name, part in self.port.parts.items():
+            self._logic.setdefault(name, []).append(relative_l2(candidate[:, part], reference[:, part]))
+            decoded = [self._decode_part(side, part) for side in (candidate, reference)]
+            if decoded[0] is not None and decoded[1] is not None:
+                self._energy[name] = self._energy.get(name, 0.0) + float(np.sum(decoded[1] ** 2))
+                self._decoded.setdefault(name, []).append(relative_l2(decoded[0], decoded[1]))
+        if self.port.decode:
+            error = relative_l2(self.port.decode(candidate), self.port.decode(reference))
+            self.decoded_error = max(self.decoded_error or 0.0, error)
+
+    def add_single(self, candidate: Array, reference: Array, truth: Array) -> None:
+        """Add float32 outputs of both sides and the truth; the first ones are kept for plots."""
+        self.overlays = self.overlays or self._overlays(truth, candidate)
+        for name, part in self.port.parts.items():
+            for channel in range(truth.shape[-1]):
+                index = (slice(None), part, channel)
+                pair = self.errors.setdefault((name, channel), ErrorPair())
+                pair.add(candidate[index], reference[index], truth[index])
+
+    def allow(self, spread: Array) -> None:
+        """Allow every value of the output an error of ``spread``, the effect of rounding."""
+        for (name, channel), pair in self.errors.items():
+            part = spread[:, self.port.parts[name], channel]
+            pair.allow(float(np.sum(part**2)), float(np.max(part)))
+
+    def results(self) -> tuple[PartResult, ...]:
+        """The results per part."""
+        part_results = []
+        total = sum(self._energy.values())
+        for name in self.port.parts:
+            ratios = [pair.rms_ratio for (part_name, _), pair in self.errors.items() if part_name == name]
+            decoded = self._decoded.get(name)
+            logic = max(self._logic.get(name, [inf]))
+            energy = self._energy[name] / total if total else None
+            part_results.append(
+                PartResult(name, logic, max(decoded) if decoded else None, max(ratios, default=inf), energy)
+            )
+        return tuple(part_results)
+
+    def _decode_part(self, output: Array, part: slice) -> Array | None:
+        """The decoded output with only this part; ``None`` if unknown."""
+        if self.port.decode is None:
+            return None
+        masked = np.zeros_like(output)
+        masked[:, part] = output[:, part]
+        return self.port.decode(masked)
+
+    def _overlays(self, truth: Array, output: Array) -> tuple[Overlay, ...]:
+        """The first sample's first channel, part by part."""
+        overlays = []
+        for name, part in self.port.parts.items():
+            decoded = [self._decode_part(side[:1], part) for side in (truth, output)]
+            drawn = [tuple(float(value) for value in array[0, :, 0]) for array in decoded if array is not None]
+            if len(drawn) == 2:
+                overlays.append(Overlay(name, drawn[0], drawn[1]))
+        return tuple(overlays)
+
+
+class RoundingErrors:
+    """Error pairs by the reference's names: ``alone`` of every isolated tap and output, ``inputs`` of the taps' inputs,
+    ``times`` of taps at every value of their input, and ``whole`` of the outputs of the running network. ``unit`` is
+    the dtype's rounding error."""
+
+    def __init__(self, unit: float = UNIT_ROUNDOFF) -> None:
+        self._unit = unit
+        self.alone: dict[str, ErrorPair] = {}
+        self.inputs: dict[str, ErrorPair] = {}
+        self.times: dict[str, ErrorPair] = {}
+        self.whole: dict[str, ErrorPair] = {}
+
+    def add_outputs(self, names: Sequence[str], running: Sequence[Outputs], isolated: Sequence[Outputs]) -> None:
+        """Add the network's outputs, running and isolated: of the port, the reference and the truth."""
+        for index, name in enumerate(names):
+            for errors, (port, reference, truth) in ((self.whole, running), (self.alone, isolated)):
+                if port[index].shape == truth[index].shape:  # float64 (A) has found others
+                    self._pair(errors, name).add(port[index], reference[index], truth[index])
+
+    def add_isolated(self, name: str, port: Array, reference: Array, truth: Array) -> None:
+        """Add an output of the network with every tap isolated."""
+        self._pair(self.alone, name).add(port, reference, truth)
+
+    def add_tap(self, tap: Tap, port_call: Call, reference: ExpectedCall, truth: ExpectedCall, arranged: bool) -> bool:
+        """Add one tap; returns whether it could be compared. Inputs of a reordered (``arranged``) tap are ignored."""
+        inputs, outputs = fed(port_call, truth), made(tap, port_call, truth)
+        if arranged:
+            inputs = []
+        if outputs is None or inputs is None or any(c.shape != r.shape for c, r in (*inputs, *outputs)):
+            return False
+        theirs = made(tap, Call((), reference.outputs), truth) or []
+        pair = self._pair(self.alone, tap.reference)
+        for (c, t), (r, _) in zip(outputs, theirs, strict=True):
+            pair.add(c, r, t)
+        for (c, t), r in zip(inputs, reference.inputs.values(), strict=False):
+            self._pair(self.inputs, tap.reference).add(c, r, t)
+        return True
+
+    def _pair(self, errors: dict[str, ErrorPair], name: str) -> ErrorPair:
+        return errors.setdefault(name, ErrorPair(unit=self._unit))
+
+    def add_time(self, name: str, port: Array, reference: Array, truth: Array) -> None:
+        """Add a tap at every value of its input."""
+        self._pair(self.times, name).add(port, reference, truth)
+
+    def beyond(self, parts: OutputParts | None) -> bool:
+        """Whether any error exceeds the bound."""
+        more = parts.errors.values() if parts is not None else ()
+        pairs = [*self.alone.values(), *self.inputs.values(), *more, *self.whole.values()]
+        return not all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs)
+
+    def allow(self, conditioning: Conditioning, outputs: Sequence[str]) -> None:
+        """Compare the errors with the effect of one rounding as well."""
+        for name, spread in conditioning.taps.items():
+            for errors, pair in ((self.alone, spread.made), (self.inputs, spread.fed)):
+                if name in errors:
+                    errors[name].allow(*pair)
+        for name, moves in zip(outputs, conditioning.outputs, strict=True):
+            if name in self.whole:
+                self.whole[name].allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))
 
 
 class Companion(Protocol):

@@ -17,18 +17,14 @@ import jax
 
 from wdport.compare.alignment import Alignment
 from wdport.compare.bounds import bounds as default_bounds
-from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, answers_of, leaves
-from wdport.compare.candidate import Candidate, PortSide
-from wdport.compare.clock import Clock
-from wdport.compare.comparison import Companion, Comparison
-from wdport.compare.conditioning import NOTHING, Explained, beyond, explained
+from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, answers_of, leaves
+from wdport.compare.candidate import Candidate, PlainUse, PortSide
+from wdport.compare.comparison import Clock, Companion, Comparison, OutputParts
 from wdport.compare.errors import InPort, floors_of, narrowed, output_errors, output_names, rearranged, tap_errors
 from wdport.compare.findings import OUTPUT
+from wdport.compare.gates import NOTHING, Explained, beyond, explained
 from wdport.compare.measure import Ranges, float32_share
-from wdport.compare.memory import trim_memory
-from wdport.compare.output_parts import OutputParts
-from wdport.compare.plain_use import PlainUse
-from wdport.compare.programs import Deferred, Pending
+from wdport.compare.programs import Deferred, Pending, trim_memory
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, TapResult
 from wdport.compare.taps import Tap
@@ -103,7 +99,7 @@ class _Started:
     case: Case
     observation: Observation
     outputs: Outputs
-    calls: Mapping[str, Expected]
+    calls: Mapping[str, ExpectedCall]
     into: InPort
     taps: Sequence[Tap]
     inputs: tuple[Array, ...]
@@ -303,7 +299,7 @@ class _Engine:
             doubtful = self._doubtful(started.taps, started.into)
             isolated_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
             port = {**answered, "": Call((), isolated_outputs)}
-            reference = {**started.calls, "": Expected({}, 0, started.outputs)}
+            reference = {**started.calls, "": ExpectedCall({}, 0, started.outputs)}
             evidence = Evidence(started.inputs, port, reference, started.case.random_biases)
             result.evidence = result.evidence or evidence
             expected = started.calls
@@ -342,7 +338,7 @@ class _Engine:
             result.runs[tap.reference] += 1
 
     def _tap_errors(
-        self, calls: Calls, started: _Started, expected: Mapping[str, Expected], into: InPort
+        self, calls: Calls, started: _Started, expected: Mapping[str, ExpectedCall], into: InPort
     ) -> dict[str, tuple[float, float] | None]:
         """Errors by the reference's name; infinite if the arrays cannot be compared."""
         floors = floors_of(started.case)
@@ -476,7 +472,7 @@ def _size(observation: Observation) -> int:
     return sum({id(array): array.nbytes for array in arrays}.values())
 
 
-def _keeps_own_values(calls: Mapping[str, Expected], shapes: Calls) -> bool:
+def _keeps_own_values(calls: Mapping[str, ExpectedCall], shapes: Calls) -> bool:
     """Whether the reference has no counterpart of an input with at least three axes, or of a part of an output."""
     return any(call.window for call in calls.values()) or any(
         index not in call.inputs and len(leaf.shape) > 2

@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from wdport.compare.bounds import FLOAT32_SHARE
-from wdport.compare.calls import Call, Calls, Case, Expected, Outputs, leaves
+from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, leaves
 from wdport.compare.findings import OUTPUT
 from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names, mask_places
 from wdport.compare.measure import float32_share, one_magnitude, relative_l2, sample_errors
@@ -32,7 +32,7 @@ class InPort:
         self.misfits: dict[str, str] = {}
         self.misfed: set[str] = set()
 
-    def __call__(self, calls: Calls) -> dict[str, Expected]:
+    def __call__(self, calls: Calls) -> dict[str, ExpectedCall]:
         """The converted calls by the candidate's name."""
         converted = {}
         for tap in self._taps:
@@ -61,11 +61,11 @@ class InPort:
         return converted
 
 
-def _fed_alone(call: Call, tap: Tap, first: Call) -> Expected:
+def _fed_alone(call: Call, tap: Tap, first: Call) -> ExpectedCall:
     """The expected inputs of the first layer of a stack; its outputs have no counterpart in the reference."""
     shapes = [tuple(leaf.shape) for leaf in leaves(list(first.inputs))]
     inputs = fed_in_port(call, tap.layout, shapes, leaf_names(first), masks=mask_places(first))
-    return Expected(inputs, len(shapes), (), call.caller)
+    return ExpectedCall(inputs, len(shapes), (), call.caller)
 
 
 def outputs_in_port(
@@ -84,7 +84,7 @@ def outputs_in_port(
     return tuple(laid_out(outputs[index], tuple(shape.shape), rules) for index, shape in pairs)
 
 
-def fed(port_call: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
+def fed(port_call: Call, expected: ExpectedCall) -> list[tuple[Array, Array]] | None:
     """Pairs of actual and expected inputs of a layer of the port; ``None`` if their numbers differ."""
     inputs = leaves(list(port_call.inputs))
     if len(inputs) != expected.count:
@@ -92,7 +92,7 @@ def fed(port_call: Call, expected: Expected) -> list[tuple[Array, Array]] | None
     return [(np.asarray(inputs[index]), right) for index, right in expected.inputs.items()]
 
 
-def made(tap: Tap, port_call: Call, expected: Expected) -> list[tuple[Array, Array]] | None:
+def made(tap: Tap, port_call: Call, expected: ExpectedCall) -> list[tuple[Array, Array]] | None:
     """Pairs of actual and expected outputs of a layer of the port; ``None`` if their numbers differ."""
     if len(port_call.outputs) != len(expected.outputs):
         return None
@@ -107,7 +107,7 @@ def floors_of(case: Case) -> tuple[float, ...]:
 
 
 def tap_errors(
-    tap: Tap, candidate: Calls, expected: Mapping[str, Expected], floors: Sequence[float] = ()
+    tap: Tap, candidate: Calls, expected: Mapping[str, ExpectedCall], floors: Sequence[float] = ()
 ) -> tuple[float, float] | None:
     """Relative errors of a tap's inputs and outputs; ``None`` if one side did not run it."""
     port_call, call = candidate.get(tap.candidate), expected.get(tap.candidate)
@@ -118,7 +118,7 @@ def tap_errors(
     return max(before, _largest(fed(port_call, call), floors)), _largest(made(tap, port_call, call), floors)
 
 
-def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, Expected], reference: Calls) -> str | None:
+def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, ExpectedCall], reference: Calls) -> str | None:
     """How a tap's arrays are rearrangements of the reference's, or differ only at steps that a mask leaves out; "" if
     they are equal, ``None`` if they are neither.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from wdport.compare.calls import Call, Expected, leaves
+from wdport.compare.calls import Call, ExpectedCall, leaves
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import AxisError, Rule, Shape, parse_rule
 from wdport.mapping.kinds.windows import PADDING_MODES
@@ -121,7 +121,7 @@ def margins(array: Array, shape: Shape, rules: Sequence[Rule]) -> list[int] | No
 def in_port(
     call: Call, layout: Layout, shapes: tuple[Shapes, Shapes], names: Sequence[str] = (), strict: bool = True,
     masks: Collection[int] = (),
-) -> Expected:  # fmt: skip
+) -> ExpectedCall:  # fmt: skip
     """Convert a call of the reference to the port's layout, given the flat shapes of the inputs and outputs, and the
     names and masks of the inputs, of the port's call.
 
@@ -134,10 +134,10 @@ def in_port(
     single = layout.cropped and len(arrays) == 1
     uncropped = _uncropped(arrays[0], tuple(shapes[1][0]), layout) if single else None
     if uncropped is not None:
-        return Expected(inputs, len(shapes[0]), (uncropped[0],), call.caller, uncropped[1])
+        return ExpectedCall(inputs, len(shapes[0]), (uncropped[0],), call.caller, uncropped[1])
     pairs = zip(arrays, shapes[1], strict=True)
     outputs = tuple(_fitted(array, shape, layout.outputs, layout, strict) for array, shape in pairs)
-    return Expected(inputs, len(shapes[0]), outputs, call.caller)
+    return ExpectedCall(inputs, len(shapes[0]), outputs, call.caller)
 
 
 def _uncropped(array: Array, shape: Shape, layout: Layout) -> tuple[Array, tuple[slice, ...]] | None:

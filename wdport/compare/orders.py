@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from wdport.compare.calls import Call, Expected, leaves
+from wdport.compare.calls import Call, ExpectedCall, leaves
 from wdport.compare.layouts import Layout
 from wdport.compare.relations import same
 from wdport.compare.taps import Tap
@@ -27,7 +27,7 @@ MOST_AXES = 4
 Sizes = Mapping[str, int]
 
 
-def flatten_order(tap: Tap, port_call: Call, answers: Mapping[str, Expected], taps: Sequence[Tap]) -> list[str]:
+def flatten_order(tap: Tap, port_call: Call, answers: Mapping[str, ExpectedCall], taps: Sequence[Tap]) -> list[str]:
     """The ``flatten`` under which the inputs of the layer of ``tap``, whose call in the port is ``port_call``, agree
     with the reference's: one sentence, or none.
 
@@ -91,7 +91,7 @@ def _stated(layout: Layout, laid: Array) -> tuple[Rule, dict[str, int]] | None:
     return None
 
 
-def _output_sizes(answers: Mapping[str, Expected], taps: Sequence[Tap], count: int) -> Iterator[Sizes]:
+def _output_sizes(answers: Mapping[str, ExpectedCall], taps: Sequence[Tap], count: int) -> Iterator[Sizes]:
     """Axes, by name in the port's order, of layer outputs with ``count`` values per sample."""
     previous = []
     for tap in taps:

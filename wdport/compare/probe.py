@@ -18,10 +18,10 @@ import numpy as np
 from jax.extend.core import get_opaque_trace_state
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
-from wdport.compare.calls import Call, Expected, Outputs, call_name, layer_of
-from wdport.compare.programs import Program
-from wdport.compile_cache import FAST_COMPILE
+from wdport.compare.calls import Call, ExpectedCall, Outputs, call_name, layer_of
+from wdport.compare.programs import CompiledProgram
 from wdport.errors import IncompleteError, MisfitError
+from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path
 from wdport.model import Array, KerasLayer, KerasModel
 
@@ -34,13 +34,13 @@ Compute = Callable[[Sequence[Tensor]], object]
 Plain = tuple[dict[str, Array], list[Array]]
 """An answer as an argument of a compiled program: inputs by position, and outputs."""
 
-Handle = Callable[[str, Compute, "Arguments"], object]
+Handle = Callable[[str, Compute, "CallArguments"], object]
 """Called in place of a layer with the call, its computation and its arguments; returns any nesting of tensors."""
 
 Found = dict[str, tuple[list[object], list[jax.Array], jax.Array | None]]
 """By call, the layer's nested inputs, its output arrays, and the mask of its inputs."""
 
-Answers = Mapping[str, Expected]
+Answers = Mapping[str, ExpectedCall]
 """Expected calls, by call of the port."""
 
 
@@ -69,7 +69,7 @@ def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[di
         call = call_name(path, count[path])
         callers[call] = inside[-1]
         inside.append(call)
-        arguments = Arguments(self, args, kwargs)
+        arguments = CallArguments(self, args, kwargs)
 
         def compute(values: Sequence[Tensor]) -> object:
             args, kwargs = arguments.with_tensors(values)
@@ -92,7 +92,7 @@ def _traced_by() -> object:
     return get_opaque_trace_state(convention="nnx")
 
 
-class Arguments:
+class CallArguments:
     """The arguments of one call of a layer, in the order of its signature however they are passed; ``tensors`` are
     those among them."""
 
@@ -156,9 +156,9 @@ class Probe:
         self._callers: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._exact = any(str(variable.dtype) == "float64" for variable in model.weights)
-        self._whole = self._outputs if eager else Program(self._outputs)
-        self._record = self._traced_record if eager else Program(self._traced_record, FAST_COMPILE)
-        self._isolate = self._traced_isolate if eager else Program(self._traced_isolate, FAST_COMPILE)
+        self._whole = self._outputs if eager else CompiledProgram(self._outputs)
+        self._record = self._traced_record if eager else CompiledProgram(self._traced_record, FAST_COMPILE)
+        self._isolate = self._traced_isolate if eager else CompiledProgram(self._traced_isolate, FAST_COMPILE)
 
     def whole(self, inputs: tuple[Array, ...]) -> Outputs:
         """Only the model's outputs."""
@@ -172,7 +172,7 @@ class Probe:
 
     def shapes(self, inputs: tuple[Array, ...]) -> tuple[Sequence[Array | jax.ShapeDtypeStruct], dict[str, Call]]:
         """The same with shapes and dtypes in place of arrays; runs nothing unless ``eager``."""
-        if isinstance(self._record, Program):
+        if isinstance(self._record, CompiledProgram):
             outputs, calls = self._record.result_of(*self._weights(), inputs)
             return outputs, self._calls(calls)
         return self.record(inputs)
@@ -226,7 +226,7 @@ class Probe:
         calls: Found = {}
         within: list[str] = []
 
-        def keep(call: str, compute: Compute, arguments: Arguments) -> object:
+        def keep(call: str, compute: Compute, arguments: CallArguments) -> object:
             within.append(call)
             output = compute(arguments.tensors)
             within.pop()
@@ -261,7 +261,7 @@ class Probe:
         """A handler that feeds every call its answer's inputs and passes on its answer's outputs; ``calls`` gets the
         actual inputs and outputs. A call without an answer is not changed."""
 
-        def answer(call: str, compute: Compute, arguments: Arguments) -> object:
+        def answer(call: str, compute: Compute, arguments: CallArguments) -> object:
             replacement = answers.get(call)
             if replacement is None:
                 return compute(arguments.tensors)
@@ -350,7 +350,7 @@ def tensor_names(value: object) -> tuple[str, ...]:
     return ()
 
 
-def _plain(answer: Expected) -> Plain:
+def _plain(answer: ExpectedCall) -> Plain:
     return {str(index): array for index, array in answer.inputs.items()}, list(answer.outputs)
 
 

@@ -13,7 +13,7 @@ from itertools import permutations
 import numpy as np
 from scipy import special
 
-from wdport.compare.functions import by_name
+from wdport.compare.activations import by_name
 from wdport.compare.layouts import AFTER
 from wdport.compare.relations import same
 from wdport.model import Array
@@ -117,7 +117,7 @@ def _is_affine(normed: Array, outputs: Array) -> bool:
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionForm:
     """How queries, keys and values (B, L, E) become merged heads (B, L, E)."""
 
     heads: int
@@ -142,22 +142,22 @@ def attention_difference(parts: Sequence[Array], right: Array, wrong: Array) -> 
         query, key, value = (parts[role] for role in roles)
         if not query.shape[-1] == key.shape[-1] == value.shape[-1] == width or key.shape != value.shape:
             continue
-        heads = next((h for h in _divisors(width) if same(_attend(Attention(h), query, key, value), right)), None)
+        heads = next((h for h in _divisors(width) if same(_attend(AttentionForm(h), query, key, value), right)), None)
         if heads is None or query.shape != right.shape:
             continue
-        for other in _variants(Attention(heads), width):
+        for other in _variants(AttentionForm(heads), width):
             if same(_attend(other, query, key, value), wrong):
-                pairs = zip(other.settings().items(), Attention(heads).settings().values(), strict=True)
+                pairs = zip(other.settings().items(), AttentionForm(heads).settings().values(), strict=True)
                 return [
                     f"{name} {ours} where the reference has {theirs}"
                     for (name, ours), theirs in pairs
                     if ours != theirs
                 ]
-        return _exchanged(Attention(heads), (query, key, value), wrong)
+        return _exchanged(AttentionForm(heads), (query, key, value), wrong)
     return []
 
 
-def _exchanged(attention: Attention, parts: tuple[Array, Array, Array], wrong: Array) -> list[str]:
+def _exchanged(attention: AttentionForm, parts: tuple[Array, Array, Array], wrong: Array) -> list[str]:
     names = ("query", "key", "value")
     for roles in permutations(range(3)):
         chosen = [parts[role] for role in roles]
@@ -170,7 +170,7 @@ def _divisors(width: int) -> list[int]:
     return [count for count in range(1, width + 1) if width % count == 0]
 
 
-def _variants(attention: Attention, width: int) -> Iterator[Attention]:
+def _variants(attention: AttentionForm, width: int) -> Iterator[AttentionForm]:
     """Every variant that differs in one setting."""
     for heads in _divisors(width):
         if heads != attention.heads:
@@ -194,7 +194,7 @@ _SCALES: dict[str, Callable[[int, int], float]] = {
 }
 
 
-def _attend(attention: Attention, query: Array, key: Array, value: Array) -> Array:
+def _attend(attention: AttentionForm, query: Array, key: Array, value: Array) -> Array:
     width = query.shape[-1]
     q, k, v = (_split(part, attention) for part in (query, key, value))
     logits = np.einsum("bqhk,bshk->bhqs", q, k) * _SCALES[attention.scale](width // attention.heads, width)
@@ -210,7 +210,7 @@ def _attend(attention: Attention, query: Array, key: Array, value: Array) -> Arr
     return _merge(np.einsum("bhqs,bshk->bqhk", weights, v), attention)
 
 
-def _split(part: Array, attention: Attention) -> Array:
+def _split(part: Array, attention: AttentionForm) -> Array:
     batch, length, width = part.shape
     if attention.split == "heads innermost":
         return part.reshape(batch, length, width // attention.heads, attention.heads).swapaxes(2, 3)
@@ -219,7 +219,7 @@ def _split(part: Array, attention: Attention) -> Array:
     return part.reshape(batch, length, attention.heads, width // attention.heads)
 
 
-def _merge(values: Array, attention: Attention) -> Array:
+def _merge(values: Array, attention: AttentionForm) -> Array:
     batch, length = values.shape[:2]
     if attention.merge == "heads innermost":
         values = values.swapaxes(2, 3)

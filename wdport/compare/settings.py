@@ -11,7 +11,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from wdport.compare.applied import applied, unlike
+from wdport.compare.activations import applied, unlike
 from wdport.compare.pairs import Pair, computes_as_torch, is_keras, is_torch
 from wdport.compare.setting import Setting, named, plain, setting, text, told
 from wdport.compare.setting_checks import ALIKE, EXPECTED, UNKNOWN, equal, every

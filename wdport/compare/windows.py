@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wdport.mapping.kinds.windows import Axis, Windows
+from wdport.mapping.kinds.windows import Axis, LayerWindows
 from wdport.model import KerasLayer
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _several(value: Numbers, count: int) -> list[int]:
     return [int(number) for number in value] if isinstance(value, (tuple, list)) else [int(value)] * count
 
 
-def _torch(axis: Axis, module: torch.nn.Module, index: int, size: int) -> Windows:
+def _torch(axis: Axis, module: torch.nn.Module, index: int, size: int) -> LayerWindows:
     padding: Numbers | str = getattr(module, "padding")
     if padding == "same":
         return axis.padded(size, (axis.reach - 1) // 2, axis.reach // 2)
@@ -117,7 +117,7 @@ def _torch(axis: Axis, module: torch.nn.Module, index: int, size: int) -> Window
     return axis.padded(size, width, width, bool(getattr(module, "ceil_mode", False)))
 
 
-def _keras(axis: Axis, padding: str, size: int) -> Windows | None:
+def _keras(axis: Axis, padding: str, size: int) -> LayerWindows | None:
     if padding == "causal":
         return axis.padded(size, axis.reach - 1, 0)
     return {"same": axis.same(size), "valid": axis.padded(size, 0, 0)}.get(padding)

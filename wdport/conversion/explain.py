@@ -11,17 +11,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, cast
 
-from wdport.conversion.account import Account
-from wdport.conversion.entries import Manifest
 from wdport.conversion.load import open_account
+from wdport.conversion.manifest_schema import Account, Manifest
 from wdport.conversion.prepare import Prepared, Settings, prepare_headers
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.manifests import CONVERT_AGAIN
 from wdport.files.model_files import read_metadata
 from wdport.files.target import KERAS, format_at
-from wdport.mapping.arithmetic import combined_shape
-from wdport.mapping.axes import AxisError, Combine, Rule, Shape
-from wdport.mapping.catalog import find_rule
+from wdport.mapping.arrays import combined_shape
+from wdport.mapping.axes import AxisError, Combine, Rule, Shape, find_rule
 from wdport.mapping.table import load_table
 
 Fate = Literal["moved", "checked", "dropped", "tied", "ignored"]

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from wdport.checkpoint.dtypes import ITEMSIZE
+from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.located import located
 from wdport.checkpoint.strict_json import strict_json
-from wdport.conversion.account import Account, read_account
+from wdport.conversion.manifest_schema import Account, read_account
 from wdport.errors import InputError, MisfitError, UsageError, require_paths
-from wdport.families.choice import own_model
-from wdport.families.registry import family_of_class, find_family, remember
+from wdport.families.registry import family_of_class, find_family, own_model, remember
 from wdport.families.roles import Accompanied, Documented, Family, KeptByKeras, OwnFamily
 from wdport.files.inputs import Snapshot
 from wdport.files.manifests import CONVERT_AGAIN, manifest_of

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from wdport.conversion.entries import Manifest, OutputEntry, TargetEntry
+from wdport.conversion.manifest_schema import Manifest, OutputEntry, TargetEntry
 from wdport.conversion.prepare import Prepared
 from wdport.files.manifests import BLANK
 from wdport.files.model_files import Hashes, Written

@@ -1,5 +1,7 @@
 """Open a checkpoint with the user's settings, and determine its configuration and its plan.
 
+Known wrapper prefixes are removed when the names are read.
+
 All faults that names, shapes and four small tables show are refused here, before any weight is read and without
 importing keras, jax or torch. `convert` and `verify` both start here.
 """
@@ -18,10 +20,8 @@ import numpy as np
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
 from wdport.checkpoint.folder import read_adjacent, read_config
 from wdport.checkpoint.regular import read_option
-from wdport.conversion.heads import leave_out_head, use_new_names
 from wdport.errors import InputError, MisfitError
-from wdport.families.choice import family_of
-from wdport.families.registry import find_family
+from wdport.families.registry import family_of, find_family
 from wdport.families.roles import Accompanied, ConfiguredBeside, Family, Outlined
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.mapping.axes import Shape
@@ -30,8 +30,59 @@ from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.strict_yaml import load_yaml, read_yaml
 from wdport.mapping.table import Table, load_table
-from wdport.model import Array, Constant, Resolved, Signature, Source, Stated
+from wdport.model import Array, ConfigurationSource, Constant, Resolved, Signature, Stated
 from wdport.options import PathText
+
+
+def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
+    """Remove the first component of names, such as ``model``, if no row of the table claims a name with it and rows
+    claim every name without it; return a sentence that says so, or nothing.
+
+    Names without it, such as those of a loss stored with a model, keep theirs; no row may move one of them. A name that
+    no row claims is a fault of the plan, so this never prevents a plan that fits.
+    """
+    index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
+    moving = PatternIndex(pattern for row in table.rows if row.drop is None for pattern in row.torch)
+    claimed = {name for name in checkpoint.tensors if index.find(name)}
+    moved = {name for name in claimed if moving.find(name)}
+    groups: dict[str, dict[str, str]] = {}
+    for name in checkpoint.tensors:
+        head, dot, rest = name.partition(".")
+        if dot:
+            groups.setdefault(head, {})[name] = rest
+    candidates = [(head, short) for head, short in groups.items()
+                  if claimed.isdisjoint(short) and all(map(index.find, short.values()))]  # fmt: skip
+    if moved or len(candidates) != 1:
+        return ()
+    ((head, short),) = candidates
+    if len(short) < len(checkpoint.tensors):
+        if not checkpoint.tensors.keys().isdisjoint(short.values()):
+            return ()
+        checkpoint.give_names(short)
+        return (f"{len(short)} of {len(checkpoint.tensors)} names have the prefix '{head}.', which is removed",)
+    checkpoint.leave_out(f"{head}.")
+    return (f"every name has the prefix '{head}.', which is removed",)
+
+
+def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
+    """Rename modules that have a former name in the table; return a sentence that says so, or nothing.
+
+    A tensor keeps its old name, which no row claims, if another tensor already has the new one.
+    """
+    formerly = [pair for row in table.taps for pair in row.formerly]
+    index, renamed = PatternIndex(was for was, _ in formerly), dict[str, str]()
+    for name in checkpoint.tensors:
+        module, _, last = name.rpartition(".")
+        for position, indices in index.find(module):
+            now = f"{formerly[position][1].format(indices)}.{last}"
+            if now not in checkpoint.tensors and now not in renamed.values():
+                renamed[name] = now
+    if not renamed:
+        return ()
+    checkpoint.give_names(renamed)
+    first, now = next(iter(renamed.items()))
+    return (f"{len(renamed)} tensors have former names and are renamed, such as {first} to {now}",)
+
 
 _MOVE = "correct it, or move it out of the folder"
 
@@ -75,7 +126,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TableComparison:
     """Comparison of one stored table with the recomputed one: largest absolute difference and its bound."""
 
     source: str
@@ -95,7 +146,7 @@ class Prepared:
     resolved: Resolved
     plan: Plan
     constants: Mapping[str, Constant]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[TableComparison, ...]
     variables: Mapping[str, Shape] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     stated: Stated | None = None
@@ -271,10 +322,10 @@ def user_configuration(family: Family, settings: Settings) -> tuple[dict[str, ob
     return config, flags
 
 
-def source_of(checkpoint: Checkpoint) -> Source:
+def source_of(checkpoint: Checkpoint) -> ConfigurationSource:
     """Return what a family may read of a checkpoint."""
     tensors = checkpoint.tensors
-    return Source(
+    return ConfigurationSource(
         checkpoint.path,
         {name: info.shape for name, info in tensors.items()},
         {name: info.dtype for name, info in tensors.items()},
@@ -310,19 +361,19 @@ def _misfit(path: Path, table: Table, faults: tuple[str, ...], fix: str = _FIX) 
     return MisfitError(path, f"{count}{faults[0]}", fix, faults)
 
 
-def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Constant]) -> tuple[Comparison, ...]:
+def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Constant]) -> tuple[TableComparison, ...]:
     """Compare every ``check:`` tensor with its constant; raises :class:`MisfitError` naming all that differ."""
     comparisons, faults = [], []
     for source, name in plan.checks.items():
         constant = constants[name]
         if constant.tolerance is None:
-            comparisons.append(Comparison(source, name, None, None))
+            comparisons.append(TableComparison(source, name, None, None))
             continue
         stored: Array = checkpoint.read(source).astype(np.float64)
         relative = HALF_ROUNDING.get(checkpoint.tensors[source].dtype, 0.0)
         difference = np.abs(stored - constant.values)
         error = float(np.max(difference, initial=0.0))
-        comparisons.append(Comparison(source, name, error, constant.tolerance))
+        comparisons.append(TableComparison(source, name, error, constant.tolerance))
         if not np.all(difference <= constant.tolerance + relative * np.abs(constant.values)):
             faults.append(
                 f"{source} is not {name}: it differs by {error:.1e}, rounding explains at most {constant.tolerance:.0e}"

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wdport.checkpoint import open_checkpoint
-from wdport.conversion.heads import leave_out_head
-from wdport.conversion.prepare import source_of
+from wdport.conversion.prepare import leave_out_head, source_of
 from wdport.errors import UsageError
-from wdport.families.choice import own_model
+from wdport.families.registry import own_model
 from wdport.mapping.names import NamePattern
 from wdport.model import Array
 from wdport.options import PathText

@@ -16,7 +16,7 @@ from typing import Final
 from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.checkpoint.tensor import TensorInfo
 from wdport.errors import UsageError
-from wdport.mapping.axes import Rule, Shape, Side
+from wdport.mapping.axes import ExpressionSide, Rule, Shape
 from wdport.mapping.moves import Move
 
 Range = tuple[int, int]
@@ -27,7 +27,7 @@ ALIGNED: Final = 64
 _ARITHMETIC: Final = 40
 """Bytes of memory that float64 arithmetic needs for each value, in addition to the buffers."""
 
-FLAT: Final = Rule("flat", Side((("flat",),)), Side((("flat",),)))
+FLAT: Final = Rule("flat", ExpressionSide((("flat",),)), ExpressionSide((("flat",),)))
 """The text of the rule that leaves all axes unchanged."""
 
 
@@ -52,7 +52,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Step:
+class BufferStep:
     """One read. ``source`` and ``target`` are indices of the slowest axes of both sides, None for whole arrays;
     ``last`` marks the last step for this part of the target."""
 
@@ -99,16 +99,16 @@ class SizedMove:
         plain = not (rule.source.stacked or rule.target.stacked or rule.orders)
         return self.move.exact and plain and len(self.tensors) == 1 and self.tensors[0].ref.contiguous
 
-    def cut(self, budget: Budget) -> Iterator[Step]:
+    def cut(self, budget: Budget) -> Iterator[BufferStep]:
         """Yield the steps; raises :class:`TooSmall`, which callers report as :class:`UsageError`."""
         if self.undivided <= budget.total:
-            yield Step(self.move, self.move.rule, self.move.sizes)
+            yield BufferStep(self.move, self.move.rule, self.move.sizes)
             return
         if not self.divisible:
             raise TooSmall(self.undivided)
         yield from self._pieces(budget.buffer)
 
-    def _pieces(self, room: int) -> Iterator[Step]:
+    def _pieces(self, room: int) -> Iterator[BufferStep]:
         info, (shape, dtype) = self.tensors[0], self.targets[0]
         count = prod(shape)
         flat = self.move.rule.source.any_axes
@@ -121,14 +121,14 @@ class SizedMove:
         if ours == theirs:
             blocks = list(_ranges(sizes[ours], room // slice_bytes))
             for block in blocks:
-                yield Step(self.move, rule, sizes, block, block, ends=block is blocks[-1])
+                yield BufferStep(self.move, rule, sizes, block, block, ends=block is blocks[-1])
             return
         strips = list(_ranges(sizes[ours], room // target))
         reads = list(_ranges(sizes[theirs], room // source))
         for strip in strips:
             for read in reads:
                 last = read is reads[-1]
-                yield Step(self.move, rule, sizes, read, strip, last, last and strip is strips[-1],
+                yield BufferStep(self.move, rule, sizes, read, strip, last, last and strip is strips[-1],
                            strip is not strips[0], len(strips) == 1)  # fmt: skip
 
 
@@ -140,9 +140,9 @@ class TooSmall(Exception):
         self.needed = needed
 
 
-def all_steps(shaped: list[SizedMove], budget: Budget) -> list[Step]:
+def all_steps(shaped: list[SizedMove], budget: Budget) -> list[BufferStep]:
     """Return the steps of all moves; raises :class:`UsageError` with the smallest sufficient budget, and the tensor."""
-    steps: list[Step] = []
+    steps: list[BufferStep] = []
     needed = {}
     for sized in shaped:
         try:
@@ -160,7 +160,7 @@ def _size(count: int) -> str:
     return f"{count >> 20}MiB" if count >= 1 << 20 else str(count)
 
 
-def slowest(side: Side, sizes: Mapping[str, int]) -> str:
+def slowest(side: ExpressionSide, sizes: Mapping[str, int]) -> str:
     """Return the slowest-varying axis of those with more than one index."""
     return next((name for name in side.names if sizes[name] > 1), side.names[0])
 

@@ -1,4 +1,8 @@
-"""Carry out a plan in bounded memory: yield the stored bytes of every variable, in the order of the checkpoint's files.
+"""Carry out a plan in bounded memory, in threads of a pipeline: yield the stored bytes of every variable, in the
+order of the files.
+
+numpy, hashlib and the system's reads and writes release the GIL, so the stages run in parallel. A stage is at most one
+item ahead of the next one, and the number of buffers is fixed, which bounds the memory.
 
 Three stages run in parallel: reading, conversion (checks, rule, dtype), and the consumer, which writes the pieces.
 Values whose dtype does not change are moved as bits.
@@ -10,25 +14,118 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from threading import Event
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import Final, TypeVar
 
 import ml_dtypes
 import numpy as np
 
 from wdport.checkpoint.dtypes import ITEMSIZE, NUMPY
 from wdport.checkpoint.reading import decode, strided
-from wdport.conversion.ahead import Buffers, prefetch
 from wdport.conversion.apply import require_equal_ties
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import FLOATS, Cast, is_nonfinite
-from wdport.conversion.steps import Budget, Range, SizedMove, Step, aligned, all_steps, slowest
+from wdport.conversion.steps import Budget, BufferStep, Range, SizedMove, aligned, all_steps, slowest
 from wdport.conversion.values import See
 from wdport.errors import InputError, MisfitError
-from wdport.files.safetensors_file import Entry
+from wdport.files.safetensors_file import TensorEntry
 from wdport.mapping.arrays import copy_blocks, rearrangement
 from wdport.mapping.axes import Shape
 from wdport.mapping.moves import Move
 from wdport.model import Array
+
+T = TypeVar("T")
+
+_WAIT: Final = 0.1
+"""Seconds between a waiting stage's checks of whether the pipeline was stopped."""
+
+
+class StageEnded(Exception):
+    """Another stage has ended; the result of this one is not needed."""
+
+
+class Buffers:
+    """Reusable buffers of ``size`` bytes; their pages are first touched when needed."""
+
+    def __init__(self, count: int, size: int, stop: Event) -> None:
+        self._free: Queue[Array] = Queue()
+        self._stop = stop
+        for _ in range(count):
+            self._free.put(np.empty(size, np.uint8))
+
+    def take(self) -> Array:
+        """Wait for a free buffer and return it; raises :class:`StageEnded`."""
+        while not self._stop.is_set():
+            try:
+                return self._free.get(timeout=_WAIT)
+            except Empty:
+                continue
+        raise StageEnded
+
+    def give(self, buffer: Array) -> None:
+        """Return a buffer for reuse."""
+        self._free.put(buffer)
+
+
+def prefetch(items: Iterator[T], stop: Event) -> Iterator[T]:
+    """Yield the same items, produced in another thread, one ahead of the consumer.
+
+    An exception in the thread is raised here. When this iterator ends or is closed, ``stop`` is set and the thread has
+    ended.
+    """
+    passed: Queue[T | _End] = Queue(1)
+
+    def make() -> None:
+        end = _End()
+        try:
+            for item in items:
+                if not _put(passed, item, stop):
+                    return
+        except StageEnded:
+            return
+        except BaseException as error:
+            end.error = error
+        _put(passed, end, stop)
+
+    thread = Thread(target=make, daemon=True)
+    thread.start()
+    try:
+        while not isinstance(item := _got(passed, stop), _End):
+            yield item
+        if item.error is not None:
+            raise item.error
+        thread.join()
+    except BaseException:
+        stop.set()
+        thread.join()
+        raise
+
+
+class _End:
+    """The end of the items, or the error that ended them."""
+
+    error: BaseException | None = None
+
+
+def _put(passed: Queue[T | _End], item: T | _End, stop: Event) -> bool:
+    while not stop.is_set():
+        try:
+            passed.put(item, timeout=_WAIT)
+            return True
+        except Full:
+            continue
+    return False
+
+
+def _got(passed: Queue[T | _End], stop: Event) -> T | _End:
+    while not stop.is_set():
+        try:
+            return passed.get(timeout=_WAIT)
+        except Empty:
+            continue
+    raise StageEnded
+
 
 USUAL = 1 << 30
 """Default bytes for tensors; more if a tensor cannot be divided."""
@@ -52,13 +149,13 @@ class Piece:
 class _Read:
     """The data of one step: arrays of stored values in a buffer."""
 
-    step: Step
+    step: BufferStep
     buffer: Array
     arrays: list[Array]
 
 
 @dataclass
-class Stream:
+class VariableStream:
     """The variables of a planned conversion as pieces. ``dtypes`` are their stored dtypes.
 
     Raises ``UsageError`` if ``memory``, in bytes, is too small, and ``MisfitError`` for tensors that are not
@@ -91,7 +188,9 @@ class Stream:
         self._steps = all_steps(shaped, self._budget)
         self.total = sum(checkpoint.tensors[name].nbytes for move in moves for name in move.sources)
         self.entries = [
-            Entry(name, self.dtypes[name], self.prepared.variables[name]) for move in moves for name in move.targets
+            TensorEntry(name, self.dtypes[name], self.prepared.variables[name])
+            for move in moves
+            for name in move.targets
         ]
         self._stop = Event()
         self._inputs, self._outputs = (Buffers(2, self._budget.buffer, self._stop) for _ in "ab")
@@ -118,7 +217,7 @@ class Stream:
             self.read()
             yield _Read(step, buffer, arrays)
 
-    def _arrays(self, step: Step, buffer: Array) -> list[Array]:
+    def _arrays(self, step: BufferStep, buffer: Array) -> list[Array]:
         checkpoint = self.prepared.checkpoint
         if step.source is not None:
             return [self._part(step, step.source, buffer)]
@@ -136,7 +235,7 @@ class Stream:
             start += aligned(run.size)
         return arrays
 
-    def _part(self, step: Step, part: Range, buffer: Array) -> Array:
+    def _part(self, step: BufferStep, part: Range, buffer: Array) -> Array:
         """Return a range of the slowest axis of the step's tensor, with an axis for every name of the rule."""
         name = step.move.source
         dtype = self.prepared.checkpoint.tensors[name].dtype
@@ -173,7 +272,7 @@ class Stream:
         """Return the dtype of a source as :meth:`_arrays` returns it."""
         return "float32" if name in self.prepared.recomputed else self.prepared.checkpoint.tensors[name].dtype
 
-    def _fill(self, step: Step, arrays: list[Array], casts: list[Cast], output: Array) -> list[Array]:
+    def _fill(self, step: BufferStep, arrays: list[Array], casts: list[Cast], output: Array) -> list[Array]:
         """Compute the step's variables into ``output`` and return their arrays."""
         shapes = [self.prepared.variables[name] for name in step.move.targets]
         if step.source is None or step.target is None:
@@ -206,7 +305,7 @@ class Stream:
         return stored
 
     def _pieces(
-        self, step: Step, arrays: list[Array], buffer: Array | None, owner: Buffers | None, done: int
+        self, step: BufferStep, arrays: list[Array], buffer: Array | None, owner: Buffers | None, done: int
     ) -> Iterator[Piece]:
         """Yield the arrays of a step's variables as pieces; ``buffer`` is free again after the last."""
         for name, array in zip(step.move.targets, arrays, strict=True):
@@ -232,7 +331,7 @@ class Stream:
                 fix = "use an undamaged checkpoint, or `--allow-nonfinite`"
                 raise InputError((self.prepared.checkpoint.path, name), "has NaN or infinite values", fix)
 
-    def _require_lossless(self, step: Step, casts: list[Cast]) -> None:
+    def _require_lossless(self, step: BufferStep, casts: list[Cast]) -> None:
         """Raise ``MisfitError`` if the change of dtype lost values."""
         for name, cast in zip(step.move.sources, casts, strict=True):
             if step.ends:
@@ -252,7 +351,7 @@ class Stream:
             raise MisfitError((self.prepared.checkpoint.path, name), what, f"use `--dtype {other}`")
 
 
-def _passes(step: Step) -> bool:
+def _passes(step: BufferStep) -> bool:
     """Return whether the bytes of the tensor are those of the variable."""
     ours, theirs = step.rule.target, step.rule.source
     return ours.any_axes or (ours.names == theirs.names and not (ours.stacked or theirs.stacked or step.rule.orders))

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wdport.conversion.apply import Progress
-from wdport.conversion.entries import Manifest, OutputEntry
 from wdport.conversion.manifest import make_manifest, manifest_with_file
+from wdport.conversion.manifest_schema import Manifest, OutputEntry
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.storage import SHARD_SIZE, Storage
-from wdport.conversion.stream import Stream
+from wdport.conversion.stream import VariableStream
 from wdport.conversion.values import See
 from wdport.errors import MachineError
 from wdport.files.inputs import sha256_at
@@ -27,8 +27,8 @@ from wdport.files.manifests import BLANK, folder_sha256, sealed
 from wdport.files.model_files import Hashes, Written, size_at, stored_digests
 from wdport.files.npz_file import NpzWriter
 from wdport.files.orbax_folder import OrbaxWriter
-from wdport.files.safetensors_file import Entry, SafetensorsWriter
-from wdport.files.sharded_file import Part, ShardedWriter
+from wdport.files.safetensors_file import SafetensorsWriter, TensorEntry
+from wdport.files.sharded_file import ShardedWriter, ShardPart
 from wdport.files.target import FOLDER, ORBAX, ModelTarget, Target
 
 
@@ -49,13 +49,13 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
     """Write the variables to ``file``, the target's temporary file or folder; return the manifest to be written next to
     it.
 
-    Raises as :class:`wdport.conversion.stream.Stream` does.
+    Raises as :class:`wdport.conversion.stream.VariableStream` does.
     """
     prepared, target = plans.prepared, plans.target
     dtypes = plans.storage.dtypes(prepared)
-    stream = Stream(prepared, dtypes, plans.storage.max_memory, plans.allow_nonfinite, plans.cast, plans.see)
+    stream = VariableStream(prepared, dtypes, plans.storage.max_memory, plans.allow_nonfinite, plans.cast, plans.see)
 
-    def manifest(hashes: Hashes | None, source: str = BLANK, parts: list[Part] | None = None) -> Manifest:
+    def manifest(hashes: Hashes | None, source: str = BLANK, parts: list[ShardPart] | None = None) -> Manifest:
         base = make_manifest(prepared, target, hashes, source, dtypes)
         output: OutputEntry = {**base["output"]}
         if plans.storage.dtype != "float32":
@@ -92,7 +92,7 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
 
 
 def _open(
-    file: Path, plans: Plans, entries: list[Entry], manifest: Callable[[Hashes | None], Manifest]
+    file: Path, plans: Plans, entries: list[TensorEntry], manifest: Callable[[Hashes | None], Manifest]
 ) -> ShardedWriter | SafetensorsWriter | NpzWriter | OrbaxWriter:
     if plans.target.format == FOLDER:
         return ShardedWriter(file, entries, plans.storage.max_shard_size or SHARD_SIZE)
@@ -104,7 +104,7 @@ def _open(
     return SafetensorsWriter(file, shapes, sealed(manifest(None)), dtypes)
 
 
-def _require_written(file: Path, target: Target, entries: list[Entry], digests: Mapping[str, str]) -> None:
+def _require_written(file: Path, target: Target, entries: list[TensorEntry], digests: Mapping[str, str]) -> None:
     stored = stored_digests(file, entries)
     for name in digests:
         if stored[name] != digests[name]:

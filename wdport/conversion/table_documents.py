@@ -1,22 +1,80 @@
-"""The documents of ``wdport map``: a table that was checked, a tensor's route that was explained, and a comparison."""
+"""The documents of ``wdport map``: a table that was checked, a tensor's route that was explained, and a comparison
+of two files by their headers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta
 
+from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.error_context import located
 from wdport.compare.setting import SettingsReport
-from wdport.conversion.entries import Shape
-from wdport.conversion.value_finding import ValueFinding
+from wdport.conversion.explain import is_converted
+from wdport.conversion.load import open_account, open_converted
+from wdport.conversion.manifest_schema import JsonShape
+from wdport.conversion.values import ValueFinding
 from wdport.declared import Count, Positive
+from wdport.errors import UsageError, printable
+from wdport.mapping.diff import Difference, Properties, difference, table_facts, table_listing
+from wdport.mapping.table import load_table
 
 if TYPE_CHECKING:
     from wdport.conversion.check import Check
     from wdport.conversion.explain import End, Route, Routes
     from wdport.mapping.diff import Difference
+
+Kind = Literal["table", "checkpoint", "converted file"]
+
+_TABLES: Final = (".yaml", ".yml")
+
+
+def kind_of(path: str | Path) -> Kind:
+    """Return the kind of a file, by its name and, for safetensors, by whether it contains a manifest."""
+    file = Path(path)
+    if file.suffix in _TABLES:
+        return "table"
+    return "converted file" if is_converted(file) else "checkpoint"
+
+
+def compare_files(a: str | Path, b: str | Path, keys: tuple[str | None, str | None] = (None, None)) -> Difference:
+    """Compare two files of one kind; ``keys`` are those of the state_dicts. Raises ``UsageError`` for two kinds."""
+    kinds = kind_of(a), kind_of(b)
+    if kinds[0] != kinds[1]:
+        for path in (Path(a), Path(b)):
+            with located(path):
+                path.stat()
+        what = f"is a {kinds[1]}, and {printable(Path(a).name or a)} a {kinds[0]}"
+        raise UsageError(Path(b), what, "give two files of one kind")
+    if kinds[0] == "table":
+        tables = load_table(Path(a)), load_table(Path(b))
+        facts = table_facts(tables[0]), table_facts(tables[1])
+        return difference(table_listing(tables[0]), table_listing(tables[1]), ".", facts)
+    if kinds[0] == "converted file":
+        return difference(_variables(Path(a)), _variables(Path(b)), "/")
+    left, right = _tensors(Path(a), keys[0]), _tensors(Path(b), keys[1])
+    return difference(left[0], right[0], ".", (left[1], right[1]))
+
+
+def _tensors(path: Path, key: str | None) -> tuple[dict[str, Properties], Properties]:
+    with open_checkpoint(path, key=key) as checkpoint:
+        listing = {name: _properties(info.shape, info.dtype) for name, info in checkpoint.tensors.items()}
+        return listing, {"prefix that was left out": "".join(checkpoint.prefixes)}
+
+
+def _variables(path: Path) -> dict[str, Properties]:
+    """Return the variables by the manifest in the file, or, if Keras saved it, by its configuration as float32."""
+    account, _ = open_account(path)
+    variables = account.variables if account is not None else open_converted(path).variables
+    dtypes = account.dtypes if account is not None else {}
+    return {name: _properties(shape, dtypes.get(name, "float32")) for name, shape in variables.items()}
+
+
+def _properties(shape: Sequence[int], dtype: str) -> Properties:
+    return {"shape": tuple(shape), "dtype": dtype}
 
 
 @dataclass(frozen=True)
@@ -83,7 +141,7 @@ class EndFacts:
     """A tensor or a variable."""
 
     name: Annotated[str, Meta(description="Its name.")]
-    shape: Annotated[Shape | None, Meta(description="Its shape; null if unknown.")]
+    shape: Annotated[JsonShape | None, Meta(description="Its shape; null if unknown.")]
     dtype: Annotated[str | None, Meta(description="Its dtype; null if unknown.")]
 
 
@@ -138,12 +196,12 @@ class DifferenceDocument:
     prefix: Annotated[tuple[str, str] | None, Meta(description=
         "The common prefix of the names in A, and the prefix that replaces it in B; null if it did not "
         "change.")]  # fmt: skip
-    only_a: Annotated[Mapping[str, Mapping[str, str | Shape]], Meta(description=
+    only_a: Annotated[Mapping[str, Mapping[str, str | JsonShape]], Meta(description=
         "Names that B lacks, with their properties: a tensor's shape and dtype, or what a row of a table "
         "does.")]  # fmt: skip
-    only_b: Annotated[Mapping[str, Mapping[str, str | Shape]], Meta(description=
+    only_b: Annotated[Mapping[str, Mapping[str, str | JsonShape]], Meta(description=
         "Names that A lacks, with their properties.")]  # fmt: skip
-    changed: Annotated[Mapping[str, Mapping[str, tuple[str | Shape, str | Shape]]], Meta(description=
+    changed: Annotated[Mapping[str, Mapping[str, tuple[str | JsonShape, str | JsonShape]]], Meta(description=
         "By name in B, the properties that differ, in A and in B; \"\" for a missing one.")]  # fmt: skip
     renamed: Annotated[Sequence[RenamedFacts], Meta(description="Names that were probably renamed.")]
 

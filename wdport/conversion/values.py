@@ -1,4 +1,4 @@
-"""Find unusual values in a checkpoint, in one pass over every array during conversion.
+"""Find unusual values in a checkpoint, in one pass over every array during conversion; findings as data.
 
 Findings do not refuse a file: unusual values may be right, and values that cannot be right are refused when they are
 read. Arrays arrive whole or in pieces, each once; of a large one only the least and greatest value are kept.
@@ -9,14 +9,46 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite, prod
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from wdport.checkpoint import Checkpoint
-from wdport.conversion.value_finding import ValueFinding, value_finding
+from wdport.declared import Count
 from wdport.mapping.moves import Move, Plan, Read
 from wdport.model import Array
+
+
+@dataclass(frozen=True)
+class ValueFinding:
+    """Something unusual about the values of tensors; it does not stop a conversion."""
+
+    kind: Annotated[str, Meta(description="Kind of the finding.")]
+    level: Annotated[Literal["warning", "note"], Meta(description=
+        "`warning` if a fault is likely, `note` if it may be intended.")]  # fmt: skip
+    names: Annotated[tuple[str, ...], Meta(description="The tensors.")]
+    count: Annotated[Count, Meta(description="Number of values, channels or tensors that it is about.")]
+    total: Annotated[Count, Meta(description="Total number.")]
+    text: Annotated[str, Meta(description="The sentence.")]
+
+
+def value_finding(
+    kind: str, level: Literal["warning", "note"], name: str, count: int, total: int, what: str
+) -> ValueFinding:
+    """Return a finding on ``count`` of a tensor's ``total`` values."""
+    return ValueFinding(kind, level, (name,), count, total, f"{name}: {count} of {total} values {what}")
+
+
+def by_level(findings: Sequence[ValueFinding], limit: int) -> list[tuple[str, str]]:
+    """Return level and sentence of each finding, at most ``limit`` per level, and how many more there are."""
+    rows: list[tuple[str, str]] = []
+    for level in ("warning", "note"):
+        texts = [finding.text for finding in findings if finding.level == level]
+        rows += [(level, text) for text in texts[:limit]]
+        rows += [(level, f"and {len(texts) - limit} more, all with --json")] if len(texts) > limit else []
+    return rows
+
 
 See = Callable[[str, Array], None]
 """Receives a stored tensor of the checkpoint, or its next piece."""

@@ -12,6 +12,6 @@ from wdport.data.pipeline import Transform as Transform
 from wdport.data.pipeline import transform_dataset as transform_dataset
 from wdport.data.series import Series as Series
 from wdport.data.series import read_series as read_series
+from wdport.data.series import sliding_windows as sliding_windows
 from wdport.data.statistics import Statistics as Statistics
 from wdport.data.statistics import read_statistics as read_statistics
-from wdport.data.windows import sliding_windows as sliding_windows

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular import open_regular
-from wdport.data.archive import Arrays
-from wdport.data.npy import read_array
-from wdport.data.table import Table, table_of
+from wdport.data.numpy_files import Arrays, read_array
+from wdport.data.table import ColumnTable, table_of
 from wdport.errors import UsageError, WdportError
 
 _SHOWN = 20
@@ -35,7 +34,7 @@ def understood(kind: str) -> Iterator[None]:
         raise Fault(f"is not a {kind} file, or is damaged ({lines[0]})", f"write it again as {kind}") from error
 
 
-def read_npy(path: Path, key: str | None) -> Table:
+def read_npy(path: Path, key: str | None) -> ColumnTable:
     """Read the table in an ``.npy`` file: (T, F), or (T,) for one feature."""
     del key
     with open_regular(path) as file, understood(".npy"):
@@ -43,7 +42,7 @@ def read_npy(path: Path, key: str | None) -> Table:
     return table_of(array)
 
 
-def read_npz(path: Path, key: str | None) -> Table:
+def read_npz(path: Path, key: str | None) -> ColumnTable:
     """Read the table in the only array of an ``.npz`` file, or in the array ``key``."""
     with opened_npz(path) as archive:
         array = archive[choose_key(key, archive.files, archive.files)]

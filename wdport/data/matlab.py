@@ -11,7 +11,7 @@ from typing import IO, Final, Literal
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular import open_regular
 from wdport.data.arrays import choose_key, understood
-from wdport.data.table import Table, table_of
+from wdport.data.table import ColumnTable, table_of
 from wdport.limits import MAX_ARCHIVE_ARRAYS, MAX_INFLATION, MAX_RANK, MIN_INFLATED_BYTES
 
 Order = Literal["little", "big"]
@@ -36,7 +36,7 @@ _SMALLER: Final = "save it uncompressed, or only the part that is needed"
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"
 
 
-def read_mat(path: Path, key: str | None) -> Table:
+def read_mat(path: Path, key: str | None) -> ColumnTable:
     """Read the table in the only 2D numeric array with more than one row, or in the array ``key``."""
     import scipy.io
 

@@ -14,9 +14,8 @@ import numpy as np
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular import open_regular
 from wdport.data.arrays import opened_npz, understood
-from wdport.data.files import data_file
-from wdport.data.names import checked_names
-from wdport.data.npy import map_array, read_array
+from wdport.data.numpy_files import map_array, read_array
+from wdport.data.table import checked_names, data_file
 from wdport.data.text import read_text
 from wdport.files.samples import FEATURES
 from wdport.model import Array

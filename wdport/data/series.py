@@ -1,4 +1,4 @@
-"""Read a data file as a :class:`Series`: float64 values (T, F) and the features' names."""
+"""Read a data file as a :class:`Series`: float64 values (T, F) and the features' names; and its windows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike
 
 from wdport.checkpoint.faults import Fault
-from wdport.data.arff import read_arff
 from wdport.data.arrays import read_npy, read_npz
-from wdport.data.files import data_file
 from wdport.data.matlab import read_mat
-from wdport.data.names import columns_of
-from wdport.data.table import Table, pick, require_distinct, require_finite, table_of
-from wdport.data.text import read_text
+from wdport.data.table import ColumnTable, columns_of, data_file, pick, require_distinct, require_finite, table_of
+from wdport.data.text import read_arff, read_text
 from wdport.errors import UsageError
 from wdport.model import Array
 from wdport.options import PathText
 
-_READERS: Final[dict[str, Callable[[Path, str | None], Table]]] = {
+_READERS: Final[dict[str, Callable[[Path, str | None], ColumnTable]]] = {
     ".csv": read_text,
     ".txt": read_text,
     ".arff": read_arff,
@@ -130,3 +128,22 @@ def series_of(data: Series | ArrayLike | PathText) -> Series:
     if isinstance(data, Series):
         return data
     return read_series(data) if isinstance(data, (str, PathLike)) else Series.of(data)
+
+
+def sliding_windows(values: ArrayLike, length: int, stride: int = 1) -> Array:
+    """Return the windows of ``length`` steps that begin at steps 0, ``stride``, 2 ``stride``, ... of ``values`` (T, F).
+
+    The result is (n, length, F) with n = (T - length) // stride + 1, a read-only view of ``values``; an incomplete last
+    window is dropped. Raises :class:`UsageError` if no window fits or a number is below 1.
+    """
+    table = np.asarray(values)
+    if table.ndim != 2:
+        raise UsageError("values", f"have shape {table.shape}", "give (time steps, features)")
+    for name, number in (("length", length), ("stride", stride)):
+        if number < 1:
+            raise UsageError(name, f"is {number}", "give 1 or more")
+    if length > len(table):
+        what = f"of {length} steps does not fit into a series of {len(table)}"
+        raise UsageError("window", what, "use a shorter window or a longer series")
+    windows = sliding_window_view(table, length, axis=0)  # (T - length + 1, F, length)
+    return windows[::stride].transpose(0, 2, 1)

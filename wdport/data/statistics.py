@@ -7,20 +7,38 @@ from dataclasses import dataclass
 from math import isfinite
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular import read_small
 from wdport.checkpoint.strict_json import strict_json
 from wdport.data.arrays import opened_npz
-from wdport.data.files import data_file
-from wdport.data.names import checked_names
+from wdport.data.table import checked_names, data_file
 from wdport.errors import UsageError
-from wdport.limits import MAX_FEATURES, MAX_TABLE_BYTES
+from wdport.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURES, MAX_TABLE_BYTES
 from wdport.model import Array
+
+Name = Annotated[str, Meta(max_length=MAX_FEATURE_NAME_CHARS, pattern=r"^\S(.*\S)?$")]
+"""The name of a feature."""
+
+_Names = Annotated[list[Name], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+
+
+class StatisticsForm(TypedDict):
+    """Mean and standard deviation of every feature, in the units of the data."""
+
+    mean: Annotated[list[float], Meta(min_length=1), Meta(description="Mean of each of F features.")]
+    std: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1), Meta(description=
+        "Standard deviation of each of F features, with ddof 0.")]  # fmt: skip
+    names: NotRequired[Annotated[_Names, Meta(description=
+        "Names of the features, all different and printable, for tables and figures of samples.")]]  # fmt: skip
+    transform: NotRequired[Annotated[Literal["zscore", "log1p-volume"], Meta(description=
+        "What the statistics are of: the features, or the features with log1p of the volume, the fifth.")]]  # fmt: skip
+
 
 _PAIRS: Final = (("norm_mean", "norm_std"), ("mean", "std"))
 _MOST_BYTES: Final = 16 * MAX_FEATURES + 10_000
@@ -35,7 +53,7 @@ class Statistics:
 
     Any sequence of F real numbers is accepted and kept as a tuple. ``names`` is None for unnamed features.
     Raises :class:`UsageError` if the two have different lengths, are empty or contain a non-finite number, if a std
-    is not positive, or for names that :func:`wdport.data.names.checked_names` refuses.
+    is not positive, or for names that :func:`wdport.data.table.checked_names` refuses.
     """
 
     mean: tuple[float, ...]

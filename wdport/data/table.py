@@ -1,28 +1,107 @@
-"""Select the columns of a parsed file by name, and check that they are finite numbers.
+"""Tables of named columns: check the path and the names, select columns, and require finite numbers.
 
 The readers raise :class:`~wdport.checkpoint.faults.Fault`; :mod:`wdport.data.series` adds the path.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
-from wdport.data.npy import require_real
-from wdport.errors import UsageError
-from wdport.limits import MAX_FEATURES
+from wdport.data.numpy_files import require_real
+from wdport.errors import InputError, UsageError, printable
+from wdport.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURE_NAMES_CHARS, MAX_FEATURES
 from wdport.model import Array
+
+
+@contextmanager
+def data_file(path: str | PathLike[str]) -> Iterator[Path]:
+    """Return the path; raises :class:`InputError` unless it is a regular file, and for any ``Fault`` of the block.
+
+    A system error becomes a :class:`MachineError`.
+    """
+    file = Path(path)
+    if "\0" in str(file):
+        raise InputError(file, "a path cannot contain a zero byte", "check the path")
+    with located(file):
+        mode = os.stat(file).st_mode
+        if not stat.S_ISREG(mode):
+            raise Fault("is a directory" if stat.S_ISDIR(mode) else "is not a regular file", "give a data file")
+        yield file
+
+
+def checked_names(names: object, features: int) -> tuple[str, ...]:
+    """Return ``names`` as a tuple of ``features`` texts.
+
+    Raises ``ValueError`` unless there is one name per feature, all are different, printable and without leading or
+    trailing white space, and none is empty or too long.
+    """
+    if not isinstance(names, (list, tuple)):
+        raise ValueError("names is not a list of texts")
+    if len(names) != features:
+        raise ValueError(f"{len(names)} names for {features} features")
+    checked = tuple(_checked(number, name) for number, name in enumerate(names, 1))
+    if sum(map(len, checked)) > MAX_FEATURE_NAMES_CHARS:
+        raise ValueError(f"the names have more than {MAX_FEATURE_NAMES_CHARS} characters in total")
+    name, count = Counter(checked).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"{count} features have the name '{printable(name)}'")
+    return checked
+
+
+def _checked(number: int, name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"the name of feature {number} is {'empty' if name == '' else 'not text'}")
+    if len(name) > MAX_FEATURE_NAME_CHARS:
+        what = f"{len(name)} characters, at most {MAX_FEATURE_NAME_CHARS} are kept"
+        raise ValueError(f"the name of feature {number} has {what}")
+    if not name.isprintable() or name != name.strip():
+        what = "leading or trailing white space" if name.isprintable() else "a character that cannot be printed"
+        raise ValueError(f"the name of feature {number}, '{printable(name)}', has {what}")
+    return name
+
+
+def in_any_case(names: Sequence[str], candidates: Sequence[str]) -> list[str | None]:
+    """For each of ``names`` the same name among ``candidates``, or the only one that differs in case; None if there is
+    none."""
+    matches: list[str | None] = []
+    for name in names:
+        alike = [candidate for candidate in candidates if candidate.casefold() == name.casefold()]
+        matches.append(name if name in candidates else alike[0] if len(alike) == 1 else None)
+    return matches
+
+
+def columns_of(requested: Sequence[str], held: Sequence[str], where: str | PathLike[str]) -> list[str]:
+    """The names among ``held`` of the columns ``requested``, in their order; raises :class:`UsageError` if one is not
+    there."""
+    columns = in_any_case(requested, held)
+    if missing := [name for name, column in zip(requested, columns, strict=True) if column is None]:
+        what = f"has no column of numbers called {_listed(missing[:1])}, and has {_listed(held)}"
+        raise UsageError(where, what, f"give the columns {_listed(requested)}")
+    return [column for column in columns if column is not None]
+
+
+def _listed(names: Sequence[str]) -> str:
+    text = ", ".join(printable(name, 40) for name in names[:8])
+    return f"{text} and {len(names) - 8} more" if len(names) > 8 else text
+
 
 FILL: Final = "fill the gap or remove these rows"
 
 
 @dataclass(frozen=True)
-class Table:
+class ColumnTable:
     """The columns of a file: ``numeric`` says which contain numbers, ``load`` reads those at given positions.
 
     ``load`` returns (T, F) float64. ``place`` describes a row of it, such as ``line 17``. ``named`` says whether
@@ -57,7 +136,7 @@ class Table:
         return values, names
 
 
-def table_of(array: Array) -> Table:
+def table_of(array: Array) -> ColumnTable:
     """Return an array with time steps along its first axis as a table with columns ``column_1``, ``column_2``, ..."""
     require_real(array.dtype)
     if array.ndim not in (1, 2):
@@ -74,7 +153,7 @@ def table_of(array: Array) -> Table:
         with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite and is found as such
             return np.ascontiguousarray(columns[:, picked], dtype=np.float64)
 
-    return Table(names, (True,) * len(names), load, row_place, named=False)
+    return ColumnTable(names, (True,) * len(names), load, row_place, named=False)
 
 
 def row_place(row: int) -> str:

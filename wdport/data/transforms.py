@@ -18,8 +18,8 @@ from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
-from wdport.data.names import columns_of
-from wdport.data.windows import sliding_windows
+from wdport.data.series import sliding_windows
+from wdport.data.table import columns_of
 from wdport.errors import UsageError, did_you_mean
 from wdport.model import Array
 from wdport.recorder import Refusal, find_function, one_line
@@ -65,7 +65,7 @@ class Columns(Protocol):
     def named(self) -> bool: ...
 
 
-class Transform(Protocol):
+class SeriesTransform(Protocol):
     """A transform whose statistics may differ between windows.
 
     ``forward`` maps a series (T, F) to windows (n, N, F) and their statistics: arrays by name, of which those of length
@@ -242,7 +242,7 @@ def _moving_average(volume: Array) -> Array:
     return averages
 
 
-def transform_of(name: str, length: int) -> Transform:
+def transform_of(name: str, length: int) -> SeriesTransform:
     """The transform of this name for windows of ``length`` steps, if its statistics differ between windows.
 
     Raises :class:`UsageError` for an unknown name, or a class that cannot be used.

@@ -10,9 +10,9 @@ import numpy as np
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
-from wdport.data.files import data_file
 from wdport.data.series import Series, read_series
 from wdport.data.statistics import Statistics, read_document, read_statistics
+from wdport.data.table import data_file
 from wdport.data.transforms import (
     LOG_VOLUME,
     MOST_BYTES,

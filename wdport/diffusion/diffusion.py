@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from wdport.diffusion.plans import Plan, make_plan
+from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.process import MIN_SNR, UNIFORM, Network, Run
-from wdport.diffusion.reference_solvers import Change, Noise, solver_states, solver_steps
-from wdport.diffusion.repeat import repeated
-from wdport.diffusion.schedules import Array, NoiseSchedule
-from wdport.diffusion.steps import FEW, even_steps
+from wdport.diffusion.reference_samplers import Change, Noise, solver_states, solver_steps
+from wdport.diffusion.schedules import FEW, Array, NoiseSchedule, even_steps
 from wdport.diffusion.updates import END, SAMPLERS, Point, Updates
 from wdport.errors import UsageError
 
@@ -30,7 +28,7 @@ TRIAL = 5
 
 Loop = Callable[[Network, Run, Sequence[int], Array, Array | Noise, Change | None, int], list[Array]]
 """A sampler as a plain loop: (network, run, the steps to visit, x_T (B, *shape), noise, change of the clean state, how
-often each step is taken) to the state after every step; see :mod:`wdport.diffusion.reference_solvers`."""
+often each step is taken) to the state after every step; see :mod:`wdport.diffusion.reference_samplers`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,7 @@ class Diffusion:
         """T."""
         return len(self.schedule.beta) - 1
 
-    def trial(self, run: Run, changed: bool = False) -> Plan:
+    def trial(self, run: Run, changed: bool = False) -> SamplingPlan:
         return self.at(run.sampler, self.rule(TRIAL), run.eta, run.target, changed)
 
     def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:
@@ -135,7 +133,7 @@ class Diffusion:
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
         changed: bool = False,
-    ) -> Plan:  # fmt: skip
+    ) -> SamplingPlan:  # fmt: skip
         name = sampler or self.samplers[0]
         if name in self.unthinned and steps not in (None, self.last):
             raise UsageError("steps", f"{name} takes all {self.last} steps, not {steps}", "leave it out, or use ddim")
@@ -145,7 +143,7 @@ class Diffusion:
 
     def at(
         self, sampler: str, steps: Sequence[int] | Array, eta: float = 0.0, target: str = "", changed: bool = False
-    ) -> Plan:
+    ) -> SamplingPlan:
         """The plan over these steps, for another ``target`` if given; raises :class:`UsageError`."""
         samplers = {**SAMPLERS, **self.checkpoint_samplers}
         if sampler not in samplers:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.plans import Plan
+from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.scan import Change
 from wdport.diffusion.updates import TARGETS
 from wdport.mapping.arrays import Array
@@ -29,25 +29,25 @@ class SamplerFault:
 
     name: str
     samplers: tuple[str, ...]
-    apply: Callable[[Plan, Any], Plan]
+    apply: Callable[[SamplingPlan, Any], SamplingPlan]
     change: Change | None = None
     applies: Callable[[Any], bool] = lambda _: True
 
 
 def again(
-    plan: Plan,
+    plan: SamplingPlan,
     process: Diffusion,
     sampler: str = "",
     steps: Array | None = None,
     target: str = "",
     changed: bool = False,
-) -> Plan:
+) -> SamplingPlan:
     """The plan with other arguments."""
     plan_steps = plan.steps if steps is None else steps
     return process.at(sampler or plan.sampler, plan_steps, plan.eta, target or plan.target, changed)
 
 
-def _other_target(plan: Plan, process: Diffusion) -> Plan:
+def _other_target(plan: SamplingPlan, process: Diffusion) -> SamplingPlan:
     return again(plan, process, target=next(target for target in TARGETS if target != plan.target))
 
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wdport.diffusion.plans import Plan
+from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import UNIFORM, Network, Run
-from wdport.diffusion.reference_flow import flow_states, flow_steps
-from wdport.diffusion.reference_solvers import Change, Noise
+from wdport.diffusion.reference_samplers import Change, Noise, flow_states, flow_steps
 from wdport.diffusion.schedules import Array
 from wdport.diffusion.updates import CLEAN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
 from wdport.errors import UsageError
@@ -40,7 +39,7 @@ SINGULAR = 1e-3
 """Start time of a flow whose network predicts the noise, which does not determine the data at 0."""
 
 
-class Place(NamedTuple):
+class PathPoint(NamedTuple):
     """A path at one time: its two factors, and their derivatives."""
 
     time: float
@@ -50,30 +49,30 @@ class Place(NamedTuple):
     noise_slope: float
 
 
-def linear(time: float) -> Place:
+def linear(time: float) -> PathPoint:
     """The straight path of optimal transport, and of rectified flows."""
-    return Place(time, time, 1.0 - time, 1.0, -1.0)
+    return PathPoint(time, time, 1.0 - time, 1.0, -1.0)
 
 
-def cosine(time: float) -> Place:
+def cosine(time: float) -> PathPoint:
     """The path that keeps the variance of data of variance 1 (arXiv 2303.08797, eq. 4.6)."""
     angle = pi * time / 2.0
     signal, noise = sin(angle), cos(angle)
-    return Place(time, signal, noise, pi / 2.0 * noise, -pi / 2.0 * signal)
+    return PathPoint(time, signal, noise, pi / 2.0 * noise, -pi / 2.0 * signal)
 
 
-PATHS: dict[str, Callable[[float], Place]] = {"linear": linear, "cosine": cosine}
+PATHS: dict[str, Callable[[float], PathPoint]] = {"linear": linear, "cosine": cosine}
 
 
 @dataclass(frozen=True)
-class View:
+class FlowView:
     """How a step computes the data and the velocity: from the network's ``target``; ``changed`` if the data are changed
     after the network."""
 
     target: str
     changed: bool = False
 
-    def predicted(self, place: Place) -> Array:
+    def predicted(self, place: PathPoint) -> Array:
         """The data as predicted by the network."""
         if self.target == "sample":
             return out
@@ -83,11 +82,11 @@ class View:
             place.noise * place.signal_slope - place.noise_slope * place.signal
         )
 
-    def denoised(self, place: Place) -> Array:
+    def denoised(self, place: PathPoint) -> Array:
         """The data, changed or not."""
         return clean if self.changed else self.predicted(place)
 
-    def velocity(self, place: Place) -> Array:
+    def velocity(self, place: PathPoint) -> Array:
         """dx/dt."""
         if self.target == "velocity" and not self.changed:
             return out
@@ -96,20 +95,20 @@ class View:
         return place.signal_slope * data + place.noise_slope * noise
 
 
-Row = tuple[Place, tuple[Array, Array, Array]]
+Row = tuple[PathPoint, tuple[Array, Array, Array]]
 """The time of the network call; the next state, base and memory."""
 
-Steps = Callable[[Sequence[Place], Callable[[float], Place], View], Iterator[Row]]
+Steps = Callable[[Sequence[PathPoint], Callable[[float], PathPoint], FlowView], Iterator[Row]]
 """(places from the first to the last, the path, view) to rows."""
 
 
-def euler(places: Sequence[Place], _: Callable[[float], Place], view: View) -> Iterator[Row]:
+def euler(places: Sequence[PathPoint], _: Callable[[float], PathPoint], view: FlowView) -> Iterator[Row]:
     """First order: one call per step."""
     for now, then in pairwise(places):
         yield now, (x + (then.time - now.time) * view.velocity(now), NOTHING, NOTHING)
 
 
-def heun(places: Sequence[Place], path: Callable[[float], Place], view: View) -> Iterator[Row]:
+def heun(places: Sequence[PathPoint], path: Callable[[float], PathPoint], view: FlowView) -> Iterator[Row]:
     """Second order: two calls per step, the second at the end of an Euler step; one in the last step if no noise is
     left there to compute the velocity from."""
     for now, then in pairwise(places):
@@ -121,7 +120,7 @@ def heun(places: Sequence[Place], path: Callable[[float], Place], view: View) ->
         yield then, (base + length * (memory + view.velocity(then)) / 2.0, NOTHING, NOTHING)
 
 
-def rk4(places: Sequence[Place], path: Callable[[float], Place], view: View) -> Iterator[Row]:
+def rk4(places: Sequence[PathPoint], path: Callable[[float], PathPoint], view: FlowView) -> Iterator[Row]:
     """The classical fourth-order method: four calls per step; the midpoint method's two in a last step where Heun's
     method makes only one."""
     for now, then in pairwise(places):
@@ -137,13 +136,13 @@ def rk4(places: Sequence[Place], path: Callable[[float], Place], view: View) -> 
         yield then, (base + length / 6.0 * (memory + view.velocity(then)), NOTHING, NOTHING)
 
 
-def _straight(now: Place, then: Place, view: View) -> Array:
+def _straight(now: PathPoint, then: PathPoint, view: FlowView) -> Array:
     """The state at ``then`` if data and noise are as predicted now."""
     data = view.denoised(now)
     return then.signal * data + then.noise * (x - now.signal * data) / now.noise
 
 
-def _is_blind(place: Place, view: View) -> bool:
+def _is_blind(place: PathPoint, view: FlowView) -> bool:
     """Whether the velocity depends on the noise, and no noise is left."""
     needs_noise = view.changed or view.target == "sample"
     return needs_noise and place.noise < 1e-9
@@ -185,7 +184,7 @@ class Flow:
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
         changed: bool = False,
-    ) -> Plan:  # fmt: skip
+    ) -> SamplingPlan:  # fmt: skip
         if times != 1:
             raise UsageError("resample", "a flow adds no noise, so no step can be repeated", "give 1, or leave it out")
         return self.at(sampler or self.samplers[0], self.grid(steps), eta, changed=changed)
@@ -205,25 +204,27 @@ class Flow:
             raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {MOST}")
         return np.linspace(SINGULAR if self.target == "noise" else 0.0, 1.0, int(count) + 1)
 
-    def at(self, sampler: str, grid: Array, eta: float = 0.0, target: str = "", changed: bool = False) -> Plan:
+    def at(self, sampler: str, grid: Array, eta: float = 0.0, target: str = "", changed: bool = False) -> SamplingPlan:
         """The plan over these times, for another ``target`` if given; raises :class:`UsageError`."""
         if sampler not in SAMPLERS:
             raise UsageError("sampler", f"unknown flow sampler {sampler!r}", f"use one of {', '.join(SAMPLERS)}")
         if eta or not isfinite(eta):
             raise UsageError("eta", "a flow adds no noise", "leave it out")
-        path, view = PATHS[self.path], View(target or self.target, changed)
+        path, view = PATHS[self.path], FlowView(target or self.target, changed)
         rows = list(SAMPLERS[sampler]([path(float(time)) for time in grid], path, view))
         forms = np.array([forms for _, forms in rows], np.float64)
         predictions = np.array([view.predicted(place)[[STATE, OUTPUT]] for place, _ in rows], np.float64)
         times = np.array([self.network_time(place.time) for place, _ in rows], np.float64)
         left = np.array([np.sum(grid > place.time) for place, _ in rows], np.int64)  # of the grid's times
-        return Plan(sampler, view.target, 0.0, left, times, forms if changed else forms[:, :, :CLEAN], predictions)
+        return SamplingPlan(
+            sampler, view.target, 0.0, left, times, forms if changed else forms[:, :, :CLEAN], predictions
+        )
 
     @property
     def runs(self) -> tuple[Run, ...]:
         return tuple(Run(sampler, 0.0, self.target) for sampler in SAMPLERS)
 
-    def trial(self, run: Run, changed: bool = False) -> Plan:
+    def trial(self, run: Run, changed: bool = False) -> SamplingPlan:
         return self.at(run.sampler, self.grid(FEW), run.eta, run.target, changed)
 
     def loop(self, run: Run, network: Network, init: Array, tape: Array) -> list[Array]:

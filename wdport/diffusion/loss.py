@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.diffusion.noising import Level, Noising
+from wdport.diffusion.noising import NoiseLevel, Noising
 from wdport.model import Array, LossPart
 
 
-class Drawn(NamedTuple):
+class RandomBatch(NamedTuple):
     """The random numbers of a batch: noise (B, *shape), and uniform numbers (B,) that become steps."""
 
     noise: Tensor
@@ -51,25 +51,25 @@ class DiffusionLoss:
     energy: float = 0.0
     min_snr: float | None = None
 
-    def draw(self, key: Tensor, clean: Tensor) -> Drawn:
+    def draw(self, key: Tensor, clean: Tensor) -> RandomBatch:
         """Random numbers for clean states, in their dtype."""
         first, second = jax.random.split(key)
         noise = jax.random.normal(first, clean.shape, clean.dtype)
-        return Drawn(noise, jax.random.uniform(second, clean.shape[:1], clean.dtype))
+        return RandomBatch(noise, jax.random.uniform(second, clean.shape[:1], clean.dtype))
 
-    def noisy(self, clean: Tensor, drawn: Drawn) -> tuple[Tensor, Tensor]:
+    def noisy(self, clean: Tensor, drawn: RandomBatch) -> tuple[Tensor, Tensor]:
         """The network's inputs: noisy states (B, *shape) and times (B,)."""
         level = self.noising.at(drawn.uniform)
         signal, noise = (_wide(factor, clean.ndim) for factor in (level.signal, level.noise))
         return signal * clean + noise * drawn.noise, level.time
 
-    def target(self, clean: Tensor, drawn: Drawn) -> Tensor:
+    def target(self, clean: Tensor, drawn: RandomBatch) -> Tensor:
         """What the network should predict (B, *shape)."""
         level = self.noising.at(drawn.uniform)
         signal, noise = (_wide(factor, clean.ndim) for factor in (level.target_signal, level.target_noise))
         return signal * clean + noise * drawn.noise
 
-    def errors(self, prediction: Tensor, clean: Tensor, drawn: Drawn) -> Errors:
+    def errors(self, prediction: Tensor, clean: Tensor, drawn: RandomBatch) -> Errors:
         """The errors of a prediction (B, *shape)."""
         expected = self.target(clean, drawn)
         squares = jnp.square(prediction - expected)
@@ -105,7 +105,7 @@ class DiffusionLoss:
         energies = jnp.abs(jnp.einsum("bcf,cp->bpf", difference, sums))
         return energies.mean((1, 2))
 
-    def _weights(self, level: Level, clean: Tensor) -> Tensor:
+    def _weights(self, level: NoiseLevel, clean: Tensor) -> Tensor:
         if self.min_snr is None:
             return jnp.ones(clean.shape[:1], clean.dtype)
         snr = level.snr

@@ -19,7 +19,7 @@ from wdport.diffusion.schedules import Array
 TARGETS: Final = ("noise", "sample", "velocity")
 
 
-class Level(NamedTuple):
+class NoiseLevel(NamedTuple):
     """One number (B,) for each sample: the time passed to the network, the factors of signal and noise in its state,
     and those in its target."""
 
@@ -43,7 +43,7 @@ class Noising(Protocol):
         """What the network predicts, one of :data:`TARGETS`."""
         ...
 
-    def at(self, uniform: Tensor) -> Level:
+    def at(self, uniform: Tensor) -> NoiseLevel:
         """The levels of uniform numbers (B,) in [0, 1), in their dtype."""
         ...
 
@@ -58,7 +58,7 @@ class StepNoising:
     alpha_bar: Array
     law: Array | None = None
 
-    def at(self, uniform: Tensor) -> Level:
+    def at(self, uniform: Tensor) -> NoiseLevel:
         """See :class:`Noising`; the step is floor(S u), or the first whose cumulative probability is above u."""
         signal, noise = np.sqrt(self.alpha_bar), np.sqrt(1.0 - self.alpha_bar)
         one, none = np.ones_like(signal), np.zeros_like(signal)
@@ -69,7 +69,7 @@ class StepNoising:
             place = jnp.searchsorted(jnp.asarray(np.cumsum(self.law), uniform.dtype), uniform, side="right")
         step = jnp.clip(place, 0, len(self.times) - 1).astype(int)
         rows = (self.times, signal, noise, *target_factors)
-        return Level(*(jnp.asarray(row, uniform.dtype)[step] for row in rows))
+        return NoiseLevel(*(jnp.asarray(row, uniform.dtype)[step] for row in rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class FlowNoising:
     path: str = "linear"
     network_time: Callable[[Tensor], Tensor] = lambda time: time
 
-    def at(self, uniform: Tensor) -> Level:
+    def at(self, uniform: Tensor) -> NoiseLevel:
         """See :class:`Noising`; the time is the uniform number."""
         if self.path == "linear":
             signal, noise = uniform, 1.0 - uniform
@@ -92,7 +92,7 @@ class FlowNoising:
             slopes = np.pi / 2.0 * noise, -np.pi / 2.0 * signal
         one, none = jnp.ones_like(uniform), jnp.zeros_like(uniform)
         target_factors = {"noise": (none, one), "sample": (one, none), "velocity": slopes}[self.target]
-        return Level(self.network_time(uniform), signal, noise, *target_factors)
+        return NoiseLevel(self.network_time(uniform), signal, noise, *target_factors)
 
 
 MIN_SNR_GAMMA: Final = 5.0

@@ -1,5 +1,8 @@
 """Make plans: samplers as data, from a name, a noise schedule and settings.
 
+After each repeat but the last, noise returns the state to its previous noise level, and the step is taken again, so
+that known and filled-in values fit each other (arXiv 2201.09865, alg. 1).
+
 A plan is run by one scan (:mod:`wdport.diffusion.scan`): each row has the step of the network call and fifteen
 coefficients. Samplers, schedules, targets and etas differ only in numbers.
 """
@@ -14,8 +17,7 @@ from numbers import Real
 
 import numpy as np
 
-from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille
-from wdport.diffusion.steps import checked_steps
+from wdport.diffusion.schedules import Array, NoiseSchedule, checked_steps, per_mille
 from wdport.diffusion.updates import (
     CLEAN,
     END,
@@ -31,12 +33,39 @@ from wdport.diffusion.updates import (
 )
 from wdport.errors import UsageError
 
+
+def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> SamplingPlan:
+    """``plan`` with every step but the last taken ``times`` times; the same plan for 1.
+
+    Raises :class:`UsageError` for samplers whose rows depend on earlier rows, such as Heun's.
+    """
+    if isinstance(times, bool) or not isinstance(times, (int, np.integer)) or times < 1:
+        raise UsageError("resample", f"invalid count {times!r}", "give 1 or more")
+    if times == 1:
+        return plan
+    if np.any(plan.coefficients[:, 1:]):
+        what = f"{plan.sampler} cannot repeat single steps"
+        raise UsageError("resample", what, "take ddpm or ddim, or resample once")
+    alpha_bar = np.asarray(schedule.alpha_bar, np.float64)
+    back = plan.coefficients.copy()
+    before = np.append(alpha_bar[plan.steps[1:]], 1.0)
+    ratio = np.sqrt(alpha_bar[plan.steps] / before)
+    back[:, STATE] *= ratio[:, None]
+    back[:, STATE, NOISE] = np.sqrt(back[:, STATE, NOISE] ** 2 + 1.0 - ratio**2)
+    rows = [np.concatenate([np.tile(again, (times - 1, 1, 1)), once[None]])
+            for again, once in zip(back[:-1], plan.coefficients[:-1], strict=True)]  # fmt: skip
+    count = [times] * (len(plan.steps) - 1) + [1]
+    steps, network_times, clean = (np.repeat(values, count, axis=0) for values in (plan.steps, plan.times, plan.clean))
+    coefficients = np.concatenate([*rows, plan.coefficients[-1:]])
+    return replace(plan, steps=steps, times=network_times, clean=clean, coefficients=coefficients)
+
+
 REPEAT = 1024
 """Added to a step's number for every earlier row of the same step; above every step."""
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class SamplingPlan:
     """One sampler, S rows long.
 
     ``steps`` (S,) int64 number the rows by their distance from the end, 0, and ``times`` (S,) float64 are the times
@@ -80,7 +109,7 @@ class Plan:
         draws: Array = self.steps + REPEAT * earlier
         return draws
 
-    def padded(self, rows: int) -> Plan:
+    def padded(self, rows: int) -> SamplingPlan:
         """The same plan padded to ``rows`` rows, by rows that change nothing."""
         more = rows - len(self.steps)
         idle = np.tile(np.eye(3, self.coefficients.shape[2]), (more, 1, 1))
@@ -104,19 +133,19 @@ def make_plan(
     times: Array | None = None,
     changed: bool = False,
     end: Point = END,
-) -> Plan:
+) -> SamplingPlan:
     """The plan of one sampler.
 
     Args:
         sampler: a name of :data:`wdport.diffusion.updates.SAMPLERS`, or any name with ``updates``.
         schedule: the checkpoint's beta, alpha and alpha_bar, each (T+1,), in any float dtype.
-        steps: falling diffusion steps, as from :func:`wdport.diffusion.steps.step_list`; after the last one the sampler
-            goes to ``end``.
+        steps: falling diffusion steps, as from :func:`wdport.diffusion.schedules.step_list`; after the last one the
+            sampler goes to ``end``.
         eta: noise level of DDIM; 0 adds no noise.
         target: what the network predicts, one of :data:`wdport.diffusion.updates.TARGETS`.
         updates: the sampler itself, for one of the checkpoint's own.
         times: times passed to the network at every step, (T+1,). Default: step / T.
-        changed: whether the network's estimate of the clean state is changed, see :class:`Plan`.
+        changed: whether the network's estimate of the clean state is changed, see :class:`SamplingPlan`.
         end: the signal and noise left at the end. Default: no noise.
 
     Raises:
@@ -137,7 +166,7 @@ def make_plan(
         times = per_mille(len(schedule.beta) - 1)
     predictions = [view.predicted(points[step])[[STATE, OUTPUT]] for step, _ in rows]
     forms = np.array([forms for _, forms in rows], np.float64)
-    return Plan(sampler, target, float(eta), listed, np.asarray(times, np.float64)[listed],
+    return SamplingPlan(sampler, target, float(eta), listed, np.asarray(times, np.float64)[listed],
                 forms if changed else forms[:, :, :CLEAN], np.array(predictions, np.float64))  # fmt: skip
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from wdport.diffusion.plans import Plan
-from wdport.diffusion.reference_solvers import Change, Noise
+from wdport.diffusion.plans import SamplingPlan
+from wdport.diffusion.reference_samplers import Change, Noise
 from wdport.diffusion.schedules import Array
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Process(Protocol):
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
         changed: bool = False,
-    ) -> Plan:  # fmt: skip
+    ) -> SamplingPlan:  # fmt: skip
         """The plan of one sampler with this number of steps, every step taken ``times`` times; ``changed`` if the
         network's estimate of the clean state is changed. Raises :class:`UsageError`."""
         ...
@@ -75,7 +75,7 @@ class Process(Protocol):
         """The runs that are compared with plain loops; empty without such loops."""
         ...
 
-    def trial(self, run: Run, changed: bool = False) -> Plan:
+    def trial(self, run: Run, changed: bool = False) -> SamplingPlan:
         """The plan of a run of few steps; raises :class:`UsageError`."""
         ...
 

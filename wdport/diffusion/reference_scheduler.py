@@ -15,9 +15,9 @@ from unittest.mock import patch
 import numpy as np
 
 from wdport.diffusion.process import Run
-from wdport.diffusion.reference_solvers import Change, Network, Noise, walk
-from wdport.diffusion.schedules import Array
+from wdport.diffusion.reference_samplers import Change, Network, Noise, walk
 from wdport.libraries import released_class
+from wdport.mapping.arrays import Array
 from wdport.recorder import lifted
 
 KINDS: Final = {"ddpm": "DDPMScheduler", "ddim": "DDIMScheduler"}
@@ -48,7 +48,7 @@ class ReferenceScheduler:
         change: Change | None = None, repeats: int = 1,
     ) -> list[Array]:  # fmt: skip
         """The states after each of the library's ``steps``, which count from 1 here; the predicted clean state is
-        clipped if configured, and then changed. Arguments as in :mod:`wdport.diffusion.reference_solvers`."""
+        clipped if configured, and then changed. Arguments as in :mod:`wdport.diffusion.reference_samplers`."""
         scheduler, unchanged = (
             self._scheduler(sampler, run.target, applied_change) for applied_change in (change, None)
         )

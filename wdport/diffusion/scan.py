@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.diffusion.plans import Plan
+from wdport.diffusion.plans import SamplingPlan
 
 Tensor = Any
 """A NumPy or JAX array outside the scan, a traced one inside."""
@@ -33,7 +33,7 @@ Change = Callable[[Tensor], Tensor]
 """Maps the predicted clean state (B, C, F) to the changed one."""
 
 
-class Rows(NamedTuple):
+class PlanRows(NamedTuple):
     """The arrays of a plan for the scan: times (S,), draws (S,), noisy (S,), coefficients (S, 3, 5) or (S, 3, 6), clean
     (S, 2)."""
 
@@ -44,15 +44,15 @@ class Rows(NamedTuple):
     clean: Tensor
 
 
-def plan_rows(plan: Plan, dtype: str) -> Rows:
+def plan_rows(plan: SamplingPlan, dtype: str) -> PlanRows:
     """A plan's arrays, cast once from float64 to the dtype of the state."""
     coefficients, clean = plan.coefficients.astype(dtype), plan.clean.astype(dtype)
-    return Rows(plan.times.astype(dtype), plan.draws.astype(np.uint32), plan.noisy, coefficients, clean)
+    return PlanRows(plan.times.astype(dtype), plan.draws.astype(np.uint32), plan.noisy, coefficients, clean)
 
 
 def run_plan(
     network: Network,
-    rows: Rows,
+    rows: PlanRows,
     state: Tensor,
     noise: Tensor | Draw,
     record: bool = False,
@@ -80,7 +80,7 @@ def first_carry(state: Tensor) -> Carry:
 
 def run_rows(
     network: Network,
-    rows: Rows,
+    rows: PlanRows,
     carry: Carry,
     noise: Tensor | Draw,
     record: bool = False,
@@ -93,7 +93,7 @@ def run_rows(
     """
     draw = noise if callable(noise) else None
 
-    def advance(carry: Carry, row: tuple[Rows, Tensor, Any]) -> tuple[Carry, Tensor | None]:
+    def advance(carry: Carry, row: tuple[PlanRows, Tensor, Any]) -> tuple[Carry, Tensor | None]:
         (time, number, noisy, matrix, clean), row_noise, embedding = row
         state = carry[0]
         if draw is not None:

@@ -26,7 +26,7 @@ NEVER = -1
 """In :attr:`Refined.steps`: a token that was given, or that is still masked. No token has this id either."""
 
 
-class Settings(NamedTuple):
+class UnmaskingSettings(NamedTuple):
     """How to refine, all run-time numbers.
 
     ``steps`` is the maximum number of steps per block, which is filled evenly. Tokens with a probability above
@@ -102,7 +102,7 @@ def refine(
     start: int,
     block: int,
     among: Sequence[Window],
-    settings: Settings,
+    settings: UnmaskingSettings,
     keys: Tensor,
 ) -> Refined:
     """Replace every ``mask`` among the tokens from position ``start`` on, block by block.
@@ -146,7 +146,7 @@ def _refine_block(
     start: Tensor,
     origin: int,
     size: int,
-    settings: Settings,
+    settings: UnmaskingSettings,
     keys: Tensor,
 ) -> _Carry:
     """Refine one block of ``size`` tokens until every sample's rule says stop; the first block begins at ``origin``."""
@@ -208,7 +208,7 @@ def edited(block: Tensor, chosen: Tensor, chance: Tensor, mask: Tensor, fixed: T
 
 
 def choose(
-    logits: Tensor, settings: Settings, keys: Tensor, step_counts: Tensor, places: Tensor
+    logits: Tensor, settings: UnmaskingSettings, keys: Tensor, step_counts: Tensor, places: Tensor
 ) -> tuple[Tensor, Tensor]:
     """A token (B, L) for every position and its probability (B, L), from logits (B, L, V); ``step_counts`` (B,) are
     the steps that the samples have taken and ``places`` (L,) the positions, each with draws of its own.

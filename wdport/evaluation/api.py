@@ -11,11 +11,10 @@ import numpy as np
 
 from wdport.data.samples import SeriesSet
 from wdport.errors import UsageError
-from wdport.evaluation.metrics import METRICS, Encoding, Metric, some
-from wdport.evaluation.real import Data, Real, real_windows
-from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.distances import Scaling
+from wdport.evaluation.metrics import METRICS, EncoderUse, Metric, some
 from wdport.evaluation.scores import FLOOR, ITSELF, Evaluation, Score
-from wdport.evaluation.sets import Given, alike, require_scale, set_of
+from wdport.evaluation.sets import Data, Given, Real, alike, real_windows, require_scale, set_of
 from wdport.families.registry import known_model
 from wdport.families.roles import Encoding as Encodes
 from wdport.keras_runtime import variables_by_path
@@ -84,7 +83,7 @@ def evaluate(
 
 
 def _repetition(
-    seed: Sequence[int], pairs: Mapping[str, _Pair], first: str, chosen: Sequence[Metric], encoding: Encoding | None,
+    seed: Sequence[int], pairs: Mapping[str, _Sets], first: str, chosen: Sequence[Metric], encoding: EncoderUse | None,
     progress: _Progress,
 ) -> dict[tuple[str, str], float]:  # fmt: skip
     """Every score by set and metric, with one draw of subsets and trainings; what depends on the real series alone
@@ -122,7 +121,7 @@ def _fitting(names: str | Sequence[str] | None, shape: tuple[int, int]) -> list[
 
 
 @dataclass(frozen=True, eq=False)
-class _Pair:
+class _Sets:
     """Real windows, and series to score against them, of which ``count`` of both are drawn for a repetition."""
 
     windows: Array
@@ -140,7 +139,7 @@ class _Pair:
         return one, other
 
 
-def _pairs(sets: Mapping[str, SeriesSet], real: Real) -> dict[str, _Pair]:
+def _pairs(sets: Mapping[str, SeriesSet], real: Real) -> dict[str, _Sets]:
     """What is scored by name, the floors first; raises :class:`UsageError`."""
     scale = Scaling.of(real.windows)
     count = min(len(real.windows), *map(len, sets.values()))
@@ -149,12 +148,12 @@ def _pairs(sets: Mapping[str, SeriesSet], real: Real) -> dict[str, _Pair]:
         if min(len(series_set), len(real.windows)) < LEAST:
             what = f"are {len(series_set)} beside {len(real.windows)} real windows"
             raise UsageError(series_set.where, what, f"give at least {LEAST} of both")
-    pairs = {name: _Pair(real.windows, series_set.values, scale, count) for name, series_set in sets.items()}
+    pairs = {name: _Sets(real.windows, series_set.values, scale, count) for name, series_set in sets.items()}
     first = next(iter(sets.values())).values
     if len(first) >= 2 * LEAST:
-        pairs = {ITSELF: _Pair(first[::2], first[1::2], scale, min(len(first) // 2, count)), **pairs}
+        pairs = {ITSELF: _Sets(first[::2], first[1::2], scale, min(len(first) // 2, count)), **pairs}
     if (fewer := min(map(len, real.floor))) >= LEAST:
-        pairs = {FLOOR: _Pair(*real.floor, scale, min(fewer, count)), **pairs}
+        pairs = {FLOOR: _Sets(*real.floor, scale, min(fewer, count)), **pairs}
     return pairs
 
 
@@ -182,7 +181,7 @@ def chosen_metrics(names: str | Sequence[str] | None) -> list[str]:
     return [name for name in METRICS if name in requested]
 
 
-def _encoding(model: KerasModel, features: int) -> Encoding:
+def _encoding(model: KerasModel, features: int) -> EncoderUse:
     """A converted encoder with its weights; raises :class:`UsageError` if it does not encode series of so many
     features."""
     registration = known_model(model)
@@ -194,7 +193,7 @@ def _encoding(model: KerasModel, features: int) -> Encoding:
         what = f"encodes series of {expected} features, and the samples have {features}"
         raise UsageError("encoder", what, "give an encoder for these data, or leave it out")
     weights = {path: variable.value for path, variable in variables_by_path(model).items()}
-    return Encoding(family.series_encoder(config), weights)
+    return EncoderUse(family.series_encoder(config), weights)
 
 
 def _integer(name: str, value: Any, least: int) -> int:

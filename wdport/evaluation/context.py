@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compile_cache import short_run
-from wdport.evaluation.frechet import frechet_distance
+from wdport.evaluation.distances import frechet_distance
 from wdport.families.registry import all_families
 from wdport.families.roles import Encoding, SeriesEncoder
+from wdport.jax_settings import short_run
 from wdport.model import Array
-from wdport.optimisers.adamw import AdamW
+from wdport.optimizers.torch_like import AdamW
 
 BATCH: Final = 8
 RATE: Final = 1e-3

@@ -8,11 +8,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from wdport.conversion.entries import Shape
+from wdport.conversion.manifest_schema import JsonShape
 from wdport.declared import Count, Positive
 from wdport.evaluation.metrics import METRICS
 from wdport.evaluation.scores import FLOOR, ITSELF, Evaluation
-from wdport.evaluation.sweep import Drawn, Sweep
+from wdport.evaluation.sweep import SettingSamples, Sweep
 from wdport.files.json_document import NamedFile
 
 SHORT: Mapping[str, str] = {
@@ -70,7 +70,7 @@ class EvaluationDocument:
     samples: Annotated[str, Meta(description="Name of the file of samples, or of the converted model.")]
     data: Annotated[NamedFile, Meta(description="The real data.")]
     windows: Annotated[Count, Meta(description="Windows of the real data.")]
-    shape: Annotated[Shape, Meta(description="Steps and features of a series.")]
+    shape: Annotated[JsonShape, Meta(description="Steps and features of a series.")]
     features: Annotated[Sequence[str], Meta(description="Names of the features; empty if the data have none.")]
     repeats: Annotated[Positive, Meta(description="Repetitions of every score.")]
     seed: Annotated[Count, Meta(description="Random seed.")]
@@ -161,5 +161,5 @@ def _concluded(swept: Sweep) -> list[str]:
     return lines
 
 
-def _priced(drawn: Drawn) -> str:
+def _priced(drawn: SettingSamples) -> str:
     return f"{drawn.setting}, {drawn.calls} network calls"

@@ -17,10 +17,8 @@ import numpy as np
 from jax import Array as Tensor
 
 from wdport.evaluation.context import context_fid, default_encoder, train_encoder
-from wdport.evaluation.correlation import correlational_score
-from wdport.evaluation.dtw import dtw_distances, jensen_shannon
+from wdport.evaluation.distances import correlational_score, dtw_distances, jensen_shannon, sliced_wasserstein
 from wdport.evaluation.judges import AHEAD, discriminative_scores, predictive_scores
-from wdport.evaluation.wasserstein import sliced_wasserstein
 from wdport.families.roles import SeriesEncoder
 from wdport.model import Array
 
@@ -35,14 +33,14 @@ Score = Callable[[Array, Array, int], float]
 
 
 @dataclass(frozen=True)
-class Encoding:
+class EncoderUse:
     """The encoder of Context-FID: its weights if it is given, otherwise it is trained for every repetition."""
 
     encoder: SeriesEncoder
     weights: Mapping[str, Array | Tensor] | None = None
 
 
-Prepare = Callable[[Array, int, Encoding | None], Score]
+Prepare = Callable[[Array, int, EncoderUse | None], Score]
 """(real, seed, encoder) to the score of a repetition."""
 
 
@@ -57,8 +55,8 @@ class Metric:
     fewest: Callable[[int], int] = lambda features: 1
 
 
-def _context_fid(real: Array, seed: int, encoding: Encoding | None) -> Score:
-    chosen = encoding or Encoding(default_encoder(real.shape[-1]))
+def _context_fid(real: Array, seed: int, encoding: EncoderUse | None) -> Score:
+    chosen = encoding or EncoderUse(default_encoder(real.shape[-1]))
     weights = train_encoder(chosen.encoder, real, seed) if chosen.weights is None else chosen.weights
     return lambda real, generated, _: context_fid(chosen.encoder, weights, real, generated)
 
@@ -89,7 +87,7 @@ def _sliced_wasserstein(real: Array, generated: Array, seed: int) -> float:
     return sliced_wasserstein(some(random, real, count), some(random, generated, count), seed)
 
 
-def _same(score: Score, real: Array, seed: int, encoding: Encoding | None) -> Score:
+def _same(score: Score, real: Array, seed: int, encoding: EncoderUse | None) -> Score:
     return score
 
 

@@ -1,13 +1,14 @@
-"""Steps against quality: sample with several settings, and score each."""
+"""Steps against quality: sample with several settings of samplers, and score each."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,25 +19,91 @@ from wdport.data.statistics import Statistics
 from wdport.data.transforms import OHLC_ATR
 from wdport.errors import UsageError
 from wdport.evaluation.api import Report, evaluate
-from wdport.evaluation.real import Data, opened, real_windows
-from wdport.evaluation.scaling import Scaling
+from wdport.evaluation.distances import Scaling
 from wdport.evaluation.scores import Evaluation, apart
-from wdport.evaluation.sets import Given, require_scale, set_of
-from wdport.evaluation.settings import Setting, listed
+from wdport.evaluation.sets import Data, Given, opened, real_windows, require_scale, set_of
 from wdport.model import Array, Decoding, Diffused, KerasModel
 from wdport.sampling.condition import DATA
-from wdport.sampling.job import Job, plan_job
-from wdport.sampling.programs import Programs, programs_of
-from wdport.sampling.ran import Clock
+from wdport.sampling.job import Job, SamplingClock, plan_job
 from wdport.sampling.request import Request
+from wdport.sampling.sampler import Programs, programs_of
 from wdport.sampling.samples import Samples
+
+MOST: Final = 1_000_000
+"""Steps of a setting."""
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SamplerSetting:
+    """A sampler with a number of steps, all of them for None, and an amount of noise."""
+
+    sampler: str
+    steps: int | None = None
+    eta: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """The sampler with its noise."""
+        return self.sampler + (f":eta{str(float(self.eta)).removesuffix('.0')}" if self.eta else "")
+
+    def __str__(self) -> str:
+        return self.kind + ("" if self.steps is None else f":{self.steps}")
+
+
+def listed(settings: str | Sequence[str | SamplerSetting] | None, default: str) -> list[SamplerSetting]:
+    """The settings, of which text may have several."""
+    if settings is None:
+        return [SamplerSetting(default)]
+    if isinstance(settings, str):
+        return parse_settings(settings)
+    if not isinstance(settings, Sequence) or not all(
+        isinstance(setting, (str, SamplerSetting)) for setting in settings
+    ):
+        raise UsageError("sweep", "has settings that are not text", "write for example ddpm:1000 ddim:20,50")
+    return [
+        one
+        for setting in settings
+        for one in ([setting] if isinstance(setting, SamplerSetting) else parse_settings(setting))
+    ]
+
+
+def parse_settings(text: str) -> list[SamplerSetting]:
+    """Settings from text such as ``"ddpm:1000 ddim:20,50 ddim-textbook:eta1:50"``; raises :class:`UsageError`."""
+    settings = []
+    for word in text.split():
+        name, *parts = word.split(":")
+        eta = 0.0
+        if parts and parts[0].startswith("eta"):
+            eta = _number(word, parts.pop(0)[3:], float)
+        if len(parts) > 1 or not name:
+            raise UsageError("sweep", f"{word[:40]!r} is not SAMPLER:STEPS,STEPS", "write for example ddim:20,50")
+        steps = [int(_number(word, number, int)) for number in parts[0].split(",")] if parts else [None]
+        settings += [SamplerSetting(name, step_count, eta) for step_count in steps]
+    if not settings:
+        raise UsageError("sweep", "has no setting", "write for example ddpm:1000 ddim:20,50")
+    if len(set(map(str, settings))) < len(settings):
+        raise UsageError("sweep", "has a setting twice", "give it once")
+    return settings
+
+
+def _number(word: str, text: str, kind: Callable[[str], float]) -> float:
+    try:
+        number = kind(text)
+    except ValueError:
+        number = -1
+    largest = MOST if kind is int else sys.float_info.max
+    if not 0 <= number <= largest:  # nor for NaN
+        expected = f"a whole number up to {MOST}" if kind is int else "a finite number from 0"
+        what = f"{word[:40]!r} has {text[:20]!r}, which is not {expected}"
+        raise UsageError("sweep", what, "write for example ddim:20,50 or ddim-textbook:eta1:50")
+    return number
+
+
+@dataclass(frozen=True)
+class SettingSamples:
     """The samples of a setting: network calls for each, and the seconds that all took, without compiling."""
 
-    setting: Setting
+    setting: SamplerSetting
     calls: int
     seconds: float
 
@@ -48,13 +115,13 @@ class Sweep:
     ``failed`` has the settings whose samples cannot be scored, with the reason.
     """
 
-    drawn: Sequence[Drawn]
+    drawn: Sequence[SettingSamples]
     evaluation: Evaluation
     samples: Mapping[str, Array]
     failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def by_name(self) -> dict[str, Drawn]:
+    def by_name(self) -> dict[str, SettingSamples]:
         """The settings by the names of their sets."""
         return {str(run.setting): run for run in self.drawn}
 
@@ -63,24 +130,24 @@ class Sweep:
         """Whether settings can be compared: there are two, and repetitions that show a spread."""
         return len(self.drawn) > 1 and self.evaluation.repeats > 1
 
-    def full(self) -> Drawn:
+    def full(self) -> SettingSamples:
         """The setting with the most network calls, which the others are compared with; the best of several ones."""
         return min(self.drawn, key=lambda run: (-run.calls, self._rank(run)))
 
-    def as_good(self, drawn: Drawn, width: float = 2.0) -> list[str]:
+    def as_good(self, drawn: SettingSamples, width: float = 2.0) -> list[str]:
         """The metrics in which a setting is not worse than the full one by more than ``width`` standard deviations of
         their difference."""
         ours, full = (self.evaluation[str(run.setting)] for run in (drawn, self.full()))
         return [metric for metric in ours if not apart(ours[metric], full[metric], width)]
 
-    def cheapest(self, width: float = 2.0) -> Drawn:
+    def cheapest(self, width: float = 2.0) -> SettingSamples:
         """The setting with the fewest network calls that is as good as the full one in every metric; the best of
         several ones."""
         count = len(self.evaluation.metrics)
         return min((run for run in self.drawn if len(self.as_good(run, width)) == count),
                    key=lambda run: (run.calls, self._rank(run)))  # fmt: skip
 
-    def _rank(self, drawn: Drawn) -> int:
+    def _rank(self, drawn: SettingSamples) -> int:
         """How many times another setting is better, over all metrics."""
         ours, others = self.evaluation[str(drawn.setting)], [self.evaluation[str(run.setting)] for run in self.drawn]
         return sum(other[metric].mean < ours[metric].mean for metric in ours for other in others)
@@ -89,7 +156,7 @@ class Sweep:
 def sweep(
     model: KerasModel,
     data: Data,
-    settings: str | Sequence[str | Setting] | None = None,
+    settings: str | Sequence[str | SamplerSetting] | None = None,
     n: int = 2000,
     *,
     metrics: str | Sequence[str] | None = None,
@@ -149,7 +216,7 @@ def sweep(
         except UsageError as error:
             failed[str(setting)] = error.what
             continue
-        drawn.append(Drawn(setting, len(job.sampler.plan.steps), seconds))
+        drawn.append(SettingSamples(setting, len(job.sampler.plan.steps), seconds))
         sets[str(setting)] = series_set
     if not drawn:
         name, why = next(iter(failed.items()))
@@ -166,16 +233,16 @@ def _announce(report: Report | None, done: int, total: int, what: str) -> None:
 
 def _draw(job: Job) -> tuple[Samples, float]:
     """All samples, and the seconds that they took, without compiling."""
-    since, clock = time.monotonic(), Clock(job.count, None)
+    since, clock = time.monotonic(), SamplingClock(job.count, None)
     samples = Samples.join(list(job.draw(done=clock)))
     return samples, time.monotonic() - since - clock.compiling
 
 
 def _jobs(
-    programs: Programs, settings: Sequence[Setting], count: int, seed: int, options: Mapping[str, Any]
-) -> dict[Setting, Job]:
+    programs: Programs, settings: Sequence[SamplerSetting], count: int, seed: int, options: Mapping[str, Any]
+) -> dict[SamplerSetting, Job]:
     """A job for every setting; raises :class:`UsageError` for one that the model has not, or one that is another."""
-    jobs: dict[Setting, Job] = {}
+    jobs: dict[SamplerSetting, Job] = {}
     for setting in settings:
         request = Request(
             count=count, sampler=setting.sampler, steps=setting.steps, eta=setting.eta, seed=seed, **options

@@ -10,16 +10,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from wdport.diffusion.plans import Plan
+from wdport.diffusion.plans import SamplingPlan
 from wdport.errors import UsageError
-from wdport.exporting.artefact import export_target, write_artefact
-from wdport.exporting.lower import Lowering, lower_denoiser, lower_sampler
+from wdport.exporting.artifact import export_target, write_artefact
+from wdport.exporting.lowering import Lowering, lower_denoiser, lower_sampler
 from wdport.families.registry import known_model
 from wdport.files.target import Target
 from wdport.model import Array, Condition, Configuration, Function, KerasModel, NotDecoded
 from wdport.sampling.network import Network
-from wdport.sampling.programs import programs_of
-from wdport.sampling.sampler import plan_of
+from wdport.sampling.sampler import plan_of, programs_of
 from wdport.version import VERSION
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -55,7 +54,7 @@ class Exported:
     size: int
     facts: dict[str, object]
     platforms: tuple[str, ...]
-    plan: Plan | None = None
+    plan: SamplingPlan | None = None
     state: tuple[str, tuple[int, ...]] | None = None
     decoded: tuple[str, tuple[int, ...]] | None = None
 
@@ -106,7 +105,7 @@ def export(
         UsageError: an argument is invalid, the model cannot be exported so, or the file exists.
         MachineError: writing fails, or flatbuffers is not installed.
     """
-    from wdport.exporting.network import draws_samples, functions_of_model, values_of
+    from wdport.exporting.lowering import draws_samples, functions_of_model, values_of
 
     what = what or ("denoiser" if draws_samples(model) else NETWORK)
     order = Order(what, platforms, batch, sampler, steps, eta, precision, pad_widths, sizes or {})
@@ -126,7 +125,7 @@ def export_functions(
     config: Mapping[str, object], target: Target, order: Order,
 ) -> Exported:  # fmt: skip
     """Export functions of these values, as :func:`export` does; ``config`` is the model's, as JSON values."""
-    from wdport.exporting.network import described, lower_functions
+    from wdport.exporting.lowering import described, lower_functions
 
     if order.sampler is not None or order.steps is not None or order.eta:
         raise UsageError("sampler", "a network has none", "leave out sampler, steps and eta, or export a sampler")
@@ -223,7 +222,7 @@ def _provenance(lowering: Lowering) -> dict[str, object]:
     return {**versions, "platforms": list(lowering.platforms), "batch": lowering.batch}
 
 
-def _plan_facts(plan: Plan, order: Order) -> dict[str, object]:
+def _plan_facts(plan: SamplingPlan, order: Order) -> dict[str, object]:
     """Return what was asked for, from which a verification makes a plan of its own, and the steps of this one."""
     asked = {"name": order.sampler or plan.sampler, "eta": float(order.eta), "count": order.steps}
     return {**asked, "steps": plan.steps.tolist(), "slots": plan.slots}

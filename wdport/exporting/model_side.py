@@ -15,13 +15,13 @@ import jax
 import numpy as np
 
 from wdport.compare.probe import stateless, tensors
-from wdport.compare.programs import Program
-from wdport.compile_cache import FAST_COMPILE
+from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted, fill
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
-from wdport.diffusion.plans import Plan
-from wdport.exporting.network import CALL, model_inputs
+from wdport.diffusion.plans import SamplingPlan
+from wdport.exporting.lowering import CALL, model_inputs
 from wdport.families.roles import Programmed, Sampled
+from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64
 from wdport.model import Array, KerasModel, Signature, Taken
 from wdport.sampling.network import Network, keras_network
@@ -33,14 +33,14 @@ INDICES = (5, 0, 7)
 
 
 @dataclass(frozen=True)
-class Trial:
+class ProgramTrial:
     """One call of a program: its inputs, the names of its outputs ("" where the model has none), and the function of
     one side of the model that gives the same. ``dtype`` is that of the outputs, "" for the model's own."""
 
     program: str
     inputs: tuple[Array, ...]
     outputs: tuple[str, ...]
-    expected: Callable[[Side], list[Array]]
+    expected: Callable[[ModelSide], list[Array]]
     dtype: str = ""
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Trial:
         return f"{self.program} {shapes}"
 
 
-class Side:
+class ModelSide:
     """The Keras model of a converted file under one dtype policy, with products of this precision."""
 
     def __init__(self, converted: Converted, policy: str, precision: str) -> None:
@@ -59,7 +59,7 @@ class Side:
             self.network: Network | None = None
             if isinstance(converted.family, Sampled) and not converted.family.unsampled(converted.config):
                 self.network = keras_network(self.model, (converted.family, converted.config))
-        self._program: Program[Any, Any, list[Any]] = Program(self._outputs, FAST_COMPILE)
+        self._program: CompiledProgram[Any, Any, list[Any]] = CompiledProgram(self._outputs, FAST_COMPILE)
 
     @contextmanager
     def context(self) -> Iterator[None]:
@@ -85,7 +85,7 @@ class Side:
             result = getattr(self.model, name)(*self._cast(inputs), chunk=2)
         return [np.asarray(output) for output in (result if isinstance(result, tuple) else (result,))]
 
-    def sample(self, plan: Plan, state: Array, tape: Array, condition: Sequence[Array]) -> list[Array]:
+    def sample(self, plan: SamplingPlan, state: Array, tape: Array, condition: Sequence[Array]) -> list[Array]:
         """The last state of a plan from ``state`` (B, *shape) with a ``tape`` (slots, B, *shape), and its decoding, if
         there is one."""
         network = cast("Network", self.network)
@@ -97,7 +97,7 @@ class Side:
             return [state] if decoded is None else [state, np.asarray(decoded)]
 
     def _loop(
-        self, plan: Plan, state: Array, slots: Iterator[Array], condition: Sequence[Array], clip: float | None
+        self, plan: SamplingPlan, state: Array, slots: Iterator[Array], condition: Sequence[Array], clip: float | None
     ) -> Array:
         """A row maps (state, base, memory, output, noise), and the clipped clean state, to the next (state, base,
         memory)."""
@@ -119,7 +119,7 @@ class Side:
         return tuple(array.astype(kinds.get(array.dtype.kind, array.dtype)) for array in inputs)
 
 
-def network_trials(converted: Converted, side: Side, facts: Mapping[str, Any]) -> list[Trial]:
+def network_trials(converted: Converted, side: ModelSide, facts: Mapping[str, Any]) -> list[ProgramTrial]:
     """Trials of a network: the functions that its family names, or its call; of two sizes where they vary."""
     family = converted.family
     if not isinstance(family, Programmed):
@@ -134,7 +134,7 @@ def _shapes(facts: Mapping[str, Any], name: str) -> list[list[object]]:
     return [list(entry["shape"]) for entry in facts["programs"].get(name, {"inputs": []})["inputs"]]
 
 
-def _call_trials(signature: Signature, side: Side, facts: Mapping[str, Any]) -> list[Trial]:
+def _call_trials(signature: Signature, side: ModelSide, facts: Mapping[str, Any]) -> list[ProgramTrial]:
     stated = _shapes(facts, CALL)
     if not signature.inputs:
         return _function_trials(CALL, model_inputs(side.model), (), facts)
@@ -148,7 +148,7 @@ def _call_trials(signature: Signature, side: Side, facts: Mapping[str, Any]) -> 
         sizes |= {axis: stated_sizes[axis] + index * step for axis, step in free.items()}
         inputs = _drawn(signature, sizes, SEED + index, fixed.get("b", batch))
         names = tuple(port.name for port in signature.outputs)
-        trials.append(Trial(CALL, inputs, names, _calling(inputs)))
+        trials.append(ProgramTrial(CALL, inputs, names, _calling(inputs)))
     return trials
 
 
@@ -169,7 +169,7 @@ def _rounded(array: Array) -> Array:
 
 def _function_trials(
     name: str, specs: Sequence[Taken], outputs: tuple[str, ...], facts: Mapping[str, Any]
-) -> list[Trial]:
+) -> list[ProgramTrial]:
     """Two trials; every size that varies is 2 and then 3, the batch 2 and then 1."""
     trials = []
     for index in range(2):
@@ -182,7 +182,7 @@ def _function_trials(
         inputs = tuple(_values(spec, shape, rng) for spec, shape in zip(specs, shapes, strict=True))
 
         expected = _calling(inputs) if name == CALL else _calling_method(name, inputs)
-        trials.append(Trial(name, inputs, outputs, expected))
+        trials.append(ProgramTrial(name, inputs, outputs, expected))
     return trials
 
 
@@ -198,7 +198,7 @@ def _values(spec: Taken, shape: Sequence[int], rng: np.random.Generator) -> Arra
     return rng.integers(0, 2, shape).astype(np.bool_ if spec.kind == "bool" else np.int32)
 
 
-def denoiser_trials(converted: Converted, network: Network, batches: Sequence[int]) -> list[Trial]:
+def denoiser_trials(converted: Converted, network: Network, batches: Sequence[int]) -> list[ProgramTrial]:
     """Trials of a denoiser: every sample of a batch at its own time."""
     signature, about = converted.family.signature(converted.config), network.about
     sizes = dict(zip(signature.inputs[0].keras_axes[1:], about.shape, strict=True))
@@ -207,24 +207,24 @@ def denoiser_trials(converted: Converted, network: Network, batches: Sequence[in
         inputs = _drawn(signature, sizes, SEED + index, batch)
         inputs = inputs if about.condition is not None and about.condition.taken else inputs[:2]
         narrow = (inputs[0], inputs[1].astype(np.float32), *map(_rounded, inputs[2:]))
-        trials.append(Trial("denoise", narrow, ("",), _calling(inputs), network.dtype))
+        trials.append(ProgramTrial("denoise", narrow, ("",), _calling(inputs), network.dtype))
     return trials
 
 
-def _calling(inputs: tuple[Array, ...]) -> Callable[[Side], list[Array]]:
+def _calling(inputs: tuple[Array, ...]) -> Callable[[ModelSide], list[Array]]:
     return lambda side: side.call(*inputs)
 
 
-def _calling_method(name: str, inputs: tuple[Array, ...]) -> Callable[[Side], list[Array]]:
+def _calling_method(name: str, inputs: tuple[Array, ...]) -> Callable[[ModelSide], list[Array]]:
     return lambda side: side.method(name, *inputs)
 
 
-def sampler_plan(network: Network, settings: Mapping[str, Any]) -> Plan:
+def sampler_plan(network: Network, settings: Mapping[str, Any]) -> SamplingPlan:
     """The plan of a sampler with these settings; raises :class:`UsageError` if the model has none."""
     return plan_of(network, str(settings["name"]), settings["count"], float(settings["eta"]))
 
 
-def sampler_trials(network: Network, plan: Plan, batches: Sequence[int]) -> list[Trial]:
+def sampler_trials(network: Network, plan: SamplingPlan, batches: Sequence[int]) -> list[ProgramTrial]:
     """Trials of a sampler, from seeds and from a noise tape."""
     trials = []
     for index, batch in enumerate(batches):
@@ -240,10 +240,12 @@ def sampler_trials(network: Network, plan: Plan, batches: Sequence[int]) -> list
         tape = np.stack(slots) if slots else np.zeros((0, *init.shape), np.float32)
         seeded = (np.asarray(SEED + index), indices, *condition)
         taped = (other[0], *([other[1:]] if plan.slots else []), *condition)
-        trials.append(Trial("drawn", seeded, names, _sampling(plan, init, tape, condition)))
-        trials.append(Trial("given", taped, names, _sampling(plan, other[0], other[1:], condition)))
+        trials.append(ProgramTrial("drawn", seeded, names, _sampling(plan, init, tape, condition)))
+        trials.append(ProgramTrial("given", taped, names, _sampling(plan, other[0], other[1:], condition)))
     return trials
 
 
-def _sampling(plan: Plan, init: Array, tape: Array, condition: tuple[Array, ...]) -> Callable[[Side], list[Array]]:
+def _sampling(
+    plan: SamplingPlan, init: Array, tape: Array, condition: tuple[Array, ...]
+) -> Callable[[ModelSide], list[Array]]:
     return lambda side: side.sample(plan, init, tape, condition)

@@ -1,4 +1,5 @@
-"""Verify an artefact: run every program in a process without wdport, and compare the outputs with the model's.
+"""Verify an artifact: run every program in a process without wdport, Keras and PyTorch, and compare the outputs with
+the model's.
 
 As in the gate float32, errors are relative to the model in float64, and are multiples of the model's own error.
 """
@@ -7,31 +8,101 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import jax
 import keras  # before our modules that need it: importing it imports the ports
+import numpy as np
 
 from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF, UNIT_ROUNDOFF_16
-from wdport.compare.findings import Finding, Gate, Measure, fact, measure
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, Finding, Gate, Measure, fact, measure
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.load import Converted
-from wdport.diffusion.plans import Plan
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.diffusion.plans import SamplingPlan
+from wdport.errors import InputError, MachineError, UsageError, printable
 from wdport.exporting.api import condition_facts
-from wdport.exporting.artefact import EXPORT_AGAIN, PROGRAM, member_digests, read_facts
-from wdport.exporting.facts import VerificationDocument
-from wdport.exporting.model_side import Side, Trial, denoiser_trials, network_trials, sampler_plan, sampler_trials
-from wdport.exporting.process import Result, run_calls
+from wdport.exporting.artifact import EXPORT_AGAIN, PROGRAM, VerificationDocument, member_digests, read_facts
+from wdport.exporting.model_side import (
+    ModelSide,
+    ProgramTrial,
+    denoiser_trials,
+    network_trials,
+    sampler_plan,
+    sampler_trials,
+)
 from wdport.files.inputs import Snapshot
+from wdport.files.temporary import scratch_folder
+from wdport.jax_settings import cache_variables
 from wdport.model import Array
+from wdport.platforms import plain_environment
 from wdport.sampling.network import Network
 from wdport.version import VERSION
+
+Call = tuple[str, Sequence[Array]]
+"""The name of a program, and its inputs."""
+
+HERE: Final = Path(__file__).parent
+NEEDED: Final = ("jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum", "flatbuffers")
+"""What the loader needs, and what jax needs."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outputs of one call and their dtypes, of which bfloat16 is given in float32; or the reason why it failed."""
+
+    outputs: tuple[Array, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    error: str = ""
+
+
+def run_calls(path: Path, sha256: str, calls: Sequence[Call]) -> list[Result]:
+    """Run the calls of an artefact with this SHA-256; raises :class:`InputError` if it cannot be loaded."""
+    with scratch_folder() as folder:
+        shutil.copy(HERE / "loader.py", folder)
+        (folder / "calls.json").write_text(json.dumps([program for program, _ in calls]))
+        arrays: dict[str, Any] = {f"{index}.{place}": array for index, (_, inputs) in enumerate(calls)
+                                  for place, array in enumerate(inputs)}  # fmt: skip
+        np.savez(folder / "inputs.npz", **arrays)
+        environment = {**plain_environment(), **cache_variables(), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        command = [
+            sys.executable,
+            "-I",
+            str(HERE / "isolated.py"),
+            str(folder),
+            str(path.absolute()),
+            sha256,
+            *_installed(),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd=folder,
+                              stdin=subprocess.DEVNULL, env=environment)  # fmt: skip
+        if done.returncode:
+            message = (done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"])[-1]
+            what = message.removeprefix(f"{path.absolute()}: ").removesuffix("; export it again")
+            raise InputError(path, f"does not run: {printable(what)}", "export the model again")
+        results = json.loads((folder / "results.json").read_text())
+        with np.load(folder / "outputs.npz") as outputs:
+            return [_result(index, result, outputs) for index, result in enumerate(results)]
+
+
+def _result(index: int, result: dict[str, Any], outputs: Any) -> Result:
+    if "error" in result:
+        return Result(error=result["error"])
+    arrays = tuple(outputs[f"{index}.{place}"] for place in range(len(result["dtypes"])))
+    return Result(arrays, tuple(result["dtypes"]))
+
+
+def _installed() -> list[str]:
+    """The folders of the packages, which an isolated Python does not find where an environment variable names them."""
+    specs = (importlib.util.find_spec(name) for name in NEEDED)
+    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in specs if spec and spec.origin))
+
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float64": "float64"}
 """The Keras dtype policy of an artefact that computes in a dtype."""
@@ -94,13 +165,13 @@ def verify_artefact(converted: Converted, path: Path, say: Callable[[str], None]
     _require_machine(path, facts)
     say("building the model")
     policy = POLICIES[facts["compute_dtype"]]
-    side = Side(converted, policy, facts["precision"])
+    side = ModelSide(converted, policy, facts["precision"])
     plan = _plan(path, side.network, facts)
     trials = _trials(converted, side, facts, plan)
     say("running the artefact")
     results = run_calls(path, snapshot.sha256, [(trial.program, trial.inputs) for trial in trials])
-    exact = side if policy == "float64" else Side(converted, "float64", "highest")
-    comparison = Comparison(facts["compute_dtype"])
+    exact = side if policy == "float64" else ModelSide(converted, "float64", "highest")
+    comparison = ProgramComparison(facts["compute_dtype"])
     for trial, result in zip(trials, results, strict=True):
         say(f"comparing {trial}")
         comparison.add(trial, result, trial.expected(side), trial.expected(exact))
@@ -151,7 +222,7 @@ def _require_machine(path: Path, facts: Mapping[str, Any]) -> None:
         raise MachineError(path, f"was exported for {platforms}, and this machine has {here}", fix)
 
 
-def _plan(path: Path, network: Network | None, facts: Mapping[str, Any]) -> Plan | None:
+def _plan(path: Path, network: Network | None, facts: Mapping[str, Any]) -> SamplingPlan | None:
     """The plan of a sampler, as the model's process makes it; None for other artefacts."""
     if facts["what"] == "network":
         return None
@@ -160,7 +231,9 @@ def _plan(path: Path, network: Network | None, facts: Mapping[str, Any]) -> Plan
     return sampler_plan(network, facts["sampler"]) if facts["what"] == "sampler" else None
 
 
-def _trials(converted: Converted, side: Side, facts: Mapping[str, Any], plan: Plan | None) -> list[Trial]:
+def _trials(
+    converted: Converted, side: ModelSide, facts: Mapping[str, Any], plan: SamplingPlan | None
+) -> list[ProgramTrial]:
     if side.network is None or facts["what"] == "network":
         return network_trials(converted, side, facts)
     batches = (3, 1) if facts["batch"] is None else (facts["batch"],) * 2
@@ -169,7 +242,7 @@ def _trials(converted: Converted, side: Side, facts: Mapping[str, Any], plan: Pl
     return sampler_trials(side.network, plan, batches)
 
 
-class Comparison:
+class ProgramComparison:
     """The errors of every output of every program, over its trials, and other differences."""
 
     def __init__(self, dtype: str) -> None:
@@ -179,7 +252,7 @@ class Comparison:
         self._facts: list[Finding] = []
         self._compared = self._expected = 0
 
-    def add(self, trial: Trial, result: Result, expected: Sequence[Array], exact: Sequence[Array]) -> None:
+    def add(self, trial: ProgramTrial, result: Result, expected: Sequence[Array], exact: Sequence[Array]) -> None:
         """Add what one call gave, what the model gives, and what it gives in float64."""
         self._expected += len(expected)
         self._compared += len(expected)
@@ -206,7 +279,7 @@ class Comparison:
                 pair = self._pairs.setdefault((trial.program, name), ErrorPair(unit=self._unit))
                 pair.add(candidate, reference, truth)
 
-    def _object(self, trial: Trial, what: str) -> None:
+    def _object(self, trial: ProgramTrial, what: str) -> None:
         self._facts.append(fact(f"{trial} {what}", trial.program))
 
     def _measures(self) -> list[Measure]:
@@ -241,7 +314,11 @@ def _part(name: str) -> str:
 
 
 def _stated(
-    converted: Converted, network: Network | None, plan: Plan | None, trials: Sequence[Trial], facts: Mapping[str, Any]
+    converted: Converted,
+    network: Network | None,
+    plan: SamplingPlan | None,
+    trials: Sequence[ProgramTrial],
+    facts: Mapping[str, Any],
 ) -> list[Finding | None]:
     """What the artefact states of the model, against what the model states."""
     pairs: dict[str, tuple[object, object]] = {"model": (facts.get("model"), converted.config.to_dict())}

@@ -1,28 +1,95 @@
 """The user's own model: a Keras function, a mapping table, and a PyTorch function to compare with.
 
+A file of the user's own model holds its graph and its settings, which ``keras.saving.load_model`` follows, while the
+comparison runs the function. If the function has changed since, a verdict on it would not hold for the file.
+
 Everything that a shipped family knows about its model is read here from the table and from the model itself.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from wdport.errors import MisfitError, UsageError
 from wdport.families.code import build_keras, open_axes, save_whole
 from wdport.families.ported import PlainFamily
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
-from wdport.model import Array, Document, KerasModel, Resolved, Signature, Source
+from wdport.model import Array, ConfigurationSource, Document, KerasModel, Resolved, Signature
 from wdport.recorder import Input, parse_input
 
 if TYPE_CHECKING:
     from wdport.compare.setting import SettingsReport
     from wdport.families.roles import OwnFamily
+
+_IGNORED: Final = frozenset({"seed", "shared_object_id", "compile_config", "build_config"})
+"""Keys whose values do not change what a trained model computes, or that repeat its shapes."""
+
+_ABSENT: Final = object()
+
+
+def description(model: KerasModel) -> Document:
+    """What Keras writes as ``config.json`` for this model."""
+    import keras
+
+    document: dict[str, object] = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
+    return document
+
+
+def first_difference(saved: Document, now: Document, same_release: bool) -> str:
+    """The first difference between two descriptions, in words; "" if there is none.
+
+    Keys that only one of them has count if both come from the same release of Keras.
+    """
+    return next(_differences(saved, now, "", same_release), "")
+
+
+def _differences(saved: object, now: object, layer: str, strict: bool, key: str = "") -> Iterator[str]:
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        layer = _name(saved) or layer
+        for name in dict.fromkeys((*saved, *now)):
+            one, other = saved.get(name, _ABSENT), now.get(name, _ABSENT)
+            if name not in _IGNORED and (strict or _ABSENT not in (one, other)):
+                yield from _differences(one, other, layer, strict, name)
+    elif isinstance(saved, list) and isinstance(now, list):
+        names = [[_name(element) for element in side] for side in (saved, now)]
+        for index, (ours, theirs) in enumerate((names, names[::-1])):
+            if unmatched := [name for name in ours if name and name not in theirs]:
+                yield f"layer {unmatched[0]} is only in {'what it makes now' if index else 'the file'}"
+                return
+        if len(saved) != len(now):
+            yield _sentence(layer, key, saved, now)
+            return
+        for one, other in zip(saved, now, strict=True):
+            yield from _differences(one, other, layer, strict, key)
+    elif saved != now or type(saved) is not type(now):
+        yield _sentence(layer, key, saved, now)
+
+
+def _name(value: object) -> str:
+    """The name of a described layer; "" for anything else."""
+    if not isinstance(value, Mapping) or "class_name" not in value or str(value["class_name"]).endswith("Policy"):
+        return ""
+    inner = value.get("config")
+    return str(inner.get("name") or "") if isinstance(inner, Mapping) else ""
+
+
+def _sentence(layer: str, key: str, saved: object, now: object) -> str:
+    where = f"layer {layer} has {key}" if layer else f"it has {key}"
+    return f"{where} {_short(saved)} in the file and {_short(now)} now"
+
+
+def _short(value: object) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 @dataclass(frozen=True)
@@ -63,7 +130,7 @@ class CustomFamily(PlainFamily):
         """One ``--set KEY=VALUE``."""
         raise UsageError(f"--set {key}", "a model of your own has no settings", "put them into its function")
 
-    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+    def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
         """The arguments of the functions, from ``config.json`` or the configuration file."""
         self._require_model()
         if "arguments" in config:  # recorded in a converted file
@@ -76,7 +143,7 @@ class CustomFamily(PlainFamily):
         origins = {name: "table" if ours == theirs else "flag" for name, (ours, theirs) in pairs.items()}
         return {**origins, "arguments": "config"}
 
-    def arguments(self, source: Source, config: Document) -> dict[str, object]:
+    def arguments(self, source: ConfigurationSource, config: Document) -> dict[str, object]:
         """The arguments of the functions, in Keras and in PyTorch; raises :class:`MisfitError`."""
         values = {**(source.document() if self.table.config else {}), **config}
         if missing := [key for key in self.table.config if key not in values]:
@@ -88,7 +155,7 @@ class CustomFamily(PlainFamily):
         """A possible reason why the table does not fit, as text."""
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
-        from wdport.families.unlike import first_unlike
+        from wdport.families.settings_diff import first_unlike
 
         return first_unlike(self.build(config, "float32"), self.reference, config.arguments, self.table)
 
@@ -96,7 +163,7 @@ class CustomFamily(PlainFamily):
         """Settings that differ between the two models; both are built with these arguments, and not run."""
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
-        from wdport.families.unlike import settings_of
+        from wdport.families.settings_diff import settings_of
 
         model = self._build(CustomConfig(str(self.model), self.inputs, dict(arguments)), "float32")
         return settings_of(model, str(self.reference), arguments, self.table)
@@ -176,7 +243,7 @@ class CustomFamily(PlainFamily):
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
         import numpy as np
 
-        from wdport.checkpoint.located import located
+        from wdport.checkpoint.error_context import located
         from wdport.files.weights_file import open_weights
         from wdport.keras_runtime import set_variable, variables_by_path
 
@@ -197,8 +264,6 @@ class CustomFamily(PlainFamily):
         """Raise :class:`MisfitError` if the model that is built now is not the one that Keras described as ``saved`` in
         a file."""
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
-        from wdport.families.described import description, first_difference
 
         if difference := first_difference(saved, description(self._keep(config)), same_release):
             what = f"holds another model than {self.model} makes now: {difference}"

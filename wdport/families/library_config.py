@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from wdport.errors import MisfitError, printable
 from wdport.families.ported import PortedFamily
-from wdport.families.tensor_shapes import Shapes
+from wdport.families.shapes import Shapes
 from wdport.fields import OFF, Fields, fields_of, json_setting, marked
-from wdport.model import UNITS, Array, Document, Resolved, Source, Stated
+from wdport.model import UNITS, Array, ConfigurationSource, Document, Resolved, Stated
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -64,19 +64,19 @@ class LibraryFamily(PortedFamily[C]):
     def parse_setting(self, key: str, text: str) -> object:
         return json_setting(self.configuration, key, text)
 
-    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+    def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
         """Determine the configuration; raises :class:`MisfitError` naming every contradiction."""
         document = self.read_settings(source.document(), source.path)
         self.require_document(source, document, config)
         return self.resolve_values(source, {"config.json": document, "config": config, "flag": flags})
 
-    def require_document(self, source: Source, *documents: Document) -> None:
+    def require_document(self, source: ConfigurationSource, *documents: Document) -> None:
         """Raise :class:`MisfitError` if none of the documents has a value."""
         if not any(documents):
             what = f"there is no config.json with the {self.part}'s configuration"
             raise MisfitError(source.path, what, f"give the model's folder, or `--config FILE`{self.elsewhere}")
 
-    def resolve_values(self, source: Source, values: Mapping[str, Document]) -> Resolved:
+    def resolve_values(self, source: ConfigurationSource, values: Mapping[str, Document]) -> Resolved:
         """The configuration of values by their origin, the last of which counts; raises :class:`MisfitError` naming
         every contradiction."""
         if any(name in UNITS for name in values["flag"]):

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from wdport import fields
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
+from wdport.families.shapes import Shapes, read_fields, resolve_fields
 from wdport.families.shipped import OWN_PACKAGE
-from wdport.families.stated import read_fields, resolve_fields
-from wdport.families.tensor_shapes import Shapes
 from wdport.fields import json_setting
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Constant, Document, KerasModel, Resolved, Source
+from wdport.model import Array, ConfigurationSource, Constant, Document, KerasModel, Resolved
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -98,7 +97,7 @@ class PortedFamily(PlainFamily, Generic[C]):
     def parse_setting(self, key: str, text: str) -> object:
         return json_setting(self.configuration, key, text, "configuration")
 
-    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+    def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
         sizes = self.sizes(source.shapes)
         return resolve_fields(self.configuration, source, sizes, config, flags, self.model_phrase)
 

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from wdport.files.atomic import replacing
-from wdport.files.candle_figure import draw_candles, is_prices
-from wdport.files.series_figure import BLUE, LINES, LINES_BESIDE, DataWindows, draw_series, draw_with_data
+from wdport.files.series_figure import (
+    BLUE,
+    LINES,
+    LINES_BESIDE,
+    DataWindows,
+    draw_candles,
+    draw_series,
+    draw_with_data,
+    is_prices,
+)
 from wdport.files.target import Needed, Target, file_target
 from wdport.model import Array
 

@@ -11,10 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import CHECKPOINTS, CONFIGS
-from wdport.checkpoint.located import located
-from wdport.checkpoint.regular import open_regular
-from wdport.checkpoint.unchanged import State
+from wdport.checkpoint.regular import State, open_regular
 from wdport.files.manifests import INDEX, MANIFEST, file_sha256, folder_sha256, manifest_of
 
 _GONE = State(-1, 0, 0, 0)

@@ -21,11 +21,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from wdport.files.held_back import deferred_signals
-from wdport.files.keras_archive import ASSETS, CONFIG, METADATA, WEIGHTS
+from wdport.files.defer_signals import deferred_signals
 from wdport.files.manifests import MANIFEST
 from wdport.files.quiet_file import QuietFile, quiet_hdf5
-from wdport.files.weights_file import dataset_paths
+from wdport.files.weights_file import ASSETS, CONFIG, METADATA, WEIGHTS, dataset_paths
 from wdport.platforms import CLOEXEC
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | CLOEXEC

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import h5py
 
-from wdport.files.held_back import deferred_signals
+from wdport.files.defer_signals import deferred_signals
 from wdport.platforms import CLOEXEC, read_at
 
 _WRITING: Final = {"w": os.O_CREAT | os.O_TRUNC, "r+": 0}

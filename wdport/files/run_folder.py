@@ -1,4 +1,6 @@
-"""The folder of a run: held by one process at a time, with the facts that determine the run.
+"""The folder of a run: held by one process at a time, only this user's, with the facts that determine the run.
+
+Another user who can write a file controls the run that reads it, so folders and files of other users are refused.
 
 An interrupted run resumes from the files in it only if all facts are those of the run that wrote them.
 """
@@ -9,19 +11,86 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import IO, Final
 
+from wdport.checkpoint.regular import require_supported
 from wdport.errors import InputError, InternalError, MachineError, UsageError
 from wdport.files.atomic import machine_error, whole_file
-from wdport.files.own_files import keep_private, open_private, private_folder, read_private
 from wdport.files.temporary import is_temporary
 from wdport.files.writable import OutputPath
 from wdport.limits import MAX_RUN_BYTES
-from wdport.platforms import lock
+from wdport.owners import distrust
+from wdport.platforms import CLOEXEC, NOFOLLOW, NONBLOCK, lock
+
+_SAFELY: Final = NOFOLLOW | NONBLOCK | CLOEXEC
+"""A link is an error, and opening a pipe does not wait for a writer."""
+
+
+def private_folder(folder: Path, fix: str) -> None:
+    """Make ``folder`` for this user only; raises :class:`InputError` if it is a link, or another user's.
+
+    The owner of the parent folder may have made it, too: that user can replace the output anyway.
+    """
+    require_supported()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status, around = os.lstat(folder), os.stat(folder.parent)
+    if not stat.S_ISDIR(status.st_mode):
+        raise InputError(folder, "is a link to a folder", fix)
+    if reason := distrust(status, folder.parent, {around.st_uid}):
+        raise InputError(folder, reason, fix)
+
+
+def open_private(file: Path, fix: str, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of this user's regular file; raises :class:`InputError` for any other file."""
+    try:
+        opened = os.open(file, flags | _SAFELY, 0o600)
+    except OSError as error:
+        if not os.path.islink(file) and not _is_special(file):
+            raise
+        raise InputError(file, "is not a regular file", fix) from error
+    try:
+        status = os.fstat(opened)
+        reason = None if stat.S_ISREG(status.st_mode) else "is not a regular file"
+        reason = reason or distrust(status, file.parent, {os.stat(file.parent).st_uid})
+        if reason:
+            raise InputError(file, reason, fix)
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
+def read_private(file: Path, max_bytes: int, fix: str) -> bytes:
+    """All bytes of such a file; raises :class:`InputError` if there are more than ``max_bytes``."""
+    with private_stream(file, fix) as stream:
+        data = stream.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise InputError(file, f"has more than {max_bytes} bytes", fix)
+    return data
+
+
+def private_stream(file: Path, fix: str) -> IO[bytes]:
+    """Open such a file for reading; see :func:`open_private`."""
+    return os.fdopen(open_private(file, fix), "rb")
+
+
+def keep_private(file: IO[bytes]) -> None:
+    """Let no other user write to a new file, whatever the process's umask is."""
+    os.fchmod(file.fileno(), 0o600)
+
+
+def _is_special(file: Path) -> bool:
+    """Whether the path exists and is not a regular file: opening a socket or a folder fails anyway."""
+    try:
+        return not stat.S_ISREG(os.lstat(file).st_mode)
+    except OSError:
+        return False
+
 
 LOCK: Final = "lock"
 RUN: Final = "run.json"

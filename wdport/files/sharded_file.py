@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Final
 
 from wdport.errors import InternalError
-from wdport.files.forward_file import ForwardFile
 from wdport.files.manifests import INDEX, MANIFEST
-from wdport.files.safetensors_file import Entry, header_bytes
+from wdport.files.safetensors_file import ForwardFile, TensorEntry, header_bytes
 from wdport.platforms import require_room
 
 SHARD: Final = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardPart:
     """One finished file of a folder: its name, SHA-256 and size."""
 
     name: str
@@ -38,7 +37,7 @@ class Part:
 @dataclass
 class _Shard:
     name: str
-    entries: list[Entry]
+    entries: list[TensorEntry]
     file: ForwardFile | None = None
     position: int = 0
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
@@ -55,7 +54,7 @@ class ShardedWriter:
     has no room for all.
     """
 
-    def __init__(self, folder: Path, entries: Sequence[Entry], max_bytes: int) -> None:
+    def __init__(self, folder: Path, entries: Sequence[TensorEntry], max_bytes: int) -> None:
         self._folder = folder
         groups = _grouped(entries, max_bytes)
         self._shards = [
@@ -76,12 +75,12 @@ class ShardedWriter:
         document = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
         return (json.dumps(document, indent=2) + "\n").encode()
 
-    def finished(self) -> list[Part]:
+    def finished(self) -> list[ShardPart]:
         """Return the index and the shards, after all variables are written."""
         while self._at < len(self._expected):
             self._next()
-        index = Part(INDEX, hashlib.sha256(self.index).hexdigest(), len(self.index))
-        return [index, *(Part(shard.name, shard.digest.hexdigest(), shard.position) for shard in self._shards)]
+        index = ShardPart(INDEX, hashlib.sha256(self.index).hexdigest(), len(self.index))
+        return [index, *(ShardPart(shard.name, shard.digest.hexdigest(), shard.position) for shard in self._shards)]
 
     def write_at(self, name: str, start: int, data: memoryview) -> None:
         """Write the next bytes of the variable ``name``, which begin at its byte ``start``."""
@@ -148,9 +147,9 @@ def _sync(file: ForwardFile) -> None:
         file.close()
 
 
-def _grouped(entries: Sequence[Entry], max_bytes: int) -> list[list[Entry]]:
+def _grouped(entries: Sequence[TensorEntry], max_bytes: int) -> list[list[TensorEntry]]:
     """Return the variables of each shard."""
-    groups: list[list[Entry]] = []
+    groups: list[list[TensorEntry]] = []
     size = 0
     for entry in entries:
         if not groups or size + entry.nbytes > max_bytes:

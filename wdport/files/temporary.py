@@ -1,4 +1,5 @@
-"""Unfinished files: their names, their locks, and leftovers of processes that died.
+"""Unfinished and finished files of this process: names, locks, leftovers of processes that died, and a folder for
+temporary files.
 
 A temporary file has a random name in the folder of its final one, and the process that writes it holds a lock
 (``flock``) on it. So an unlocked file is a leftover; process ids are not used, since two containers may have the same
@@ -13,6 +14,7 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from wdport.checkpoint.regular import require_supported
+from wdport.files.defer_signals import deferred_signals
 from wdport.platforms import CLOEXEC, DIRECTORY, NOFOLLOW, NONBLOCK, is_running, lock
 
 _MARK: Final = ".wdport-tmp"
@@ -155,3 +158,51 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield an empty folder in the system's temporary folder, for this user alone."""
+    place = Path(tempfile.gettempdir(), "wdport")
+    with deferred_signals():
+        remove_leftovers(place, lambda path: path.lstat().st_uid == os.geteuid())
+        temporary = make_temporary_folder(place)
+    try:
+        temporary.path.chmod(0o700)
+        inside = temporary.path / "files"  # the folder itself is locked, and whoever writes into a folder locks it
+        inside.mkdir()
+        yield inside
+    finally:
+        temporary.discard()
+
+
+WRITTEN: list[Path] = []
+
+
+def describe_written() -> str:
+    """Return a text such as "a.keras was written"; "nothing was changed" if there are no files or all were removed
+    again."""
+    paths = [path for path in dict.fromkeys(WRITTEN) if not in_temporary_folder(path)]
+    names = [name for name in map(str, paths) if os.path.exists(name)]
+    if not names:
+        return "nothing was changed"
+    return f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} written"
+
+
+@contextmanager
+def track_write(path: Path) -> Iterator[None]:
+    """Track a file that another writer renames, such as :mod:`wdport.recorder`."""
+    before = _identity(path)
+    try:
+        yield
+    finally:
+        if _identity(path) != before:
+            WRITTEN.append(path)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

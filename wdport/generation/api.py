@@ -10,11 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from wdport.diffusion.unmasking import NEVER, Refined, Settings
+from wdport.diffusion.unmasking import NEVER, Refined, UnmaskingSettings
 from wdport.errors import UsageError
 from wdport.generation.program import Generator, generator_of, model_words
-from wdport.generation.prompts import Arranged, arranged, read_prompts
-from wdport.generation.words import Words, installed, require_words
+from wdport.generation.prompts import Arranged, Words, arranged, installed, read_prompts, require_words
 from wdport.limits import MAX_STEPS
 from wdport.model import Array, KerasModel
 
@@ -162,9 +161,9 @@ def generate(
 def settings_of(
     size: int, mask: int, steps: int | None, threshold: float, edit: float | None, temperature: float,
     top_k: int | None, top_p: float | None, end: int | None, forbid: Sequence[int] = (),
-) -> Settings:  # fmt: skip
+) -> UnmaskingSettings:  # fmt: skip
     """The program's settings from the arguments of :func:`generate`, for ``size`` tokens."""
-    return Settings(
+    return UnmaskingSettings(
         steps, float(threshold), float(edit or 0.0), POSTS, float(temperature), top_k or 0,
         1.0 if top_p is None else float(top_p), NEVER if end is None else end,
         np.isin(np.arange(size), [mask, *forbid]),
@@ -172,7 +171,7 @@ def settings_of(
 
 
 def complete(
-    generator: Generator, texts: Sequence[Array], mask: int, settings: Settings, length: int = 0,
+    generator: Generator, texts: Sequence[Array], mask: int, settings: UnmaskingSettings, length: int = 0,
     block_length: int | None = None, seed: int = 0, batch: int | None = None, words: Words | None = None,
 ) -> Generated:  # fmt: skip
     """:func:`generate` for tokens and settings that were checked; ``steps`` None are those of a block."""

@@ -11,13 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compile_cache import Option, fast_run, weakly
-from wdport.diffusion.unmasking import Refined, Settings, refine, windows
+from wdport.diffusion.unmasking import Refined, UnmaskingSettings, refine, windows
 from wdport.errors import UsageError
 from wdport.families.registry import family_of_model
 from wdport.families.roles import Completing, TokenNetwork, Tree
-from wdport.generation.prompts import Arranged
-from wdport.generation.words import Words, words_of
+from wdport.generation.prompts import Arranged, Words, words_of
+from wdport.jax_settings import Option, fast_run, weakly
 from wdport.model import KerasModel, Vocabulary
 
 
@@ -46,11 +45,11 @@ class Generator:
             raise UsageError("mask", "the model's configuration names no mask token", "give its number")
         return self.vocabulary.mask
 
-    def run(self, batch: Arranged, settings: Settings, seed: int, samples: Any) -> Refined:
+    def run(self, batch: Arranged, settings: UnmaskingSettings, seed: int, samples: Any) -> Refined:
         """Generate for a batch whose samples have these numbers (B,): they and the seed determine the draws."""
         with jax.enable_x64(self.wide):
             number = np.float64 if self.wide else np.float32
-            numbers = Settings(*(_number(value, number) for value in settings))
+            numbers = UnmaskingSettings(*(_number(value, number) for value in settings))
             arrays = (batch.tokens, batch.visible, batch.positions)
             refined = self._jitted(self._network.weights(), *arrays, np.int32(batch.mask), numbers, np.uint32(seed),
                                  np.asarray(samples, np.uint32), start=batch.start, block=batch.block)  # fmt: skip
@@ -63,7 +62,7 @@ class Generator:
         visible: Tensor,
         positions: Tensor,
         mask: Tensor,
-        settings: Settings,
+        settings: UnmaskingSettings,
         seed: Tensor,
         samples: Tensor,
         start: int,

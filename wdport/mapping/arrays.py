@@ -1,7 +1,15 @@
-"""Apply rules to arrays: rearrange source arrays into target arrays, bit for bit, in either direction.
+"""Apply rules to arrays: rearrange source arrays into target arrays, bit for bit, in either direction; sums and
+weight normalisation.
+
+It is separate from rules, which only move values. The result is computed in float64 from the stored values and rounded
+once, when it is written; the inverse is a choice, stated here, and does not restore the stored bits:
+
+* ``sum`` (two biases of a PyTorch LSTM): the inverse is the whole value and zeros;
+* ``weight_norm`` (``torch.nn.utils.weight_norm``: a magnitude g and a direction v, w = g * v / ||v||): the inverse is
+  the norm of w as magnitude, and w as direction.
 
 The same function serves both directions, because the inverse of a rule is a rule. Arithmetic, which is
-not exact, is in :mod:`wdport.mapping.arithmetic`.
+not exact, is in :mod:`wdport.mapping.arrays`.
 """
 
 from __future__ import annotations
@@ -14,7 +22,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdport.mapping.axes import Rule, Side
+from wdport.mapping.axes import AxisError, Combine, ExpressionSide, Rule, Shape
+
+
+def combined_shape(combine: Combine, shapes: Sequence[Shape]) -> Shape:
+    """Return the shape of the combined tensor; raises :class:`AxisError` if the sources do not fit."""
+    if combine == "weight_norm":
+        magnitude, direction = shapes
+        lengths = [size for size in magnitude if size != 1]
+        ranks = len(magnitude) in (0, len(direction))
+        if not ranks or len(lengths) > 1 or any(g not in (1, v) for g, v in zip(magnitude, direction, strict=False)):
+            raise AxisError(f"a magnitude of shape {magnitude} does not go with a direction of shape {direction}")
+        return direction
+    if len(set(shapes)) != 1:
+        raise AxisError(f"tensors of shapes {', '.join(map(str, shapes))} cannot be added")
+    return shapes[0]
+
+
+def combined(combine: Combine, sources: Sequence[Array]) -> Array:
+    """Return the combined tensor in float64."""
+    exact = [source.astype(np.float64) for source in sources]
+    if combine == "weight_norm":
+        magnitude, direction = exact
+        return np.asarray(magnitude * direction / _norm(direction, magnitude.shape))
+    return np.asarray(sum(exact[1:], exact[0]))
+
+
+def separated(combine: Combine, tensor: Array, shapes: Sequence[Shape]) -> list[Array]:
+    """Return sources of these shapes that combine to ``tensor`` up to rounding, in its dtype."""
+    if combine == "weight_norm":
+        magnitude = _norm(tensor.astype(np.float64), shapes[0]).reshape(shapes[0])
+        return [magnitude.astype(tensor.dtype), tensor]
+    return [tensor, *(np.zeros_like(tensor) for _ in shapes[1:])]
+
+
+def _norm(direction: Array, magnitude: Shape) -> Array:
+    """Return the norm over all axes except the one where the magnitude's shape is not 1."""
+    axes = tuple(range(direction.ndim))
+    remaining = tuple(axis for axis in axes if magnitude and magnitude[axis] != 1)
+    over = tuple(axis for axis in axes if axis not in remaining)
+    return np.asarray(np.sqrt(np.sum(np.square(direction), axis=over, keepdims=True)))
+
 
 Array = NDArray[Any]
 
@@ -60,13 +108,13 @@ def rearrangement(
         yield _picked(rule.target, ours, here, free), _picked(rule.source, theirs, there, free)
 
 
-def named_axes(array: Array, side: Side, sizes: Mapping[str, int]) -> Array:
+def named_axes(array: Array, side: ExpressionSide, sizes: Mapping[str, int]) -> Array:
     """Return a view of one of a side's tensors with one axis per name; raises ``ValueError`` if a view is
     impossible."""
     return array.reshape(tuple(sizes[name] for group in side.groups for name in group), copy=False)
 
 
-def _picked(side: Side, arrays: Sequence[Array], indices: Mapping[str, int], free: Sequence[str]) -> Array:
+def _picked(side: ExpressionSide, arrays: Sequence[Array], indices: Mapping[str, int], free: Sequence[str]) -> Array:
     """Return the stacked index's array at these indices of other axes, with its ``free`` axes in this order."""
     array = arrays[indices[side.stacked]] if side.stacked else arrays[0]
     names = [name for group in side.groups for name in group]

@@ -1,4 +1,5 @@
-"""Axis expressions: parse text such as ``(part heads head) in -> [part] in heads head`` to a :class:`Rule`.
+"""Axis expressions: parse text such as ``(part heads head) in -> [part] in heads head`` to a :class:`Rule`; and the
+named rules.
 
 A rule says how one source tensor becomes target tensors, by naming every axis once on each side:
 
@@ -22,13 +23,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from types import MappingProxyType
 from typing import Literal
 
 Shape = tuple[int, ...]
 
 Combine = Literal["", "sum", "weight_norm"]
 """How several source tensors are combined before a rule is applied: not at all, or by
-:mod:`wdport.mapping.arithmetic`."""
+:mod:`wdport.mapping.arrays`."""
 
 _NAME = r"[a-z_]+"
 _TOKEN = re.compile(rf"\s*(\.\.\.|{_NAME}(?:={_NAME}(?:,{_NAME})*)?|(?<![a-z_0-9])1(?![a-z_0-9])|[()\[\]])")
@@ -40,7 +42,7 @@ class AxisError(ValueError):
 
 
 @dataclass(frozen=True)
-class Side:
+class ExpressionSide:
     """One side of a rule: the tensor's axes, each a group of named axes, and the stacked axis.
 
     A group without names is an axis of size one. ``labels`` name the indices of an axis, in order.
@@ -76,8 +78,8 @@ class Rule:
     """A named, invertible rearrangement between one side's tensors and the other's."""
 
     name: str
-    source: Side
-    target: Side
+    source: ExpressionSide
+    target: ExpressionSide
 
     def inverse(self) -> Rule:
         """The rule that undoes this one."""
@@ -161,7 +163,7 @@ def parse_rule(name: str, text: str) -> Rule:
     return Rule(name, source, target)
 
 
-def _parse_side(text: str) -> Side:
+def _parse_side(text: str) -> ExpressionSide:
     tokens: list[str] = []
     labels: dict[str, tuple[str, ...]] = {}
     position = 0
@@ -178,13 +180,13 @@ def _parse_side(text: str) -> Side:
         tokens.append(name)
         position = match.end()
     if tokens == ["..."]:
-        return Side((), any_axes=True)
+        return ExpressionSide((), any_axes=True)
     stacked = None
     if tokens[:1] == ["["]:
         if len(tokens) < 3 or tokens[2] != "]" or not tokens[1].isidentifier():
             raise AxisError("[ ] holds one axis name")
         stacked, tokens = tokens[1], tokens[3:]
-    return Side(_parse_groups(tokens), stacked, labels=tuple(sorted(labels.items())))
+    return ExpressionSide(_parse_groups(tokens), stacked, labels=tuple(sorted(labels.items())))
 
 
 def _parse_groups(tokens: list[str]) -> tuple[tuple[str, ...], ...]:
@@ -210,7 +212,7 @@ def _parse_groups(tokens: list[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(groups)
 
 
-def _bind_counts(side: Side, shapes: Sequence[Shape], bound: dict[str, int]) -> None:
+def _bind_counts(side: ExpressionSide, shapes: Sequence[Shape], bound: dict[str, int]) -> None:
     """Check how many tensors there are and that they are alike; bind the stacked axis."""
     if len(set(shapes)) != 1:
         raise AxisError(f"{_text(shapes)}: expected equal shapes")
@@ -236,3 +238,56 @@ def _bind_group(group: tuple[str, ...], size: int, bound: dict[str, int]) -> Non
 def _text(shapes: Sequence[Shape]) -> str:
     one = str(tuple(shapes[0])) if shapes else "nothing"
     return one if len(shapes) < 2 else f"{len(shapes)} x {one}"
+
+
+RULES = MappingProxyType(
+    {
+        name: parse_rule(name, text)
+        for name, text in {
+            # The same axes on both sides: biases, scales, embeddings, tables.
+            "identity": "... -> ...",
+            # torch.nn.Linear.weight -> keras.layers.Dense kernel.
+            "linear": "out in -> in out",
+            # torch.nn.Conv1d.weight -> keras.layers.Conv1D kernel, and so on; grouped ones as well.
+            "conv1d": "out in window -> window in out",
+            "conv2d": "out in h w -> h w in out",
+            "conv3d": "out in d h w -> d h w in out",
+            # A convolution with as many groups as channels -> keras.layers.DepthwiseConv1D and 2D.
+            "depthwise_conv1d": "(in mult) 1 window -> window in mult",
+            "depthwise_conv2d": "(in mult) 1 h w -> h w in mult",
+            # torch.nn.ConvTranspose1d.weight -> keras.layers.Conv1DTranspose kernel.
+            "conv_transpose1d": "in out window -> window out in",
+            "conv_transpose2d": "in out h w -> h w out in",
+            "conv_transpose3d": "in out d h w -> d h w out in",
+            # torch.nn.MultiheadAttention.in_proj_weight: rows are q, k, v, and in each of them the
+            # first head's rows come first -> query, key and value kernels of a Keras attention layer.
+            "attention_packed_weight": "(part heads head) in -> [part] in heads head",
+            "attention_packed_bias": "(part heads head) -> [part] heads head",
+            # A separate projection (q_proj.weight) -> one such kernel.
+            "attention_weight": "(heads head) in -> in heads head",
+            "attention_bias": "(heads head) -> heads head",
+            # out_proj.weight reads the heads side by side -> kernel (heads, head, out).
+            "attention_output": "out (heads head) -> heads head out",
+        }.items()
+    }
+)
+"""Rule by name; the axes of each are stated once, the inverse is derived."""
+
+
+def find_rule(text: str) -> Rule | None:
+    """Return the rule with this name, or parse the text as a rule; raises :class:`AxisError` for invalid text."""
+    return parse_rule(text.strip(), text) if "->" in text else RULES.get(text)
+
+
+def rules(*texts: str) -> tuple[Rule, ...]:
+    """Return rules by name or text."""
+    return tuple(rule for text in texts if (rule := find_rule(text)) is not None)
+
+
+def layouts(*texts: str) -> tuple[Rule, ...]:
+    """Parse layouts; a text without an arrow is the same on both sides."""
+    return tuple(parse_rule(t, t) for t in (text if "->" in text else f"{text} -> {text}" for text in texts))
+
+
+# Four axes are an image; three are a sequence, whose features come last in both unless the shapes say otherwise.
+ANY_LAYOUT = layouts("b c h w -> b h w c", "b c d h w -> b d h w c", "...", "b c l -> b l c")

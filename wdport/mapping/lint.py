@@ -12,8 +12,7 @@ from itertools import combinations
 from typing import Literal
 
 from wdport.mapping.axes import Rule
-from wdport.mapping.names import NamePattern, alike
-from wdport.mapping.overlap import overlap
+from wdport.mapping.names import NamePattern, alike, overlap
 from wdport.mapping.rows import Row, Table
 from wdport.mapping.table import CUSTOM
 from wdport.recorder import parse_input

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wdport.errors import InternalError
-from wdport.mapping.arithmetic import combined, separated
-from wdport.mapping.arrays import Array, apply_rule
+from wdport.mapping.arrays import Array, apply_rule, combined, separated
 from wdport.mapping.axes import Combine, Rule, Shape
 from wdport.mapping.rows import Table
 

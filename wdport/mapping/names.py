@@ -1,15 +1,20 @@
-"""Name patterns: text such as ``blocks.<block>.mlp.0.weight``, matched whole against tensor names.
+"""Name patterns: text such as ``blocks.<block>.mlp.0.weight``, matched whole against tensor names; and whether two
+patterns overlap.
 
 ``<index>`` matches one decimal integer, ``<index+1>`` that integer plus one; everything else is literal. A pattern
 matches names (:meth:`NamePattern.match`) and formats them (:meth:`NamePattern.format`).
+
+Both patterns are treated as finite automata over characters and traversed in parallel, which finds that ``conv1<n>``
+and ``conv<n>`` both match ``conv10``. Numbers may have any length here; patterns match at most nine digits.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 _PIECE = re.compile(r"<([a-z_]+)([+-][0-9]{1,9})?>")
 
@@ -103,3 +108,87 @@ def parse_pattern(text: str) -> NamePattern:
     if any(not piece.strip("0123456789") for piece in _PIECE.split(text)[3:-3:3]):
         raise PatternError(f"{text!r} has two indices with only digits between them")
     return pattern
+
+
+_DIGITS = "0123456789"
+
+States = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The shortest names that match both patterns, only the first and only the second; ``None`` if there is none."""
+
+    both: str | None
+    first: str | None
+    second: str | None
+
+
+def overlap(first: NamePattern, second: NamePattern) -> Overlap:
+    """Compare two patterns, name by name."""
+    left, right = _automaton(first), _automaton(second)
+    start = (frozenset({0}), frozenset({0}))
+    visited, queue = {start}, deque([("", *start)])
+    both, ours, theirs = None, None, None
+    while queue:
+        name, a, b = queue.popleft()
+        ends = left.end in a, right.end in b
+        both = name if both is None and all(ends) else both
+        ours = name if ours is None and ends == (True, False) else ours
+        theirs = name if theirs is None and ends == (False, True) else theirs
+        for letter in sorted(left.letters(a) | right.letters(b)):
+            after = left.step(a, letter), right.step(b, letter)
+            if after not in visited:
+                visited.add(after)
+                queue.append((name + letter, *after))
+    return Overlap(both, ours, theirs)
+
+
+@dataclass(frozen=True)
+class _Automaton:
+    """Transitions by state: letters and the next state; the last state accepts a whole name."""
+
+    arrows: dict[int, list[tuple[str, int]]]
+    end: int
+
+    def letters(self, states: States) -> set[str]:
+        return {letter for state in states for letters, _ in self.arrows.get(state, ()) for letter in letters}
+
+    def step(self, states: States, letter: str) -> States:
+        return frozenset(to for state in states for letters, to in self.arrows.get(state, ()) if letter in letters)
+
+
+@lru_cache(1024)
+def _automaton(pattern: NamePattern) -> _Automaton:
+    arrows: dict[int, list[tuple[str, int]]] = {}
+    start, last = 0, 0
+    for piece in pattern.pieces:
+        if piece == "":
+            continue
+        end = last = last + 1
+        for way in [piece] if isinstance(piece, str) else _numbers(piece):
+            state = start
+            for letters in way[:-1]:
+                last += 1
+                arrows.setdefault(state, []).append((letters, last))
+                state = last
+            arrows.setdefault(state, []).append((way[-1], end))
+        if not isinstance(piece, str):
+            last += 1  # numbers with more digits than the least one: it takes the first of them, then any
+            state, length = start, len(str(piece))
+            for place in range(length):
+                arrows.setdefault(state, []).append((_DIGITS[place == 0 :], last))
+                state, last = last, last + 1
+            arrows[state] = [(_DIGITS, state), (_DIGITS, end)]
+        start = end
+    return _Automaton(arrows, start)
+
+
+def _numbers(least: int) -> Iterator[Sequence[str]]:
+    """Yield the integers from ``least`` with the same number of digits: alternatives, as the letters at every
+    position."""
+    digits = str(least)
+    yield digits
+    for place, digit in enumerate(digits):
+        if above := _DIGITS[int(digit) + 1 :]:
+            yield [*digits[:place], above, *[_DIGITS] * (len(digits) - place - 1)]

@@ -13,8 +13,7 @@ from typing import Final
 
 from wdport.errors import did_you_mean
 from wdport.mapping.axes import Shape
-from wdport.mapping.fitting import Fit, Misfit, fit, written
-from wdport.mapping.misfits import Misfits, sentences
+from wdport.mapping.fitting import Fit, Misfit, Misfits, fit, sentences, written
 from wdport.mapping.moves import Move, Plan
 from wdport.mapping.names import NamePattern, PatternError, PatternIndex, alike
 from wdport.mapping.rows import Row, Table

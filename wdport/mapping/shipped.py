@@ -8,9 +8,8 @@ from pathlib import Path
 
 from wdport.errors import MisfitError
 from wdport.extensions import tables_folders
-from wdport.mapping.include import mappings_folder
 from wdport.mapping.names import PatternIndex
-from wdport.mapping.table import Table, parse_table
+from wdport.mapping.table import Table, mappings_folder, parse_table
 
 OWN_MODEL = "make one for your own model with wdport map suggest (docs/own-model.md), and give it with `--mapping FILE`"
 

@@ -1,4 +1,4 @@
-"""Parse a mapping table: YAML bytes to typed rows, every row checked, with its line.
+"""Parse a mapping table and the tables that it includes: YAML bytes to typed rows, every row checked, with its line.
 
 A table states what is done with every tensor of one key layout, and which layers of the two models compute the same.
 In format 2 a row is a layer, and its kind determines both. In format 1 they are listed separately (`tensors`, `taps`).
@@ -10,19 +10,50 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from wdport.checkpoint.regular import read_option
-from wdport.errors import MisfitError, did_you_mean
+from wdport.errors import InternalError, MisfitError, did_you_mean
 from wdport.limits import MAX_INCLUDES, MAX_TABLE_BYTES
-from wdport.mapping.fields import Fields, Section
-from wdport.mapping.form import Rows, SectionForm, TableForm
-from wdport.mapping.include import included_file
 from wdport.mapping.kinds import KINDS
-from wdport.mapping.layers import parse_layer
+from wdport.mapping.row_parser import parse_layer, parse_row, parse_tensors, parse_tie
 from wdport.mapping.rows import Row, Table, TapRow
-from wdport.mapping.strict_yaml import Node, load_yaml, nodes_of
-from wdport.mapping.tensor_rows import parse_row, parse_tensors, parse_tie
+from wdport.mapping.schema import Rows, SectionForm, TableForm
+from wdport.mapping.strict_yaml import Node, Section, YamlFields, load_yaml, nodes_of
+
+
+def mappings_folder() -> Path:
+    """Return ``mappings/`` inside the installed package, or next to it in a source checkout."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "_mappings", package.parent / "mappings"):
+        if any(folder.glob("*.yaml")):
+            return folder
+    raise InternalError("wdport", "its mapping tables are not installed", "install the package again")
+
+
+def included_file(entry: str, folder: Path | None, fields: YamlFields, line: int) -> Path:
+    """Return the file of one entry of `include`: a name from ``mappings/``, or a path relative to the table's file.
+
+    Raises :class:`MisfitError` if it does not exist.
+    """
+    path = PurePosixPath(entry)
+    if path.suffix not in (".yaml", ".yml") and len(path.parts) == 1:
+        shipped = mappings_folder() / f"{entry}.yaml"
+        if not shipped.is_file():
+            names = ", ".join(sorted(file.stem for file in mappings_folder().glob("*.yaml")))
+            fix = f"use one of {names}, or the path of a .yaml file beside the table"
+            raise fields.fault(f"include: no table {entry!r} comes with wdport", fix, line)
+        return shipped
+    if path.is_absolute() or ".." in path.parts:
+        raise fields.fault(f"include: {entry!r} is not beside the table", "use a path below the table's folder", line)
+    if folder is None:
+        raise fields.fault(
+            f"include: {entry!r} is relative to the table's file", "include by name, or save the table", line
+        )
+    if not (folder / path).is_file():
+        raise fields.fault(f"include: no file {entry!r} beside the table", "correct the path", line)
+    return folder / path
+
 
 __all__ = ["Row", "Table", "TapRow", "load_table", "parse_table"]
 
@@ -75,7 +106,7 @@ class _Reader:
         return self.parse(load_yaml(data, where), hashlib.sha256(data).hexdigest(), where, folder)
 
     def parse(self, node: Node, digest: str, where: str, folder: Path | None) -> Table:
-        root = Fields(node, where)
+        root = YamlFields(node, where)
         line = root.line_of("format")
         stated = root.take("format")
         if stated is None:
@@ -87,7 +118,7 @@ class _Reader:
             raise root.fault("format is not 1 or 2", "write `format: 2`", line)
         return (_format_1 if stated == 1 else self._format_2)(root, where, digest, folder)
 
-    def _format_2(self, root: Fields, where: str, digest: str, folder: Path | None) -> Table:
+    def _format_2(self, root: YamlFields, where: str, digest: str, folder: Path | None) -> Table:
         family, variant = root.optional_text("family") or CUSTOM, root.optional_text("variant") or ""
         signature = root.pattern("signature") if root.has("signature") else None
         rows, taps = self._include(root, folder)
@@ -95,7 +126,7 @@ class _Reader:
         inputs, config, sampling = root.texts("inputs"), root.texts("config"), root.plain("sampling")
         self._rows(root, where, Section(), rows, taps)
         for node in root.list("sections") if root.has("sections") else ():
-            fields = Fields(node, where)
+            fields = YamlFields(node, where)
             section = Section(*(fields.optional_text(name) for name in ("torch", "keras", "when")))
             if not any(fields.has(name) for name in _ROWS):
                 raise fields.fault("a section without rows", f"give it {' or '.join(_ROWS)}, or remove it")
@@ -106,7 +137,7 @@ class _Reader:
         return Table(where, digest, family, variant, signature, tuple(rows), tapped, torch, keras, inputs, config,
                      sampling=sampling)  # fmt: skip
 
-    def _rows(self, fields: Fields, where: str, section: Section, rows: list[Row], taps: list[TapRow]) -> None:
+    def _rows(self, fields: YamlFields, where: str, section: Section, rows: list[Row], taps: list[TapRow]) -> None:
         for node in fields.list("layers") if fields.has("layers") else ():
             self.layers += 1
             more, tapped = parse_layer(node, where, section, self.layers, KINDS)
@@ -117,7 +148,7 @@ class _Reader:
         if fields.has("tied"):
             rows += [parse_tie(node, where, section) for node in fields.list("tied")]
 
-    def _include(self, root: Fields, folder: Path | None) -> tuple[list[Row], list[TapRow]]:
+    def _include(self, root: YamlFields, folder: Path | None) -> tuple[list[Row], list[TapRow]]:
         """Return the rows of all included files, marked with the file's name."""
         line = root.line_of("include")
         rows: list[Row] = []
@@ -155,13 +186,13 @@ def _from_file(row: Row, name: str) -> Row:
     return replace(row, file=row.file or name, layer=layer)
 
 
-def _format_1(root: Fields, where: str, digest: str, folder: Path | None) -> Table:
+def _format_1(root: YamlFields, where: str, digest: str, folder: Path | None) -> Table:
     family, variant = root.text("family"), root.text("variant")
     signature = root.pattern("signature")
     rows: list[Row] = []
     taps: list[TapRow] = []
     for node in root.list("sections"):
-        fields = Fields(node, where)
+        fields = YamlFields(node, where)
         section = Section(*(fields.optional_text(name) for name in ("torch", "keras", "when")))
         if not fields.has("tensors") and not fields.has("taps"):
             raise fields.fault("a section without rows", "give it tensors or taps, or remove it")
@@ -177,7 +208,7 @@ def _format_1(root: Fields, where: str, digest: str, folder: Path | None) -> Tab
 
 
 def _parse_tap(node: Node, where: str, section: Section) -> TapRow:
-    fields = Fields(node, where)
+    fields = YamlFields(node, where)
     torch, keras = fields.pattern("torch", section.torch, "."), fields.pattern("keras", section.keras, "/")
     up_to = fields.optional_text("up_to")
     if up_to not in (None, "shift"):

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from wdport.compile_cache import Option, weakly
 from wdport.errors import UsageError
+from wdport.jax_settings import Option, weakly
 from wdport.model import Array
 
 Weights = dict[str, Any]

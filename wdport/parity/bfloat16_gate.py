@@ -14,13 +14,11 @@ import numpy as np
 
 from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF_16
 from wdport.compare.calls import Calls, Case, Outputs, answers_of, cast, layer_of
-from wdport.compare.comparison import Comparison
+from wdport.compare.comparison import Comparison, RoundingErrors
 from wdport.compare.errors import InPort
-from wdport.compare.findings import Gate, Measure
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, Gate, Measure
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
-from wdport.compare.rounding_errors import RoundingErrors
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel

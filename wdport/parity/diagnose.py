@@ -24,7 +24,7 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras
 from wdport.keras_runtime import variables_by_path
 from wdport.model import Array
-from wdport.parity.sides import Weights, correct_port
+from wdport.parity.model_pair import Weights, correct_port
 
 MOST_PARTS = 6
 """Layers inside a faulty one that are searched for its queries, keys and values."""

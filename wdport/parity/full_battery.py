@@ -12,7 +12,7 @@ from wdport.compare.comparison import Comparison
 from wdport.compare.findings import Gate
 from wdport.compare.gates import EAGER
 from wdport.compare.measure import float32_share, relative_l2
-from wdport.compare.memory import release_memory
+from wdport.compare.programs import release_memory
 from wdport.compare.results import TapResult
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled, Trained
@@ -20,10 +20,15 @@ from wdport.model import Array
 from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.optimiser_gate import OptimiserErrors, PortTraining, optimiser_gate
+from wdport.parity.optimizer_gate import OptimiserErrors, PortTraining, optimiser_gate
 from wdport.parity.sampling_network import SamplingNetwork
-from wdport.parity.trajectories import file_process, trajectories_gate
-from wdport.parity.trajectory_sides import Reference, reference_network, trial_condition
+from wdport.parity.trajectories import (
+    TrajectoryReference,
+    file_process,
+    reference_network,
+    trajectories_gate,
+    trial_condition,
+)
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted, run
 
@@ -124,7 +129,7 @@ def _optimiser_steps(
                               PortTraining(objective), BATCH)  # fmt: skip
 
 
-def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> Reference:
+def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> TrajectoryReference:
     """The reference's side of trajectories (E)."""
 
     about, modules = family.diffused(prepared.config), comparison.modules
@@ -138,7 +143,7 @@ def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> R
 
     condition = trial_condition(about)
     wide, narrow = (reference_network(comparison.signature, condition, network) for network in (double, single))
-    return Reference(wide, file_process(family, prepared), about.shape, narrow)
+    return TrajectoryReference(wide, file_process(family, prepared), about.shape, narrow)
 
 
 def _variables(

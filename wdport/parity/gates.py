@@ -9,13 +9,12 @@ import keras
 import numpy as np
 
 from wdport.compare.comparison import Comparison
-from wdport.compare.findings import Finding, Gate, fact, measure, notice
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.measure import ulps
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras, Referenced, Sampled, Trained
 from wdport.keras_runtime import variables_by_path
-from wdport.parity.sides import Weights
+from wdport.parity.model_pair import Weights
 
 
 def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence[Finding]) -> Gate:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from wdport.compare.calls import Call, Expected, layer_of
+from wdport.compare.calls import Call, ExpectedCall, layer_of
 from wdport.compare.errors import InPort
-from wdport.compare.findings import Gate, fact, measure, notice
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, Gate, fact, measure, notice
 from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.taps import Tap
@@ -102,7 +101,7 @@ def _moved(move: Move, slopes: Sequence[Array]) -> list[Array]:
     return move.apply(slopes) if move.exact else []
 
 
-def _tap(ours: Sequence[Array], theirs: Expected | None) -> float:
+def _tap(ours: Sequence[Array], theirs: ExpectedCall | None) -> float:
     """The largest error over a tap's outputs; infinite if count or shapes differ."""
     if theirs is None or len(ours) != len(theirs.outputs):
         return inf

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.compare.calls import Outputs
-from wdport.compare.probe import Arguments, Compute, Handle, Tensor, intercepted, stateless, tensor_names, tensors
-from wdport.compare.programs import TRACING, Program
-from wdport.compile_cache import FAST_COMPILE
+from wdport.compare.probe import CallArguments, Compute, Handle, Tensor, intercepted, stateless, tensor_names, tensors
+from wdport.compare.programs import TRACING, CompiledProgram
+from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, layers_by_path
 from wdport.model import Array, KerasModel
 
@@ -37,7 +37,7 @@ class GradientProbe:
         layers = layers_by_path(model)
         self.model = model
         self.layers = {path: layers[path] for path in paths}
-        self._program = Program(self._traced, FAST_COMPILE)
+        self._program = CompiledProgram(self._traced, FAST_COMPILE)
         self._zeros: dict[Shapes, ByTap] = {}
         self._shapes: dict[Shapes, list[tuple[int, ...]]] = {}
         self.output_names: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class GradientProbe:
     ) -> tuple[list[jax.Array], ByTap]:
         by_call: ByTap = {}
 
-        def keep(call: str, compute: Compute, arguments: Arguments) -> object:
+        def keep(call: str, compute: Compute, arguments: CallArguments) -> object:
             output = compute(arguments.tensors)
             by_call[call] = [leaf for leaf in tensors(output) if _is_float(leaf)]
             return output
@@ -115,7 +115,7 @@ class GradientProbe:
         nothing: ByTap,
     ) -> tuple[list[jax.Array], tuple[list[jax.Array], Named, ByTap]]:
         def product(weights: list[jax.Array], inputs: Named, nothing: ByTap) -> tuple[jax.Array | int, list[jax.Array]]:
-            def add(call: str, compute: Compute, arguments: Arguments) -> object:
+            def add(call: str, compute: Compute, arguments: CallArguments) -> object:
                 flat, tree = jax.tree.flatten(compute(arguments.tensors))
                 rest = iter(nothing[call])
                 return jax.tree.unflatten(tree, [leaf + next(rest) if _is_float(leaf) else leaf for leaf in flat])

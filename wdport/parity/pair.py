@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.known import require_sha256
+from wdport.checkpoint.expected_hash import require_sha256
 from wdport.conversion.load import open_converted
-from wdport.conversion.optimiser_file import optimiser_path
+from wdport.conversion.optimizer_file import optimiser_path
 from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import UsageError
-from wdport.families.choice import own_model
+from wdport.families.registry import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import InputFiles
 from wdport.options import PathText, Unrecorded, options_of, require_bounds

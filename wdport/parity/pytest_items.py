@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from wdport.compare.findings import Gate
-from wdport.compare.glossary import GATES, label
+from wdport.compare.findings import GATES, Gate, label
 from wdport.errors import WdportError, flag, printable
 from wdport.options import PathText, options_of
-from wdport.parity.expected import expected
 from wdport.parity.gated import Terms, judge, read_terms
 from wdport.parity.pair import Pair
-from wdport.parity.policy.explain import Outcome, gate_outcome, layer_outcome, verdict_outcome
+from wdport.parity.planned_items import expected
+from wdport.parity.policy.explain import ItemOutcome, gate_outcome, layer_outcome, verdict_outcome
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -172,7 +171,7 @@ class ParityItem(pytest.Item):
         if outcome.left_out:
             pytest.skip(f"compared by its parts alone: {outcome.left_out}")
 
-    def _outcome(self, owner: _Pair, verdict: Verdict) -> Outcome:
+    def _outcome(self, owner: _Pair, verdict: Verdict) -> ItemOutcome:
         if not self.letter:
             return verdict_outcome(verdict, owner.layers)
         return layer_outcome(verdict, self.letter, self.layer) if self.layer else gate_outcome(verdict, self.letter)

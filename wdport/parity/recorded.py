@@ -22,8 +22,8 @@ from wdport.mapping.shipped import choose_table
 from wdport.mapping.table import load_table
 from wdport.model import Array, Resolved
 from wdport.options import PathText
+from wdport.parity.model_pair import Weights, file_variables, unequal, unrounded
 from wdport.parity.recording import Recording
-from wdport.parity.sides import Weights, file_variables, unequal, unrounded
 from wdport.recorder import Tensors
 
 

@@ -14,8 +14,21 @@ from typing import Any
 from wdport.compare.calls import Case
 from wdport.errors import IncompleteError, InputError
 from wdport.model import Array
-from wdport.parity.recorded_values import boolean, count, items, number, pair, sha256, shape, table, text, texts
-from wdport.parity.recording_file import AGAIN, RecordingFile, reading
+from wdport.parity.recording_file import (
+    AGAIN,
+    RecordingFile,
+    boolean,
+    count,
+    items,
+    number,
+    pair,
+    reading,
+    sha256,
+    shape,
+    table,
+    text,
+    texts,
+)
 from wdport.recorder import (
     EXTREMES,
     FAST,

@@ -13,18 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from wdport.compare.calls import Call, Expected, layer_of, leaves
+from wdport.compare.calls import Call, ExpectedCall, layer_of, leaves
 from wdport.compare.results import Evidence, Fault
 from wdport.errors import InputError, MachineError
-from wdport.families.choice import own_model
-from wdport.families.registry import find_family
+from wdport.families.registry import find_family, own_model
 from wdport.families.roles import Family
 from wdport.files.atomic import replacing
 from wdport.files.writable import writable
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer
 from wdport.options import PathText
-from wdport.parity.repro_files import DATA, SCRIPT
+from wdport.parity.request import REPRO_ARRAYS, REPRO_SCRIPT
 
 Nested = Array | list["Nested"]
 """An input of a layer: an array, or a nested list of arrays."""
@@ -47,7 +46,7 @@ for output, actual, expected in zip(outputs, case.actual, case.expected):
 
 
 @dataclass(frozen=True)
-class Case:
+class ReproCase:
     """One layer of a float64 port with its weights, inputs, expected outputs and actual outputs."""
 
     layer: KerasLayer
@@ -100,7 +99,7 @@ def write_repro(
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MachineError(target, f"could not be written ({error.strerror})", "give another folder") from None
-    own_model_at, place = named_by(family), f"pathlib.Path(__file__).with_name({DATA!r})"
+    own_model_at, place = named_by(family), f"pathlib.Path(__file__).with_name({REPRO_ARRAYS!r})"
     names = {
         "reference": fault.reference or "the network",
         "candidate": path or "the network",
@@ -108,10 +107,10 @@ def write_repro(
         if own_model_at else "",
         "arguments": ", ".join([place, *(f"{name}={value!r}" for name, value in own_model_at.items())]),
     }  # fmt: skip
-    with replacing(*(writable(target / name, option=None) for name in (DATA, SCRIPT))) as (data, script):
+    with replacing(*(writable(target / name, option=None) for name in (REPRO_ARRAYS, REPRO_SCRIPT))) as (data, script):
         np.savez(data, facts=np.array(json.dumps(facts)), **arrays)
         script.write_text(_SCRIPT.format(**names), encoding="utf-8")
-    return target / SCRIPT
+    return target / REPRO_SCRIPT
 
 
 def named_by(family: Family) -> dict[str, str]:
@@ -120,7 +119,7 @@ def named_by(family: Family) -> dict[str, str]:
     return {} if table is None else {"mapping": str(Path(table.path).resolve()), "model": str(model)}
 
 
-def load(path: PathText, mapping: PathText | None = None, model: str | None = None) -> Case:
+def load(path: PathText, mapping: PathText | None = None, model: str | None = None) -> ReproCase:
     """Read a file written by :func:`write_repro`; raises :class:`InputError`.
 
     ``mapping`` and ``model`` name a user's own model, as for :func:`wdport.verify`; the file cannot.
@@ -144,10 +143,10 @@ def load(path: PathText, mapping: PathText | None = None, model: str | None = No
     layer = layers_by_path(built)[facts["layer"]] if facts["layer"] else built
     expected, actual = (tuple(_part(arrays, kind)) for kind in ("expected", "actual"))
     inputs = tuple(_nested(facts["inputs"], iter(_part(arrays, "input"))))
-    return Case(layer, inputs, expected, actual, tuple(map(str, facts["names"])))
+    return ReproCase(layer, inputs, expected, actual, tuple(map(str, facts["names"])))
 
 
-def _right(expected: Expected, actual: Call) -> tuple[Nested, ...]:
+def _right(expected: ExpectedCall, actual: Call) -> tuple[Nested, ...]:
     """The inputs that the port's layer should have had, nested as its actual inputs."""
     inputs = leaves(list(actual.inputs))
     for index, array in expected.inputs.items():

@@ -1,13 +1,17 @@
-"""The options of `wdport verify`, of the pytest plugin and of the action, each declared here and nowhere else.
+"""The options of `wdport verify`, of the pytest plugin and of the action, each declared here and nowhere else; the
+files that `--repro` writes.
 
 `make options` writes them into the plugin, the action and the documentation.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final
 
+from wdport.files.writable import writable
 from wdport.limits import MAX_CASES, MAX_SEED
 from wdport.options import (
     DATA,
@@ -27,6 +31,19 @@ from wdport.options import (
     PathText,
     Unrecorded,
 )
+
+REPRO_ARRAYS: Final = "layer.npz"
+REPRO_SCRIPT: Final = "repro.py"
+REPRO_KINDS: Final = {REPRO_ARRAYS: "layer", REPRO_SCRIPT: "script"}
+"""The kind of each file in :data:`wdport.files.writable.OURS`."""
+
+
+def require_repro(folder: str | os.PathLike[str] | None) -> None:
+    """Refuse a folder in which another file than an older one of these has one of their names."""
+    for name, kind in REPRO_KINDS.items():
+        if folder is not None and os.path.lexists(path := Path(folder, name)):
+            writable(path, force=False, option=None, kind=kind)
+
 
 NEEDS_MODEL: Final = Unrecorded("needs the PyTorch model to run")
 OWN_INPUTS: Final = Unrecorded("a recording holds its own inputs")

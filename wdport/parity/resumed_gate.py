@@ -17,30 +17,29 @@ from typing import TYPE_CHECKING, Any, Final
 import jax
 import numpy as np
 
-from wdport.compare.findings import Finding, Gate, fact, measure, notice
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.measure import ScaledErrors, relative_l2, same_bits
-from wdport.compare.programs import Program
-from wdport.compile_cache import FAST_COMPILE
+from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted, sound_variables
-from wdport.conversion.optimiser import Optimised, converted_optimiser
-from wdport.conversion.optimiser_file import read_optimiser, require_weights
+from wdport.conversion.optimizer import Optimised, converted_optimiser
+from wdport.conversion.optimizer_file import read_optimiser, require_weights
 from wdport.conversion.prepare import Prepared
 from wdport.errors import InputError, MisfitError, UsageError
+from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.moves import Move
 from wdport.model import Array, KerasVariable
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.losses import losses
-from wdport.parity.sides import Sides, converted_weights, unrounded
+from wdport.parity.model_pair import Sides, converted_weights, unrounded
+from wdport.parity.optimizer_gate import losses
 from wdport.recorder import lifted
 from wdport.training.load import optimizer_of, schedule_of, steps_taken
 
 if TYPE_CHECKING:
     import torch
 
-    from wdport.parity.torch_resumed import TorchResumed
+    from wdport.parity.torch_training import TorchResumed
 
 STEPS: Final = 5
 FIRST_STEPS: Final = 2
@@ -71,11 +70,11 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
     """Read the optimiser's file and the checkpoint's own optimiser; ``schedule`` names the class of its schedule.
 
     Raises :class:`MisfitError` if the file belongs to another checkpoint's model, and what
-    :func:`~wdport.conversion.optimiser.converted_optimiser` raises.
+    :func:`~wdport.conversion.optimizer.converted_optimiser` raises.
     """
     import torch
 
-    from wdport.parity.torch_resumed import raw_state, schedule_class
+    from wdport.parity.torch_training import raw_state, schedule_class
 
     if not file.is_file():
         raise InputError(file, "no such file, which a resumed comparison needs", "convert with --with-optimizer")
@@ -137,7 +136,7 @@ def unequal_moments(resumed: Resumed) -> list[Finding]:
 
 def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientProbe, resumed: Resumed) -> Gate:
     """Take the steps and compare; both sides' weights (float64, initially those of the checkpoint) change."""
-    from wdport.parity.torch_resumed import TorchResumed
+    from wdport.parity.torch_training import TorchResumed
 
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted():
         moving = None if resumed.by_metric else resumed.schedule
@@ -166,7 +165,7 @@ def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientPro
 
 def _rates_ahead(resumed: Resumed) -> dict[str, float]:
     """The errors of the learning rates and momenta of the schedule's steps to come."""
-    from wdport.parity.torch_resumed import rates_ahead
+    from wdport.parity.torch_training import rates_ahead
 
     if resumed.schedule is None:
         return {}
@@ -215,7 +214,7 @@ class _Port:
                       and set(move.sources) <= set(theirs.parameters)]  # fmt: skip
         moved = {target for move in self.moves for target in move.targets}
         self.missing = [name for name in self.names if name not in moved]
-        self._update = Program(self.optimizer.stateless_apply, FAST_COMPILE)
+        self._update = CompiledProgram(self.optimizer.stateless_apply, FAST_COMPILE)
         self._what = ""
         moving = theirs.schedule is not None and not theirs.ended
         schedule_text = f", with {type(theirs.schedule).__name__}" if moving else ", at a constant rate"
@@ -248,7 +247,7 @@ class _Port:
         groups = [replace(group, lr=options["lr"]) for group, options in pairs]
         self.optimizer = type(optimizer)(groups, members=optimizer.members, clip_norm=norm / 2.0)
         self.optimizer.build(self.variables)
-        self._update, self._what = Program(self.optimizer.stateless_apply, FAST_COMPILE), ", first steps"
+        self._update, self._what = CompiledProgram(self.optimizer.stateless_apply, FAST_COMPILE), ", first steps"
 
     def step(self, slopes: list[Array]) -> dict[str, float]:
         """Compare the gradients, take the reference's step and the port's, compare, and set the port's state to the

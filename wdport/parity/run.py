@@ -2,7 +2,7 @@
 
 Gates: preflight, constants, float64 and float32, the last two per layer and per part of the output; the sampling
 network; and those of the model's family. The full battery adds bfloat16, gradients, optimiser and trajectories,
-which compares the sampling network in float64 as well. :mod:`wdport.compare.glossary` describes each gate.
+which compares the sampling network in float64 as well. :mod:`wdport.compare.findings` describes each gate.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import jax
 from wdport.compare.bounds import bounds
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
-from wdport.compare.clock import Clock
-from wdport.compare.comparison import Comparison
+from wdport.compare.comparison import Clock, Comparison
 from wdport.compare.engine import Say, compare
 from wdport.compare.findings import Finding, Gate
 from wdport.compare.gates import float32_gate, float64_gate
@@ -32,17 +31,16 @@ from wdport.families.registry import package_of_family
 from wdport.families.roles import KeptByKeras, Referenced, Sampled
 from wdport.options import PathText
 from wdport.parity.diagnose import probable_causes
+from wdport.parity.file_pair import misread, provenance
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
-from wdport.parity.library import misread
-from wdport.parity.provenance import provenance
+from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, ResumedStart
 from wdport.parity.sampling_network import SamplingNetwork
-from wdport.parity.shown import Verdict
-from wdport.parity.sides import Sides, Weights, WeightSets, build_sides
 from wdport.parity.use.gates import use_gates
 from wdport.parity.verdict import ReferenceKind, locate
+from wdport.parity.verdict_api import Verdict
 from wdport.version import VERSION
 
 ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'", "H", "I", "N")
@@ -72,7 +70,7 @@ EVERYTHING: Final = Setup()
 
 
 @dataclass(frozen=True)
-class Subject:
+class VerifySubject:
     """What is compared: the plan, the converted file and the weights of both.
 
     Attributes:
@@ -96,7 +94,7 @@ class Subject:
 
 
 def run_gates(
-    subject: Subject, say: Say, full: bool = False, repro: PathText | None = None, setup: Setup = EVERYTHING
+    subject: VerifySubject, say: Say, full: bool = False, repro: PathText | None = None, setup: Setup = EVERYTHING
 ) -> Verdict:
     """Run all gates, with the full battery's if ``full``; ``repro`` is the folder for the first faulty layer."""
     return _Run(subject, say, full, setup).verdict(repro)
@@ -105,7 +103,7 @@ def run_gates(
 class _Run:
     """One run: the sides, the gates so far, and what the verdict says besides them."""
 
-    def __init__(self, subject: Subject, say: Say, full: bool, setup: Setup) -> None:
+    def __init__(self, subject: VerifySubject, say: Say, full: bool, setup: Setup) -> None:
         self.subject, self.say, self.full, self.setup = subject, say, full, setup
         self.prepared, self.converted, self.weights = subject.prepared, subject.converted, subject.weights
         self.clock = Clock()

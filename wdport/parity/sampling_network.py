@@ -15,13 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.compare.calls import Case
-from wdport.compare.findings import Gate, measure
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, Gate, measure
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.probe import Tensor
-from wdport.compare.programs import Program
-from wdport.compile_cache import FAST_COMPILE
+from wdport.compare.programs import CompiledProgram
 from wdport.families.roles import Sampled
+from wdport.jax_settings import FAST_COMPILE
 from wdport.model import Array, Configuration, KerasModel
 from wdport.parity.verdict import Trajectory
 from wdport.sampling.network import fast_network
@@ -41,7 +40,7 @@ class SamplingNetwork:
     def __init__(self, family: Sampled, config: Configuration, models: Mapping[str, KerasModel], full: bool) -> None:
         self.family, self._models, self._full = family, models, full
         self._networks = {dtype: fast_network(model, known=(family, config)) for dtype, model in models.items()}
-        self._programs = {dtype: Program(self._diagonal(dtype), FAST_COMPILE) for dtype in models}
+        self._programs = {dtype: CompiledProgram(self._diagonal(dtype), FAST_COMPILE) for dtype in models}
         self.logic: dict[str, float] = {}
         self.numerics: dict[str, ErrorPair] = {}
         self.expected = 0
@@ -113,7 +112,7 @@ class SamplingNetwork:
     def _tables(self, dtype: str, times: Array) -> Iterator[tuple[str, Tensor]]:
         network = self._networks[dtype]
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            embedded = Program(network.embed, FAST_COMPILE)(network.weights(1), jnp.asarray(times))
+            embedded = CompiledProgram(network.embed, FAST_COMPILE)(network.weights(1), jnp.asarray(times))
             tables = list(self.family.time_tables(embedded))
         yield from tables
 

@@ -1,17 +1,28 @@
-"""Known bugs of training code, each injected into the port's side of training: the canary's."""
+"""Known bugs of training code, each injected into the port's side of training, and whether optimizer (D) finds them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf, log10
+from typing import TYPE_CHECKING
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array as Tensor
 
-from wdport.model import Batch
-from wdport.optimisers.adamw import AdamW, Moments
-from wdport.optimisers.rates import constant_rate
-from wdport.parity.optimiser_gate import PortTraining
+from wdport.compare.bounds import GRADIENT
+from wdport.keras_runtime import set_variable
+from wdport.mapping.plan import Move
+from wdport.model import Batch, KerasModel, Objective
+from wdport.optimizers.schedules import constant_rate
+from wdport.optimizers.torch_like import AdamW, Moments
+from wdport.parity.keras_gradients import GradientProbe
+from wdport.parity.optimizer_gate import PortTraining, optimiser_gate
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -63,3 +74,31 @@ CONSTANT_RATE = TrainingFault("constant learning rate", _constant_rate)
 
 CANARY_FAULTS = (UNWEIGHTED, KERAS_EPSILON, BIASES_KEPT, CONSTANT_RATE)
 """Of all known ones, the second and the third are nearest to the bound."""
+
+
+BATCH = 4
+
+
+def kill_training_faults(
+    moves: Sequence[Move],
+    build_module: Callable[[], torch.nn.Module],
+    model: KerasModel,
+    objective: Objective,
+    faults: Sequence[TrainingFault],
+    bound: float = GRADIENT,
+) -> Iterator[tuple[str, float, bool]]:
+    """Yield name, margin in decades over ``bound``, and whether optimiser (D) failed; first "" for no fault.
+
+    ``build_module`` returns the PyTorch module, float64, with the weights of ``model`` (Keras, float64).
+    """
+    probe = GradientProbe(model, ())
+    start = [np.asarray(variable.value) for variable in model.trainable_variables]
+    sound = PortTraining(objective)
+    for name, port in [("", sound), *((fault.name, fault.change(sound)) for fault in faults)]:
+        with jax.enable_x64(True):
+            for variable, value in zip(model.trainable_variables, start, strict=True):
+                set_variable(variable, value)
+        gate = optimiser_gate(moves, build_module(), probe, objective, port, BATCH).gate
+        worst = inf if gate.worst is None else gate.worst
+        margin = log10(worst / bound) if 0.0 < worst < inf else (inf if worst else -inf)
+        yield name, margin, not worst <= bound or gate.compared != gate.expected

@@ -127,7 +127,7 @@ class VerdictDocument(VerdictFacts, VerdictOutcome):
 class Verdict(VerdictFacts):
     """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees.
 
-    :class:`wdport.parity.shown.Verdict` adds the methods that render it.
+    :class:`wdport.parity.verdict_api.Verdict` adds the methods that render it.
     """
 
     gates: tuple[Gate, ...]

@@ -11,21 +11,20 @@ from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Settings
 from wdport.data.units import read_units
 from wdport.errors import MisfitError, require_paths
-from wdport.families.choice import own_model
+from wdport.families.registry import own_model
 from wdport.files.inputs import Snapshot
 from wdport.options import PathText
-from wdport.parity.both_files import both_files
+from wdport.parity.file_pair import both_files, contradictions
 from wdport.parity.fresh.api import fresh_verdict
+from wdport.parity.model_pair import converted_weights, unequal_variables
 from wdport.parity.pair import Pair
-from wdport.parity.provenance import contradictions
 from wdport.parity.recorded import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import user_reference
-from wdport.parity.repro_files import require_repro
+from wdport.parity.request import require_repro
 from wdport.parity.resumed_gate import open_resumed
-from wdport.parity.run import EVERYTHING, Setup, Subject, run_gates
-from wdport.parity.shown import Verdict
-from wdport.parity.sides import converted_weights, unequal_variables
+from wdport.parity.run import EVERYTHING, Setup, VerifySubject, run_gates
+from wdport.parity.verdict_api import Verdict
 from wdport.recorder import battery
 
 
@@ -126,7 +125,7 @@ def compare_files(
             reference = user_reference(files.target, prepared, pair.key, weights.tensors if opened.rounded else None)
         resumed = open_resumed(prepared, resume, pair.schedule) if resume is not None else None
         probes = battery(pair.seed, pair.cases)
-        subject = Subject(prepared, opened, weights, unequal, files.digests, started, reference, resumed, probes)
+        subject = VerifySubject(prepared, opened, weights, unequal, files.digests, started, reference, resumed, probes)
         return run_gates(subject, say, pair.full, repro, setup)
 
 
@@ -170,7 +169,7 @@ def verify_recording(
         weights = recorded_weights(prepared, recorded, opened)
         unequal = unequal_to_recording(prepared, recorded, weights)
         digests = {"recording": snapshot.sha256, "converted": opened.snapshot.sha256}
-        subject = Subject(prepared, opened, weights, unequal, digests, started, Replay(recorded))
+        subject = VerifySubject(prepared, opened, weights, unequal, digests, started, Replay(recorded))
         return run_gates(subject, say, repro=repro)
 
 

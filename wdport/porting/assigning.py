@@ -18,17 +18,17 @@ import numpy as np
 
 from wdport import recorder
 from wdport.compare.calls import layer_of
-from wdport.compare.probe import Arguments, Compute, intercepted, model_arguments, tensor_names, tensors
+from wdport.compare.probe import CallArguments, Compute, intercepted, model_arguments, tensor_names, tensors
 from wdport.errors import MisfitError, WdportError
 from wdport.keras_runtime import exact_float64, first_line, layers_by_path, set_variable, variables_by_path
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
-from wdport.porting.guide import Guide
-from wdport.porting.likeness import likeness
+from wdport.porting.fingerprints import Print
+from wdport.porting.guess_order import Guide
 from wdport.porting.options import (
     Agreement,
-    Option,
+    FillOption,
     agreement,
     as_stored,
     divided,
@@ -39,9 +39,8 @@ from wdport.porting.options import (
     shuffled,
     tensor_options,
 )
-from wdport.porting.prints import Print
 from wdport.porting.torch_run import TorchRun
-from wdport.porting.units import MOST_CHUNKS, Unit, possible
+from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible
 
 _OPAQUE = ("RNN", "Bidirectional", "TimeDistributed")
 """Classes of ``keras.layers`` that call the layers below them in a loop, where the calls are not visible."""
@@ -79,7 +78,7 @@ def _is_keras_layer(layer: KerasLayer, classes: Sequence[str]) -> bool:
 
 
 @dataclass
-class Event:
+class KerasCall:
     """A call of a Keras layer: its inputs and outputs."""
 
     call: str
@@ -100,13 +99,13 @@ class Decision:
     """
 
     subject: str
-    options: list[Option]
-    chosen: Option
+    options: list[FillOption]
+    chosen: FillOption
     tried: set[tuple[object, ...]] = field(default_factory=set)
     settled: bool = False
 
     @property
-    def untried(self) -> list[Option]:
+    def untried(self) -> list[FillOption]:
         """The options that were not tried yet."""
         return [option for option in self.options if option.key not in self.tried]
 
@@ -119,24 +118,24 @@ differ."""
 class DeadEnd(BaseException):
     """Raised at a dead end: a ``BaseException``, since Keras rewords others that pass through a layer."""
 
-    def __init__(self, reason: StopReason, event: Event | None, option: Option | None = None) -> None:
+    def __init__(self, reason: StopReason, event: KerasCall | None, option: FillOption | None = None) -> None:
         super().__init__(reason)
         self.reason, self.event, self.option = reason, event, option
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """The result of one run; ``refused`` are layers of a kind whose outputs differ from their module's, and that were
     then filled part by part; ``deepest`` is the dead end after the most layers."""
 
     decisions: list[Decision]
-    events: list[Event]
+    events: list[KerasCall]
     agreed: dict[str, Agreement]
-    matched: dict[str, Option]
+    matched: dict[str, FillOption]
     dead_end: DeadEnd | None
     outputs: list[Array] = field(default_factory=list)
-    refused: list[tuple[Event, Option]] = field(default_factory=list)
-    deepest: Outcome | None = None
+    refused: list[tuple[KerasCall, FillOption]] = field(default_factory=list)
+    deepest: RunOutcome | None = None
 
 
 MOST_RETRIES = 24
@@ -151,7 +150,7 @@ class _State:
     decisions: list[Decision]
     events: int
     agreed: dict[str, Agreement]
-    matched: dict[str, Option]
+    matched: dict[str, FillOption]
     assigned: set[str]
     guide: Guide
 
@@ -183,15 +182,15 @@ class Assigning:
         self.side, self.run, self.units = side, run, units
         self.guide = Guide()
         self.decisions: list[Decision] = []
-        self.events: list[Event] = []
+        self.events: list[KerasCall] = []
         self.agreed: dict[str, Agreement] = {}
-        self.matched: dict[str, Option] = {}
-        self.refused: list[tuple[Event, Option]] = []
-        self.deepest: Outcome | None = None
+        self.matched: dict[str, FillOption] = {}
+        self.refused: list[tuple[KerasCall, FillOption]] = []
+        self.deepest: RunOutcome | None = None
         self.assigned: set[str] = set()
         self._prefix = list(prefix)
 
-    def go(self, inputs: Sequence[Array]) -> Outcome:
+    def go(self, inputs: Sequence[Array]) -> RunOutcome:
         """Run the model on inputs in its own layout."""
         model, dead_end, outputs = self.side.model, None, list[Array]()
         mode = {"training": False} if model._call_has_training_arg else {}
@@ -218,9 +217,9 @@ class Assigning:
 
     # --- A call ------------------------------------------------------------------------------------------------------
 
-    def _handle(self, call: str, compute: Compute, arguments: Arguments) -> object:
+    def _handle(self, call: str, compute: Compute, arguments: CallArguments) -> object:
         self.budget -= 1
-        event = Event(call, [np.asarray(tensor) for tensor in arguments.tensors])
+        event = KerasCall(call, [np.asarray(tensor) for tensor in arguments.tensors])
         path = event.path
         layer = self.side.layers[path]
         output: object = None
@@ -237,7 +236,7 @@ class Assigning:
             self.events.append(event)
         return output
 
-    def _compute_with_retries(self, event: Event, compute: Compute, arguments: Arguments) -> object:
+    def _compute_with_retries(self, event: KerasCall, compute: Compute, arguments: CallArguments) -> object:
         """Compute a layer's output; at a dead end inside it, other guesses for the layers in it are tried immediately.
 
         They are also tried if its output does not occur in PyTorch; if none helps, the first guesses stay.
@@ -271,7 +270,7 @@ class Assigning:
             self._restore(state)
             self._prefix = list(prefix or [])
 
-    def _check_output(self, event: Event) -> None:
+    def _check_output(self, event: KerasCall) -> None:
         """Stop if a layer without a kind, filled from a module with the same input, has another output."""
         used = [
             option for name in self.side.direct_variables(event.path) if (option := self.matched.get(name)) is not None
@@ -286,15 +285,15 @@ class Assigning:
         if agreement(used[0], call, layer, event.inputs, event.outputs) is None:
             raise self._stop("output", event, used[0])
 
-    def _stop(self, reason: StopReason, event: Event | None, option: Option | None = None) -> DeadEnd:
+    def _stop(self, reason: StopReason, event: KerasCall | None, option: FillOption | None = None) -> DeadEnd:
         """A dead end; the one after the most layers is reported in the end."""
         dead_end = DeadEnd(reason, event, option)
         if self.deepest is None or len(self.matched) > len(self.deepest.matched):
             self.deepest = self._outcome(dead_end)
         return dead_end
 
-    def _outcome(self, dead_end: DeadEnd | None, outputs: Sequence[Array] = ()) -> Outcome:
-        return Outcome([replace(decision) for decision in self.decisions], list(self.events), dict(self.agreed),
+    def _outcome(self, dead_end: DeadEnd | None, outputs: Sequence[Array] = ()) -> RunOutcome:
+        return RunOutcome([replace(decision) for decision in self.decisions], list(self.events), dict(self.agreed),
                        dict(self.matched), dead_end, list(outputs), list(self.refused))  # fmt: skip
 
     def _all_occur(self, arrays: Sequence[Array]) -> bool:
@@ -312,7 +311,7 @@ class Assigning:
         self.agreed, self.matched = dict(state.agreed), dict(state.matched)
         self.assigned, self.guide = set(state.assigned), deepcopy(state.guide)
 
-    def _fill_subtree(self, event: Event, layer: KerasLayer, compute: Compute, arguments: Arguments) -> object:
+    def _fill_subtree(self, event: KerasCall, layer: KerasLayer, compute: Compute, arguments: CallArguments) -> object:
         """Try to fill a layer, including the layers in it, from one unit; returns its output, or ``None`` if no unit
         fits."""
         below = {name: tuple(variable.shape) for name, variable in self.side.variables_below(event.path).items()}
@@ -364,7 +363,7 @@ class Assigning:
         return "shape" if occurs or all(fingerprint.empty for fingerprint in prints) else "input"
 
     def _checked(
-        self, event: Event, layer: KerasLayer, option: Option, compute: Compute, arguments: Arguments
+        self, event: KerasCall, layer: KerasLayer, option: FillOption, compute: Compute, arguments: CallArguments
     ) -> object:
         """Check a further call of a layer that has its weights."""
         output = compute(arguments.tensors)
@@ -380,7 +379,7 @@ class Assigning:
 
     # --- Options -----------------------------------------------------------------------------------------------------
 
-    def _options(self, event: Event, layer: KerasLayer, below: Mapping[str, Shape]) -> list[Option]:
+    def _options(self, event: KerasCall, layer: KerasLayer, below: Mapping[str, Shape]) -> list[FillOption]:
         prints, assigned = [Print(array) for array in event.inputs], self._assigned_paths()
         keras = event.path
         if type(layer).__name__ == "TimeDistributed":
@@ -435,7 +434,7 @@ class Assigning:
 
     def _merged(
         self, keras: str, below: Mapping[str, Shape], prints: list[Print], assigned: Collection[str]
-    ) -> Iterator[Option]:
+    ) -> Iterator[FillOption]:
         """Linear layers with the same input, side by side, the nearest in call order first."""
         width = below.get(f"{keras}/kernel", (0,))[-1]
         fed = [(unit, call_index) for unit in self.units if unit.kinds == ("linear",) and unit.path not in assigned
@@ -447,15 +446,15 @@ class Assigning:
                     yield from merged(units, keras, below, fed[start][1])
 
     def _fitting(
-        self, unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: Event, call_index: int
-    ) -> Option | None:
+        self, unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: KerasCall, call_index: int
+    ) -> FillOption | None:
         if event.inputs and (
             option := flattened(unit, keras, kind, below, event.inputs[0], self._flat(event), call_index)
         ):
             return option
         return layer_option(unit, keras, kind, below, call_index=call_index)
 
-    def _flat(self, event: Event) -> list[Shape]:
+    def _flat(self, event: KerasCall) -> list[Shape]:
         """Shapes, without the batch, of earlier outputs that hold the values of this layer's input."""
         size = event.inputs[0].size
         arrays = [array for earlier in reversed(self.events) for array in (*earlier.outputs, *earlier.inputs)]
@@ -475,7 +474,7 @@ class Assigning:
         return paths
 
     def _fill_direct_variables(
-        self, path: str, layer: KerasLayer, inputs: Sequence[Array], event: Event | None = None
+        self, path: str, layer: KerasLayer, inputs: Sequence[Array], event: KerasCall | None = None
     ) -> None:
         """Fill a layer's own variables, if it has no kind, each from a tensor that fits its shape."""
         for name, variable in self.side.direct_variables(path).items():
@@ -484,13 +483,13 @@ class Assigning:
             leaf = bool(path) and not any(inner.startswith(f"{path}/") for inner in self.side.layers)
             options = list(self._tensors(name, tuple(variable.shape), [Print(array) for array in inputs], leaf))
             if not options:
-                raise self._stop(self._reason(inputs), event or Event(path, list(inputs)))
+                raise self._stop(self._reason(inputs), event or KerasCall(path, list(inputs)))
             decision = self._decide(name, options)
             self.decisions.append(decision)
             self._assign(decision.chosen)
             self.matched[name] = decision.chosen
 
-    def _tensors(self, keras: str, shape: Shape, prints: Sequence[Print], leaf: bool) -> Iterator[Option]:
+    def _tensors(self, keras: str, shape: Shape, prints: Sequence[Print], leaf: bool) -> Iterator[FillOption]:
         """The candidate tensors for a variable: first those of modules with the same input, then those of modules that
         contain others, or of any module if the Keras layer contains others."""
         used = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
@@ -499,7 +498,7 @@ class Assigning:
         )
         closed = {option.unit.module_path for option in self.matched.values() if option.kind}
         orders = [option.unit.order for option in self.matched.values()]
-        candidates: list[tuple[tuple[float, ...], Option]] = []
+        candidates: list[tuple[tuple[float, ...], FillOption]] = []
         for unit in (*self._root(), *self.units):
             if unit.part or unit.path in closed:
                 continue
@@ -524,7 +523,7 @@ class Assigning:
 
     # --- Decisions ---------------------------------------------------------------------------------------------------
 
-    def _decide(self, subject: str, options: list[Option]) -> Decision:
+    def _decide(self, subject: str, options: list[FillOption]) -> Decision:
         """The choice of an earlier run, or the most likely option."""
         keys = {option.key: option for option in options}
         if self._prefix:
@@ -536,7 +535,7 @@ class Assigning:
         chosen = self.guide.order(options)[0] if options[0].keras == subject and options[0].kind else options[0]
         return Decision(subject, options, chosen, {chosen.key})
 
-    def _assign(self, option: Option) -> None:
+    def _assign(self, option: FillOption) -> None:
         for name, array in option.values.items():
             set_variable(self.side.variables[name], array)
             self.assigned.add(name)

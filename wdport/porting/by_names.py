@@ -18,11 +18,10 @@ from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import KerasLayer
 from wdport.porting.assigning import KerasSide
-from wdport.porting.folding import Doubt, fold, fold_doubts, sections
-from wdport.porting.likeness import likeness
 from wdport.porting.options import Fields, layer_option, tensor_rules
 from wdport.porting.suggest import Models, Suggestion, family_of
-from wdport.porting.units import Unit
+from wdport.porting.units import Unit, likeness
+from wdport.porting.writing import Doubt, fold, fold_doubts, sections
 
 _UNFIT = 1e6
 

@@ -26,16 +26,15 @@ from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rows import Table
 from wdport.mapping.table import table_of
 from wdport.model import Array, KerasLayer
-from wdport.porting.likeness import likeness
-from wdport.porting.prints import Print
-from wdport.porting.units import Unit, joined
+from wdport.porting.fingerprints import Print
+from wdport.porting.units import Unit, joined, likeness
 
 Fields = Mapping[str, object]
 """A row's fields, as in YAML."""
 
 
 @dataclass(frozen=True, eq=False)
-class Option:
+class FillOption:
     """One way to fill a layer's variables from a unit.
 
     Attributes:
@@ -74,7 +73,7 @@ def table_of_rows(rows: Sequence[Fields]) -> Table:
 
 def layer_option(
     unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], extra: Fields | None = None, call_index: int = 0
-) -> Option | None:
+) -> FillOption | None:
     """The row of this kind, if it fills every variable of the layer and uses every tensor of the unit."""
     fields = {"torch": unit.path, "keras": keras, "kind": kind, **(extra or {})}
     tensors = unit.names
@@ -85,10 +84,10 @@ def layer_option(
         return None
     if not isinstance(plan, Plan):
         return None
-    return Option(unit, keras, (fields,), dict(plan.apply(tensors.__getitem__, rounded=False)), call_index)
+    return FillOption(unit, keras, (fields,), dict(plan.apply(tensors.__getitem__, rounded=False)), call_index)
 
 
-def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index: int) -> Option | None:
+def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index: int) -> FillOption | None:
     """A linear layer as a projection of attention whose kernel has a head axis."""
     for rules in (("attention_weight", "attention_bias"), ("attention_output", "identity")):
         rows: list[Fields] = [{"torch": f"{unit.path}.{name}", "keras": f"{keras}/{variable}", "rule": rule}
@@ -101,7 +100,7 @@ def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], call_in
 
 def divided(
     unit: Unit, keras: str, variables: Mapping[str, Shape], shapes: Sequence[Shape], call_index: int
-) -> Iterator[Option]:
+) -> Iterator[FillOption]:
     """A linear layer whose features PyTorch reshapes, channels first, to an image of a shape in ``shapes``; Keras has
     the channels last."""
     for shape in shapes:
@@ -118,7 +117,7 @@ def divided(
         yield from tensors_option(unit, keras, rows, unit.names, variables, call_index)
 
 
-def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, call_index: int) -> Iterator[Option]:
+def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, call_index: int) -> Iterator[FillOption]:
     """A convolution before a ``PixelShuffle`` in PyTorch; in Keras the pixels come first."""
     for last in ("r s c", "s r c"):
         sizes = {"r": up, "s": up}
@@ -130,7 +129,7 @@ def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, ca
         yield from tensors_option(unit, keras, rows, unit.names, variables, call_index)
 
 
-def as_stored(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index: int) -> Iterator[Option]:
+def as_stored(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index: int) -> Iterator[FillOption]:
     """A user's own module whose tensors have the layout of the layer's variables."""
     left, rows = dict(unit.tensors), list[Fields]()
     for path, shape in variables.items():
@@ -143,7 +142,7 @@ def as_stored(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index
     yield from tensors_option(unit, keras, rows, unit.names, variables, call_index)
 
 
-def merged(units: Sequence[Unit], keras: str, variables: Mapping[str, Shape], call_index: int) -> Iterator[Option]:
+def merged(units: Sequence[Unit], keras: str, variables: Mapping[str, Shape], call_index: int) -> Iterator[FillOption]:
     """Linear layers side by side as one layer of Keras, in every order."""
     tensors = {name: array for unit in units for name, array in unit.names.items()}
     names = {tuple(unit.tensors) for unit in units}
@@ -161,20 +160,20 @@ def merged(units: Sequence[Unit], keras: str, variables: Mapping[str, Shape], ca
 def tensors_option(
     unit: Unit, keras: str, rows: Sequence[Fields], tensors: Mapping[str, Array], variables: Mapping[str, Shape],
     call_index: int,
-) -> Iterator[Option]:  # fmt: skip
+) -> Iterator[FillOption]:  # fmt: skip
     """The option of these rows, if they fill all variables from all tensors."""
     try:
         plan = make_plan(table_of_rows(rows), {name: array.shape for name, array in tensors.items()}, variables, {})
     except (WdportError, ValueError):
         return
     if isinstance(plan, Plan):
-        yield Option(unit, keras, tuple(rows), dict(plan.apply(tensors.__getitem__, rounded=False)), call_index)
+        yield FillOption(unit, keras, tuple(rows), dict(plan.apply(tensors.__getitem__, rounded=False)), call_index)
 
 
 def flattened(
     unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], ours: Array, sizes: Sequence[Shape],
     call_index: int,
-) -> Option | None:  # fmt: skip
+) -> FillOption | None:  # fmt: skip
     """The row with the order of axes that were flattened before the layer, if its input differs only in that.
 
     ``ours`` is the Keras layer's input; ``sizes`` are the shapes before flattening in Keras, without the batch.
@@ -210,7 +209,7 @@ class Agreement:
 
 
 def agreement(
-    option: Option, call: Call, layer: KerasLayer, inputs: Sequence[Array], outputs: Sequence[Array]
+    option: FillOption, call: Call, layer: KerasLayer, inputs: Sequence[Array], outputs: Sequence[Array]
 ) -> Agreement | None:
     """How the layer's output corresponds to the unit's in this call; ``None`` if it does not."""
     if not outputs or not call.outputs:
@@ -285,13 +284,13 @@ def tensor_rules(source: Shape, target: Shape) -> Iterator[str]:
             yield f"{' '.join(left) or '1'} -> {' '.join(right) or '1'}"
 
 
-def tensor_options(unit: Unit, name: str, keras: str, shape: Shape) -> Iterator[Option]:
+def tensor_options(unit: Unit, name: str, keras: str, shape: Shape) -> Iterator[FillOption]:
     """Rows under ``tensors`` that fill one variable from one tensor of a unit."""
     array = unit.tensors[name]
     for rule in tensor_rules(array.shape, shape):
         fields = {"torch": f"{unit.path}.{name}" if unit.path else name, "keras": keras,
                   "rule": "identity" if rule == "... -> ..." else rule}  # fmt: skip
-        yield Option(unit, keras, (fields,), {keras: apply_text(rule, array, shape)})
+        yield FillOption(unit, keras, (fields,), {keras: apply_text(rule, array, shape)})
 
 
 def apply_text(rule: str, array: Array, shape: Shape) -> Array:

@@ -12,13 +12,12 @@ from wdport.errors import WdportError
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Plan, make_plan
 from wdport.model import Array
-from wdport.porting.assigning import KerasSide, Outcome
-from wdport.porting.folding import Doubt
-from wdport.porting.likeness import likeness
-from wdport.porting.options import Fields, Option, table_of_rows
-from wdport.porting.prints import NEAR, Print
+from wdport.porting.assigning import KerasSide, RunOutcome
+from wdport.porting.fingerprints import NEAR, Print
+from wdport.porting.options import Fields, FillOption, table_of_rows
 from wdport.porting.torch_run import TorchRun
-from wdport.porting.units import Unit, possible
+from wdport.porting.units import Unit, likeness, possible
+from wdport.porting.writing import Doubt
 from wdport.recorder import ATTENTION
 
 
@@ -39,13 +38,13 @@ class SuggestedRows:
 class _Join:
     run: TorchRun
     side: KerasSide
-    outcome: Outcome
+    outcome: RunOutcome
     units: Sequence[Unit]
     doubts: list[Doubt] = field(default_factory=list)
     compared: set[str] = field(default_factory=set)
 
 
-def suggested_rows(run: TorchRun, side: KerasSide, outcome: Outcome, units: Sequence[Unit]) -> SuggestedRows:
+def suggested_rows(run: TorchRun, side: KerasSide, outcome: RunOutcome, units: Sequence[Unit]) -> SuggestedRows:
     """The rows of a successful search."""
     join = _Join(run, side, outcome, units)
     rows = _attentions(join, list(_joined(join)))
@@ -72,7 +71,7 @@ def _joined(join: _Join) -> Iterator[Fields]:
     """Rows of every decision; rows of one module's parts are joined."""
     outcome, done = join.outcome, set[str]()
     chosen = {decision.subject: decision.chosen for decision in outcome.decisions}
-    parts: dict[str, dict[str, tuple[str, Option]]] = {}
+    parts: dict[str, dict[str, tuple[str, FillOption]]] = {}
     for subject, option in chosen.items():
         if option.unit.part:
             parts.setdefault(option.unit.module_path, {})[option.unit.part] = (subject, option)
@@ -86,7 +85,7 @@ def _joined(join: _Join) -> Iterator[Fields]:
         yield from _option_rows(join, subject, option)
 
 
-def _option_rows(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
+def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fields]:
     """The rows of one option; for a layer that cannot be compared elementwise, those of its tensors."""
     agreed = join.outcome.agreed.get(subject)
     unseen = option.kind == "attention_packed" and f"{option.unit.path}.{ATTENTION[0]}" not in join.run.calls
@@ -104,7 +103,7 @@ def _option_rows(join: _Join, subject: str, option: Option) -> Iterator[Fields]:
         yield from tensor_rows(join, option)
 
 
-def tensor_rows(join: _Join, option: Option) -> Iterator[Fields]:
+def tensor_rows(join: _Join, option: FillOption) -> Iterator[Fields]:
     """The rows of a layer's tensors, one by one."""
     targets = {
         name: tuple(variable.shape)
@@ -129,7 +128,7 @@ def _row_with(row: Fields, **more: object) -> dict[str, object]:
     return {**row, **{name: value for name, value in more.items() if value}}
 
 
-def _module_rows(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+def _module_rows(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     first = next(iter(parts))
     if first in ATTENTION:
         yield from _attention(join, module_path, parts)
@@ -139,7 +138,7 @@ def _module_rows(join: _Join, module_path: str, parts: Mapping[str, tuple[str, O
         yield from _chunks(join, module_path, parts)
 
 
-def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     """Rows for projections of ``torch.nn.MultiheadAttention`` that were found one by one."""
     paths = {part: path for part, (path, _) in parts.items()}
     unit = next(candidate for candidate in join.units if candidate.path == module_path)
@@ -175,7 +174,7 @@ def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str]) -> Iterator
                "rule": "(part out) -> [part] out"}  # fmt: skip
 
 
-def _recurrent(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+def _recurrent(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     """Rows for the layers of one RNN: with an index if the Keras layers are numbered, otherwise tensor by tensor."""
     unit = next(candidate for candidate in join.units if candidate.path == module_path)
     numbered = {int(part.removeprefix("layer_")): path for part, (path, _) in parts.items()}
@@ -213,7 +212,7 @@ def _numbered(paths: Mapping[int, str]) -> Iterator[str]:
             yield f"{first[:position]}<layer{f'+{start}' if start else ''}>{first[end:]}"
 
 
-def _chunks(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Option]]) -> Iterator[Fields]:
+def _chunks(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     """Rows for a linear layer that corresponds to several Keras layers."""
     unit = next(candidate for candidate in join.units if candidate.path == module_path)
     count = int(next(iter(parts)).rpartition("_")[2])

@@ -1,4 +1,5 @@
-"""Find and prove the mapping table of two running models, or the place where they differ.
+"""Find and prove the mapping table of two running models, or the place where they differ, by runs of the Keras
+model.
 
 The table is a guess until :func:`prove` runs verify on it, with other random weights and other inputs.
 """
@@ -16,19 +17,63 @@ from msgspec import UNSET
 from wdport import recorder
 from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomFamily
-from wdport.files.scratch import scratch_folder
-from wdport.model import Document
+from wdport.files.temporary import scratch_folder
+from wdport.model import Array, Document
+from wdport.porting.assigning import Assigning, Decision, KerasSide, RunOutcome, next_guess
 from wdport.porting.document import SuggestionDocument
-from wdport.porting.folding import Doubt, Section, fold, fold_doubts, sections
 from wdport.porting.options import Fields, table_of_rows
-from wdport.porting.torch_run import SEED, build_module, draw_inputs, fill, run_torch
-from wdport.porting.units import units_of
-from wdport.porting.writing import table_text
+from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch
+from wdport.porting.units import Unit, units_of
+from wdport.porting.writing import Doubt, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recorder import module_names
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
-    from wdport.porting.stopping import Divergence
+    from wdport.porting.divergence import Divergence
+
+MOST_PASSES = 20
+"""Runs of the Keras model before the search gives up."""
+
+
+@dataclass
+class Search:
+    """The result of the runs: the last one if it succeeded, or else the one that got furthest."""
+
+    outcome: RunOutcome
+    passes: int
+    exhausted: bool = True
+
+
+def search(
+    side: KerasSide, run: TorchRun, units: Sequence[Unit], inputs: Sequence[Array],
+    say: Callable[[str], None] | None = None, max_passes: int = MOST_PASSES,
+) -> Search:  # fmt: skip
+    """Run the model, and after every dead end run it again with the last unsettled guess changed."""
+    prefix: list[Decision] = []
+    best: RunOutcome | None = None
+    budget = max_passes * max(len(side.layers), 1)
+    for count in range(1, max_passes + 1):
+        if say:
+            say(f"run {count}: {len(prefix)} guesses reused")
+        running = Assigning(side, run, units, prefix, budget)
+        outcome = running.go(inputs)
+        budget = running.budget
+        if outcome.dead_end is None:
+            return Search(outcome, count)
+        if best is None or _progress(outcome) > _progress(best):
+            best = outcome
+        guesses = next_guess(outcome.decisions)
+        if guesses is None or budget <= 0:
+            return Search(best, count, guesses is None)
+        prefix = guesses
+    assert best is not None
+    return Search(best, max_passes, exhausted=False)
+
+
+def _progress(outcome: RunOutcome) -> tuple[bool, int]:
+    deepest = outcome.deepest or outcome
+    return (deepest.dead_end is not None and deepest.dead_end.reason == "end", len(deepest.matched))
+
 
 Say = Callable[[str], None]
 Verify = Callable[[Path, Path, "Path | None"], "Verdict"]
@@ -64,7 +109,7 @@ class Suggestion:
 
     models: Models
     rows: tuple[Fields, ...] = ()
-    parts: tuple[Section, ...] = ()
+    parts: tuple[TableSection, ...] = ()
     doubts: tuple[str, ...] = ()
     stop: Divergence | None = None
     passes: int = 0
@@ -104,9 +149,8 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
 
     from wdport.families.custom import CustomConfig
     from wdport.porting.assigning import KerasSide
+    from wdport.porting.divergence import divergence_of
     from wdport.porting.rows import suggested_rows
-    from wdport.porting.search import search
-    from wdport.porting.stopping import divergence_of
 
     tell = say or (lambda _: None)
     tell("building the models")

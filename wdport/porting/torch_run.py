@@ -16,7 +16,7 @@ import numpy as np
 from wdport import recorder
 from wdport.errors import MisfitError, UsageError, WdportError, error_of
 from wdport.model import Array, Document
-from wdport.porting.prints import Print, Prints
+from wdport.porting.fingerprints import Print, Prints
 from wdport.recorder import Call, Input
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ BATCH = 3
 
 
 @dataclass
-class Value:
+class TorchValue:
     """A tensor of the run: its function, that function's inputs, and the parameters that it depends on, as bits.
 
     ``by`` is a function of torch, such as ``relu``, the ``at``-th call; ``names`` are the modules that return it.
@@ -70,10 +70,10 @@ class TorchRun:
     outputs: tuple[Array, ...]
     output_names: tuple[str, ...]
     calls: dict[str, Call]
-    values: list[Value]
+    values: list[TorchValue]
     bits: dict[str, int]
     notes: list[str]
-    prints: Prints[Value] = field(default_factory=Prints)
+    prints: Prints[TorchValue] = field(default_factory=Prints)
 
     def depends(self, key: Print) -> int:
         """The parameters that the value with this print depends on."""
@@ -191,7 +191,7 @@ class _Trace:
 
     def __init__(self, module: torch.nn.Module, bits: Mapping[str, int]) -> None:
         state = module.state_dict(keep_vars=True)
-        self.values: list[Value] = []
+        self.values: list[TorchValue] = []
         self._known: dict[int, tuple[int, int]] = {id(state[name]): (-1, bit) for name, bit in bits.items()}
         self._count = -1
         self._kept: list[object] = []  # so that no tensor's id is another's
@@ -228,7 +228,7 @@ class _Trace:
             if len(numbers) == 1 and _is_equal(self.values[numbers[0]].result.array, array):
                 self._known[id(tensor)] = (numbers[0], depends)  # detached, moved, or a dropout that does nothing
                 continue
-            value = Value(
+            value = TorchValue(
                 len(self.values), name, Print(array), tuple(numbers), depends, constants, call_index=self._count
             )
             self.values.append(value)

@@ -2,21 +2,64 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wdport import recorder
-from wdport.mapping.kinds import kinds_of_layer, kinds_of_module
+from wdport.mapping.kinds import KINDS, kinds_of_layer, kinds_of_module
 from wdport.model import Array
-from wdport.porting.prints import Print
+from wdport.porting.fingerprints import Print
 from wdport.porting.torch_run import TorchRun
 from wdport.recorder import Call, layer_of
 
 if TYPE_CHECKING:
     import torch
+
+_FUNCTIONS = {
+    function.name: function
+    for kind in KINDS.values()
+    for function in kind.functions
+    if (kind.name == "activation" or (kind.evident and not kind.parts)) and len(function.parameters) > 1
+}
+"""Poolings, and activations with settings."""
+
+
+def module_of(function: str, arguments: Mapping[str, object]) -> torch.nn.Module | None:
+    """A module with a function's settings; ``None`` for a function without one."""
+    from torch import nn
+
+    if function not in _FUNCTIONS:
+        return None
+    order = _FUNCTIONS[function].parameters
+    settings = {
+        order[int(position)]: value
+        for position, value in arguments.items()
+        if position.isdigit() and 0 < int(position) < len(order)
+    }
+    settings |= {key: value for key, value in arguments.items() if key in order}
+    if settings.get("stride") is None:
+        settings.pop("stride", None)
+    try:
+        module: torch.nn.Module = getattr(nn, _FUNCTIONS[function].module)(**settings)
+    except (TypeError, ValueError):
+        return None
+    return module
+
+
+@lru_cache(maxsize=65536)
+def likeness(torch: str, keras: str) -> float:
+    """Similarity of two paths, from 0 to 1."""
+    first, second = (re.sub(r"[./_]+", " ", path.lower()) for path in (torch, keras))
+    path_ratio = SequenceMatcher(None, first, second, autojunk=False).ratio()
+    last = SequenceMatcher(None, first.rpartition(" ")[2], second.rpartition(" ")[2], autojunk=False).ratio()
+    return path_ratio + last / 2
+
 
 MOST_CHUNKS = 4
 """Numbers of equal parts into which Keras may split a linear layer of PyTorch: query, key and value, or two gates."""

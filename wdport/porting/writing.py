@@ -1,12 +1,192 @@
-"""Write a suggested table as text: short rows, comments on what was proved, and every doubt."""
+"""Write a suggested table as text: rows that differ only in numbers folded, comments on what was proved, and every
+doubt."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from wdport.porting.folding import Section
+from wdport.mapping.names import NamePattern
 from wdport.porting.options import Fields
+
+_NUMBER = re.compile(r"(?<![0-9])(\d+)(?![0-9])(?![^<]*>)")
+_INDICES = ("n", "m", "i", "j", "k")
+
+
+class Doubt(NamedTuple):
+    """An unproved guess: the tensor or layer that it is about, and what is guessed."""
+
+    name: str
+    what: str
+
+
+@dataclass(frozen=True)
+class TableSection:
+    """Rows and their common prefixes, which are empty for single rows."""
+
+    torch: str
+    keras: str
+    rows: tuple[Fields, ...]
+
+
+def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> list[Fields]:
+    """Fold rows into rows with indices in place of numbers, in the order of their first occurrence.
+
+    A pattern that would match another of the PyTorch model's ``modules`` or ``tensors`` is not used.
+    """
+    clusters: dict[object, list[Fields]] = {}
+    for row in rows:
+        clusters.setdefault(_skeleton(row), []).append(row)
+    positioned: list[tuple[int, Fields]] = []
+    for cluster in clusters.values():
+        for folded_row, first in _folded(cluster, modules, tensors):
+            positioned.append((rows.index(first), folded_row))
+    return [row for _, row in sorted(positioned, key=lambda pair: pair[0])]
+
+
+def fold_doubts(doubts: Sequence[Doubt]) -> list[str]:
+    """Join doubts that say the same of several names, in words."""
+    groups: dict[tuple[str, str], list[Doubt]] = {}
+    for doubt in doubts:
+        groups.setdefault((_NUMBER.sub("#", doubt.name), _NUMBER.sub("#", doubt.what)), []).append(doubt)
+    by_text: dict[str, list[str]] = {}
+    for (name, what), *others in groups.values():
+        by_text.setdefault(what, []).append(f"{name} ({1 + len(others)} alike)" if others else name)
+    return [f"{', '.join(names)}: {what}" for what, names in by_text.items()]
+
+
+def sections(rows: Sequence[Fields]) -> list[TableSection]:
+    """Group three or more rows of layers with common prefixes that have an index; the others stay single."""
+    grouped: list[TableSection] = []
+    heads = [_head(row) for row in rows]
+    for row, head in zip(rows, heads, strict=True):
+        if head == ("", "") or heads.count(head) < 3:
+            head, inner = ("", ""), row
+        else:
+            inner = _shortened(row, head)
+        earlier = [(section.torch, section.keras) for section in grouped]
+        if head == ("", "") or head not in earlier:
+            grouped.append(TableSection(*head, (inner,)))
+        else:
+            index = earlier.index(head)
+            grouped[index] = TableSection(*head, (*grouped[index].rows, inner))
+    return grouped
+
+
+def _texts(row: Fields) -> list[str]:
+    """All names of a row: PyTorch's, then Keras's, then those of ties."""
+    texts: list[str] = []
+    for field in ("torch", "keras", "same_as"):
+        value = row.get(field, [])
+        texts += [str(name) for name in value] if isinstance(value, list) else [str(value)]
+    return texts
+
+
+def _skeleton(row: Fields) -> object:
+    rest = tuple((name, str(value)) for name, value in row.items() if name not in ("torch", "keras", "same_as"))
+    return tuple(_NUMBER.sub("#", text) for text in _texts(row)), rest
+
+
+def _numbers(row: Fields) -> list[list[int]]:
+    return [[int(number) for number in _NUMBER.findall(text)] for text in _texts(row)]
+
+
+def _folded(
+    cluster: list[Fields], modules: Collection[str], tensors: Collection[str]
+) -> Iterator[tuple[Fields, Fields]]:
+    """Rows that represent these, each with the first one that it represents."""
+    if len(cluster) == 1:
+        yield cluster[0], cluster[0]
+        return
+    if (folded_row := _pattern(cluster)) is not None and _matches(folded_row, cluster, modules, tensors):
+        yield folded_row, cluster[0]
+        return
+    flat = [[number for text_numbers in _numbers(row) for number in text_numbers] for row in cluster]
+    for slot in range(len(flat[0])):
+        values = sorted({numbers[slot] for numbers in flat})
+        if 1 < len(values) < len(cluster):
+            for value in values:
+                part = [row for row, numbers in zip(cluster, flat, strict=True) if numbers[slot] == value]
+                yield from _folded(part, modules, tensors)
+            return
+    for row in cluster:
+        yield row, row
+
+
+def _pattern(cluster: Sequence[Fields]) -> Fields | None:
+    """One row with indices for all of these, or ``None``."""
+    if any(number != str(int(number)) for row in cluster for text in _texts(row) for number in _NUMBER.findall(text)):
+        return None  # 01, which no pattern writes
+    every = [_numbers(row) for row in cluster]
+    columns: dict[tuple[int, ...], str] = {}
+    texts = []
+    for place, text in enumerate(_texts(cluster[0])):
+        words: list[str] = []
+        for slot in range(len(every[0][place])):
+            column = [numbers[place][slot] for numbers in every]
+            if len(set(column)) == 1:
+                words.append(str(column[0]))
+                continue
+            index = next(((name, column[0] - earlier[0]) for earlier, name in columns.items()
+                          if len({a - b for a, b in zip(column, earlier, strict=True)}) == 1), None)  # fmt: skip
+            if index is None:
+                if place or len(columns) == len(_INDICES):
+                    return None
+                index = (_INDICES[len(columns)], 0)
+                columns[tuple(column)] = index[0]
+            name, offset = index
+            words.append(f"<{name}{f'{offset:+d}' if offset else ''}>")
+        replacements = iter(words)
+        texts.append(_NUMBER.sub(lambda _: next(replacements), text))  # noqa: B023
+    indices = {frozenset(NamePattern(text).indices) - {"layer"} for text in texts}
+    if len(indices) != 1 or any(len(set(NamePattern(t).indices)) != len(NamePattern(t).indices) for t in texts):
+        return None
+    return _with_names(cluster[0], texts)
+
+
+def _with_names(row: Fields, texts: Sequence[str]) -> Fields:
+    left = iter(texts)
+    renamed: dict[str, object] = {}
+    for field, value in row.items():
+        if field in ("torch", "keras", "same_as"):
+            renamed[field] = [next(left) for _ in value] if isinstance(value, list) else next(left)
+        else:
+            renamed[field] = value
+    return renamed
+
+
+def _matches(row: Fields, cluster: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> bool:
+    """Whether the row's patterns match exactly the names in the rows that it represents."""
+    all_names = tensors if {"rule", "drop", "same_as"} & set(row) else modules
+    patterns = [str(name) for name in (row["torch"] if isinstance(row["torch"], list) else [row["torch"]])]
+    for place, text in enumerate(patterns):
+        names = {_texts(member)[place] for member in cluster}
+        if {name for name in all_names if NamePattern(text).match(name) is not None} - names:
+            return False
+    return True
+
+
+def _head(row: Fields) -> tuple[str, str]:
+    """Both names up to and including their last index."""
+    torch, keras = row.get("torch"), row.get("keras")
+    if not isinstance(torch, str) or not isinstance(keras, str) or "kind" not in row:
+        return "", ""
+    head = _indexed(torch, "."), _indexed(keras, "/")
+    return head if all(head) else ("", "")
+
+
+def _indexed(text: str, joint: str) -> str:
+    parts = text.split(joint)
+    places = [index for index, part in enumerate(parts[:-1]) if "<" in part and "<layer" not in part]
+    return joint.join(parts[: places[-1] + 1]) if places else ""
+
+
+def _shortened(row: Fields, head: tuple[str, str]) -> Mapping[str, object]:
+    torch, keras = str(row["torch"]), str(row["keras"])
+    return {**row, "torch": torch[len(head[0]) + 1 :], "keras": keras[len(head[1]) + 1 :]}
+
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./<>+-]*")
 _QUOTED = frozenset({"rule", "flatten", "axes", "drop"})
@@ -14,7 +194,7 @@ _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n",
 
 
 def table_text(
-    parts: Sequence[Section], torch: str, keras: str, inputs: Sequence[str], config: Sequence[str] = (),
+    parts: Sequence[TableSection], torch: str, keras: str, inputs: Sequence[str], config: Sequence[str] = (),
     head: Sequence[str] = (), doubts: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The table as YAML; ``head`` and ``doubts`` become comments."""

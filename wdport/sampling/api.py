@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 
 from wdport.checkpoint.regular import open_regular
 from wdport.data.arrays import understood
-from wdport.data.files import data_file
-from wdport.data.npy import read_array
+from wdport.data.numpy_files import read_array
+from wdport.data.table import data_file
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 from wdport.model import KerasModel
 from wdport.sampling.job import plan_job
-from wdport.sampling.programs import programs_of
 from wdport.sampling.request import Request
+from wdport.sampling.sampler import programs_of
 from wdport.sampling.samples import Samples
 
 

@@ -17,13 +17,13 @@ import numpy as np
 from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
-from wdport.compile_cache import fast_compile
 from wdport.diffusion.process import Process
 from wdport.diffusion.scan import Change
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Denoiser, Sampled, Tree
+from wdport.jax_settings import fast_compile
 from wdport.limits import MAX_PAD_WIDTHS
 from wdport.model import Array, Configuration, Diffused, KerasModel
 

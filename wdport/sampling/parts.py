@@ -1,4 +1,4 @@
-"""A folder next to the output with a run's finished blocks, from which an interrupted run resumes.
+"""A folder next to the output with a run's finished blocks, each checked, from which an interrupted run resumes.
 
 Every block is written under a temporary name, synced and renamed, so every block is complete. Its name has a SHA-256 of
 the run's facts and of its bytes, which is checked whenever it is read: damaged blocks and those of another run are
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
@@ -19,13 +20,64 @@ from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
+from wdport.checkpoint.faults import Fault
+from wdport.data.arrays import understood
 from wdport.errors import InputError, MachineError
 from wdport.files.atomic import whole_file
-from wdport.files.own_files import keep_private, private_stream
-from wdport.files.run_folder import RunFolder
+from wdport.files.run_folder import RunFolder, keep_private, private_stream
 from wdport.model import Array
-from wdport.sampling.blocks import Layout, layout_of, read_block, unsound
+
+Layout = Mapping[str, tuple[tuple[int, ...], str]]
+"""Shape of one sample and dtype, by the name of the array."""
+
+
+def layout_of(block: Mapping[str, Array]) -> Layout:
+    """The layout of a block's arrays."""
+    return {name: (array.shape[1:], array.dtype.name) for name, array in block.items()}
+
+
+def unsound(block: Mapping[str, Array]) -> int:
+    """The number of samples of a block with a value that is not finite."""
+    rows = [np.isfinite(array).reshape(len(array), -1).all(axis=1) for array in block.values()]
+    return int(np.count_nonzero(~np.logical_and.reduce(rows)))
+
+
+def read_block(file: IO[bytes], path: Path, rows: int, layout: Layout, fix: str) -> dict[str, Array]:
+    """The arrays in ``file``, ``rows`` long each; raises :class:`InputError` unless they have this ``layout``."""
+    try:
+        with understood(".npz"):
+            block = _arrays(file)
+    except Fault as fault:
+        raise InputError(path, fault.what, fix) from None
+    for name, array in block.items():
+        if array.dtype.kind != "f" or array.shape[:1] != (rows,):
+            raise InputError(path, f"holds {name} of {array.dtype.name} {array.shape} for {rows} samples", fix)
+    held = layout_of(block)
+    for name, expected in layout.items():
+        if held.get(name) != expected:
+            what = f"holds {_described(held, name)} where this run has {_described(layout, name)}"
+            raise InputError(path, what, fix)
+    return block
+
+
+def _arrays(file: IO[bytes]) -> dict[str, Array]:
+    archive = np.load(file, allow_pickle=False)
+    if not isinstance(archive, NpzFile) or archive.zip is None or not archive.files:
+        raise Fault("holds no arrays")
+    with archive:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.zip.infolist()):
+            raise Fault("is compressed")
+        return {name: np.asarray(archive[name]) for name in archive.files}
+
+
+def _described(layout: Layout, name: str) -> str:
+    if name not in layout:
+        return f"no {name}"
+    shape, dtype = layout[name]
+    return f"{name} of {dtype} {shape}"
+
 
 _NAME = re.compile(r"(\d{9,12})-(\d{9,12})-([0-9a-f]{64})\.npz")
 REMOVE = "remove it, or start again with `--force`"
@@ -35,7 +87,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, order=True)
-class Part:
+class OutputPart:
     """A block's file: its first sample, the one after its last, and the digest in its name."""
 
     start: int
@@ -136,14 +188,14 @@ class Parts:
             digest.update(piece)
         return digest.hexdigest()
 
-    def _stored_parts(self) -> list[Part]:
+    def _stored_parts(self) -> list[OutputPart]:
         """All parts, in order."""
         names = filter(None, map(_NAME.fullmatch, os.listdir(self.folder)))
-        return sorted(Part(int(m[1]), int(m[2]), m[3], self.folder / m[0]) for m in names)
+        return sorted(OutputPart(int(m[1]), int(m[2]), m[3], self.folder / m[0]) for m in names)
 
-    def _sound(self) -> list[Part]:
+    def _sound(self) -> list[OutputPart]:
         """The contiguous parts from sample 0."""
-        sound: list[Part] = []
+        sound: list[OutputPart] = []
         for part in self._stored_parts():
             if part.start == (sound[-1].stop if sound else 0) and part.stop > part.start:
                 sound.append(part)

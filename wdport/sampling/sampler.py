@@ -1,4 +1,4 @@
-"""Run compiled programs and a plan: turn sample indices into samples.
+"""The compiled programs of a network, and the runs of a plan by them: sample indices become samples.
 
 Everything happens on the device: the first state, the scan, the noise, decoding into the units of the data. Results
 come back as numpy arrays.
@@ -10,21 +10,109 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.diffusion.noise import check_seed, lay_out
-from wdport.diffusion.plans import Plan
-from wdport.diffusion.scan import Rows, plan_rows
+from wdport.diffusion.noise import FIRST, check_seed, lay_out, sample_keys, step_noise
+from wdport.diffusion.plans import SamplingPlan
+from wdport.diffusion.scan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows
 from wdport.diffusion.schedules import Array
 from wdport.families.roles import Tree
-from wdport.sampling.devices import Spread
-from wdport.sampling.memory import auto_batch
-from wdport.sampling.network import Network
-from wdport.sampling.programs import SEGMENT, Programs
+from wdport.jax_settings import Option, fast_run, weakly
+from wdport.model import KerasModel
+from wdport.sampling.devices import DeviceSpread, auto_batch
+from wdport.sampling.network import Network, fast_network, spec
 from wdport.sampling.samples import Samples
+
+SEGMENT = 64
+"""Rows that run without returning to Python, which can report progress and be interrupted in between."""
+
+
+class Programs:
+    """The steps of sampling, each compiled once per batch size.
+
+    ``start(seed, indices)`` draws x_T, ``carry(state)`` is the initial carry of the first row, ``drawn(weights, rows,
+    carry, condition, seed, indices)`` and ``taped(weights, rows, carry, condition, tape)`` carry it through some rows,
+    and ``finish(weights, state)`` returns the state and its decoded form. ``options`` are those of the compiler for the
+    steps, by default of :func:`wdport.jax_settings.fast_run`; ``segment`` is the largest number of rows of a call.
+    """
+
+    def __init__(self, network: Network, options: dict[str, Option] | None = None, segment: int = SEGMENT) -> None:
+        self.network, self._options = network, fast_run() if options is None else options
+        self.segment = segment
+        self._ahead: set[tuple[int, int, bool, bool]] = set()
+        self.start = jax.jit(weakly(self._start))
+        self.carry = jax.jit(first_carry)
+        self.drawn = jax.jit(weakly(self._drawn), compiler_options=self._options)
+        self.taped = jax.jit(weakly(self._taped), compiler_options=self._options)
+        self.finish = jax.jit(network.finish)
+
+    def over(self, network: Network) -> Programs:
+        """The programs of another network, compiled with the same options."""
+        return Programs(network, self._options, self.segment)
+
+    def lower_ahead(
+        self, batch: int, rows: PlanRows, slots: Array | None, conditioned: bool = False
+    ) -> tuple[jax.stages.Lowered, ...]:
+        """Compile ``drawn``, or ``taped`` if there are ``slots``, and ``finish`` for a batch and rows, before the
+        weights exist.
+
+        jax keeps the programs, so they are not compiled again. Does nothing the second time, or if the network's weight
+        shapes are unknown before the weights are loaded.
+        """
+        key = (batch, len(rows.times), slots is None, conditioned)
+        if self.network.specs is None or key in self._ahead:
+            return ()
+        self._ahead.add(key)
+        state = spec((batch, *self.network.shape), self.network.dtype)
+        declared, condition = self.network.about.condition, None
+        if declared is not None and conditioned:
+            condition = spec((batch, *declared.shape), declared.dtype or self.network.dtype)
+        weights = self.network.specs(batch)
+        arguments, finish = (weights, rows, (state, state, state), condition), self.finish.lower(weights, state)
+        if slots is not None:
+            return self.taped.lower(*arguments, slots), finish
+        return self.drawn.lower(*arguments, spec((), np.uint32), spec((batch,), np.uint32)), finish
+
+    def _start(self, seed: Tensor, indices: Tensor) -> Tensor:
+        return step_noise(sample_keys(seed, indices), FIRST, self.network.shape, self.network.dtype)
+
+    def _drawn(
+        self, weights: Tree, rows: PlanRows, carry: Carry, condition: Tensor | None, seed: Tensor, indices: Tensor
+    ) -> Carry:
+        keys = sample_keys(seed, indices)
+        shape, dtype = self.network.shape, self.network.dtype
+        return self._run(weights, rows, carry, condition, lambda step: step_noise(keys, step, shape, dtype))
+
+    def _taped(self, weights: Tree, rows: PlanRows, carry: Carry, condition: Tensor | None, tape: Tensor) -> Carry:
+        return self._run(weights, rows, carry, condition, tape)
+
+    def _run(
+        self, weights: Tree, rows: PlanRows, carry: Carry, condition: Tensor | None, noise: Tensor | Draw
+    ) -> Carry:
+        network, embedded = self.network, self.network.embed(weights, rows.times)
+        return run_rows(lambda x, e: network.apply(weights, x, e, condition), rows, carry, noise, embedded=embedded,
+                        change=network.changing(weights))[0]  # fmt: skip
+
+
+_PROGRAMS: WeakKeyDictionary[KerasModel, dict[int, Programs]] = WeakKeyDictionary()
+
+
+def programs_of(model: KerasModel, pad_widths: int = 1) -> Programs:
+    """The programs of a Keras model, made once per model; they do not keep its weights alive.
+
+    Raises :class:`UsageError` for models that are not diffusion models, and for invalid ``pad_widths``.
+    """
+    try:
+        return _PROGRAMS[model][pad_widths]
+    except (KeyError, TypeError):  # new, or not weakly referenceable, and so not a model
+        programs = Programs(fast_network(model, pad_widths))
+        _PROGRAMS.setdefault(model, {})[pad_widths] = programs
+        return programs
+
 
 Report = Callable[[int, int], None]
 """Called with (rows done, total rows) of a batch."""
@@ -37,7 +125,7 @@ def plan_of(
     eta: float = 0.0,
     resample: int = 1,
     has_known: bool = False,
-) -> Plan:
+) -> SamplingPlan:
     """A sampler's plan for a network, its default sampler if none is named; every step is taken ``resample`` times, and
     its clean state is changed if some values are known (``has_known``).
 
@@ -51,9 +139,9 @@ class Sampler:
     """Runs one plan on batches of samples; ``spread``, if given, divides every batch among devices."""
 
     programs: Programs
-    plan: Plan
+    plan: SamplingPlan
     seed: int = 0
-    spread: Spread | None = None
+    spread: DeviceSpread | None = None
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -113,7 +201,7 @@ class Sampler:
         return self.batch(auto_batch(network.about.numbers, network.dtype, count, memories))
 
     @contextmanager
-    def _compiling(self, batch: int, rows: Rows, slots: Array | None, conditioned: bool) -> Iterator[None]:
+    def _compiling(self, batch: int, rows: PlanRows, slots: Array | None, conditioned: bool) -> Iterator[None]:
         """On the first call, compile the steps while the block makes the weights and the first state."""
         lowered = () if self.spread else self.programs.lower_ahead(batch, rows, slots, conditioned)
         if not lowered:
@@ -125,7 +213,7 @@ class Sampler:
             for future in compiled:
                 future.result()
 
-    def segments(self, tape: Array | None) -> Iterator[tuple[Rows, Array | None, int]]:
+    def segments(self, tape: Array | None) -> Iterator[tuple[PlanRows, Array | None, int]]:
         """Rows, their slots of the tape, and the number of rows done after them; all segments have one length."""
         count = len(self.plan.steps)
         length = segment_length(count, self.programs.segment)
@@ -134,7 +222,11 @@ class Sampler:
         laid = None if tape is None else self._cast(lay_out(tape, plan.noisy))
         for begin in range(0, len(plan.steps), length):
             part = slice(begin, begin + length)
-            yield Rows(*(values[part] for values in rows)), None if laid is None else laid[part], min(part.stop, count)
+            yield (
+                PlanRows(*(values[part] for values in rows)),
+                None if laid is None else laid[part],
+                min(part.stop, count),
+            )
 
     def as_input(self, condition: Array) -> Array:
         """Values of a condition in the dtype of the network's input."""

@@ -8,11 +8,11 @@ from numbers import Real
 
 import numpy as np
 
-from wdport.data.transforms import OHLC_ATR, OhlcAtr, Transform, transform_of
+from wdport.data.transforms import OHLC_ATR, OhlcAtr, SeriesTransform, transform_of
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 from wdport.model import Condition, Decoding, Diffused
-from wdport.sampling.known import checked_known
+from wdport.sampling.condition import checked_known
 from wdport.sampling.request import Request
 from wdport.sampling.samples import Samples
 
@@ -49,7 +49,7 @@ class Restoring:
     """Converts decoded samples to the units of the data: the transform, the statistics of every sample, those that all
     share, and the ``known_values`` (N, F) of the samples, if any, NaN where unknown."""
 
-    transform: Transform
+    transform: SeriesTransform
     name: str
     statistics: Mapping[str, Array]
     shared: Mapping[str, Array]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from wdport.cli.results import (
     CodedDocument,
@@ -16,27 +16,110 @@ from wdport.cli.results import (
     SamplesDocument,
     TrainingDocument,
 )
-from wdport.compare.glossary import GATES
-from wdport.conversion.entries import Manifest
+from wdport.compare.findings import GATES
+from wdport.conversion.manifest_schema import Manifest
 from wdport.conversion.table_documents import CheckDocument, DifferenceDocument, ExplanationDocument
-from wdport.data.form import StatisticsForm
+from wdport.data.statistics import StatisticsForm
 from wdport.declared import given
 from wdport.evaluation.document import EvaluationDocument
-from wdport.exporting.facts import ExportFacts, VerificationDocument
+from wdport.exporting.artifact import ExportFacts, VerificationDocument
+from wdport.families.custom_sampled import DiffusionForm, FlowForm
 from wdport.families.registry import known_bounds, shipped
 from wdport.families.roles import Configured
-from wdport.families.sampling_form import DiffusionForm, FlowForm
 from wdport.files.json_document import SCHEMAS, FaultsDocument
-from wdport.mapping.form import TableForm
-from wdport.parity.policy.form import BaselineForm, PolicyForm
-from wdport.parity.policy.policy import WAIVABLE
-from wdport.parity.recording_form import RecordingForm
+from wdport.mapping.axes import RULES, Combine
+from wdport.mapping.kinds import KINDS
+from wdport.mapping.kinds.activations import ROW_NAMES
+from wdport.mapping.kinds.kind import Kind
+from wdport.mapping.schema import Axes, Rows, TableForm
+from wdport.parity.policy.policy import WAIVABLE, BaselineForm, PolicyForm
+from wdport.parity.recording_file import RecordingForm
 from wdport.parity.selftest.result import SelftestDocument
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.document import SuggestionDocument
-from wdport.porting.outline.document import OutlineDocument
+from wdport.porting.outline.result import OutlineDocument
 from wdport.schemas.schema import Schema, schema_of
-from wdport.schemas.table import CONDITIONS
+
+_ARROW: Schema = {"pattern": get_args(Axes)[1].pattern, "examples": get_args(Axes)[1].examples}
+_ROWS = tuple(Rows.__annotations__)
+_ABSENT: Any = False
+"""The schema that no value satisfies: a property with it must be absent."""
+
+
+def _with(name: str, then: Schema) -> Schema:
+    """Require ``then`` if the field ``name`` is given."""
+    return {"if": given(name), "then": then}
+
+
+def _one(name: str, *others: str) -> Schema:
+    """Require the field ``name`` and none of the others."""
+    return {**given(name), "properties": {name: True, **dict.fromkeys(others, _ABSENT)}}
+
+
+def _kind(kind: Kind) -> Schema:
+    """The fields that a row of this kind may have."""
+    names: Schema = {"type": "object", "propertyNames": {"enum": list(kind.names)}} if kind.names else _ABSENT
+    return {
+        "if": given("kind", {"const": kind.name}),
+        "then": {"properties": {"names": names, "formerly": names, **({} if kind.flattens else {"flatten": _ABSENT})}},
+    }
+
+
+_LAYER: Schema = {
+    "properties": {
+        "kind": {"enum": list(KINDS)},
+        "then": {"enum": list(ROW_NAMES)},
+        "flatten": {"not": {"pattern": r"\[|\.\.\."}},
+        "axes": {"not": {"pattern": r"\["}},
+    },
+    "dependentRequired": {"names": ["kind"], "formerly": ["kind"], "flatten": ["kind"]},
+    "allOf": [_kind(kind) for kind in KINDS.values()],
+}
+
+_TENSOR: Schema = {
+    "properties": {
+        "rule": {"anyOf": [{"enum": list(RULES)}, dict(_ARROW)]},
+        "combine": {"enum": [name for name in get_args(Combine) if name]},
+    },
+    "dependentRequired": {"keras": ["rule"], "rule": ["keras"]},
+    "allOf": [
+        {
+            "oneOf": [
+                _one("keras", "drop"),
+                _one("check", "keras", "drop"),
+                _one("drop", "keras", "check"),
+            ]
+        },
+        _with("combine", {"properties": {"torch": {"type": "array", "minItems": 2}}}),
+        {
+            "if": given("combine", {"const": "weight_norm"}),
+            "then": {"properties": {"torch": {"type": "array", "maxItems": 2}}},
+        },
+        *(_with(name, {"properties": {"torch": {"anyOf": [{"type": "string"}, {"type": "array", "maxItems": 1}]}}})
+          for name in ("check", "drop")),
+    ]
+}  # fmt: skip
+
+_WITHOUT_WHEN: Schema = {"type": "object", "properties": {"when": _ABSENT}}
+
+_SECTION: Schema = {
+    "anyOf": [given(name) for name in _ROWS],
+    **_with("when", {"properties": {name: {"type": "array", "items": _WITHOUT_WHEN} for name in _ROWS}}),
+}
+
+CONDITIONS: Mapping[str, Schema] = {
+    "LayerRow": _LAYER,
+    "TensorRow": _TENSOR,
+    "SectionForm": _SECTION,
+    "TableForm": {
+        "anyOf": [
+            *(given(name) for name in (*_ROWS, "sections")),
+            given("include", {"type": "array", "minItems": 1}),
+        ]
+    },
+}
+"""Conditions by dictionary of :mod:`wdport.mapping.schema`."""
+
 
 DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
     "verdict": ("Verdict of wdport verify", VerdictDocument),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from wdport.conversion.optimiser import DECOUPLED, SETTINGS, Optimised
-from wdport.conversion.optimiser_file import (
+from wdport.conversion.optimizer import DECOUPLED, SETTINGS, Optimised
+from wdport.conversion.optimizer_file import (
     optimiser_output,
     read_optimiser,
     require_weights,
@@ -22,8 +22,8 @@ from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.model import Array, KerasModel, KerasVariable
 
 if TYPE_CHECKING:
-    from wdport.optimisers.schedules import Schedule
-    from wdport.optimisers.torch_like import TorchOptimizer
+    from wdport.optimizers.schedules import Schedule
+    from wdport.optimizers.torch_like import TorchOptimizer
 
 FAR: Final = 100_000
 """Steps for which the rates of a schedule without an end are computed by default."""
@@ -81,7 +81,7 @@ def optimizer_of(
 ) -> TorchOptimizer:  # fmt: skip
     """The optimizer of a file's state, whatever the model's weights are; arguments as for :func:`load_optimizer`."""
     from wdport.keras_runtime import set_variable, variables_by_path
-    from wdport.optimisers.torch_like import SGD, Adam
+    from wdport.optimizers.torch_like import SGD, Adam
 
     places = {id(variable): name for name, variable in variables_by_path(model).items()}
     names = [places[id(variable)] for variable in model.trainable_variables]
@@ -174,7 +174,7 @@ def steps_taken(state: Optimised) -> int:
 
 def schedule_of(state: Optimised) -> Schedule | None:
     """The learning-rate schedule at its position; None if the file has none."""
-    from wdport.optimisers.schedules import Schedule
+    from wdport.optimizers.schedules import Schedule
 
     if len(state.schedules) > 1:
         what = f"has {len(state.schedules)} learning-rate schedules"

@@ -17,20 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compile_cache import narrow_run, weakly
 from wdport.diffusion.loss import Errors
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import InputError, UsageError
-from wdport.jax_settings import chosen_numerics
+from wdport.jax_settings import chosen_numerics, narrow_run, weakly
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array
 from wdport.nets.boundary import barrier, compile_options
-from wdport.optimisers.torch_like import TorchOptimizer
+from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.training.events import Events
 from wdport.training.model import DiffusionTraining
 from wdport.training.placement import Placement, require_alike
 from wdport.training.saves import Saves
-from wdport.training.source import Source
+from wdport.training.source import StateSource
 
 Values = list[Tensor]
 Report = Callable[[int, int, Callable[[], float]], None]
@@ -68,7 +67,7 @@ class Loop:
     def __init__(
         self,
         trained: DiffusionTraining,
-        source: Source,
+        source: StateSource,
         saves: Saves,
         optimizer: TorchOptimizer,
         batch: int,
@@ -275,7 +274,7 @@ class Loop:
         return dict(zip(names, self.placement.whole(self.state["averaged"]), strict=True))
 
 
-def _sample(source: Source) -> list[Array]:
+def _sample(source: StateSource) -> list[Array]:
     """The data on the device, or some of those that are streamed."""
     some = source.feed(np.linspace(0, source.count - 1, 64).astype(np.int64))
     return [source.held, some, *_of(source.condition)]

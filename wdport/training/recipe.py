@@ -7,8 +7,8 @@ from typing import Final
 
 from wdport.errors import UsageError, printable
 from wdport.model import COSINE_WARMUP, SCHEDULES, Recipe
-from wdport.optimisers.rates import Rates, cosine_rate, one_cycle, warmup_cosine
-from wdport.optimisers.torch_like import Adam
+from wdport.optimizers.schedules import Rates, cosine_rate, one_cycle, warmup_cosine
+from wdport.optimizers.torch_like import Adam
 
 RATE: Final = 1e-4
 """Learning rate where a recipe has none."""

@@ -17,7 +17,7 @@ from wdport.families.registry import known_model
 from wdport.families.roles import Fresh
 from wdport.files.run_folder import RunFolder
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
-from wdport.optimisers.torch_like import TorchOptimizer
+from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.training.events import Events
 from wdport.training.folder import run_folder
 from wdport.training.fresh import family_recipe
@@ -67,7 +67,7 @@ def train(
         folder: for the state, and for ``metrics.csv`` with the losses of every epoch.
         epochs: total epochs; by default the recipe's, or 1.
         batch_size: states in a step; by default the recipe's, or 32.
-        optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimisers.torch_like`, or a function of
+        optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimizers.torch_like`, or a function of
             the number of all steps that makes one; by default the recipe's, or AdamW with a rate of 1e-4.
         recipe: "public" trains as the model's public script: how steps are drawn, learning rates, weight decay and
             clipping; or what :func:`wdport.training.fresh.recipe_of` reads from a training configuration. Other

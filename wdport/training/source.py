@@ -15,11 +15,11 @@ from jax import Array as Tensor
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import understood
-from wdport.data.files import data_file
-from wdport.data.npy import map_array, read_array
+from wdport.data.numpy_files import map_array, read_array
 from wdport.data.samples import has_windows
 from wdport.data.series import Series, series_of
 from wdport.data.statistics import Statistics
+from wdport.data.table import data_file
 from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, ZSCORE, windows_of
 from wdport.errors import UsageError
 from wdport.model import Array, Condition, Decoding, Diffused, Windowed
@@ -28,7 +28,7 @@ SHARE: Final = 0.25
 """Of a device's memory: larger data are streamed."""
 
 
-class Source(Protocol):
+class StateSource(Protocol):
     """Clean states by number; a dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -118,7 +118,7 @@ class StreamedStates:
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class SeriesWindows:
     """All windows of a z-scored series (T, F), one a step; memory is that of the series."""
 
     held: Array
@@ -176,7 +176,7 @@ def source_of(
     stream: bool | None = None,
     condition: Array | None = None,
     transform: str | None = None,
-) -> Source:
+) -> StateSource:
     """Return the states of ``data`` for a model.
 
     Args:
@@ -201,7 +201,7 @@ def source_of(
 
 def _source(
     data: Array | Series | str | PathLike[str], about: Diffused, dtype: str, stream: bool | None, transform: str | None
-) -> tuple[Source, Array | None]:
+) -> tuple[StateSource, Array | None]:
     """The states, and their condition if it follows from the data."""
     decoding = about.decoding
     series = isinstance(decoding, Decoding) and len(decoding.shape) == 2
@@ -225,7 +225,7 @@ def _source(
             where, f"has {len(data_series.values)} steps, and a window has {length}", "give a longer series"
         )
     values = _standard(data_series.values, decoding).astype(dtype)
-    return (StreamedWindows if _streams(values.nbytes, stream) else Windows)(values, decoding), None
+    return (StreamedWindows if _streams(values.nbytes, stream) else SeriesWindows)(values, decoding), None
 
 
 def _standard(values: Array, decoding: Decoding) -> Array:
@@ -237,7 +237,7 @@ def _standard(values: Array, decoding: Decoding) -> Array:
     return statistics.normalize(values)
 
 
-def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str) -> Source:
+def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str) -> StateSource:
     """Windows (n, N, F) in the units of the data; of a transform with statistics of every window, in its units."""
     if data.shape[1:] != decoding.shape or not len(data):
         expected = ", ".join(map(str, ("n", *decoding.shape)))
@@ -257,7 +257,7 @@ def _require_own(transform: str | None, windowed: Windowed | None, decoding: Dec
 
 def _transformed(
     series: Series, about: Diffused, decoding: Decoding, dtype: str, transform: str | None
-) -> tuple[Source, Array | None]:
+) -> tuple[StateSource, Array | None]:
     """The windows of a series by the model's own transform, and the condition that their statistics give."""
     windowed = about.windowed
     assert windowed is not None
@@ -316,7 +316,7 @@ def _arrays(path: str | PathLike[str], stream: bool | None) -> Array:
         return array
 
 
-def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> Source:
+def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> StateSource:
     fix = f"give an array of {about.state.name} (n, {', '.join(map(str, about.shape))})"
     if isinstance(data, (str, PathLike)):
         with data_file(data):

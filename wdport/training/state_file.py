@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.located import located
 from wdport.data.arrays import opened_npz
 from wdport.errors import InputError
 from wdport.files.atomic import whole_file

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wdport.wavelets.energy import dropped_share, level_energies, off_range, parseval_ratio
-    from wdport.wavelets.identify import Candidate, candidates
     from wdport.wavelets.layers import WaveletDecomposition, WaveletReconstruction
+    from wdport.wavelets.lengths import WaveletCandidate, candidates
     from wdport.wavelets.ragged import RaggedWaveletTransform
     from wdport.wavelets.transform import WaveletTransform
 
 _LAZY = {
-    "Candidate": "identify",
+    "WaveletCandidate": "identify",
     "candidates": "identify",
     "dropped_share": "energy",
     "level_energies": "energy",
@@ -27,8 +27,8 @@ _LAZY = {
 }
 
 __all__ = [
-    "Candidate",
     "RaggedWaveletTransform",
+    "WaveletCandidate",
     "WaveletDecomposition",
     "WaveletReconstruction",
     "WaveletTransform",

@@ -16,8 +16,7 @@ import jax
 import numpy as np
 
 from wdport.compare.bounds import Bound
-from wdport.compare.findings import Gate, measure
-from wdport.compare.glossary import Term
+from wdport.compare.findings import Gate, Term, measure
 from wdport.model import Array
 from wdport.wavelets.transform import WaveletTransform
 

@@ -1,4 +1,5 @@
-"""Compute the number of coefficients per group of a multilevel transform, from series length and wavelet.
+"""The number of coefficients per group of a multilevel transform, from series length and wavelet, and the reverse
+search.
 
 The lengths are those of `pywt.wavedec` (PyWavelets), computed without a transform. Also WaveletDiff's automatic choice
 of wavelet and depth.
@@ -6,6 +7,7 @@ of wavelet and depth.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
 
@@ -66,3 +68,30 @@ def auto_level(seq_len: int, wavelet: str) -> int:
     taps = filter_length(wavelet)
     deepest = int(log2(seq_len / (taps - 1))) if seq_len >= taps - 1 else 0
     return min(max(deepest, _MIN_LEVEL), _MAX_LEVEL)
+
+
+@dataclass(frozen=True)
+class WaveletCandidate:
+    """Wavelets that all have ``taps`` taps per filter, and the series lengths that fit, longest first."""
+
+    wavelets: tuple[str, ...]
+    taps: int
+    lengths: tuple[int, ...]
+
+
+def candidates(level_lengths: tuple[int, ...], mode: str = "symmetric") -> tuple[WaveletCandidate, ...]:
+    """All candidates for these group lengths (cA_L, cD_L, ..., cD_1), short filters first.
+
+    Lengths depend only on the number of filter taps, so wavelets with equal taps cannot be distinguished in a file.
+    """
+    import pywt
+
+    classes: dict[int, list[str]] = {}
+    for name in pywt.wavelist(kind="discrete"):
+        classes.setdefault(filter_length(name), []).append(name)
+    matches = []
+    for taps, names in sorted(classes.items()):
+        fitting = series_lengths(level_lengths, names[0], mode)
+        if fitting:
+            matches.append(WaveletCandidate(tuple(names), taps, tuple(sorted(fitting, reverse=True))))
+    return tuple(matches)

@@ -10,9 +10,8 @@ import numpy as np
 from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
 from wdport.wavelets.extension import require_mode
-from wdport.wavelets.filters import filter_bank
 from wdport.wavelets.lengths import auto_level
-from wdport.wavelets.stage import Stage, make_stage
+from wdport.wavelets.stage import TransformStage, filter_bank, make_stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +19,7 @@ class TransformPlan:
     """Stages from the finest to the coarsest; coefficients are laid out [cA_L, cD_L, ..., cD_1]."""
 
     length: int
-    stages: tuple[Stage, ...]
+    stages: tuple[TransformStage, ...]
 
     @property
     def level_lengths(self) -> tuple[int, ...]:
@@ -79,7 +78,7 @@ def make_plan(length: int, wavelet: str, mode: str, level: int | None) -> Transf
 
 @lru_cache(maxsize=1024)
 def _cached_plan(length: int, wavelet: str, mode: str, level: int) -> TransformPlan:
-    stages: list[Stage] = []
+    stages: list[TransformStage] = []
     for _ in range(level):
         stages.append(make_stage(stages[-1].count if stages else length, wavelet, mode))
     return TransformPlan(length, tuple(stages))

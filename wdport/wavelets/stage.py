@@ -1,4 +1,5 @@
-"""One stage of the transform, for both the matrix and the filter form.
+"""One stage of the transform, for both the matrix and the filter form; the four filters of a wavelet, from
+PyWavelets.
 
 Analysis (PyWavelets' `dwt`): cA[o] = sum_j h[j] x[s + 2o - j], cD with g, o = 0 ... M-1, on the extended
 signal; s = 1, or Lf/2 for periodization.
@@ -15,13 +16,42 @@ from functools import lru_cache
 
 import numpy as np
 
+from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
 from wdport.wavelets.extension import Extension, extend
-from wdport.wavelets.filters import FilterBank, filter_bank
+from wdport.wavelets.lengths import filter_length
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class FilterBank:
+    """Decomposition and reconstruction filters, low-pass and high-pass, (Lf,) each, float64; Lf is even."""
+
+    dec_lo: Array
+    dec_hi: Array
+    rec_lo: Array
+    rec_hi: Array
+
+    @property
+    def length(self) -> int:
+        """Lf, taps per filter."""
+        return len(self.dec_lo)
+
+
+@lru_cache
+def filter_bank(wavelet: str) -> FilterBank:
+    """The filters of one of PyWavelets' 106 discrete wavelets; raises :class:`UsageError` for another name."""
+    import pywt
+
+    try:
+        filter_length(wavelet)
+    except (ValueError, TypeError):
+        fix = 'use one of pywt.wavelist(kind="discrete"), such as db2'
+        raise UsageError("wavelet", f"{wavelet!r} is not a discrete wavelet of PyWavelets", fix) from None
+    return FilterBank(*(np.asarray(taps, dtype=np.float64) for taps in pywt.Wavelet(wavelet).filter_bank))
+
+
+@dataclass(frozen=True, eq=False)
+class TransformStage:
     """A stage from ``length`` samples to ``count`` (M) approximation and detail coefficients, and back to ``restored``
     >= length.
 
@@ -80,7 +110,7 @@ def _phase(bank: FilterBank, start: int) -> Phase:
 
 
 @lru_cache(maxsize=4096)
-def make_stage(length: int, wavelet: str, mode: str) -> Stage:
+def make_stage(length: int, wavelet: str, mode: str) -> TransformStage:
     """The stage for ``length`` samples; raises :class:`UsageError` as its parts do."""
     bank = filter_bank(wavelet)
     taps, periodization = bank.length, mode == "periodization"
@@ -89,4 +119,4 @@ def make_stage(length: int, wavelet: str, mode: str) -> Stage:
     start = taps // 2 if periodization else 1
     first = start - taps + 1
     extension = extend(length, first, start + 2 * (count - 1), mode)
-    return Stage(length, count, restored, first, bank, extension, periodization)
+    return TransformStage(length, count, restored, first, bank, extension, periodization)

@@ -12,7 +12,7 @@ from jax import Array as Tensor
 
 from wdport.mapping.arrays import Array
 from wdport.wavelets.plan import TransformPlan
-from wdport.wavelets.stage import Stage
+from wdport.wavelets.stage import TransformStage
 
 
 def decompose(plan: TransformPlan, x: Tensor) -> Tensor:
@@ -34,14 +34,14 @@ def reconstruct(plan: TransformPlan, coefficients: Tensor) -> Tensor:
     return x
 
 
-def _extended(stage: Stage, x: Tensor) -> Tensor:
+def _extended(stage: TransformStage, x: Tensor) -> Tensor:
     """The signal extended at both ends by the length of the filters: (..., N, F) to (..., P, F)."""
     before = -stage.first
     parts = [_outside(stage, x, slice(0, before)), x, _outside(stage, x, slice(before + stage.length, None))]
     return jnp.concatenate(parts, axis=-2)
 
 
-def _outside(stage: Stage, x: Tensor, part: slice) -> Tensor:
+def _outside(stage: TransformStage, x: Tensor, part: slice) -> Tensor:
     """Some of the extension's samples, each the weighted sum of its terms."""
     indices, weights = stage.extension.indices[part], stage.extension.weights[part].astype(x.dtype)
     terms = [x[..., indices[:, k], :] * weights[:, k, None] for k in range(indices.shape[1])]
@@ -58,7 +58,7 @@ def _filtered(extended: Tensor, taps: Array, count: int) -> Tensor:
     return jnp.asarray(total)
 
 
-def _restored(stage: Stage, approximation: Tensor, detail: Tensor) -> Tensor:
+def _restored(stage: TransformStage, approximation: Tensor, detail: Tensor) -> Tensor:
     """One `idwt`: even and odd samples by two short convolutions, interleaved."""
     half, parts = stage.restored // 2, []
     for phase in stage.phases():
@@ -74,7 +74,7 @@ def _restored(stage: Stage, approximation: Tensor, detail: Tensor) -> Tensor:
     return jnp.stack(parts, axis=-2).reshape(shape)
 
 
-def _reached(stage: Stage, group: Tensor, first: int, last: int) -> Tensor:
+def _reached(stage: TransformStage, group: Tensor, first: int, last: int) -> Tensor:
     """Coefficients ``first`` to ``last`` of one group, which for periodization wrap around."""
     if not stage.periodization:
         return group[..., first : last + 1, :]

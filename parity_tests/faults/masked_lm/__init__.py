@@ -9,10 +9,9 @@ from parity_tests.faults.masked_lm.network import network_mutants
 from parity_tests.faults.masked_lm.norms import norm_mutants
 from parity_tests.faults.masked_lm.numerics import numerics_mutants
 from parity_tests.faults.masked_lm.rotary import rotary_mutants
-from wdport.families.faults import FaultSet
+from wdport.families.faults import FaultSet, Mutant
 from wdport.families.masked_lm.config import Config
 from wdport.families.masked_lm.family import FAMILY
-from wdport.families.mutants import Mutant
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:

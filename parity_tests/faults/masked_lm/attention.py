@@ -11,8 +11,8 @@ import numpy as np
 from keras import ops
 
 from parity_tests.faults.masked_lm.places import ATTENTION, swapped, transposed, without_bias
+from wdport.families.faults import Change, Mutant, array_of, calling, holding
 from wdport.families.masked_lm.config import Config
-from wdport.families.mutants import Change, Mutant, array_of, calling, holding
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 from wdport.nets.rotary import turned
 

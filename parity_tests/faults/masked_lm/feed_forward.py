@@ -7,8 +7,8 @@ from collections.abc import Callable
 from keras import ops
 
 from parity_tests.faults.masked_lm.places import MLP, swapped, without_bias
+from wdport.families.faults import Mutant, calling, setting
 from wdport.families.masked_lm.config import Config
-from wdport.families.mutants import Mutant, calling, setting
 from wdport.model import KerasTensor
 
 FUNCTIONS: dict[str, Callable[[KerasTensor], KerasTensor]] = {

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from parity_tests.faults.masked_lm.places import BLOCK, EMBEDDING, HEAD, NETWORK, without_bias
+from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
 from wdport.families.masked_lm.config import Config
-from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding
 from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
 
 Angles = tuple[KerasTensor, KerasTensor]

@@ -10,8 +10,8 @@ from jax import lax
 from keras import ops
 
 from parity_tests.faults.masked_lm.places import NORM
+from wdport.families.faults import Mutant, array_of, calling, holding, setting
 from wdport.families.masked_lm.config import Config
-from wdport.families.mutants import Mutant, array_of, calling, holding, setting
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 OTHER_EPSILON = 1e-3

@@ -12,8 +12,8 @@ from keras import ops
 
 from parity_tests.faults.masked_lm.attention import attending
 from parity_tests.faults.masked_lm.places import ATTENTION, MLP, NORM, ROTARY
+from wdport.families.faults import Change, Mutant, calling
 from wdport.families.masked_lm.config import Config
-from wdport.families.mutants import Change, Mutant, calling
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 

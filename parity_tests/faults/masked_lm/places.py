@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from wdport.families.mutants import Change, array_of, holding
+from wdport.families.faults import Change, array_of, holding
 from wdport.model import KerasLayer, KerasModel
 
 NORM: Final = ("block_*/attention_norm", "block_*/mlp_norm", "norm")

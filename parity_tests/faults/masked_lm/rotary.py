@@ -8,8 +8,8 @@ from keras import ops
 
 from parity_tests.faults.masked_lm.attention import attending
 from parity_tests.faults.masked_lm.places import ATTENTION, ROTARY
+from wdport.families.faults import Change, Mutant, attributes, calling
 from wdport.families.masked_lm.config import Config
-from wdport.families.mutants import Change, Mutant, attributes, calling
 from wdport.model import Array, KerasLayer, KerasTensor
 from wdport.nets.rotary import rotary_frequencies, turned
 

@@ -8,60 +8,60 @@ import numpy as np
 
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.flow import FEW, SINGULAR, Flow
-from wdport.diffusion.plans import Plan
+from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.updates import OUTPUT
 
 _OTHER = {"velocity": "sample", "sample": "velocity", "noise": "velocity"}
 
 
-def _again(plan: Plan, flow: Flow, sampler: str = "", target: str = "", count: int = FEW) -> Plan:
+def _again(plan: SamplingPlan, flow: Flow, sampler: str = "", target: str = "", count: int = FEW) -> SamplingPlan:
     """The plan of another flow, sampler or target, or over another number of steps."""
     return flow.at(sampler or plan.sampler, flow.grid(count), target=target or plan.target, changed=plan.changed)
 
 
-def _sign(plan: Plan, _: Flow) -> Plan:
+def _sign(plan: SamplingPlan, _: Flow) -> SamplingPlan:
     """The state follows the velocity backwards."""
     coefficients = plan.coefficients.copy()
     coefficients[:, :, OUTPUT] *= -1.0
     return replace(plan, coefficients=coefficients)
 
 
-def _reversed(plan: Plan, flow: Flow) -> Plan:
+def _reversed(plan: SamplingPlan, flow: Flow) -> SamplingPlan:
     """The network gets 1 - t."""
     return _again(plan, replace(flow, network_time=lambda time: flow.network_time(1.0 - time)))
 
 
-def _unscaled(plan: Plan, flow: Flow) -> Plan:
+def _unscaled(plan: SamplingPlan, flow: Flow) -> SamplingPlan:
     return _again(plan, replace(flow, network_time=float))
 
 
-def _path(plan: Plan, flow: Flow) -> Plan:
+def _path(plan: SamplingPlan, flow: Flow) -> SamplingPlan:
     return _again(plan, replace(flow, path="linear" if flow.path == "cosine" else "cosine"))
 
 
-def _backwards(plan: Plan, flow: Flow) -> Plan:
+def _backwards(plan: SamplingPlan, flow: Flow) -> SamplingPlan:
     """From the time of the data to that of the noise."""
     return flow.at(plan.sampler, flow.grid(FEW)[::-1], target=plan.target)
 
 
-def _next(plan: Plan, flow: Flow) -> Plan:
+def _next(plan: SamplingPlan, flow: Flow) -> SamplingPlan:
     """The network gets the time of the next state."""
     return replace(plan, times=np.append(plan.times[1:], flow.network_time(1.0)))
 
 
-def _middle(plan: Plan, _: Flow) -> Plan:
+def _middle(plan: SamplingPlan, _: Flow) -> SamplingPlan:
     """At a midpoint the network gets the start time of the step; a step has four rows, the last may have two."""
     rows = np.arange(len(plan.times))
     return replace(plan, times=np.where(np.isin(rows % 4, (1, 2)), plan.times[rows - rows % 4], plan.times))
 
 
-def _second(plan: Plan, _: Flow) -> Plan:
+def _second(plan: SamplingPlan, _: Flow) -> SamplingPlan:
     """At the end of a step the network gets its start time; a step has two rows, the last may have one."""
     rows = np.arange(len(plan.times))
     return replace(plan, times=plan.times[rows - rows % 2])
 
 
-def _short(plan: Plan, flow: Flow) -> Plan:
+def _short(plan: SamplingPlan, flow: Flow) -> SamplingPlan:
     """As many times as steps, so one step too few."""
     return _again(plan, flow, count=FEW - 1)
 

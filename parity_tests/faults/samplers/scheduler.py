@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from wdport.diffusion.faults import SamplerFault
-from wdport.diffusion.plans import Plan
+from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.scan import Tensor
 from wdport.diffusion.scheduler import Scheduled
 from wdport.diffusion.updates import NOISE, STATE
@@ -19,34 +19,34 @@ _SWAPPED = {"noise": "velocity", "velocity": "noise", "sample": "velocity"}
 _SAMPLE = {"noise": "sample", "velocity": "sample", "sample": "noise"}
 
 
-def _other(plan: Plan, process: Scheduled, target: str = "", **fields: object) -> Plan:
+def _other(plan: SamplingPlan, process: Scheduled, target: str = "", **fields: object) -> SamplingPlan:
     """The plan of as many steps by a scheduler with other fields, or for another target."""
     made = process.otherwise(**fields)
     steps = made.rule(len(plan.steps))
     return made.at(plan.sampler, steps, plan.eta, target or plan.target, plan.changed)
 
 
-def _spacing(plan: Plan, process: Scheduled) -> Plan:
+def _spacing(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     return _other(plan, process, timestep_spacing=_not(process, "timestep_spacing", "linspace", "leading"))
 
 
-def _trailing(plan: Plan, process: Scheduled) -> Plan:
+def _trailing(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     return _other(plan, process, timestep_spacing="trailing")
 
 
-def _offset(plan: Plan, process: Scheduled) -> Plan:
+def _offset(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     return _other(plan, process, steps_offset=0 if process.scheduler.steps_offset else 1)
 
 
-def _end(plan: Plan, process: Scheduled) -> Plan:
+def _end(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     return _other(plan, process, set_alpha_to_one=not process.scheduler.set_alpha_to_one)
 
 
-def _variance(plan: Plan, process: Scheduled) -> Plan:
+def _variance(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     return _other(plan, process, variance_type=_not(process, "variance_type", "fixed_large", "fixed_small"))
 
 
-def _betas(plan: Plan, process: Scheduled) -> Plan:
+def _betas(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     return _other(plan, process, beta_schedule=_not(process, "beta_schedule", "scaled_linear", "linear"))
 
 
@@ -55,33 +55,33 @@ def _not(process: Scheduled, name: str, first: str, second: str) -> str:
     return second if getattr(process.scheduler, name) == first else first
 
 
-def _later(plan: Plan, process: Scheduled) -> Plan:
+def _later(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     """The network gets steps counted from 1."""
     return replace(plan, times=plan.times + (1.0 / process.last if process.fraction else 1.0))
 
 
-def _next(plan: Plan, process: Scheduled) -> Plan:
+def _next(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     """The network gets the time of the next state instead of the current one."""
     return replace(plan, times=np.append(plan.times[1:], process.times[0]))
 
 
-def _noise_at_the_end(plan: Plan, process: Scheduled) -> Plan:
+def _noise_at_the_end(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     coefficients = plan.coefficients.copy()
     coefficients[-1, STATE, NOISE] = np.sqrt(process.schedule.beta[plan.steps[-1]])
     return replace(plan, coefficients=coefficients)
 
 
-def _without_noise(plan: Plan, process: Scheduled) -> Plan:
+def _without_noise(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     coefficients = plan.coefficients.copy()
     coefficients[:, STATE, NOISE] = 0.0
     return replace(plan, coefficients=coefficients)
 
 
-def _eta_ignored(plan: Plan, process: Scheduled) -> Plan:
+def _eta_ignored(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     return process.at(plan.sampler, plan.steps, 0.0, plan.target, plan.changed)
 
 
-def _noise_of_the_clipped(plan: Plan, process: Scheduled) -> Plan:
+def _noise_of_the_clipped(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     """The predicted noise recomputed from the clipped state."""
     return process.at("ddim-textbook", plan.steps, plan.eta, plan.target, plan.changed)
 

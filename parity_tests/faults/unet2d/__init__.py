@@ -11,8 +11,7 @@ from parity_tests.faults.unet2d.norms import norm_mutants
 from parity_tests.faults.unet2d.numerics import numerics_mutants
 from parity_tests.faults.unet2d.residual import activation_mutants, residual_mutants
 from parity_tests.faults.unet2d.sizes import size_mutants
-from wdport.families.faults import FaultSet
-from wdport.families.mutants import Mutant
+from wdport.families.faults import FaultSet, Mutant
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import FAMILY
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from parity_tests.faults.unet2d.places import attention
-from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.unet2d.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 

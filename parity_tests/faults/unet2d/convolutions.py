@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from parity_tests.faults.unet2d.places import CONV
-from wdport.families.mutants import Change, Mutant, array_of, calling, holding
+from wdport.families.faults import Change, Mutant, array_of, calling, holding
 from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from parity_tests.faults.unet2d.places import NETWORK
-from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding
+from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
 from wdport.families.unet2d.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 from wdport.nets.embeddings import LONGEST, frequencies

@@ -9,9 +9,8 @@ from dataclasses import replace
 import jax.numpy as jnp
 
 from parity_tests.faults.unet2d.places import NETWORK
-from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.stages import attends
+from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
+from wdport.families.unet2d.config import Config, attends
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 Join = Callable[[KerasTensor, KerasTensor], Sequence[KerasTensor]]

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from parity_tests.faults.unet2d.places import NORM
-from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.unet2d.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 

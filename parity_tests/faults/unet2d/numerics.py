@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from keras import ops
 
 from parity_tests.faults.unet2d.places import CONV, attention
-from wdport.families.mutants import Change, Mutant, calling
+from wdport.families.faults import Change, Mutant, calling
 from wdport.families.unet2d.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 

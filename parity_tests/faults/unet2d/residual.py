@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from parity_tests.faults.unet2d.places import plain
-from wdport.families.mutants import Change, Mutant, attributes, calling, setting
+from wdport.families.faults import Change, Mutant, attributes, calling, setting
 from wdport.families.unet2d.config import Config
 from wdport.model import KerasLayer, KerasTensor
 

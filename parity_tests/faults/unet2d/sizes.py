@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from parity_tests.faults.unet2d.places import steps
-from wdport.families.mutants import Change, Mutant, calling, setting
+from wdport.families.faults import Change, Mutant, calling, setting
 from wdport.families.unet2d.config import Config
 from wdport.model import KerasLayer, KerasTensor
 

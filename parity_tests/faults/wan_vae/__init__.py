@@ -10,8 +10,7 @@ from parity_tests.faults.wan_vae.examples import examples, random_tensors
 from parity_tests.faults.wan_vae.layers import convolution_mutants, norm_mutants
 from parity_tests.faults.wan_vae.network import network_mutants
 from parity_tests.faults.wan_vae.steps import step_mutants
-from wdport.families.faults import Bounds, FaultSet, Group
-from wdport.families.mutants import Mutant
+from wdport.families.faults import Bounds, FaultGroup, FaultSet, Mutant
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY
 
@@ -29,8 +28,8 @@ def mutants(config: Config) -> tuple[Mutant, ...]:
     )
 
 
-def _around(held: Bounds) -> Iterator[Group]:
-    yield Group("G", "videos in chunks and as bytes", run_chunk_faults(EXAMPLES, held))
+def _around(held: Bounds) -> Iterator[FaultGroup]:
+    yield FaultGroup("G", "videos in chunks and as bytes", run_chunk_faults(EXAMPLES, held))
 
 
 EXAMPLES = examples()

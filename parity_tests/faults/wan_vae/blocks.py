@@ -5,9 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 from keras import ops
 
-from wdport.families.mutants import Change, Mutant, attributes, calling
-from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.stages import Stage, down_stages, flat, up_stages
+from wdport.families.faults import Change, Mutant, attributes, calling
+from wdport.families.wan_vae.config import Config, Stage, down_stages, flat, up_stages
 from wdport.families.wan_vae.stream import Stream
 from wdport.model import KerasLayer, KerasTensor
 from wdport.nets.attention import attend

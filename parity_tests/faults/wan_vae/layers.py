@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.families.mutants import Change, Mutant, array_of, calling, holding
+from wdport.families.faults import Change, Mutant, array_of, calling, holding
 from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
 
 CONV = ("*/conv_in", "*/conv1", "*/conv2", "*/conv_out")
@@ -104,7 +104,7 @@ def _tf32(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
         with holding((layer.kernel, rounded)):
             return own(jax.lax.reduce_precision(x, 8, 10))
 
-    from wdport.families.mutants import attributes
+    from wdport.families.faults import attributes
 
     return attributes(layer, convolve=convolve)
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.families.mutants import Change, Mutant, array_of, calling, holding
+from wdport.families.faults import Change, Mutant, array_of, calling, holding
 from wdport.families.wan_vae import port as ports
 from wdport.families.wan_vae.config import GROUP, Config
 from wdport.families.wan_vae.stream import Frames, Stream

@@ -8,11 +8,10 @@ from unittest.mock import patch
 import jax
 import jax.numpy as jnp
 
-from wdport.families.mutants import Mutant, calling, setting
+from wdport.families.faults import Mutant, calling, setting
 from wdport.families.wan_vae import stream as streams
 from wdport.families.wan_vae.blocks import each_frame
-from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.stages import down_stages, flat, up_stages
+from wdport.families.wan_vae.config import Config, down_stages, flat, up_stages
 from wdport.families.wan_vae.stream import Stream
 from wdport.model import KerasLayer, KerasTensor
 

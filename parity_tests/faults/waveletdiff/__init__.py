@@ -15,13 +15,11 @@ from parity_tests.faults.waveletdiff.network import level_mutants, scale_mutants
 from parity_tests.faults.waveletdiff.numerics import numerics_mutants
 from parity_tests.faults.waveletdiff.rewrites import rewrites
 from parity_tests.faults.waveletdiff.wavelets import WAVELET_FAULTS
-from wdport.families.faults import Bounds, FaultSet, Group
-from wdport.families.mutants import Mutant
-from wdport.families.waveletdiff.canary import SMALLEST
+from wdport.families.faults import Bounds, FaultGroup, FaultSet, Mutant
+from wdport.families.waveletdiff.canary import SMALLEST, run_wavelet_faults
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.reference import random_tensors
-from wdport.families.waveletdiff.transform_faults import run_wavelet_faults
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:
@@ -57,12 +55,12 @@ def _examples() -> dict[str, Config]:
 EXAMPLES = _examples()
 
 
-def _around(held: Bounds) -> Iterator[Group]:
+def _around(held: Bounds) -> Iterator[FaultGroup]:
     """Faults of the examples' transforms, and of two more boundary modes."""
     found = [FAMILY.transform(config) for config in EXAMPLES.values()]
     first, *others = dict.fromkeys(each for each in found if each is not None)
     modes = [replace(first, mode=mode) for mode in ("periodization", "smooth")]
-    yield Group("F", "the wavelet transform", run_wavelet_faults((first, *others, *modes), WAVELET_FAULTS, held))
+    yield FaultGroup("F", "the wavelet transform", run_wavelet_faults((first, *others, *modes), WAVELET_FAULTS, held))
 
 
 FAULTS = FaultSet(FAMILY, SMALLEST, random_tensors, mutants, EXAMPLES, _around, rewrites, causes_known=True)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from keras import ops
 
-from wdport.families.mutants import Change, Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.waveletdiff.canary import ATTENTION, OUTPUT_BIAS, OUTPUT_TRANSPOSED, below, scaled_bias, transposed
 from wdport.families.waveletdiff.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor

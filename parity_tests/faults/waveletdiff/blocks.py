@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from keras import ops
 
-from wdport.families.mutants import Mutant, array_of, calling, holding, setting
+from wdport.families.faults import Mutant, array_of, calling, holding, setting
 from wdport.families.waveletdiff.canary import (
     ADAPTIVE,
     DENSE,

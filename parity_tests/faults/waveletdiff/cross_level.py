@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 from keras import ops
 
-from wdport.families.mutants import Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.faults import Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.waveletdiff.canary import CROSS_LEVEL, MEAN_POOLING
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 

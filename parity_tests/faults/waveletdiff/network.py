@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from wdport.families.mutants import Change, Mutant, array_of, calling, holding
+from wdport.families.faults import Change, Mutant, array_of, calling, holding
 from wdport.families.waveletdiff.canary import BFLOAT16_WEIGHTS, LEVELS_SWAPPED, NETWORK, TOO_SHALLOW, network, rounded
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.fast import SCALE_GAIN

@@ -9,7 +9,7 @@ from __future__ import annotations
 from keras import ops
 
 from parity_tests.faults.waveletdiff.attention import weights_of
-from wdport.families.mutants import Mutant, calling
+from wdport.families.faults import Mutant, calling
 from wdport.families.waveletdiff.canary import ATTENTION, FLOAT32_ANGLES, TF32, in_float32
 from wdport.model import KerasLayer, KerasTensor
 

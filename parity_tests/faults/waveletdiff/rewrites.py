@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from keras import ops
 
-from wdport.families.mutants import Change, Mutant, attributes, calling, setting
+from wdport.families.faults import Change, Mutant, attributes, calling, setting
 from wdport.families.waveletdiff.canary import ATTENTION, GELU, NETWORK, NORM
 from wdport.families.waveletdiff.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor

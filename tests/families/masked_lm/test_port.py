@@ -16,10 +16,10 @@ from tests.families.masked_lm.make import SMALL, VARIANTS, config_of, fields_of,
 from wdport.compare.bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2, ulps
 from wdport.compare.probe import Probe
-from wdport.compile_cache import fast_compile
 from wdport.families.masked_lm.config import Config
 from wdport.families.masked_lm.family import FAMILY
 from wdport.families.masked_lm.port import MaskedLM
+from wdport.jax_settings import fast_compile
 from wdport.nets.norms import RMSNorm
 from wdport.nets.rotary import rotary_frequencies
 from wdport.recorder import lifted, run

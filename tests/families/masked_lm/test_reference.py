@@ -10,7 +10,7 @@ import transformers
 from tests.families.masked_lm.make import VARIANTS, config_of, fields_of, tensors_of
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.families.masked_lm import reference
-from wdport.families.masked_lm.battery import signature
+from wdport.families.masked_lm.family import signature
 from wdport.recorder import lifted, run
 
 

@@ -16,11 +16,11 @@ from tests.families.unet2d.make import SMALL, VARIANTS, fields_of, save, tensors
 from wdport.compare.bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.probe import Probe
-from wdport.compile_cache import fast_compile
 from wdport.families.ported import described_variables
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import FAMILY
 from wdport.families.unet2d.port import UNet2D
+from wdport.jax_settings import fast_compile
 from wdport.recorder import cast, lifted, run
 
 Arrays = tuple[np.ndarray, ...]

@@ -14,9 +14,9 @@ import wdport
 from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, save, tensors_of
 from wdport.compare.bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
-from wdport.compile_cache import fast_compile
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY
+from wdport.jax_settings import fast_compile
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.recorder import lifted, run
 

@@ -11,7 +11,7 @@ import torch
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.reference import WaveletDiff
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Source
+from wdport.model import Array, ConfigurationSource
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -26,7 +26,7 @@ def source(
     tensors: Tensors,
     shapes: Mapping[str, Shape] | None = None,
     convert: Callable[[torch.Tensor], torch.Tensor] = lambda t: t,
-) -> Source:
+) -> ConfigurationSource:
     """A source of these tensors, some ``shapes`` replaced or added, every tensor stored as ``convert`` makes it."""
     stored = {name: convert(tensor) for name, tensor in tensors.items()}
 
@@ -34,7 +34,7 @@ def source(
         values: Array = stored[name].to(torch.float64 if stored[name].dtype == torch.float64 else torch.float32).numpy()
         return values
 
-    return Source(
+    return ConfigurationSource(
         Path("model.ckpt"),
         {name: tuple(tensor.shape) for name, tensor in stored.items()} | dict(shapes or {}),
         {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in stored.items()},

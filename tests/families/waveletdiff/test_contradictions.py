@@ -14,7 +14,7 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.resolve import resolve
 from wdport.mapping.plan import Misfits, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.model import Source
+from wdport.model import ConfigurationSource
 
 from .sources import source, state
 
@@ -23,7 +23,7 @@ QK_NORM = replace(OFFICIAL, qk_norm=True, num_layers=3)
 HEADS = {"num_heads": 2}
 
 
-def refused(given: Source, **settings: Any) -> MisfitError:
+def refused(given: ConfigurationSource, **settings: Any) -> MisfitError:
     with pytest.raises(MisfitError) as caught:
         resolve(given, {**HEADS, **settings}, {})
     assert str(caught.value).startswith("model.ckpt: ")
@@ -102,7 +102,7 @@ def test_a_ruined_float32_schedule_is_not_taken_for_a_half_precision_one() -> No
     assert "noise schedule is not one of" in str(refused(wrong))
 
 
-def misfits(given: Source) -> tuple[str, ...]:
+def misfits(given: ConfigurationSource) -> tuple[str, ...]:
     """What the plan or, before it, the configuration finds wrong with a checkpoint."""
     table = choose_table(given.shapes, given.path)
     try:

@@ -16,11 +16,11 @@ from tests.make import NO_CROSS, QK_NORM, SMALL, inputs, make_module
 from wdport.compare.bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.probe import Probe
-from wdport.compile_cache import fast_compile
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
+from wdport.jax_settings import fast_compile
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table

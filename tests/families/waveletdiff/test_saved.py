@@ -13,7 +13,7 @@ from tests.make import make_state
 from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import MisfitError
-from wdport.families.waveletdiff.saved import read_saved
+from wdport.families.waveletdiff.settings import read_saved
 
 NESTED = {"model": {"num_heads": 2, "prediction_target": "coefficient"}, "noise": {"schedule": "exponential"},
           "wavelet": {"type": "auto", "levels": "auto"}, "dataset": {"name": "etth1", "seq_len": 24},

@@ -12,7 +12,7 @@ from parity_tests.faults.waveletdiff import FAULTS
 from parity_tests.faults.waveletdiff.embeddings import scale_embedding_mutants
 from parity_tests.faults.waveletdiff.network import scale_mutants
 from tests.families.waveletdiff.sources import source
-from wdport.families.mutants import Mutant
+from wdport.families.faults import Mutant
 from wdport.families.waveletdiff.resolve import resolve
 from wdport.parity.selftest.inject import inject
 from wdport.parity.selftest.specimen import Specimen

@@ -21,7 +21,7 @@ import wdport
 from tests.parity.fresh.cheats import CHEATS, by_torch, first_weights
 from wdport.cli.main import main
 from wdport.compare.findings import Gate
-from wdport.parity.both_files import both_files
+from wdport.parity.file_pair import both_files
 from wdport.parity.fresh.api import fresh_gate
 from wdport.parity.fresh.described import described
 from wdport.parity.pair import Pair

@@ -18,13 +18,11 @@ from tests.parity.test_reports import passing
 from wdport.compare.calls import Case
 from wdport.errors import MisfitError, error_from
 from wdport.model import Signature
-from wdport.parity.expected import expected
-from wdport.parity.fresh.cases import FreshCase, draw_seed, fresh_cases
-from wdport.parity.fresh.gate import sample_error
-from wdport.parity.fresh.messages import BrokenMessage, receive, send
-from wdport.parity.fresh.records import from_json, to_json
+from wdport.parity.fresh.gate import FreshCase, draw_seed, fresh_cases, sample_error
+from wdport.parity.fresh.messages import BrokenMessage, from_json, receive, send, to_json
 from wdport.parity.pair import Pair
-from wdport.parity.shown import Verdict
+from wdport.parity.planned_items import expected
+from wdport.parity.verdict_api import Verdict
 from wdport.recorder import parse_input
 
 

@@ -1,18 +1,82 @@
-"""The configuration: the fields of ``config.json`` that fix the function of a EuroBertForMaskedLM, with the library's
-defaults.
+"""The configuration: the fields of ``config.json`` that fix the function of a EuroBertForMaskedLM, with the
+library's defaults.
 
 Source: transformers 5.23.0, ``EuroBertConfig``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta
 
-from wdport.fields import FINITE, NETWORK, UNUSED, Choices, Dropout, Effect, Fields, Refusal, Summary, Width, fields_of
+from wdport.errors import MisfitError
+from wdport.families.library_config import FIX, quoted
+from wdport.fields import (
+    FINITE,
+    NETWORK,
+    UNUSED,
+    Choices,
+    Dropout,
+    Effect,
+    FieldRefusal,
+    Fields,
+    Summary,
+    Width,
+    fields_of,
+)
 from wdport.limits import MAX_LAYERS, MAX_STEPS, MAX_WIDTH, require_model_size
+from wdport.model import Document
+
+ROPE: Final = ("rope_parameters", "rope_scaling")
+"""The rotary positions in new and in old files; old ones have a separate ``rope_theta``."""
+
+FACTOR: Final = "partial_rotary_factor"
+
+
+def rotary(document: Document, where: str | Path) -> dict[str, object]:
+    """``rope_theta`` if the document states it; raises :class:`MisfitError` for other kinds of rotary positions.
+
+    ``rope_scaling`` precedes ``rope_parameters``, and what is in them the field beside them, as in the library.
+    """
+    name = next((name for name in reversed(ROPE) if document.get(name)), "")
+    rope = document.get(name) if name else {}
+    if not isinstance(rope, Mapping):
+        raise MisfitError(where, f"{name} is not a table of values or null", FIX)
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise MisfitError(
+            where, f"{name} has the type {quoted(kind)}", "rotary positions of type default are supported"
+        )
+    factor = rope.get(FACTOR, document.get(FACTOR))
+    if factor is not None and (type(factor) not in (int, float) or factor != 1):
+        raise MisfitError(where, f"{FACTOR} is {quoted(factor)}", "1 is supported: heads that are turned as a whole")
+    if unknown := sorted(str(key) for key in set(rope) - {"rope_theta", "rope_type", "type", FACTOR}):
+        fix = "rope_theta and the type default are supported"
+        raise MisfitError(where, f"{name} has {quoted(unknown[0])}, which is not supported", fix, unknown)
+    return {"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {}
+
+
+def rotary_schema() -> dict[str, object]:
+    """JSON Schema of the fields of rotary positions, except ``rope_theta``."""
+    theta = {**fields_of(Config)["rope_theta"].schema(), "description": "Base of the frequencies."}
+    factor = {"description": "Share of a head that is turned.", "enum": [1, None]}
+    kind = {"description": "Kind of rotary positions.", "const": "default"}
+    table = {
+        "type": "object",
+        "properties": {"rope_theta": theta, "rope_type": kind, "type": kind, FACTOR: factor},
+        "additionalProperties": False,
+    }
+    either = {"anyOf": [table, {"type": "null"}]}
+    return {
+        ROPE[0]: {"description": "Rotary positions.", **either},
+        ROPE[1]: {"description": "The same in old files, with rope_theta beside it.", **either},
+        FACTOR: factor,
+    }
+
 
 ACTIVATIONS: Final = Choices(
     ("silu", "gelu", "gelu_pytorch_tanh", "relu", "mish"),
@@ -28,7 +92,7 @@ LAYER_VARIABLES: Final = 16
 """Of one layer with all biases."""
 
 Token = Annotated[int, Meta(ge=0, le=MAX_STEPS)]
-NOT_REAL: Final = Refusal("is not a number from 0 to 1e30")
+NOT_REAL: Final = FieldRefusal("is not a number from 0 to 1e30")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""EuroBertForMaskedLM as a family: the object through which the rest of wdport uses it."""
+"""EuroBertForMaskedLM as a family: the object through which the rest of wdport uses it, with inputs for comparisons
+in float64."""
 
 from __future__ import annotations
 
@@ -8,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wdport.errors import MisfitError, printable
 from wdport.families.library_config import LibraryFamily, quoted
-from wdport.families.masked_lm.battery import signature
-from wdport.families.masked_lm.config import FIELDS, TOKENIZER, Config
-from wdport.families.masked_lm.rotary import FACTOR, ROPE, rotary, rotary_schema
-from wdport.families.tensor_shapes import Shapes, count, size
-from wdport.model import Document, Resolved, Source, Stated, Vocabulary
+from wdport.families.masked_lm.config import FACTOR, FIELDS, ROPE, TOKENIZER, Config, rotary, rotary_schema
+from wdport.families.shapes import Shapes, count, size
+from wdport.model import ConfigurationSource, Document, Port, Resolved, Signature, Stated, Vocabulary
+from wdport.recorder import LONGEST, parse_input
 
 if TYPE_CHECKING:
     from wdport.families.masked_lm.port import MaskedLM
@@ -25,6 +25,17 @@ if TYPE_CHECKING:
         Referenced,
         TokenNetwork,
     )
+
+LENGTH: Final = 24
+"""Tokens of a compared sequence. The network has no parameter that depends on the position, but rotary angles do: one
+sequence is as long as the model states."""
+
+
+def signature(config: Config) -> Signature:
+    """Tokens (B, N) and the mask of padding (B, N), true for tokens that are read; sequences differ in length."""
+    length = f"{LENGTH}..{max(LENGTH, min(LONGEST, config.max_position_embeddings))}"
+    inputs = (f"input_ids: b n={length}, below {config.vocab_size}", f"attention_mask: b n={length}, mask")
+    return Signature(tuple(map(parse_input, inputs)), (Port("logits"),), free={"n": 1})
 
 
 INERT: Final = (
@@ -54,7 +65,7 @@ class MaskedLMFamily(LibraryFamily[Config]):
     model_phrase, elsewhere = "a language model", f"; {OTHER}"
     signature = staticmethod(signature)
 
-    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+    def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
         stored = source.document()
         self.require_document(source, stored, config)
         if stored and "model_type" not in stored:

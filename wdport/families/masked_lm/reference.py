@@ -15,8 +15,7 @@ from typing import Final, cast
 import torch
 from torch import nn
 
-from wdport.families.masked_lm.config import Config
-from wdport.families.masked_lm.rotary import ROPE
+from wdport.families.masked_lm.config import ROPE, Config
 from wdport.libraries import release, released_class
 from wdport.model import Array, Stated
 from wdport.recorder import lifted

@@ -11,7 +11,17 @@ from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
-from wdport.model import Array, Configuration, Constant, Document, KerasModel, Resolved, Signature, Source, Stated
+from wdport.model import (
+    Array,
+    Configuration,
+    ConfigurationSource,
+    Constant,
+    Document,
+    KerasModel,
+    Resolved,
+    Signature,
+    Stated,
+)
 from wdport.recorder import Input
 
 if TYPE_CHECKING:
@@ -38,7 +48,7 @@ class Convertible(Protocol):
         """One ``--set KEY=VALUE``; raises ``UsageError``."""
         ...
 
-    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+    def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
         """The configuration; raises ``MisfitError`` if given values contradict the file or its metadata.
 
         ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, ``transform``, ``window_statistics``, a
@@ -228,6 +238,6 @@ class OwnFamily(Family, KeptByKeras, Outlined, Protocol):
         """Take these as the shapes of the Keras model's inputs, so that ``signature`` does not build it."""
         ...
 
-    def arguments(self, source: Source, config: Document) -> dict[str, object]:
+    def arguments(self, source: ConfigurationSource, config: Document) -> dict[str, object]:
         """The arguments of the functions that build the two models; raises ``MisfitError``."""
         ...

@@ -39,7 +39,7 @@ class Crops(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Encoder:
+class ContrastEncoder:
     """See :class:`wdport.families.roles.SeriesEncoder`."""
 
     config: Config

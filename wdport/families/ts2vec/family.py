@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wdport.families.ported import PortedFamily
-from wdport.families.tensor_shapes import NUMBER, Shapes, consecutive, most_frequent, size
-from wdport.families.ts2vec import settings
+from wdport.families.shapes import NUMBER, Shapes, consecutive, most_frequent, size
+from wdport.families.ts2vec import config as settings
 from wdport.families.ts2vec.config import Config
 from wdport.model import Array, Port, Signature
 from wdport.recorder import LONGEST, parse_input
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.families.roles import Documented, Encoding, Family
-    from wdport.families.ts2vec.contrast import Encoder
+    from wdport.families.ts2vec.contrast import ContrastEncoder
 
 _BLOCK = re.compile(rf"feature_extractor\.net\.{NUMBER}\.conv[12]\.conv\.weight")
 
@@ -76,10 +76,10 @@ class TS2VecFamily(PortedFamily[Config]):
     def encoded(self, config: Config) -> int:
         return config.input_dims
 
-    def series_encoder(self, config: Config) -> Encoder:
-        from wdport.families.ts2vec.contrast import Encoder
+    def series_encoder(self, config: Config) -> ContrastEncoder:
+        from wdport.families.ts2vec.contrast import ContrastEncoder
 
-        return Encoder(config)
+        return ContrastEncoder(config)
 
 
 FAMILY = TS2VecFamily()

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from keras import layers
 
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.stages import Stage, head_width, mid_groups
+from wdport.families.unet2d.config import Config, Stage, head_width, mid_groups
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.attention import ImageAttention

@@ -7,17 +7,25 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from wdport.diffusion.scheduler import Scheduler
-from wdport.diffusion.scheduler_classes import OWN_STEPS
+from wdport.diffusion.scheduler import OWN_STEPS, Scheduler
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
 from wdport.families.ported import PlainSampled
-from wdport.families.tensor_shapes import Shapes, any_below, count, size
+from wdport.families.shapes import Shapes, any_below, count, size
 from wdport.families.unet2d.battery import signature
-from wdport.families.unet2d.config import MID, SCHEDULER, Config
+from wdport.families.unet2d.config import (
+    MID,
+    SCHEDULER,
+    Config,
+    attends,
+    down_stages,
+    faults,
+    mid_groups,
+    require_sizes,
+    up_stages,
+)
 from wdport.families.unet2d.sampled import diffused, to_images, unsampled
-from wdport.families.unet2d.stages import attends, down_stages, faults, mid_groups, require_sizes, up_stages
-from wdport.model import Array, Diffused, Document, Resolved, Source, Stated
+from wdport.model import Array, ConfigurationSource, Diffused, Document, Resolved, Stated
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -50,7 +58,7 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
             raise ValueError("; ".join(wrong))
         return config
 
-    def resolve(self, source: Source, config: Document, flags: Document) -> Resolved:
+    def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
         """As for other families, with the scheduler of a file next to the model."""
         document = self.read_settings(source.document(), source.path)
         self.require_document(source, document, config)
@@ -153,7 +161,7 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
         return to_images(states)
 
 
-def _scheduler(source: Source) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:
+def _scheduler(source: ConfigurationSource) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:
     """The scheduler from the file next to the model, the error for one that is not supported, and notes."""
     document = source.beside(SCHEDULER)
     if not document:

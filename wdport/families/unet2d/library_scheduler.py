@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wdport.diffusion.scheduler import Scheduler
-from wdport.diffusion.scheduler_classes import OWN_STEPS
+from wdport.diffusion.scheduler import OWN_STEPS, Scheduler
 from wdport.families.unet2d.config import SCHEDULER, Config
 from wdport.libraries import released_class
 from wdport.model import Stated

@@ -12,8 +12,7 @@ import keras
 from keras import layers, ops
 
 from wdport.families.unet2d.blocks import Down, Mid, Up
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.stages import attends, down_stages, up_stages
+from wdport.families.unet2d.config import Config, attends, down_stages, up_stages
 from wdport.keras_runtime import layer_dtype, require_backend
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor

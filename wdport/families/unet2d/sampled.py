@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.stages import down_stages
-from wdport.model import Array, Decoding, Diffused, Named, labels_of
+from wdport.families.unet2d.config import Config, down_stages
+from wdport.model import Array, ArrayNames, Decoding, Diffused, labels_of
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
 
-STATES: Final = Named("states", "pixel", "pixel")
-IMAGES: Final = Named("images", "pixel", "pixel")
+STATES: Final = ArrayNames("states", "pixel", "pixel")
+IMAGES: Final = ArrayNames("images", "pixel", "pixel")
 
 _LAYERS: Final = 12
 """Upper estimate of the activations of a stage's size that exist at once, including skip connections."""

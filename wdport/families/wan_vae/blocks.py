@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from keras import layers
 
-from wdport.families.wan_vae.stages import Stage
+from wdport.families.wan_vae.config import Stage
 from wdport.families.wan_vae.stream import Frames, Stream
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor

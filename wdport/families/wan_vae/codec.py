@@ -1,7 +1,10 @@
-"""Encode and decode videos of any length with one compiled program: the autoencoder in equal chunks.
+"""Encode and decode videos of any length: with one compiled program in equal chunks, or for an export in one scan.
 
 Zeros come before the video, so that its frames fill whole chunks from the end: the first frame is the last slot of its
 latent frame. What the network makes of the slots before is cut off.
+
+Frames are computed as :class:`wdport.families.wan_vae.codec.Codec` does in chunks of one, with the past as the scan's
+carry. The device holds the whole video, before and after.
 """
 
 from __future__ import annotations
@@ -13,17 +16,19 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
 from jax.sharding import Mesh
 
-from wdport.compile_cache import fast_compile
 from wdport.errors import UsageError
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.stream import Chunk
+from wdport.jax_settings import fast_compile
 from wdport.keras_runtime import described, exact_float64, variables_by_path
-from wdport.model import Array, KerasModel
-from wdport.nets.chunked import Chunked, Held, Weights, require_divisible
+from wdport.model import Array, Free, Function, KerasModel, Taken
+from wdport.model import KerasTensor as Tensor
+from wdport.nets.chunked import Chunked, Held, Step, Weights, require_divisible, scanned
 from wdport.nets.pixels import to_bytes
 from wdport.nets.precision import wide
 
@@ -295,3 +300,37 @@ def _require(array: Array, channels: int, name: str, axes: str, chunk: int) -> N
         raise UsageError("chunk", f"invalid number of latent frames {chunk!r}", "give 1 or more")
     if not np.isfinite(array).all():
         raise UsageError(name, "has NaN or infinite values", "give finite ones")
+
+
+def functions(model: KerasModel) -> dict[str, Function]:
+    """ "encode" maps a video (B, T, H, W, C) from -1 to 1 to mean and log-variance (B, t, h, w, z) of its latents, and
+    "decode" latents to a video; T, H and W are those of t, h and w."""
+    exact = model.compute_dtype == "float64"
+    codec: Codec = model.codecs(
+        CodecSettings(model.variable_dtype, model.compute_dtype, "float64" if exact else "float32")
+    )
+    config = codec.config
+    frames, pixels = config.frames, config.pixels
+    batch, columns = Free("b"), (Free("h"), Free("w"))
+    video = (batch, Free("t", frames, frames - 1), Free("h", pixels), Free("w", pixels),
+             config.in_channels // config.patch**2)  # fmt: skip
+
+    def encode(weights: Weights, x: Tensor) -> list[Tensor]:
+        padded = jnp.pad(x, ((0, 0), (frames - 1, 0), (0, 0), (0, 0), (0, 0)))
+        return jnp.split(_each(codec.encode_step, weights, padded, frames), 2, axis=-1)
+
+    def decode(weights: Weights, latents: Tensor) -> list[Tensor]:
+        return [_each(codec.decode_step, weights, latents, 1)[:, frames - 1 :]]
+
+    return {
+        "encode": Function((Taken("video", video),), ("mean", "logvar"), encode),
+        "decode": Function((Taken("latents", (batch, Free("t"), *columns, config.z_dim)),), ("video",), decode),
+    }
+
+
+def _each(step: Step, weights: Weights, x: Tensor, slots: int) -> Any:
+    """The results of a step for every latent frame, which has so many slots of ``x`` (B, T, ...), joined along T."""
+    batch, length, *image = x.shape
+    chunks = jnp.moveaxis(jnp.reshape(x, (batch, length // slots, slots, *image)), 1, 0)
+    results = jnp.moveaxis(scanned(step, weights, chunks, np.int32(0), 1), 0, 1)
+    return jnp.reshape(results, (batch, results.shape[1] * results.shape[2], *results.shape[3:]))

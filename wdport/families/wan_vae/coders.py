@@ -5,8 +5,7 @@ from __future__ import annotations
 from keras import layers
 
 from wdport.families.wan_vae.blocks import WINDOW, Level, Mid, Residual, Smaller, of
-from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.stages import down_stages, flat, up_stages
+from wdport.families.wan_vae.config import Config, down_stages, flat, up_stages
 from wdport.families.wan_vae.stream import Frames, Stream
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
 from wdport.families.library_config import LibraryFamily
-from wdport.families.tensor_shapes import Shapes, any_below, count, size
+from wdport.families.shapes import Shapes, any_below, count, size
 from wdport.families.wan_vae.battery import BOUNDS, signature
-from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.stages import down_stages, faults, require_sizes, up_stages
+from wdport.families.wan_vae.config import Config, down_stages, faults, require_sizes, up_stages
 from wdport.model import Coded, Document, Function
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class WanVaeFamily(LibraryFamily[Config]):
         return model
 
     def functions(self, model: WanVAE) -> Mapping[str, Function]:
-        from wdport.families.wan_vae.whole import functions
+        from wdport.families.wan_vae.codec import functions
 
         return functions(model)
 

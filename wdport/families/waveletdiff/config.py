@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from wdport.data.names import checked_names
+from wdport.data.table import checked_names
 from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, ZSCORE, WindowStatistics, by_window, checked_name
 from wdport.diffusion.schedules import NAMES as SCHEDULES
 from wdport.errors import UsageError
@@ -20,10 +20,10 @@ from wdport.fields import (
     Choices,
     Dropout,
     Effect,
+    FieldRefusal,
     Fields,
     Flag,
     Phrase,
-    Refusal,
     Summary,
     Width,
     Wording,
@@ -60,8 +60,8 @@ class Released:
 
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS)]
 Features = Meta(max_length=MAX_FEATURES)
-Mean = Annotated[float, Meta(ge=-float_info.max, le=float_info.max), Refusal("is not finite or not positive")]
-Deviation = Annotated[float, Meta(gt=0, le=float_info.max), Refusal("is not finite or not positive")]
+Mean = Annotated[float, Meta(ge=-float_info.max, le=float_info.max), FieldRefusal("is not finite or not positive")]
+Deviation = Annotated[float, Meta(gt=0, le=float_info.max), FieldRefusal("is not finite or not positive")]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Config(Fields):
         NETWORK,
         Public("model", "time_embed_dim", ("time_dim", "t_embed_dim")),
         Released(128, assumed=False),
-        Refusal("{value} is not even and at least 4"),
+        FieldRefusal("{value} is not even and at least 4"),
     ]
     qk_norm: Annotated[bool, Meta(description="Whether attention normalises queries and keys."), NETWORK] = False
     cross_level_attention: Annotated[

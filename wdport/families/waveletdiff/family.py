@@ -114,7 +114,7 @@ class WaveletDiffFamily(PortedFamily[Config]):
     def unfilled(self) -> AbstractContextManager[None]:
         import keras  # noqa: F401  as in build
 
-        from wdport.families.waveletdiff.initial import blank
+        from wdport.families.waveletdiff.new_model import blank
 
         return blank()
 
@@ -179,19 +179,19 @@ class WaveletDiffFamily(PortedFamily[Config]):
         return time_layers(model, times)
 
     def fresh_config(self, settings: Document, where: str | Path) -> tuple[Config, dict[str, object]]:
-        from wdport.families.waveletdiff.fresh import fresh_config
+        from wdport.families.waveletdiff.new_model import fresh_config
 
         return fresh_config(settings, where)
 
     def recipe(self, document: Document, where: str | Path, public: bool = False) -> Recipe:
-        from wdport.families.waveletdiff.fresh import public_recipe, recipe
+        from wdport.families.waveletdiff.new_model import public_recipe, recipe
 
         return public_recipe(document, where) if public else recipe(document, where)
 
     def fresh(self, config: Config, seed: int, dtype: str | None = None) -> WaveletDiff:
         import keras  # noqa: F401  as in build
 
-        from wdport.families.waveletdiff.initial import seeded
+        from wdport.families.waveletdiff.new_model import seeded
         from wdport.families.waveletdiff.port import WaveletDiff
 
         with seeded(seed):

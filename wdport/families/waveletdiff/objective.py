@@ -18,14 +18,14 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
     """See :class:`wdport.model.Objective`; ``alpha_bar`` (1001,) is the checkpoint's own."""
     import jax.numpy as jnp
 
-    from wdport.diffusion.loss import Drawn
+    from wdport.diffusion.loss import RandomBatch
     from wdport.families.waveletdiff.loss import diffusion_loss
 
     trained = diffusion_loss(config, alpha_bar)
 
-    def drawn(batch: Batch) -> tuple[jax.Array, Drawn]:
+    def drawn(batch: Batch) -> tuple[jax.Array, RandomBatch]:
         clean, noise, uniform = (jnp.asarray(batch[name]) for name in ("clean", "noise", "uniform"))
-        return clean, Drawn(noise, uniform)
+        return clean, RandomBatch(noise, uniform)
 
     def make_batch(seed: int, size: int) -> Batch:
         rng = np.random.default_rng(seed)
@@ -45,7 +45,7 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
         return trained.total(trained.errors(prediction, *drawn(batch)))
 
     def reference_loss(network: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        from wdport.families.waveletdiff.reference_training import training_loss
+        from wdport.families.waveletdiff.reference import training_loss
 
         return training_loss(network, batch, alpha_bar, config.level_lengths, config.prediction_target)
 

@@ -14,7 +14,6 @@ from keras import layers, ops
 from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.fast import SCALE_GAIN, Denoiser
-from wdport.families.waveletdiff.initial import UnitRows, linear
 from wdport.families.waveletdiff.layers import (
     STEPS_PER_TIME,
     AdaptiveNorm,
@@ -23,6 +22,7 @@ from wdport.families.waveletdiff.layers import (
     Position,
     SinusoidEmbedding,
 )
+from wdport.families.waveletdiff.new_model import UnitRows, linear
 from wdport.families.waveletdiff.series import to_series
 from wdport.keras_runtime import layer_dtype, require_backend
 from wdport.model import KerasLayer

@@ -1,13 +1,16 @@
-"""WaveletDiff in PyTorch: our own implementation, with exactly the public keys, shapes and order.
+"""WaveletDiff in PyTorch: our own implementation, with exactly the public keys, shapes and order; and its training
+loss.
 
 A converted model is compared with it if the user's own code is not available. Source: arXiv
 2510.11839. Built in float64, it is float64 throughout: every table is computed in the dtype in which it is used, and
 nothing is cast down.
+
+It shares nothing with the port's loss. Source: arXiv 2510.11839.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
@@ -17,7 +20,7 @@ from torch import Tensor, nn
 from wdport.diffusion.schedules import noise_schedule
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
-from wdport.model import Array
+from wdport.model import Array, Batch
 
 
 class PositionalEncoding(nn.Module):
@@ -277,3 +280,28 @@ def _initialize(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
         nn.init.zeros_(module.bias)
+
+
+def training_loss(
+    network: torch.nn.Module, batch: Batch, alpha_bar: Array, level_lengths: Sequence[int], target: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss and prediction of a network in the dtype of ``batch``.
+
+    ``batch`` has ``clean`` and ``noise`` (B, C, F), ``uniform`` (B,) in [0, 1) and, for a network that takes one,
+    ``scale`` (B,). ``target`` is "noise" or
+    "coefficient"; ``alpha_bar`` (1001,) is indexed by the step.
+    """
+    clean, noise = torch.from_numpy(batch["clean"]), torch.from_numpy(batch["noise"])
+    steps = (torch.from_numpy(batch["uniform"]) * 1000).long()
+    step_alpha_bar = torch.tensor(alpha_bar).to(clean)[steps].view(-1, 1, 1)
+    noisy = step_alpha_bar.sqrt() * clean + (1 - step_alpha_bar).sqrt() * noise
+    scale = [torch.from_numpy(batch["scale"])] if "scale" in batch else []
+    prediction = network(noisy, steps.to(clean) / 1000, *scale)
+    expected = noise if target == "noise" else clean
+    raw = [(2.0 if level == 0 else 1.0) / length for level, length in enumerate(level_lengths)]
+    loss, start = torch.zeros((), dtype=clean.dtype), 0
+    for weight, length in zip(raw, level_lengths, strict=True):
+        difference = prediction[:, start : start + length] - expected[:, start : start + length]
+        loss = loss + weight / sum(raw) * difference.pow(2).mean()
+        start += length
+    return loss, prediction

@@ -16,16 +16,14 @@ from wdport.checkpoint import HALF_ROUNDING
 from wdport.data.transforms import OHLC_ATR
 from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
-from wdport.families.stated import contradicted, require_determined
-from wdport.families.tensor_shapes import NUMBER, consecutive, most_frequent, size
+from wdport.families.shapes import NUMBER, consecutive, contradicted, most_frequent, require_determined, size
 from wdport.families.waveletdiff.config import ASSUMED, Config
-from wdport.families.waveletdiff.saved import NAME, Saved, near_misses, read_saved
+from wdport.families.waveletdiff.settings import NAME, Saved, near_misses, read_saved
 from wdport.families.waveletdiff.variables import require_sizes
 from wdport.limits import MAX_GROUPS, MAX_STEPS
 from wdport.mapping.axes import Shape
-from wdport.model import Document, Resolved, Source
-from wdport.wavelets.identify import candidates
-from wdport.wavelets.lengths import auto_wavelet, group_lengths, series_lengths
+from wdport.model import ConfigurationSource, Document, Resolved
+from wdport.wavelets.lengths import auto_wavelet, candidates, group_lengths, series_lengths
 
 SCHEDULE_TOLERANCE = {"exponential": 1e-6, "linear": 1e-6, "cosine": 1e-4}
 """Largest deviation of a file's float32 beta from the formula; measured on real files: 2.0e-9 for the
@@ -38,7 +36,7 @@ _LEVEL = re.compile(rf"level_transformers\.{NUMBER}\.")
 _BLOCK = re.compile(rf"level_transformers\.{NUMBER}\.blocks\.{NUMBER}\.")
 
 
-def resolve(source: Source, config: Document, flags: Document) -> Resolved:
+def resolve(source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
     """Determine the configuration; raises :class:`MisfitError` naming every contradiction."""
     tensor_fields = _determined(source)
     config = {name: value for name, value in config.items() if value is not None}
@@ -75,7 +73,7 @@ def _condition(resolved: Resolved) -> list[str]:
 _UNTOLD = "whether it was trained with one is not known (--set conditioning=scale or none)"
 
 
-def _determined(source: Source) -> Values:
+def _determined(source: ConfigurationSource) -> Values:
     """The fields that the tensors determine."""
     tensor_fields = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
     if _untrained(source):
@@ -84,7 +82,9 @@ def _determined(source: Source) -> Values:
     return tensor_fields if schedule is None else {**tensor_fields, "noise_schedule": (schedule, "buffers")}
 
 
-def _refuse_contradictions(source: Source, saved: Saved, config: Document, settled: Collection[str]) -> None:
+def _refuse_contradictions(
+    source: ConfigurationSource, saved: Saved, config: Document, settled: Collection[str]
+) -> None:
     """Refuse contradictions between the file's metadata and a configuration file, except for fields that tensors or a
     flag determine."""
     faults = [
@@ -97,7 +97,7 @@ def _refuse_contradictions(source: Source, saved: Saved, config: Document, settl
         raise MisfitError(source.path, "; ".join(faults), fix, faults)
 
 
-def _settle(source: Source, tensor_fields: Values, supplied: Values) -> Resolved:
+def _settle(source: ConfigurationSource, tensor_fields: Values, supplied: Values) -> Resolved:
     """The configuration from the tensors, given values, and assumptions for the rest."""
     stated = [(name, *pair) for name, pair in supplied.items() if (name, pair[0]) != ("noise_schedule", "custom")]
     faults = contradicted(stated, {name: value for name, (value, _) in tensor_fields.items()})
@@ -122,7 +122,7 @@ def _settle(source: Source, tensor_fields: Values, supplied: Values) -> Resolved
     return Resolved(config, origins, _alternatives(config, origins))
 
 
-def _units(values: dict[str, tuple[Any, str]], source: Source) -> None:
+def _units(values: dict[str, tuple[Any, str]], source: ConfigurationSource) -> None:
     """Compute the statistics of windows of the model's length, and refuse z-scores that nobody stated for a network
     that was trained with a scale."""
     statistics, length = values.get("window_statistics"), values["seq_len"][0]
@@ -159,7 +159,7 @@ def _alternatives(config: Config, origins: Mapping[str, str]) -> dict[str, str]:
     return {"wavelet": "; ".join(classes)} if classes else {"wavelet": "no wavelet of PyWavelets gives these groups"}
 
 
-def _from_shapes(source: Source) -> dict[str, Any]:
+def _from_shapes(source: ConfigurationSource) -> dict[str, Any]:
     """Everything that names and shapes determine.
 
     Each size is read from several tensors, so that a single wrong or missing one does not change the configuration.
@@ -208,13 +208,13 @@ def _sizes(shapes: Mapping[str, Shape], name: str, axis: int, levels: Iterable[i
     return [size(shapes, f"level_transformers.{i}.{name}", axis) for i in levels]
 
 
-def _untrained(source: Source) -> bool:
+def _untrained(source: ConfigurationSource) -> bool:
     """Whether the scale embedding has its initial weights, whose biases are 0: training without a scale leaves them."""
     biases = [f"scale_embedding.mlp.{index}.bias" for index in (0, 2)]
     return all(name in source.shapes and not source.read(name).any() for name in biases)
 
 
-def _from_buffers(source: Source) -> str | None:
+def _from_buffers(source: ConfigurationSource) -> str | None:
     """The schedule that matches the file's beta; ``None`` if none matches or there is no beta."""
     if source.shapes.get("beta_all") is None:
         return None
@@ -223,7 +223,7 @@ def _from_buffers(source: Source) -> str | None:
     return identify_schedule(beta, SCHEDULE_TOLERANCE, relative)
 
 
-def _wavelet(values: dict[str, tuple[Any, str]], source: Source) -> None:
+def _wavelet(values: dict[str, tuple[Any, str]], source: ConfigurationSource) -> None:
     """Determine wavelet, length and boundary mode, and check them against the group lengths."""
     lengths = values["level_lengths"][0]
     level = len(lengths) - 1

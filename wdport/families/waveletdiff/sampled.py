@@ -12,20 +12,18 @@ from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OhlcAtr
 from wdport.data.units import logarithmic
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.process import Network, Run
-from wdport.diffusion.reference_sampler import ddim_states, ddim_step_list, ddpm_states
-from wdport.diffusion.reference_solvers import Change, Noise
-from wdport.diffusion.schedules import NoiseSchedule, per_mille
-from wdport.diffusion.steps import step_list
+from wdport.diffusion.reference_samplers import Change, Noise, ddim_states, ddim_step_list, ddpm_states
+from wdport.diffusion.schedules import NoiseSchedule, per_mille, step_list
 from wdport.families.waveletdiff.config import Config
-from wdport.model import Array, Condition, Decoding, Diffused, Named, NotDecoded, Windowed
+from wdport.model import Array, ArrayNames, Condition, Decoding, Diffused, NotDecoded, Windowed
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
 
     from wdport.wavelets.transform import WaveletTransform
 
-COEFFICIENTS = Named("coefficients", "coefficient", "coefficient")
-SERIES = Named("series", "step", "time step")
+COEFFICIENTS = ArrayNames("coefficients", "coefficient", "coefficient")
+SERIES = ArrayNames("series", "step", "time step")
 UNKNOWN = NotDecoded(
     "the wavelet is not known",
     "the model does not know its wavelet",

@@ -4,6 +4,8 @@ From the bottom up: ``extents`` (the file's bytes, each claimed once), ``values`
 object's messages), ``attributes``, ``groups``, and ``structure``, which traverses the tree.
 """
 
-from wdport.files.hdf5.structure import Contents as Contents
-from wdport.files.hdf5.structure import Dataset as Dataset
+from __future__ import annotations
+
+from wdport.files.hdf5.structure import Hdf5Contents as Hdf5Contents
+from wdport.files.hdf5.structure import Hdf5Dataset as Hdf5Dataset
 from wdport.files.hdf5.structure import read_hdf5 as read_hdf5

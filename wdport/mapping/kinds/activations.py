@@ -7,10 +7,18 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from wdport.mapping.catalog import ANY_LAYOUT
-from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, Settings, TorchCall
+from wdport.mapping.axes import ANY_LAYOUT
 from wdport.mapping.kinds.image_axes import keras_axis
-from wdport.mapping.kinds.kind import Compared, Kind, TorchClass, TorchFunction
+from wdport.mapping.kinds.kind import (
+    Compared,
+    Counterpart,
+    KerasCall,
+    Kind,
+    Settings,
+    TorchCall,
+    TorchClass,
+    TorchFunction,
+)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from wdport.mapping.axes import Rule
-from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.counterpart import Counterpart, Settings, TorchCall, layer
-from wdport.mapping.kinds.kind import Compared, Inner, Kind, Part, TorchClass
+from wdport.mapping.axes import Rule, layouts, rules
+from wdport.mapping.kinds.kind import Compared, Counterpart, Inner, Kind, Part, Settings, TorchCall, TorchClass, layer
 
 _PARTS = ("query", "key", "value")
 _PROJECTION = rules("attention_weight", "linear")

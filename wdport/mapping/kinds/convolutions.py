@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, Settings, TorchCall, layer
+from wdport.mapping.axes import layouts, rules
 from wdport.mapping.kinds.image_axes import SPACES
-from wdport.mapping.kinds.kind import Arguments, Compared, Kind, Part, Shape, TorchFunction, torch_classes
+from wdport.mapping.kinds.kind import (
+    Arguments,
+    Compared,
+    Counterpart,
+    KerasCall,
+    Kind,
+    Part,
+    Settings,
+    Shape,
+    TorchCall,
+    TorchFunction,
+    layer,
+    torch_classes,
+)
 from wdport.mapping.kinds.windows import Axis, Widths, agree, agree_at_size, padding_call, rank_of, several, sides
 
 _NAMES = {"weight": "weight", "bias": "bias"}

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.counterpart import Counterpart, Settings, TorchCall, layer
+from wdport.mapping.axes import layouts, rules
 from wdport.mapping.kinds.image_axes import Axes, keras_group
-from wdport.mapping.kinds.kind import Compared, Kind, Part, TorchFunction, torch_classes
+from wdport.mapping.kinds.kind import (
+    Compared,
+    Counterpart,
+    Kind,
+    Part,
+    Settings,
+    TorchCall,
+    TorchFunction,
+    layer,
+    torch_classes,
+)
 
 
 def _linear(name: str, settings: Settings, call: TorchCall) -> Counterpart:

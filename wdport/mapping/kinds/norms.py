@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.counterpart import Counterpart, Settings, TorchCall, layer
+from wdport.mapping.axes import layouts, rules
 from wdport.mapping.kinds.image_axes import keras_permutation
-from wdport.mapping.kinds.kind import Arguments, Compared, Kind, Part, Shape, TorchClass, TorchFunction, torch_classes
+from wdport.mapping.kinds.kind import (
+    Arguments,
+    Compared,
+    Counterpart,
+    Kind,
+    Part,
+    Settings,
+    Shape,
+    TorchCall,
+    TorchClass,
+    TorchFunction,
+    layer,
+    torch_classes,
+)
 
 _NAMES = {"weight": "weight", "bias": "bias"}
 _EPSILON = tuple(Compared(name, "epsilon", "epsilon") for name in ("eps", "epsilon", "variance_epsilon"))

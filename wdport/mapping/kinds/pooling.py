@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from wdport.mapping.catalog import layouts
-from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, Settings, TorchCall, layer
+from wdport.mapping.axes import layouts
 from wdport.mapping.kinds.image_axes import SPACES
-from wdport.mapping.kinds.kind import Compared, Kind, TorchFunction, torch_classes
+from wdport.mapping.kinds.kind import (
+    Compared,
+    Counterpart,
+    KerasCall,
+    Kind,
+    Settings,
+    TorchCall,
+    TorchFunction,
+    layer,
+    torch_classes,
+)
 from wdport.mapping.kinds.windows import Axis, Widths, agree, agree_at_size, padding_call, rank_of, several
 
 

@@ -7,9 +7,18 @@ calls n h). ``keras.layers.GRU`` needs ``reset_after=True``, its default, which 
 
 from __future__ import annotations
 
-from wdport.mapping.catalog import layouts, rules
-from wdport.mapping.kinds.counterpart import Counterpart, KerasCall, Settings, TorchCall, layer
-from wdport.mapping.kinds.kind import Compared, Kind, Part, torch_classes
+from wdport.mapping.axes import layouts, rules
+from wdport.mapping.kinds.kind import (
+    Compared,
+    Counterpart,
+    KerasCall,
+    Kind,
+    Part,
+    Settings,
+    TorchCall,
+    layer,
+    torch_classes,
+)
 
 _GATES = {
     "rnn": ("h", "h"),

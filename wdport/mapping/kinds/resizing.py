@@ -6,9 +6,18 @@ are compared.
 
 from __future__ import annotations
 
-from wdport.mapping.kinds.counterpart import Counterpart, Settings, TorchCall, layer
 from wdport.mapping.kinds.image_axes import SPACES
-from wdport.mapping.kinds.kind import Compared, Kind, LayerCall, TorchFunction, torch_classes
+from wdport.mapping.kinds.kind import (
+    Compared,
+    Counterpart,
+    Kind,
+    LayerCall,
+    Settings,
+    TorchCall,
+    TorchFunction,
+    layer,
+    torch_classes,
+)
 from wdport.mapping.kinds.windows import Widths, padding_call, rank_of, several, sides
 
 _FORMAT = Compared("", "data_format", "channels")

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from wdport.mapping.catalog import ANY_LAYOUT
-from wdport.mapping.kinds.counterpart import Counterpart, Settings, TorchCall, layer
-from wdport.mapping.kinds.kind import Arguments, Compared, Kind, Shape, TorchFunction, torch_classes
+from wdport.mapping.axes import ANY_LAYOUT
+from wdport.mapping.kinds.kind import (
+    Arguments,
+    Compared,
+    Counterpart,
+    Kind,
+    Settings,
+    Shape,
+    TorchCall,
+    TorchFunction,
+    layer,
+    torch_classes,
+)
 
 # Functions with their classes, and whether they drop values unless their caller says otherwise.
 _DROPOUTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wdport.mapping.kinds.counterpart import KerasCall, TorchCall, layer
+from wdport.mapping.kinds.kind import KerasCall, TorchCall, layer
 
 Widths = tuple[tuple[int, int], ...]
 """Padding before and after, by spatial axis."""
@@ -15,7 +15,7 @@ PADDING_MODES: Mapping[str, str] = {"zeros": "constant", "reflect": "reflect", "
 
 
 @dataclass(frozen=True)
-class Windows:
+class LayerWindows:
     """``count`` windows, the first of which begins at ``start`` <= 0."""
 
     count: int
@@ -32,18 +32,18 @@ class Axis:
     reach: int
     stride: int
 
-    def padded(self, size: int, before: int, after: int, ceil: bool = False) -> Windows:
+    def padded(self, size: int, before: int, after: int, ceil: bool = False) -> LayerWindows:
         """The windows with this padding; ``ceil`` as in PyTorch, where the last window begins within the input."""
         room = size + before + after - self.reach
         count = (-(-room // self.stride) if ceil else room // self.stride) + 1
         if ceil and (count - 1) * self.stride >= size + before:
             count -= 1
-        return Windows(count, -before)
+        return LayerWindows(count, -before)
 
-    def same(self, size: int) -> Windows:
+    def same(self, size: int) -> LayerWindows:
         """The windows of Keras's ``same``: one for every stride."""
         count = -(-size // self.stride)
-        return Windows(count, -(max((count - 1) * self.stride + self.reach - size, 0) // 2))
+        return LayerWindows(count, -(max((count - 1) * self.stride + self.reach - size, 0) // 2))
 
 
 def rank_of(name: str) -> int:

@@ -16,22 +16,32 @@ import numpy as np
 
 from wdport.compare.bounds import bounds
 from wdport.compare.calls import Case
-from wdport.compare.findings import Gate, fact
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, Gate, fact
 from wdport.errors import IncompleteError, WdportError
 from wdport.model import Array
 from wdport.options import PathText
-from wdport.parity.both_files import BothFiles, both_files
-from wdport.parity.fresh.answers import RUNS, Answered, PortAlone, confinement_notice, hidden_paths
-from wdport.parity.fresh.cases import FreshCase, draw_seed, fresh_cases, fresh_tensors
+from wdport.parity.file_pair import BothFiles, both_files
 from wdport.parity.fresh.described import described
-from wdport.parity.fresh.gate import WORDS, FreshGate, ask_reference
+from wdport.parity.fresh.gate import (
+    RUNS,
+    WORDS,
+    Answered,
+    FreshCase,
+    FreshGate,
+    PortAlone,
+    ask_reference,
+    confinement_notice,
+    draw_seed,
+    fresh_cases,
+    fresh_tensors,
+    hidden_paths,
+)
+from wdport.parity.fresh.messages import from_json, to_json
 from wdport.parity.fresh.process import Worker
-from wdport.parity.fresh.records import from_json, to_json
+from wdport.parity.model_pair import source_tensors
 from wdport.parity.pair import Pair
-from wdport.parity.shown import Verdict
-from wdport.parity.sides import source_tensors
 from wdport.parity.verdict import TERMS
+from wdport.parity.verdict_api import Verdict
 
 Say = Callable[[str], None]
 FRESH: Final = "N"

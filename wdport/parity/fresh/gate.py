@@ -1,29 +1,205 @@
-"""The gate fresh (N): ask the port for its outputs, then the reference, and compare them here.
+"""The gate fresh (N): draw inputs, sizes and weights from one seed, ask the port for its outputs, then the
+reference, and compare.
 
 The port has ended before the reference computes anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+import secrets
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from math import inf
 from typing import Any, Final
 
 import numpy as np
 
 from wdport.compare.bounds import LEAK, LOGIC, NUMERICS
+from wdport.compare.calls import Case
 from wdport.compare.errors import outputs_in_port
-from wdport.compare.findings import OUTPUT, Finding, Gate, Measure, fact, measure, notice
-from wdport.compare.glossary import GATES
+from wdport.compare.findings import GATES, OUTPUT, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.layouts import axes
 from wdport.compare.measure import FLOOR, ErrorPair
+from wdport.conversion.prepare import Prepared
 from wdport.errors import IncompleteError, MisfitError, error_from
 from wdport.model import Array, Signature
-from wdport.parity.fresh.answers import RUNS, Answered
-from wdport.parity.fresh.cases import FreshCase
 from wdport.parity.fresh.messages import BrokenMessage, Message
-from wdport.parity.fresh.process import Worker
+from wdport.parity.fresh.process import FRAMEWORKS, Worker
+from wdport.recorder import Input
+
+SPREAD: Final = 0.25
+"""Fresh weights are the checkpoint's, each times a factor from 1 - SPREAD to 1 + SPREAD: signs and zeros remain, and
+with them what a layer needs, such as positive variances."""
+
+MIXED: Final = 6.0
+"""Samples of a mixed batch have magnitudes from 2**-MIXED to 2**MIXED."""
+
+
+def draw_seed() -> int:
+    """A seed that nobody knows before the run; it determines all inputs."""
+    return secrets.randbits(31)
+
+
+@dataclass(frozen=True, eq=False)
+class FreshCase:
+    """One input: ``mixed`` gives every sample its own magnitude, ``longer`` other sizes to axes that the port
+    leaves open, ``weights`` fresh weights to both sides."""
+
+    case: Case
+    mixed: bool = False
+    longer: Mapping[str, int] = field(default_factory=dict)
+    weights: bool = False
+
+    def __str__(self) -> str:
+        scale = "mixed scales" if self.mixed else f"scale x{self.case.scale:.3g}"
+        sizes = "".join(f", {axis.lstrip('_')} {size}" for axis, size in self.longer.items())
+        return f"batch {self.case.batch}, {scale}{sizes}{', fresh weights' if self.weights else ''}"
+
+    def inputs(self, signature: Signature) -> tuple[Array, ...]:
+        """Its inputs in the PyTorch model's layout."""
+        case = self.case
+        factors = 2.0 ** np.random.default_rng([case.seed, 1]).uniform(-MIXED, MIXED, case.batch)
+        return tuple(_drawn(self._sized(spec), case, factors if self.mixed else None) for spec in signature.inputs)
+
+    def _sized(self, spec: Input) -> Input:
+        changed = {axis: size for axis, size in self.longer.items() if axis in spec.sizes}
+        return replace(spec, sizes={**spec.sizes, **changed}, alone={}) if changed else spec
+
+
+def fresh_cases(seed: int, signature: Signature, drawn: bool) -> list[FreshCase]:
+    """The cases of a seed; ``drawn`` says whether inputs are drawn here, and not by the user's own function."""
+    rng = np.random.default_rng([seed, 0])
+    small, large = int(rng.integers(2, 5)), int(rng.integers(5, 9))
+    scales = 2.0 ** rng.uniform([-1.0, 3.0, -12.0], [1.0, 6.0, -6.0])
+    cases = [
+        FreshCase(Case(seed, small, 1.0)),
+        FreshCase(Case(seed + 1, 1, float(scales[0]))),
+        FreshCase(Case(seed + 2, large, float(scales[1]))),
+        FreshCase(Case(seed + 3, small, float(scales[2]))),
+        FreshCase(Case(seed + 4, small, 1.0), weights=True),
+    ]
+    if drawn:
+        cases.insert(4, FreshCase(Case(seed + 5, small, 1.0), mixed=True))
+    if drawn and (longer := _longer(signature, rng)):
+        cases.insert(5, FreshCase(Case(seed + 6, small, 1.0), longer=longer))
+    return cases
+
+
+def _longer(signature: Signature, rng: np.random.Generator) -> dict[str, int]:
+    """Other sizes of the open axes, each a multiple of what the network needs."""
+    fixed = {axis for spec in signature.inputs if spec.draw == "parts" for axis in spec.axes}
+    sizes = {axis: size for spec in signature.inputs for axis, size in spec.sizes.items() if axis not in fixed}
+    return {axis: sizes[axis] + step * int(rng.integers(1, 4))
+            for axis, step in signature.free.items() if axis in sizes}  # fmt: skip
+
+
+def _drawn(spec: Input, case: Case, factors: Array | None) -> Array:
+    values = spec.make(case.seed, case.batch, case.scale)
+    if factors is None or spec.draw not in ("normal", "parts"):
+        return values
+    shape = [case.batch if axis == "b" else 1 for axis in spec.axes]
+    return values * factors.reshape(shape)
+
+
+def fresh_tensors(prepared: Prepared, tensors: Mapping[str, Array], seed: int) -> dict[str, Array]:
+    """Other float32 values for every tensor that the plan moves into a variable, and for those tied to one."""
+    plan = prepared.plan
+    moved = [name for move in plan.moves for name in move.sources if name not in plan.checks]
+    perturbed = {}
+    for name in moved:
+        if (array := tensors[name]).dtype.kind == "f":
+            rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+            factors = rng.uniform(1.0 - SPREAD, 1.0 + SPREAD, array.shape)
+            perturbed[name] = (array.astype(np.float64) * factors).astype(np.float32)
+    return perturbed | {name: perturbed[same] for name, same in plan.ties.items() if same in perturbed}
+
+
+RUNS: Final = (("float64", "plain"), ("float64", "compiled"), ("float32", "plain"), ("float32", "compiled"))
+"""Every run of a case: its dtype, and how the model is called."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the port answered in one run: outputs with their names, or why there are none."""
+
+    outputs: tuple[Array, ...] = ()
+    names: tuple[str, ...] = ()
+    failure: str = ""
+
+
+class PortAlone:
+    """The port's process. Whatever it says, only arrays and the names of outputs are taken from it.
+
+    ``failure`` says why it does not answer, "" if it does. ``enforced`` is what the kernel enforces, which it says
+    before it imports the port.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.failure = ""
+        self.enforced: tuple[str, ...] = ()
+        self.input_shapes: list[list[int | None]] = []
+        try:
+            facts: Mapping[str, Any] = worker.answer().facts
+            self.enforced = tuple(map(str, facts.get("enforced") or ()))
+            opened: Mapping[str, Any] = worker.ask({"do": "open"}).facts
+            self.failure = _failure(opened)
+            self.input_shapes = [[None if size is None else int(size) for size in shape]
+                                 for shape in opened.get("inputs") or ()]  # fmt: skip
+        except (BrokenMessage, TypeError, ValueError) as error:
+            self.failure = f"its process gives {error}"
+
+    def use(self, dtype: str, names: Sequence[str], arrays: Sequence[Array]) -> None:
+        """Give it weights, or, without names, those of the converted file."""
+        if not self.failure:
+            try:
+                self.failure = _failure(
+                    self._worker.ask({"do": "use", "dtype": dtype, "names": list(names)}, arrays).facts
+                )
+            except BrokenMessage as error:
+                self.failure = f"its process gives {error}"
+
+    def run(self, dtype: str, mode: str, inputs: Sequence[Array]) -> Answered:
+        """One run."""
+        if self.failure:
+            return Answered(failure=self.failure)
+        try:
+            return _answered(self._worker.ask({"do": "run", "dtype": dtype, "how": mode}, inputs))
+        except BrokenMessage as error:
+            return Answered(failure=f"its process gives {error}")
+
+
+def _failure(facts: Mapping[str, Any]) -> str:
+    return f"it raises {str(facts['failure'])[:300]}" if facts.get("failure") is not None else ""
+
+
+def _answered(message: Message) -> Answered:
+    failure, names = _failure(message.facts), message.facts.get("names")
+    if failure or not message.arrays:
+        return Answered(failure=failure or "it returns no array")
+    output_names = tuple(map(str, names)) if isinstance(names, list) else ()
+    return Answered(message.arrays, output_names if len(set(output_names)) == len(message.arrays) else ())
+
+
+def hidden_paths(files: Collection[object]) -> list[str]:
+    """What the port's process cannot read: these files of the reference, and PyTorch."""
+    return [*(os.path.abspath(str(file)) for file in files), *_frameworks()]
+
+
+def _frameworks() -> Iterator[str]:
+    for name in FRAMEWORKS:
+        spec = find_spec(name)
+        yield from (spec.submodule_search_locations or () if spec is not None else ())
+
+
+def confinement_notice(enforced: Sequence[str]) -> str:
+    """How the port's process was confined, as a sentence."""
+    by = f"by {' and '.join(enforced)} and Python's audit hooks" if enforced else "by Python's audit hooks alone"
+    return f"the port ran without PyTorch, the reference's files, other programs and network, {by}"
+
 
 WORDS: Final = {"plain": "model(x)", "compiled": "compiled"}
 

@@ -3,11 +3,11 @@
 from wdport.parity.policy.baseline import apply_baseline as apply_baseline
 from wdport.parity.policy.baseline import compare_baseline as compare_baseline
 from wdport.parity.policy.baseline import make_baseline as make_baseline
-from wdport.parity.policy.baseline_file import read_baseline as read_baseline
-from wdport.parity.policy.baseline_file import write_baseline as write_baseline
+from wdport.parity.policy.baseline import read_baseline as read_baseline
+from wdport.parity.policy.baseline import write_baseline as write_baseline
 from wdport.parity.policy.judge import apply_policy as apply_policy
 from wdport.parity.policy.policy import BoundSetting as BoundSetting
 from wdport.parity.policy.policy import Policy as Policy
 from wdport.parity.policy.policy import Waiver as Waiver
 from wdport.parity.policy.policy import loosened as loosened
-from wdport.parity.policy.read import read_policy as read_policy
+from wdport.parity.policy.policy import read_policy as read_policy

@@ -6,9 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from wdport.compare.calls import layer_of
-from wdport.compare.findings import OUTPUT, Gate, by_subject
-from wdport.compare.glossary import label
-from wdport.parity.reports.words import claim, place, probable
+from wdport.compare.findings import OUTPUT, Gate, by_subject, label
+from wdport.parity.reports.phrases import claim, place, probable
 from wdport.parity.verdict import TapResult, Verdict
 
 SHOWN = 10
@@ -16,7 +15,7 @@ SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ItemOutcome:
     """``faults`` is empty if the test passes; ``waived`` says until when and why a faulty layer may pass, ``left_out``
     why a layer is compared only by its parts."""
 
@@ -25,47 +24,47 @@ class Outcome:
     left_out: str = ""
 
 
-def gate_outcome(verdict: Verdict, name: str) -> Outcome:
+def gate_outcome(verdict: Verdict, name: str) -> ItemOutcome:
     """The outcome of a whole gate; a gate that was not run or is incomplete is a fault."""
     gate = _find(verdict, name)
     if gate is None:
-        return Outcome((f"{label(name)} was not run",))
-    return Outcome(() if gate.passed else tuple(_lines(gate)))
+        return ItemOutcome((f"{label(name)} was not run",))
+    return ItemOutcome(() if gate.passed else tuple(_lines(gate)))
 
 
-def verdict_outcome(verdict: Verdict, layers: Collection[str]) -> Outcome:
+def verdict_outcome(verdict: Verdict, layers: Collection[str]) -> ItemOutcome:
     """The outcome of all gates; every compared layer must be among ``layers``, those with tests."""
     lines = [line for gate in verdict.gates if gate_outcome(verdict, gate.name).faults
              for line in _lines(gate)]  # fmt: skip
     lines += [f"{tap.reference} was compared and has no test" for tap in verdict.taps if _layer(tap) not in layers]
     if verdict and verdict.complete and not lines:
-        return Outcome()
+        return ItemOutcome()
     head = "compared layers have no test" if verdict else claim(verdict)
     faulty = [
         f"faulty: {'; '.join(filter(None, (place(fault), probable(verdict, fault))))}" for fault in verdict.faults
     ]
-    return Outcome((head, *_first(faulty), *lines))
+    return ItemOutcome((head, *_first(faulty), *lines))
 
 
-def layer_outcome(verdict: Verdict, letter: str, layer: str) -> Outcome:
+def layer_outcome(verdict: Verdict, letter: str, layer: str) -> ItemOutcome:
     """The outcome of one layer at float64 (A) or float32 (B), in all of its calls; ``output`` stands for all outputs.
 
     A layer that was not compared, or that preflight (0) has findings on, is a fault; no waiver changes that.
     """
     gate, preflight = _find(verdict, letter), _find(verdict, "0")
     if gate is None or preflight is None:
-        return Outcome((f"{label(letter if gate is None else '0')} is not in the verdict: nothing was compared",))
+        return ItemOutcome((f"{label(letter if gate is None else '0')} is not in the verdict: nothing was compared",))
     taps = [tap for tap in verdict.taps if _layer(tap) == layer]
     if not taps and layer in verdict.left_out:
-        return Outcome(left_out=verdict.left_out[layer])
+        return ItemOutcome(left_out=verdict.left_out[layer])
     if not taps:
-        return Outcome((f"{layer} is not in the verdict: nothing was compared",))
+        return ItemOutcome((f"{layer} is not in the verdict: nothing was compared",))
     outcomes = [_tap_outcome(verdict, gate, preflight, tap) for tap in taps]
     faults = tuple(line for one in outcomes for line in one.faults)
-    return Outcome(faults, "" if faults else next((one.waived for one in outcomes if one.waived), ""))
+    return ItemOutcome(faults, "" if faults else next((one.waived for one in outcomes if one.waived), ""))
 
 
-def _tap_outcome(verdict: Verdict, gate: Gate, preflight: Gate, tap: TapResult) -> Outcome:
+def _tap_outcome(verdict: Verdict, gate: Gate, preflight: Gate, tap: TapResult) -> ItemOutcome:
     """The outcome of one call of a layer: its errors, the bound, and the findings of the gate and of preflight."""
     name, numbers = tap.reference, _numbers(tap, gate.name)
     about = by_subject([*preflight.findings, *gate.findings]).get(name, [])
@@ -73,12 +72,12 @@ def _tap_outcome(verdict: Verdict, gate: Gate, preflight: Gate, tap: TapResult) 
     if not sentences and not verdict.complete and not any(numbers.values()):
         sentences = [f"{name} shows no error at all, in a run that did not compare everything"]
     if not sentences:
-        return Outcome((), next((finding.detail for finding in about if finding.kind == "waived"), ""))
+        return ItemOutcome((), next((finding.detail for finding in about if finding.kind == "waived"), ""))
     what = "float64 error" if gate.name == "A" else "float32 error over the reference's own"
     bound = "" if gate.bound is None else f"; bound {gate.bound:g}"
     head = f"{gate.label}: {name} (port: {tap.candidate or 'its output'})"
     errors = ", ".join(f"{value:.2g} {quantity}" for quantity, value in numbers.items())
-    return Outcome((head, *dict.fromkeys(sentences), f"{what}: {errors}{bound}"))
+    return ItemOutcome((head, *dict.fromkeys(sentences), f"{what}: {errors}{bound}"))
 
 
 def _layer(tap: TapResult) -> str:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import date
 
 from wdport.compare.bounds import bounds
-from wdport.compare.findings import Finding, Gate, by_subject, fact
-from wdport.compare.glossary import GATES, label
+from wdport.compare.findings import GATES, Finding, Gate, by_subject, fact, label
 from wdport.parity.policy.policy import BoundSetting, Policy, Waiver
 from wdport.parity.verdict import Verdict
 

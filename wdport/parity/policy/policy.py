@@ -1,9 +1,90 @@
-"""A policy in memory: bounds that differ from the defaults and waived taps, each with its reason and last day."""
+"""The policy in ``parity.toml``: bounds that differ from the defaults and waived taps, each looser entry with a
+reason and a last day."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import date
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Literal, Required, TypedDict
+
+from msgspec import Meta
+
+from wdport.checkpoint.regular import read_option
+from wdport.compare.findings import GATES, label, letter_of
+from wdport.declared import Text
+from wdport.errors import InputError, did_you_mean
+from wdport.families.registry import known_bounds
+from wdport.limits import MAX_POLICY_BYTES
+from wdport.options import PathText
+
+Day = Annotated[
+    str, Meta(extra_json_schema={"format": "date"}, pattern=r"^\d{4}-\d{2}-\d{2}$", examples=["2027-01-31"])
+]
+"""A TOML date, without quotes; validators get it as a string."""
+
+
+class BoundForm(TypedDict, total=False):
+    """A bound in place of the default. A looser one needs a reason and a last day."""
+
+    value: Required[Annotated[float, Meta(gt=0), Meta(description=
+        "The bound: a positive, finite number.")]]  # fmt: skip
+    reason: Annotated[Text, Meta(description="Why it is not the default.")]
+    expires: Annotated[Day, Meta(description=
+        "The last day on which it is in force, a date of TOML without quotes. From the next day on, the gate policy "
+        "(P) fails and the default is in force again.")]  # fmt: skip
+
+
+class SettingsForm(TypedDict, total=False):
+    """How to treat hyper-parameters that differ."""
+
+    differs: Annotated[Literal["warn", "fail"], Meta(description=
+        "`fail`: a hyper-parameter that differs between the two models fails the gate policy (P); `warn`, the "
+        "default, only reports it.")]  # fmt: skip
+
+
+class WaiverForm(TypedDict):
+    """One layer that may fail one gate until a given day."""
+
+    tap: Annotated[str, Meta(pattern=r"^(?=[\s\S]*\S)[^*?<>\[\]{}]+$"), Meta(description=
+        "Full path of the layer in the reference; patterns are not allowed.")]  # fmt: skip
+    gate: Annotated[str, Meta(description="The gate that it may fail, by its name or its letter.")]
+    reason: Annotated[Text, Meta(description="Why the failure is acceptable.")]
+    expires: Annotated[Day, Meta(description="The last day on which it is in force, a date of TOML without quotes.")]
+
+
+class PolicyForm(TypedDict, total=False):
+    """A policy: bounds, the treatment of settings that differ, and waivers of single layers."""
+
+    bounds: Annotated[dict[str, BoundForm], Meta(description="Bounds that differ from the defaults, by name.")]
+    settings: Annotated[SettingsForm, Meta(description="What becomes of hyper-parameters that differ.")]
+    waivers: Annotated[list[WaiverForm], Meta(description="Layers that may fail, each for one gate.")]
+
+
+_Error = Annotated[float, Meta(ge=1e-15)] | Literal["inf"]
+
+
+class TapRecord(TypedDict):
+    """Errors of one layer, rounded up to one significant digit; infinity, which only a waived layer can have, is the
+    text ``inf``."""
+
+    isolated: Annotated[_Error, Meta(description=
+        "Relative float64 error of its outputs when it is fed the reference's inputs.")]  # fmt: skip
+    cumulative: Annotated[_Error, Meta(description="Relative float64 error of its outputs within the running network.")]
+    rms_ratio: Annotated[Annotated[float, Meta(ge=1)] | Literal["inf"], Meta(description=
+        "Root mean square of its float32 error as a multiple of the reference's own.")]  # fmt: skip
+
+
+class BaselineForm(TypedDict):
+    """Errors of every layer, recorded by ``wdport verify --update-baseline``."""
+
+    schema: Annotated[Literal[1], Meta(description="Format of the file.")]
+    taps: Annotated[dict[str, TapRecord], Meta(min_length=1), Meta(description=
+        "By the path of a layer in the reference, its errors.")]  # fmt: skip
+
 
 WAIVABLE = ("A", "B")
 """The gates that judge single taps, and to which a waiver can apply."""
@@ -75,3 +156,172 @@ def loosened(policy: Policy) -> dict[str, float]:
     """
     held = policy.bounds_on(policy.read)
     return {setting.name: held[setting.name] for setting in policy.bounds if not held[setting.name] <= setting.default}
+
+
+_MOST_DOTS = 50
+_PATTERN = frozenset("*?<>[]{}")
+
+
+def read_policy(path: PathText, today: date) -> Policy:
+    """Read a policy file.
+
+    Args:
+        path: a TOML file with tables ``bounds`` and ``settings`` and an array of tables ``waivers``, all optional.
+        today: the day that decides what has expired; an expired entry is not an error here, but fails the verdict.
+
+    Raises:
+        InputError: the file cannot be read, or a key is unknown, of the wrong type, or lacks its reason
+            or its expiry.
+    """
+    file = Path(path)
+    document = _Table(_load(file), file, "")
+    held, waivers, settings = document.table("bounds"), document.tables("waivers"), document.table("settings")
+    document.end()
+    policy = Policy(
+        bounds=tuple(_bound(held.table(name), name) for name in list(held.rest)),
+        settings=_settings(settings),
+        waivers=tuple(_waiver(table) for table in waivers),
+        source=str(path),
+        read=today,
+    )
+    waived: set[tuple[str, str]] = set()
+    for index, waiver in enumerate(policy.waivers):
+        if (waiver.tap, waiver.gate) in waived:
+            raise InputError(
+                (file, f"waivers[{index}]"), f"waives {waiver.tap} for {label(waiver.gate)} again", "keep one"
+            )
+        waived.add((waiver.tap, waiver.gate))
+    return policy
+
+
+def _settings(table: _Table) -> bool:
+    """Whether a hyper-parameter that differs fails the verdict."""
+    differs = (table.optional_text("differs") or "warn").lower()
+    table.end()
+    if differs not in ("warn", "fail"):
+        raise InputError((table.file, table.at("differs")), f"is {differs!r}", 'write differs = "fail", or "warn"')
+    return differs == "fail"
+
+
+def _load(file: Path) -> dict[str, object]:
+    data = read_option(file, MAX_POLICY_BYTES, "give the policy file")
+    _require_flat(file, data)
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InputError(file, "is not UTF-8", "save the file as UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(file, f"is not TOML: {error}", "correct it there") from None
+
+
+def _require_flat(file: Path, data: bytes) -> None:
+    """Refuse a key of many parts: the library keeps every prefix of it, so memory grows with their square."""
+    longest = max((line.count(b".") for line in data.splitlines()), default=0)
+    if longest > _MOST_DOTS:
+        raise InputError(file, f"has a line with {longest} dots", "split it, or name one layer per waiver")
+
+
+def _bound(table: _Table, name: str) -> BoundSetting:
+    defaults = {name: bound.value for name, bound in known_bounds().items()}
+    if name not in defaults:
+        raise InputError((table.file, table.key), "is not a bound", f"use one of {', '.join(defaults)}")
+    value = table.number("value")
+    reason, expires = table.optional_text("reason"), table.optional_day("expires")
+    table.end()
+    setting = BoundSetting(name, value, defaults[name], reason or "", expires)
+    if setting.looser:
+        why = f"is missing, and {name} = {value:g} is looser than {setting.default:g}"
+        if reason is None:
+            raise InputError((table.file, table.at("reason")), why, "state the reason, or tighten the bound")
+        if expires is None:
+            raise InputError((table.file, table.at("expires")), why, "write the last day, such as 2027-01-31")
+    return setting
+
+
+def _waiver(table: _Table) -> Waiver:
+    tap, gate = table.text("tap"), table.text("gate")
+    reason, expires = table.text("reason"), table.day("expires")
+    table.end()
+    if _PATTERN & set(tap):
+        what = f"{tap!r} is a pattern"
+        raise InputError((table.file, table.at("tap")), what, "write one waiver per layer, with its full path")
+    letter = letter_of(gate)
+    if letter not in WAIVABLE:
+        what = f"gate {gate!r} {'does not exist' if letter is None else 'does not judge single layers'}"
+        raise InputError((table.file, table.at("gate")), what, f"use {' or '.join(GATES[a].name for a in WAIVABLE)}")
+    return Waiver(tap, letter, reason, expires)
+
+
+@dataclass
+class _Table:
+    """A TOML table whose keys are taken one by one; those left at the end are unknown."""
+
+    rest: dict[str, object]
+    file: Path
+    key: str
+    declared: list[str] = field(default_factory=list)
+
+    def at(self, name: str) -> str:
+        """The whole key of an entry."""
+        return f"{self.key}.{name}" if self.key else name
+
+    def end(self) -> None:
+        """Refuse the keys that were not taken."""
+        for name in self.rest:
+            fix = did_you_mean(name, self.declared, "remove it or correct its name")
+            raise InputError((self.file, self.at(name)), "is an unknown key", fix)
+
+    def _pop(self, name: str, default: object = None) -> object:
+        self.declared.append(name)
+        return self.rest.pop(name, default)
+
+    def table(self, name: str) -> _Table:
+        value = self._pop(name, {})
+        if not isinstance(value, Mapping):
+            raise self._wrong(name, "a table", "{ value = 1e-9, ... }" if self.key else f"[{name}]")
+        return _Table(dict(value), self.file, self.at(name))
+
+    def tables(self, name: str) -> list[_Table]:
+        value = self._pop(name, [])
+        if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
+            raise self._wrong(name, "an array of tables", f"[[{name}]]")
+        return [_Table(dict(row), self.file, f"{self.at(name)}[{index}]") for index, row in enumerate(value)]
+
+    def text(self, name: str) -> str:
+        value = self._take(name, f'{name} = "..."')
+        if not isinstance(value, str) or not value.strip():
+            raise self._wrong(name, "a non-empty string", f'{name} = "..."')
+        return value.strip()
+
+    def optional_text(self, name: str) -> str | None:
+        return self.text(name) if name in self.rest else None
+
+    def number(self, name: str) -> float:
+        value = self._take(name, f"{name} = 1e-9")
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self._wrong(name, "a number", f"{name} = 1e-9")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = float("inf")
+        if not isfinite(number) or number <= 0.0:
+            raise self._wrong(name, "a positive, finite number", f"{name} = 1e-9")
+        return number
+
+    def day(self, name: str) -> date:
+        example = f"{name} = 2027-01-31"
+        value = self._take(name, example)
+        if not isinstance(value, date) or isinstance(value, datetime):  # a time of day is a subclass
+            raise self._wrong(name, "a date", f"{example}, without quotes")
+        return value
+
+    def optional_day(self, name: str) -> date | None:
+        return self.day(name) if name in self.rest else None
+
+    def _take(self, name: str, example: str) -> object:
+        if name not in self.rest:
+            raise InputError((self.file, self.at(name)), "is missing", f"write {example}")
+        return self._pop(name)
+
+    def _wrong(self, name: str, kind: str, example: str) -> InputError:
+        return InputError((self.file, self.at(name)), f"is not {kind}", f"write {example}")

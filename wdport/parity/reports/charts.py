@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite, isnan, log10
 
-from wdport.parity.reports.axes import LinearAxis, LogAxis
-from wdport.parity.reports.svg import Chart, Line, Span
-from wdport.parity.reports.words import doubts, number, own_error, part_name
+from wdport.parity.reports.phrases import doubts, number, own_error, part_name
+from wdport.parity.reports.svg import AxisSpan, Chart, Line, LinearAxis, LogAxis
 from wdport.parity.verdict import Overlay, TapResult, Trajectory, Verdict
 
 _MIN_COLUMNS, _COLUMNS = 24, 64
@@ -162,12 +161,12 @@ def depth_chart(verdict: Verdict) -> Chart:
     )
 
 
-def _part_spans(verdict: Verdict) -> list[Span]:
+def _part_spans(verdict: Verdict) -> list[AxisSpan]:
     """Runs of taps that belong to one part."""
     spans, start = [], 0
     for part, run in groupby(verdict.taps, key=_part):
         stop = start + len(list(run))
-        spans.append(Span(part_name(verdict, part), start, stop))
+        spans.append(AxisSpan(part_name(verdict, part), start, stop))
         start = stop
     return spans
 

@@ -13,7 +13,8 @@ from typing import Final
 
 from wdport.errors import printable
 from wdport.files.templates import template
-from wdport.parity.reports import charts, tables, words
+from wdport.parity.reports import charts, tables
+from wdport.parity.reports import phrases as words
 from wdport.parity.verdict import Verdict
 
 TEMPLATES: Final = Path(__file__).parent / "templates"

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 from wdport.compare.findings import Gate
 from wdport.errors import printable
-from wdport.parity.reports.words import (
+from wdport.parity.reports.phrases import (
     NAME_CHARS,
     TEXT_CHARS,
     bounds_line,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from wdport.errors import MachineError, printable
-from wdport.parity.reports.words import (
+from wdport.parity.reports.phrases import (
     LEVELS,
     NAME_CHARS,
     TEXT_CHARS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wdport.compare.bounds import NUMERICS
 from wdport.families.registry import known_bounds
-from wdport.parity.reports.words import (
+from wdport.parity.reports.phrases import (
     LEVELS,
     changed_bounds,
     layers_error,
@@ -52,7 +52,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table: ``label`` says to screen readers what it lists, ``style`` is its CSS class."""
 
     heads: Sequence[Head]
@@ -71,7 +71,7 @@ def amount(value: float | None, bad: bool = False) -> Cell:
     return Cell(optional(value), value, "bad" if bad else "n" if value is None else "")
 
 
-def settings_table(verdict: Verdict) -> Table:
+def settings_table(verdict: Verdict) -> ReportTable:
     """Every hyper-parameter that differs."""
     read = {"differs": Cell("inference", None, "bad"), "training": Cell("training only")}
     rows = [
@@ -79,10 +79,12 @@ def settings_table(verdict: Verdict) -> Table:
         for level in LEVELS
         for setting in verdict.settings.of(level)
     ]
-    return Table([Head("layer"), Head("layer of the port"), Head("what differs"), Head("read by")], rows, "settings")
+    return ReportTable(
+        [Head("layer"), Head("layer of the port"), Head("what differs"), Head("read by")], rows, "settings"
+    )
 
 
-def gates_table(verdict: Verdict) -> Table:
+def gates_table(verdict: Verdict) -> ReportTable:
     """Every gate with its outcome, its count and its worst value."""
     rows = []
     for gate in verdict.gates:
@@ -94,10 +96,10 @@ def gates_table(verdict: Verdict) -> Table:
         what = Cell(f"({gate.name})", strong=gate.title)
         rows.append((what, mark, count, worst, bound, Cell(gate.where, None, "path")))
     heads = [Head("gate"), Head("outcome"), numeric("compared"), numeric("worst"), numeric("bound"), Head("at")]
-    return Table(heads, rows, "gates")
+    return ReportTable(heads, rows, "gates")
 
 
-def faults_table(verdict: Verdict) -> Table:
+def faults_table(verdict: Verdict) -> ReportTable:
     """Every layer that is wrong in isolation, in the order of the computation."""
     rows = []
     for fault in verdict.faults:
@@ -105,10 +107,10 @@ def faults_table(verdict: Verdict) -> Table:
         ratio = amount(fault.ratio, not fault.ratio <= verdict.bound("numerics"))
         rows.append((Cell(place(fault), None, "path"), logic, ratio, Cell(remark(verdict, fault))))
     heads = [Head("layer"), numeric("float64 error"), numeric("float32 ratio"), Head("probable cause")]
-    return Table(heads, rows, "faulty layers")
+    return ReportTable(heads, rows, "faulty layers")
 
 
-def parts_table(verdict: Verdict) -> Table:
+def parts_table(verdict: Verdict) -> ReportTable:
     """Every part of the output and the decoded whole, with gradients if they were compared."""
     rows: list[tuple[Cell, ...]] = []
     slopes = any(part.gradient is not None for part in verdict.parts)
@@ -128,10 +130,10 @@ def parts_table(verdict: Verdict) -> Table:
     heads = [Head(one), numeric("layers, f64"), numeric(f"{verdict.words.values}, f64"),
              numeric(f"{verdict.words.decoded}, f64"), numeric("f32 ratio"), numeric("energy"),
              *([numeric("gradient, f64")] * slopes)]  # fmt: skip
-    return Table(heads, rows, f"{one}s")
+    return ReportTable(heads, rows, f"{one}s")
 
 
-def taps_table(verdict: Verdict) -> Table:
+def taps_table(verdict: Verdict) -> ReportTable:
     """Every tap with all its numbers, in the order of the computation, including those of a full run."""
     full = any(tap.gradient is not None for tap in verdict.taps)
     findings = said_of(verdict, [tap.reference for tap in verdict.taps], ("A", "B", "0"))
@@ -148,7 +150,7 @@ def taps_table(verdict: Verdict) -> Table:
              numeric("worst", "f32"), numeric("inputs", "f32"),
              *([numeric("gradient", "f64"), numeric("bf16")] if full else []), numeric("of the", "bound"),
              *([Head("what is off")] * bool(findings))]  # fmt: skip
-    return Table(heads, rows, "layers", "sort")
+    return ReportTable(heads, rows, "layers", "sort")
 
 
 def _tap(verdict: Verdict, index: int, tap: TapResult, full: bool, parts: bool) -> Sequence[Cell]:
@@ -168,7 +170,7 @@ def _or_nothing(value: float | None, bound: float) -> Cell:
     return Cell("") if value is None else amount(value, not value <= bound)
 
 
-def bounds_table(verdict: Verdict) -> Table:
+def bounds_table(verdict: Verdict) -> ReportTable:
     """Every bound in force, its default if a policy changed it, and its meaning."""
     declared, changed = known_bounds(), changed_bounds(verdict)
     rows = []
@@ -177,4 +179,4 @@ def bounds_table(verdict: Verdict) -> Table:
         meaning = declared[name].meaning if name in declared else ""
         rows.append((Cell(name, None, "path"), amount(value), *usual, Cell(meaning, None, "said")))
     heads = [Head("bound"), numeric("in force"), *([numeric("default")] if changed else []), Head("of what")]
-    return Table(heads, rows, "bounds")
+    return ReportTable(heads, rows, "bounds")

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
     from wdport.families.faults import Bounds
-    from wdport.parity.selftest.result import GroupResult
-    from wdport.parity.selftest.variant import Variant
+    from wdport.parity.selftest.result import GroupResult, Variant
 
 ROOT = Path(__file__).resolve().parents[3]
 """The folder that the package is in."""

@@ -1,4 +1,4 @@
-"""Inject known bugs into a correct port one at a time, and have `verify` judge each."""
+"""Inject known bugs one at a time into a correct port, its samplers or its training, and have the gates judge each."""
 
 from __future__ import annotations
 
@@ -8,16 +8,32 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, log10
 
+import jax
+import numpy as np
+
+from wdport.compare.bounds import TRAJECTORY, bounds
 from wdport.compare.calls import layer_of
 from wdport.compare.findings import Gate
+from wdport.diffusion.faults import SamplerFault
+from wdport.diffusion.process import Process
 from wdport.errors import IncompleteError, InternalError, MisfitError
-from wdport.families.faults import Bounds, Kill
-from wdport.families.mutants import Mutant
+from wdport.families.faults import Bounds, Kill, Mutant, fate
+from wdport.families.roles import Sampled, Trained
+from wdport.model import Array
 from wdport.parity.diagnose import tapped
 from wdport.parity.run import Setup
-from wdport.parity.selftest.rules import rejected_by
+from wdport.parity.selftest.result import rejected_by
 from wdport.parity.selftest.specimen import Injected, Specimen
-from wdport.parity.shown import Verdict
+from wdport.parity.training_faults import TrainingFault, kill_training_faults
+from wdport.parity.trajectories import (
+    TrajectoryReference,
+    kill_sampler_faults,
+    reference_network,
+    trajectories_gate,
+    trial_condition,
+)
+from wdport.parity.verdict_api import Verdict
+from wdport.recorder import lifted, run
 
 JUDGED = ("0", "A", "A'", "B")
 """The gates of the network, in the order in which they are asked."""
@@ -134,3 +150,64 @@ def kill_of(specimen: Specimen, mutant: Mutant, place: str, judgement: Judgement
     margin = log10(over) if 0.0 < over < inf else (inf if over else -inf)
     return Kill(specimen.name, mutant.name, site or "the network", gate, mutant.gate, sites, exact, margin,
                 equivalent=mutant.equivalent, inputs=judgement.inputs)  # fmt: skip
+
+
+SAMPLER_PLACE = "the sampler"
+
+
+def run_sampler_faults(
+    family: Sampled,
+    specimen: Specimen,
+    faults: Callable[[Process], Sequence[SamplerFault]],
+    held: Bounds | None = None,
+    sound: bool = True,
+) -> Iterator[Kill]:
+    """Yield the outcome of no fault, if ``sound`` asks for it, then of every one that ``faults`` has of the family's
+    process."""
+    limit = {**bounds(), **(held or {})}["trajectory"]
+    name, reference, model = specimen.name, _reference(family, specimen), specimen.model("float64")
+    if sound:
+        gate, _ = trajectories_gate(reference, {"float64": model})
+        worst = float("inf") if gate.worst is None else gate.worst
+        yield fate(name, SAMPLER_PLACE, "E", "", log10(worst / limit) if worst else -np.inf, not gate.passed)
+    for fault, margin, killed in kill_sampler_faults(reference, model, faults(reference.process)):
+        over = margin - log10(limit / TRAJECTORY)
+        yield fate(name, SAMPLER_PLACE, "E", fault, over, killed and over > 0.0)
+
+
+def _reference(family: Sampled, specimen: Specimen) -> TrajectoryReference:
+    """The reference's network with the schedule in its tensors."""
+    module = specimen.live.modules["float64"]
+    sources = {constant: source for source, constant in specimen.plan.checks.items()}
+    process = family.process(specimen.config, lambda name: specimen.tensors[sources[name]])
+    about = family.diffused(specimen.config)
+    signature = specimen.family.signature(specimen.config)
+
+    def double(inputs: tuple[Array, ...]) -> Array:
+        with lifted():
+            return run(module, inputs)[0]
+
+    network = reference_network(signature, trial_condition(about), double)
+    return TrajectoryReference(network, process, about.shape)
+
+
+TRAINING_PLACE = "the training step"
+
+
+def run_training_faults(
+    trained: Trained, specimen: Specimen, faults: Sequence[TrainingFault], held: Bounds | None = None
+) -> Iterator[Kill]:
+    """Yield the outcome of no fault, then of every one of these. Changes the port's weights."""
+    limit = {**bounds(), **(held or {})}["gradient"]
+    family, config, model = specimen.family, specimen.config, specimen.model("float64")
+    with jax.enable_x64(True):
+        objective = trained.objective(config, model)
+    for fault, margin, killed in kill_training_faults(
+        specimen.plan.moves,
+        lambda: family.build_reference(config, specimen.tensors, "float64"),
+        model,
+        objective,
+        faults,
+        limit,
+    ):
+        yield fate(specimen.name, TRAINING_PLACE, "D", fault, margin, killed)

@@ -1,19 +1,84 @@
-"""The result of a self-test: every fault's outcome and every correct variant, and whether it passes."""
+"""The result of a self-test: every fault's outcome, every correct variant, fixed tolerances, and whether it passes.
+
+Each compares the whole network's output with fixed tolerances; none knows how much of a difference is rounding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
+import numpy as np
 from msgspec import Meta
 
-from wdport.compare.glossary import label
-from wdport.declared import Count
+from wdport.compare.findings import label
+from wdport.declared import Count, Number
 from wdport.families.faults import Kill
 from wdport.files import json_document
-from wdport.parity.selftest.rules import RULES
-from wdport.parity.selftest.variant import Variant
+from wdport.model import Array
+
+Accept = Callable[[Array, Array], bool]
+
+
+def _close(rtol: float, atol: float) -> Accept:
+    return lambda port, reference: bool(np.allclose(port, reference, rtol=rtol, atol=atol))
+
+
+def _cosine(port: Array, reference: Array) -> bool:
+    a, b = (side.astype(np.float64).ravel() for side in (port, reference))
+    return bool(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)) > 0.997)
+
+
+RULES: Final[dict[str, Accept]] = {
+    "numpy allclose, its defaults": _close(1e-5, 1e-8),
+    "assert_close, 1e-5 rules": _close(1.3e-6, 1e-5),
+    "atol 1e-3": _close(0.0, 1e-3),
+    "cosine > 0.997": _cosine,
+    "atol 0.025, rtol 20, inputs of ones": _close(20.0, 0.025),
+}
+
+ON_ONES: Final = frozenset({"atol 0.025, rtol 20, inputs of ones"})
+"""Rules that are applied to the outputs for inputs of ones."""
+
+
+def rejected_by(outputs: Callable[[bool], tuple[Array, Array]]) -> tuple[str, ...]:
+    """The rules that reject the port's float32 output; ``outputs`` returns it and the reference's, for inputs of ones
+    if its argument is true."""
+    sides = {ones: outputs(ones) for ones in (False, True)}
+    return tuple(name for name, accept in RULES.items() if not _accepted(accept, *sides[name in ON_ONES]))
+
+
+def _accepted(accept: Accept, port: Array, reference: Array) -> bool:
+    with np.errstate(invalid="ignore"):
+        return port.shape == reference.shape and accept(port, reference)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A gate that fails a correct port."""
+
+    gate: Annotated[str, Meta(description="Letter of the gate.")]
+    place: Annotated[str, Meta(description="Where.")]
+
+    def __str__(self) -> str:
+        return f"{label(self.gate)} at {self.place}"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One correct port, or one correct way to run it."""
+
+    example: Annotated[str, Meta(description="Model.")]
+    name: Annotated[str, Meta(description="What was changed.")]
+    logic: Annotated[Number | None, Meta(description="Largest isolated float64 error; null if it was not measured.")]
+    ratio: Annotated[Number | None, Meta(description=
+        "Largest isolated float32 error as a multiple of the reference's; null if it was not measured.")]  # fmt: skip
+    alarms: Annotated[tuple[Alarm, ...], Meta(description="Gates that fail: every one is a false alarm.")]
+    rejected: Annotated[tuple[str, ...] | None, Meta(description=
+        "Fixed tolerances that reject its output; null if that was not measured.")] = None  # fmt: skip
+    why: Annotated[str, Meta(description="Why it is correct, if it is another way to compute the same.")] = ""
+
 
 CAUSES_RIGHT: Final = 0.8
 """Share of the logic faults whose cause must be found; no cause may be wrong."""

@@ -15,22 +15,18 @@ from typing import cast
 import jax
 
 from wdport.compare.bounds import bounds as default_bounds
-from wdport.compare.findings import Gate, fact
-from wdport.compare.glossary import GATES
-from wdport.compare.memory import release_memory
+from wdport.compare.findings import GATES, Gate, fact
+from wdport.compare.programs import release_memory
 from wdport.diffusion.faults import TARGET_MIXED_UP
 from wdport.errors import MachineError, UsageError
-from wdport.families.faults import Bounds, FaultSet, Group, Kill
+from wdport.families.faults import Bounds, FaultGroup, FaultSet, Kill
 from wdport.families.roles import Sampled, Trained
 from wdport.families.shipped import CANARY
 from wdport.parity.policy.policy import Policy, loosened
 from wdport.parity.selftest.checkout import WHERE, all_faults
-from wdport.parity.selftest.inject import NOTHING, inject, run_mutants
-from wdport.parity.selftest.result import GroupResult, SelftestResult
-from wdport.parity.selftest.samplers import run_sampler_faults
+from wdport.parity.selftest.inject import NOTHING, inject, run_mutants, run_sampler_faults, run_training_faults
+from wdport.parity.selftest.result import GroupResult, SelftestResult, Variant
 from wdport.parity.selftest.specimen import Specimen
-from wdport.parity.selftest.training import run_training_faults
-from wdport.parity.selftest.variant import Variant
 from wdport.parity.training_faults import CANARY_FAULTS
 
 Say = Callable[[str], None]
@@ -68,7 +64,7 @@ def run_selftest(
     if every is not None:
         groups, variants, causes = every.run_faults(family, limits, say)
     else:
-        groups.append(gather(Group("", "quick faults", quick_faults(limits)), say))
+        groups.append(gather(FaultGroup("", "quick faults", quick_faults(limits)), say))
         note = "" if quick else f"only the canary's faults, which are installed; to try all, {WHERE}"
     seconds = time.monotonic() - started
     return SelftestResult(tuple(groups), tuple(variants), every is None, causes, limits, _environment(), seconds, note)
@@ -129,7 +125,7 @@ def quick_faults(held: Bounds) -> Iterator[Kill]:
         yield from run_training_faults(family, specimen, CANARY_FAULTS, held)
 
 
-def gather(group: Group, say: Say) -> GroupResult:
+def gather(group: FaultGroup, say: Say) -> GroupResult:
     """The results of a group, and memory released meanwhile."""
     kills = []
     for count, kill in enumerate(group.kills, 1):

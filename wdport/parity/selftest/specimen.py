@@ -25,20 +25,19 @@ from wdport.compare.probe import Probe
 from wdport.compare.reference import Live
 from wdport.compare.taps import align
 from wdport.conversion.apply import converted_arrays
+from wdport.conversion.convert import write_arrays
 from wdport.conversion.prepare import Settings, prepare
-from wdport.conversion.river import write_arrays
-from wdport.families.faults import FaultSet
-from wdport.families.mutants import Mutant
+from wdport.families.faults import FaultSet, Mutant
 from wdport.families.roles import Family
-from wdport.files.scratch import scratch_folder
 from wdport.files.target import choose_target
+from wdport.files.temporary import scratch_folder
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.parity.pair import Pair
 from wdport.parity.policy.judge import under
 from wdport.parity.reference import family_reference
 from wdport.parity.run import Setup
-from wdport.parity.shown import Verdict
+from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify import compare_files
 from wdport.recorder import Conditioning, Observation, Sweep, cast, highest_precision, run
 

@@ -1,15 +1,44 @@
-"""Render a self-test's result as the text that `wdport selftest` prints."""
+"""Render a self-test's result as text and as Markdown: summary, fixed tolerances, every fault, every correct
+variant."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
 
-from wdport.compare.glossary import label
+from wdport.compare.findings import label
 from wdport.families.faults import Kill
 from wdport.marks import Marked, joined, marked, outcome_line
-from wdport.parity.selftest.result import GroupResult, SelftestResult
-from wdport.parity.selftest.variant import Variant
+from wdport.parity.selftest.result import GroupResult, SelftestResult, Variant
+
+MARK = "<!-- wdport selftest -->"
+"""An invisible line that identifies the file as written by wdport."""
+
+VARIANT_HEAD = ("model", "correct variant", "float64 error", "float32 ratio", "alarms")
+
+
+def render_markdown(result: SelftestResult) -> str:
+    """The whole result as one document."""
+    versions = ", ".join(f"{name} {value}" for name, value in result.environment.items())
+    note = [result.note, ""] if result.note else []
+    parts = ["# Self-test", "", MARK, "", *note, summary(result), "", versions, ""]
+    if result.rules:
+        parts += ["## Fixed tolerances beside the gates", "", *_markdown_table(RULES_HEAD, rule_rows(result)), ""]
+    parts += ["## Faults", ""]
+    for group in result.groups:
+        parts += [f"### {title(group)}", "", *_markdown_table(KILL_HEAD, kill_rows(group)), ""]
+    if result.variants:
+        rows = [(variant.example, variant.name, "" if variant.logic is None else f"{variant.logic:.1e}",
+                 "" if variant.ratio is None else f"{variant.ratio:.2g}", ", ".join(map(str, variant.alarms)) or "none")
+                for variant in result.variants]  # fmt: skip
+        parts += ["## Correct variants", "", *_markdown_table(VARIANT_HEAD, rows), ""]
+    return "\n".join(parts)
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+
 
 Rows = list[tuple[str, ...]]
 

@@ -17,16 +17,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.compare.findings import Gate
-from wdport.compare.glossary import GATES
-from wdport.compare.programs import Program
-from wdport.compile_cache import FAST_COMPILE, fast_compile
+from wdport.compare.findings import GATES, Gate
+from wdport.compare.programs import CompiledProgram
 from wdport.families.roles import Completing, TokenNetwork
 from wdport.generation.api import complete, generate, settings_of
 from wdport.generation.program import Generator
 from wdport.generation.prompts import arranged
+from wdport.jax_settings import FAST_COMPILE, fast_compile
 from wdport.model import Array, KerasModel, Vocabulary
-from wdport.parity.use.plain_generation import Draws, Logits, Rule, Text, complete_text
+from wdport.parity.use.plain_generation import Draws, FillRule, Logits, Text, complete_text
 from wdport.parity.use.sides import UseMeasures
 
 Tokens = Callable[[str, Array, Array], Array]
@@ -37,24 +36,24 @@ WORDS, MASK = 13, 4
 """Tokens of the small network, and its mask token."""
 
 RULES = (
-    Rule(steps=2, threshold=0.4, edit=0.3),
-    Rule(length=14, block_length=4, steps=3, threshold=1.0),
-    Rule(length=14, block_length=4, steps=2, threshold=0.3, edit=0.25),
-    Rule(length=14, block_length=4, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
-    Rule(length=14, block_length=4, steps=4, threshold=0.5, temperature=1.0, top_p=0.6),
-    Rule(length=14, block_length=4, steps=2, threshold=1.0, temperature=5.0, end=1),
+    FillRule(steps=2, threshold=0.4, edit=0.3),
+    FillRule(length=14, block_length=4, steps=3, threshold=1.0),
+    FillRule(length=14, block_length=4, steps=2, threshold=0.3, edit=0.25),
+    FillRule(length=14, block_length=4, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
+    FillRule(length=14, block_length=4, steps=4, threshold=0.5, temperature=1.0, top_p=0.6),
+    FillRule(length=14, block_length=4, steps=2, threshold=1.0, temperature=5.0, end=1),
 )
 """Of prompts of different lengths in one batch: gaps, then open ends. Each length and block is a program to compile. In
 the last one, a text's end is drawn while masks before it are open."""
 
-OWN = Rule(length=2, steps=2, threshold=1.0)
+OWN = FillRule(length=2, steps=2, threshold=1.0)
 """Of the model's own network: several steps of one block."""
 
-OWN_RULES = (OWN, Rule(length=4, block_length=3, steps=2, threshold=0.3, edit=0.2))
+OWN_RULES = (OWN, FillRule(length=4, block_length=3, steps=2, threshold=0.3, edit=0.2))
 
 
 @dataclass(frozen=True)
-class Pair:
+class Models:
     """The two sides: the port's models by dtype and the reference."""
 
     family: Completing
@@ -68,7 +67,7 @@ class Pair:
         return tokens if tokens.mask is not None else Vocabulary(tokens.size, 0)
 
 
-def generation_gate(pair: Pair, full: bool) -> Gate:
+def generation_gate(pair: Models, full: bool) -> Gate:
     """Gate generation (I)."""
     comparison = UseMeasures("logic")
     with jax.enable_x64(True):
@@ -81,9 +80,9 @@ def generation_gate(pair: Pair, full: bool) -> Gate:
             prompts[0][0] = rule.end  # which ends no text there
         _compare_tokens(comparison, "a small network", small, _small_logits, prompts, rule, mask)
     defaults = inspect.signature(generate).parameters
-    names = [field.name for field in fields(Rule) if field.name not in ("length", "steps")]
+    names = [field.name for field in fields(FillRule) if field.name not in ("length", "steps")]
     argument_defaults = {name: defaults[name].default for name in names}
-    usual = {name: getattr(Rule(), name) for name in argument_defaults}
+    usual = {name: getattr(FillRule(), name) for name in argument_defaults}
     comparison.add("defaults", lambda: np.array([argument_defaults == usual], float), np.ones(1))
     vocabulary = pair.vocabulary
     if vocabulary.size > 2:  # otherwise there is nothing to choose from
@@ -92,7 +91,7 @@ def generation_gate(pair: Pair, full: bool) -> Gate:
                            tuple(comparison.facts))  # fmt: skip
 
 
-def _compare_own(comparison: UseMeasures, pair: Pair, vocabulary: Vocabulary, full: bool) -> None:
+def _compare_own(comparison: UseMeasures, pair: Models, vocabulary: Vocabulary, full: bool) -> None:
     mask, logits = int(vocabulary.mask or 0), _one_by_one(pair.reference)
     prompts = _prompts(vocabulary.size, mask)
     texts = [complete_text(logits, prompt, mask, OWN) for prompt in prompts]
@@ -104,7 +103,7 @@ def _compare_own(comparison: UseMeasures, pair: Pair, vocabulary: Vocabulary, fu
 
 
 def _compare_tokens(
-    comparison: UseMeasures, who: str, generator: Generator, logits: Logits, prompts: Sequence[Array], rule: Rule,
+    comparison: UseMeasures, who: str, generator: Generator, logits: Logits, prompts: Sequence[Array], rule: FillRule,
     mask: int,
 ) -> None:  # fmt: skip
     """Every token of every text, and the step that set it."""
@@ -141,7 +140,7 @@ def _draws(sample: int, size: int) -> Draws:
     return noise
 
 
-def _compare_logits(comparison: UseMeasures, pair: Pair, texts: Sequence[Text], mask: int) -> None:
+def _compare_logits(comparison: UseMeasures, pair: Models, texts: Sequence[Text], mask: int) -> None:
     """The network of the block program, with the tokens of every step of the plain loop, arranged as there."""
     calls = [call for text in texts for call in text.calls]
     masked = [np.where(np.isin(np.arange(len(call.tokens)), call.places), mask, call.tokens) for call in calls]
@@ -153,7 +152,7 @@ def _compare_logits(comparison: UseMeasures, pair: Pair, texts: Sequence[Text], 
     for dtype, model in pair.models.items():
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
             network = pair.family.token_network(model)
-            run = Program(partial(network.predict, count=batch.block), FAST_COMPILE)
+            run = CompiledProgram(partial(network.predict, count=batch.block), FAST_COMPILE)
             output = np.asarray(run(network.weights(), tokens, batch.visible, batch.positions, np.int32(batch.start)))
         logits[dtype] = np.concatenate([output[row, : len(call.places)] for row, call in enumerate(calls)])
     truth = np.concatenate([call.logits for call in calls])

@@ -26,7 +26,7 @@ EDITS = 17
 
 
 @dataclass(frozen=True)
-class Rule:
+class FillRule:
     """The settings of `wdport generate` under the same names, with its defaults."""
 
     length: int = 0
@@ -47,11 +47,11 @@ class Text:
 
     tokens: Array
     steps: Array
-    calls: list[Call] = field(default_factory=list)
+    calls: list[NetworkCall] = field(default_factory=list)
     step_count: int = 0
 
 
-class Call(NamedTuple):
+class NetworkCall(NamedTuple):
     """The tokens (N,), which of them were read (N,), and the ``logits`` (L, V) of the ``places`` (L,) of a block."""
 
     tokens: Array
@@ -60,7 +60,7 @@ class Call(NamedTuple):
     logits: Array
 
 
-def complete_text(logits: Logits, prompt: Array, mask: int, rule: Rule, draws: Draws | None = None) -> Text:
+def complete_text(logits: Logits, prompt: Array, mask: int, rule: FillRule, draws: Draws | None = None) -> Text:
     """Replace the ``mask`` tokens of a prompt and those appended to it, block by block; ``draws`` are needed above
     temperature 0."""
     tokens = np.append(prompt, np.full(rule.length, mask)).astype(np.int64)
@@ -70,14 +70,14 @@ def complete_text(logits: Logits, prompt: Array, mask: int, rule: Rule, draws: D
     for first in range(0, len(open_places), size):
         read = np.ones(len(tokens), bool)
         read[open_places[first + size :]] = False
-        block = Block(open_places[first : first + size], first, read)
+        block = TokenBlock(open_places[first : first + size], first, read)
         text.step_count = _fill(logits, text, block, mask, rule, text.step_count, draws)
         if (end := _end(text.tokens, open_places, mask, rule.end)) is not None:
             return Text(text.tokens[: end + 1], text.steps[: end + 1], text.calls, text.step_count)
     return text
 
 
-class Block(NamedTuple):
+class TokenBlock(NamedTuple):
     """The ``places`` (L,) of a block, the number of the ``first`` among all wanted tokens, and what is read (N,)."""
 
     places: Array
@@ -95,14 +95,16 @@ def _end(tokens: Array, places: Array, mask: int, end: int | None) -> int | None
     return None
 
 
-def _fill(logits: Logits, text: Text, block: Block, mask: int, rule: Rule, step: int, draws: Draws | None) -> int:
+def _fill(
+    logits: Logits, text: Text, block: TokenBlock, mask: int, rule: FillRule, step: int, draws: Draws | None
+) -> int:
     """Fill one block, and edit it; returns the number of steps taken so far."""
     places, read = block.places, block.read
     per_step, rest = divmod(len(places), rule.steps)
     filled = edits = 0
     while True:
         block_logits = logits(text.tokens, read)[places]
-        text.calls.append(Call(text.tokens.copy(), read, places, block_logits))
+        text.calls.append(NetworkCall(text.tokens.copy(), read, places, block_logits))
         if rule.temperature and draws is not None:
             noise = [draws(step, block.first + index) for index in range(len(places))]
             best, chance = _drawn(block_logits, mask, rule, noise)
@@ -132,7 +134,7 @@ def _fill(logits: Logits, text: Text, block: Block, mask: int, rule: Rule, step:
                 return step
 
 
-def _drawn(logits: Array, mask: int, rule: Rule, noise: list[Array]) -> tuple[Array, Array]:
+def _drawn(logits: Array, mask: int, rule: FillRule, noise: list[Array]) -> tuple[Array, Array]:
     """A drawn token (L,) of every place other than the mask, and its probability among those that may be drawn."""
     tokens, chances = [], []
     for row, row_noise in zip(logits / rule.temperature, noise, strict=True):

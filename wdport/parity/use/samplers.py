@@ -17,19 +17,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.compare.findings import Gate, fact
-from wdport.compare.glossary import GATES
-from wdport.compile_cache import fast_compile
+from wdport.compare.findings import GATES, Gate, fact
 from wdport.diffusion.process import Process, Run
 from wdport.diffusion.updates import WITH_ETA
 from wdport.errors import MachineError, UsageError
 from wdport.families.roles import Sampled
+from wdport.jax_settings import fast_compile
 from wdport.model import Array, Configuration, Decoding, Diffused, KerasModel
 from wdport.parity.use.sides import UseMeasures
 from wdport.sampling.job import plan_job
 from wdport.sampling.network import Network, fast_network, keras_network
-from wdport.sampling.programs import Programs
 from wdport.sampling.request import Request
+from wdport.sampling.sampler import Programs
 from wdport.sampling.samples import Samples
 
 SAMPLES, BATCH, SEED = 5, 3, 7

@@ -26,7 +26,7 @@ RANKS: Mapping[int, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Move:
+class AxisMove:
     """A rearrangement: the axes before and after, made of the same atoms."""
 
     before: Axes
@@ -121,7 +121,7 @@ def _free(excluded: Iterable[str]) -> list[str]:
     return [name for name in (*POOL, *(f"{a}{b}" for a in POOL for b in POOL)) if name not in used]
 
 
-def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
+def regroup(axes: Axes, shape: Sequence[int]) -> AxisMove | None:
     """The reshape of a tensor with these axes to ``shape``, with atoms split as needed; ``None`` if a new axis combines
     parts of two axes."""
     rest = atoms(axes)
@@ -158,7 +158,7 @@ def regroup(axes: Axes, shape: Sequence[int]) -> Move | None:
     for atom in atoms(tuple(after)):
         parts[owners[atom]].append(atom)
     before = tuple(tuple(part for atom in group for part in parts[atom]) for group in axes)
-    return Move(before, tuple(after))
+    return AxisMove(before, tuple(after))
 
 
 def _parted(atom: Atom, count: int, stated: int, used: set[str]) -> tuple[Atom, Atom]:
@@ -173,11 +173,11 @@ def _parted(atom: Atom, count: int, stated: int, used: set[str]) -> tuple[Atom, 
     )
 
 
-def permute(axes: Axes, order: Sequence[int]) -> Move:
-    return Move(axes, tuple(axes[axis] for axis in order))
+def permute(axes: Axes, order: Sequence[int]) -> AxisMove:
+    return AxisMove(axes, tuple(axes[axis] for axis in order))
 
 
-def chained(first: Move, second: Move) -> Move:
+def chained(first: AxisMove, second: AxisMove) -> AxisMove:
     """Compose two moves; atoms that the second splits are split in the first as well."""
     parts: dict[Atom, list[Atom]] = {}
     left = atoms(second.before)
@@ -190,4 +190,4 @@ def chained(first: Move, second: Move) -> Move:
                 pieces.append(left.pop(0))
         parts[atom] = pieces
     before = tuple(tuple(part for atom in group for part in parts[atom]) for group in first.before)
-    return Move(before, second.after)
+    return AxisMove(before, second.after)

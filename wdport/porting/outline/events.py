@@ -30,7 +30,7 @@ class Size(int):
 
 
 @dataclass(frozen=True)
-class Source:
+class TensorSource:
     """The source of a tensor: the ``name`` of an input, a parameter, a buffer or a plain attribute, or output ``index``
     of the event ``event``."""
 
@@ -44,7 +44,7 @@ class Source:
 class TracedTensor:
     """A tensor that was passed to or from a call."""
 
-    source: Source
+    source: TensorSource
     shape: tuple[int, ...]
     kind: str
 

@@ -1,4 +1,4 @@
-"""Track the axes of every tensor through a traced run."""
+"""Track the axes of every tensor through a traced run, and the axes of the outputs of functions."""
 
 from __future__ import annotations
 
@@ -8,29 +8,88 @@ from dataclasses import replace
 from wdport.mapping.kinds import FUNCTIONS, MODULES
 from wdport.mapping.kinds.image_axes import Atom, Axes, Group
 from wdport.mapping.kinds.kind import OutputAxes
-from wdport.porting.outline.axes import (
-    RANKS,
-    Move,
-    atom_size,
-    image,
-    last,
-    named,
-    permute,
-    regroup,
-    unique,
-)
-from wdport.porting.outline.events import Event, Slice, Source, Trace, TracedTensor, traced_tensors
-from wdport.porting.outline.function_axes import broadcast, indexed, plain, product, stacked, summed, without
-from wdport.porting.outline.functions import bound, canonical, dims, order_of
+from wdport.porting.outline.axes import RANKS, AxisMove, atom_size, image, last, named, permute, regroup, unique
+from wdport.porting.outline.events import Event, Slice, TensorSource, Trace, TracedTensor, traced_tensors
+from wdport.porting.outline.functions import bound, canonical, dims, numbers, order_of
 from wdport.porting.outline.settings import torch_class
 from wdport.recorder import Input
+
+
+def product(a: Axes, b: Axes, output: TracedTensor) -> Axes | None:
+    """Axes of a matrix product: rows of the first factor and columns of the second."""
+    if len(a) < 2 or len(b) < 2 or len(output.shape) != max(len(a), len(b)):
+        return None
+    batch = a[:-2] if len(a) >= len(b) else b[:-2]
+    return unique(plain((*batch, a[-2], b[-1])))
+
+
+def summed(equation: str, operands: Sequence[Axes]) -> Axes | None:
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    if not arrow or "..." in equation:
+        return None
+    groups: dict[str, Group] = {}
+    for letters, axes in zip(left.split(","), operands, strict=False):
+        groups |= {letter: group for letter, group in zip(letters, axes, strict=False) if group}
+    return unique(plain(tuple(groups.get(letter, ()) for letter in right)))
+
+
+def plain(axes: Axes) -> Axes:
+    """The axes without image channels, which the output of a product is not known to have."""
+    return tuple(tuple(replace(atom, channel=False) if atom.channel else atom for atom in group) for group in axes)
+
+
+def stacked(axes: Axes, output: TracedTensor, dim: int) -> Axes:
+    axis = dim % len(output.shape)
+    return unique([*axes[:axis], (Atom("n", output.shape[axis]),), *axes[axis:]])
+
+
+def without(axes: Axes, gone: Sequence[int]) -> Axes:
+    return tuple(group for axis, group in enumerate(axes) if axis not in gone)
+
+
+def indexed(axes: Axes, index: object) -> Axes | None:
+    """Axes after indexing: slices keep an axis, numbers remove one, ``None`` adds one."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    if any(isinstance(item, (TracedTensor, tuple)) for item in items):
+        return None
+    used = sum(item is not None and item is not ... for item in items)
+    if ... not in items:
+        items.append(...)
+    groups: list[Group] = []
+    rest = list(axes)
+    for item in items:
+        if item is ...:
+            count = len(axes) - used
+            groups += rest[:count]
+            rest = rest[count:]
+        elif item is None:
+            groups.append(())
+        elif isinstance(item, Slice):
+            groups.append(rest.pop(0))
+        elif rest and numbers(item):
+            rest.pop(0)
+        else:
+            return None
+    return tuple(groups)
+
+
+def broadcast(operands: Sequence[Axes], output: TracedTensor) -> Axes | None:
+    """Axes after broadcasting, aligned at the last axis: each is named by the first tensor with an axis of its size."""
+    groups: list[Group] = []
+    for back, size in enumerate(reversed(output.shape), 1):
+        group = next((axes[-back] for axes in operands if len(axes) >= back and atom_size(axes[-back]) == size), None)
+        if group is None:
+            group = (Atom("b" if str(size) == "b" else "n", size),)
+        groups.append(group)
+    return unique(groups[::-1])
+
 
 RESHAPES = frozenset((
     "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "ravel", "view_as_real",
 ))  # fmt: skip
 
 
-class Flow:
+class AxisFlow:
     """The axes of every tensor of a run, by its source, and the moves of those that rearrange one.
 
     Axes that the user did not name get their names from the layers that read them, which takes two passes.
@@ -40,8 +99,8 @@ class Flow:
         self._learned: dict[tuple[str, int], tuple[str, int, bool]] = {}
         self._declared = {model_input.name: model_input for model_input in inputs}
         for _ in range(2):
-            self.axes: dict[Source, Axes] = {}
-            self.moves: dict[int, Move] = {}
+            self.axes: dict[TensorSource, Axes] = {}
+            self.moves: dict[int, AxisMove] = {}
             self._loose: dict[Atom, tuple[str, int]] = {}
             for event in trace.events:
                 self._follow(event)
@@ -105,7 +164,7 @@ class Flow:
                 groups.append((Atom("b" if str(size) == "b" else "n", size),) if size != 1 else ())
         return unique(groups)
 
-    def move(self, event: Event, name: str) -> Move | None:
+    def move(self, event: Event, name: str) -> AxisMove | None:
         """The rearrangement that a function performs."""
         tensor = event.inputs[0]
         if len(event.outputs) != 1:

@@ -1,13 +1,17 @@
-"""The data of an outline: nested steps, each a layer, a function or a module that contains steps."""
+"""The data of an outline: nested steps, each a layer, a function or a module that contains steps; and its document."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from wdport.mapping.kinds.counterpart import KerasCall
-from wdport.porting.outline.keras_calls import Default
+from msgspec import Meta, Struct
+
+from wdport.conversion.manifest_schema import JsonShape
+from wdport.declared import Count, Positive
+from wdport.mapping.kinds.kind import KerasCall
+from wdport.porting.outline.counterparts import Default
 
 
 @dataclass(frozen=True)
@@ -110,3 +114,137 @@ class Outline:
     def layers(self) -> list[Step]:
         """Every call of a layer."""
         return [step for step in self.root.walk() if step.what == "layer"]
+
+
+class TensorFlow(Struct, frozen=True, rename={"from_": "from"}):
+    """An input or output tensor of a step."""
+
+    from_: Annotated[str, Meta(description=
+        "Its source, from the view of the enclosing module: a step, an argument or a parameter.")]  # fmt: skip
+    argument: Annotated[str | None, Meta(description="Parameter of the step that receives it.")]
+    axes: Annotated[str | None, Meta(description="Its axes in PyTorch's order, such as `b c h w`.")]
+    sizes: Annotated[Sequence[int | str], Meta(description="Their sizes; `b` for the batch size.")]
+    kind: Annotated[str, Meta(description="`float`, `int`, `bool` or `complex`.")]
+
+
+@dataclass(frozen=True)
+class KerasCallFacts:
+    """A layer or function of Keras."""
+
+    name: Annotated[str, Meta(description="Its name, such as `layers.Conv2D`.")]
+    arguments: Annotated[Mapping[str, object], Meta(description="Its arguments, by name.")]
+
+
+@dataclass(frozen=True)
+class DefaultFacts:
+    """An argument whose default in Keras differs from PyTorch's."""
+
+    layer: Annotated[str, Meta(description="The Keras layer.")]
+    argument: Annotated[str, Meta(description="Its argument.")]
+    keras: Annotated[object, Meta(description="Default of the argument.")]
+    setting: Annotated[str, Meta(description="PyTorch's hyper-parameter.")]
+    torch: Annotated[object, Meta(description="Default of the hyper-parameter.")]
+    needed: Annotated[object, Meta(description="Required value of the argument.")]
+
+
+@dataclass(frozen=True)
+class OutlineStep:
+    """One step of the model."""
+
+    what: Annotated[Literal["layer", "function", "module"], Meta(description=
+        "A layer, a function of torch between layers, or a module that contains steps.")]  # fmt: skip
+    number: Annotated[Positive | None, Meta(description="Position in call order; null for a module.")]
+    name: Annotated[str, Meta(description="Name within the enclosing module.")]
+    path: Annotated[str | None, Meta(description="Path in the model; null for a function.")]
+    type: Annotated[str, Meta(description="Class or function, by its full name.")]
+    kind: Annotated[str | None, Meta(description="Layer kind for a row of a mapping table.")]
+    settings: Annotated[Mapping[str, object], Meta(description="Hyper-parameters, or arguments that are not tensors.")]
+    torch: Annotated[str, Meta(description="The step in PyTorch, in short.")]
+    inputs: Annotated[Sequence[TensorFlow], Meta(description="Input tensors.")]
+    outputs: Annotated[Sequence[TensorFlow], Meta(description="Output tensors.")]
+    keras: Annotated[Sequence[KerasCallFacts], Meta(description="Calls of Keras that compute the same, in order.")]
+    keras_text: Annotated[str | None, Meta(description="The same in short, or the code that has to be written.")]
+    defaults: Annotated[Sequence[DefaultFacts], Meta(description=
+        "Arguments that must be stated, since their defaults differ.")]  # fmt: skip
+    notes: Annotated[Sequence[str], Meta(description="Other differences.")]
+    parameters: Annotated[Mapping[str, JsonShape], Meta(description=
+        "Shapes of the module's own tensors that its code reads directly.")]  # fmt: skip
+    steps: Annotated[Sequence[OutlineStep], Meta(description="Steps inside a module.")]
+
+
+@dataclass(frozen=True)
+class OutlineDocument:
+    """What ``wdport map outline --json`` prints: what a PyTorch model computes, step by step."""
+
+    model: Annotated[str, Meta(description="Function that builds the model, `module:name`.")]
+    parameters: Annotated[Count, Meta(description="Number of its parameters.")]
+    batch: Annotated[Positive, Meta(description="Batch size of the run.")]
+    versions: Annotated[Mapping[str, str], Meta(description="Versions of torch and Keras.")]
+    notes: Annotated[Sequence[str], Meta(description="What a reader should know, one sentence each.")]
+    uncalled: Annotated[Mapping[str, str], Meta(description=
+        "Layers that the run did not call, by path, with their constructors.")]  # fmt: skip
+    inputs: Annotated[Sequence[TensorFlow], Meta(description="Inputs of the model.")]
+    outputs: Annotated[Sequence[TensorFlow], Meta(description="Outputs of the model.")]
+    steps: Annotated[Sequence[OutlineStep], Meta(description="Steps, in call order.")]
+
+
+def outline_document(outline: Outline) -> OutlineDocument:
+    """The outline of a model."""
+    return OutlineDocument(
+        model=outline.target,
+        parameters=outline.weights,
+        batch=outline.batch,
+        versions=outline.versions,
+        notes=outline.notes,
+        uncalled=outline.uncalled,
+        inputs=[_tensor(value) for value in outline.inputs],
+        outputs=[_tensor(value) for value in outline.root.outputs],
+        steps=[_step(step) for step in outline.root.steps],
+    )
+
+
+def _step(step: Step) -> OutlineStep:
+    return OutlineStep(
+        what=step.what,
+        number=step.number or None,
+        name=step.name,
+        path=step.path or None,
+        type=step.type,
+        kind=step.kind or None,
+        settings={key: _plain(value) for key, value in step.settings.items()},
+        torch=step.torch,
+        inputs=[_tensor(value) for value in step.inputs],
+        outputs=[_tensor(value) for value in step.outputs],
+        keras=[_call(call) for call in step.keras],
+        keras_text=step.keras_text or None,
+        defaults=[
+            DefaultFacts(default.layer, default.argument, _plain(default.keras), default.setting, _plain(default.torch),
+                         _plain(default.needed))
+            for default in step.defaults
+        ],
+        notes=step.notes,
+        parameters=step.parameters,
+        steps=[_step(inner) for inner in step.steps],
+    )  # fmt: skip
+
+
+def _tensor(value: Value) -> TensorFlow:
+    sizes = [int(size) if size.isdecimal() else size for size in value.sizes]
+    return TensorFlow(value.source, value.name or None, value.names or None, sizes, value.kind)
+
+
+def _call(call: KerasCall) -> KerasCallFacts:
+    return KerasCallFacts(call.name, {key: _plain(value) for key, value in call.arguments.items()})
+
+
+def _plain(value: object) -> object:
+    """A JSON value; infinite numbers and other objects as text."""
+    if isinstance(value, KerasCall):
+        return _call(value)
+    if isinstance(value, (tuple, list)):
+        return [_plain(element) for element in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value) if str(value).lstrip("-").isdecimal() else str(value)
+    return value if value is None or isinstance(value, (bool, float, str)) else str(value)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_overloads
 
 from wdport.mapping.kinds import MODULES
-from wdport.mapping.kinds.counterpart import Settings
+from wdport.mapping.kinds.kind import Settings
 
 if TYPE_CHECKING:
     import torch

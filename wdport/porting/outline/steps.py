@@ -1,24 +1,80 @@
-"""Make the steps of an outline from a traced run."""
+"""Make the steps of an outline from a traced run: readers of a tensor, and the events that the outputs need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
-from wdport.mapping.kinds.counterpart import Counterpart, TorchCall
 from wdport.mapping.kinds.image_axes import Axes, keras_permutation
-from wdport.porting.outline.axes import atoms, text
-from wdport.porting.outline.counterparts import LAYERS, layer_of, of_function, of_move
-from wdport.porting.outline.events import Event, Trace, TracedTensor, traced_tensors
-from wdport.porting.outline.expressions import expression, index
-from wdport.porting.outline.flow import Flow
+from wdport.mapping.kinds.kind import Counterpart, TorchCall
+from wdport.porting.outline.axes import AxisMove, atoms, chained, text
+from wdport.porting.outline.counterparts import LAYERS, Default, call_text, differing, layer_of, of_function, of_move
+from wdport.porting.outline.events import Event, TensorSource, Trace, TracedTensor, traced_tensors
+from wdport.porting.outline.expressions import TensorNames, expression, index, local, paths
+from wdport.porting.outline.flow import AxisFlow
 from wdport.porting.outline.functions import OPERATORS, bound, canonical
-from wdport.porting.outline.keras_calls import Default, call_text, differing
-from wdport.porting.outline.names import Names, local, paths
-from wdport.porting.outline.reach import chains, needed, readers_of
 from wdport.porting.outline.result import Step, Value
 from wdport.porting.outline.settings import parameters, settings_of, torch_class, torch_text
+
+Readers = Mapping[TensorSource, Sequence[Event]]
+
+
+def readers_of(trace: Trace) -> dict[TensorSource, list[Event]]:
+    """The readers of each tensor: functions and layers, not the enclosing modules."""
+    readers: dict[TensorSource, list[Event]] = {}
+    for event in trace.events:
+        if event.module is None or event.is_layer:
+            for tensor in event.inputs:
+                readers.setdefault(tensor.source, []).append(event)
+    return readers
+
+
+def needed(trace: Trace) -> set[int]:
+    """Events that the model's outputs, or one of its layers, depend on."""
+    left = [tensor.source for tensor in trace.root.outputs]
+    layers = [event for event in trace.events if event.module is not None and event.is_layer]
+    left += [tensor.source for event in layers for tensor in event.inputs]
+    serials: set[int] = set()
+    while left:
+        source = left.pop()
+        if source.kind == "event" and source.event not in serials:
+            serials.add(source.event)
+            left += [tensor.source for tensor in trace.events[source.event].inputs]
+    return serials
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Reshapes and transposes, each the only reader of the one before it, and their combined move."""
+
+    move: AxisMove
+    events: tuple[Event, ...]
+
+
+def chains(trace: Trace, flow: AxisFlow, readers: Readers, is_step: Callable[[Event], bool]) -> dict[int, Chain]:
+    """The rearrangements that are steps, by the serial of their last event."""
+    by_serial: dict[int, Chain] = {}
+    for event in trace.events:
+        move = flow.moves.get(event.serial)
+        if move is None or event.module is not None or not is_step(event):
+            continue
+        source = event.inputs[0].source
+        before = by_serial.get(source.event) if source.kind == "event" else None
+        if before is not None and _is_only_reader(before.events[-1], event, trace, readers):
+            del by_serial[source.event]
+            by_serial[event.serial] = Chain(chained(before.move, move), (*before.events, event))
+        else:
+            by_serial[event.serial] = Chain(move, (event,))
+    return by_serial
+
+
+def _is_only_reader(before: Event, event: Event, trace: Trace, readers: Readers) -> bool:
+    """Whether ``event`` is the only reader of the output of ``before``, in the same module."""
+    source = before.outputs[0].source
+    final = any(tensor.source == source for tensor in trace.root.outputs)
+    return before.parent == event.parent and not final and [r.serial for r in readers.get(source, ())] == [event.serial]
 
 
 def is_layer(module: torch.nn.Module) -> bool:
@@ -29,14 +85,14 @@ def is_layer(module: torch.nn.Module) -> bool:
 class Steps:
     """The steps of a run; ``dtype`` is that of the port."""
 
-    def __init__(self, trace: Trace, flow: Flow, dtype: str = "float32") -> None:
+    def __init__(self, trace: Trace, flow: AxisFlow, dtype: str = "float32") -> None:
         self._trace, self._flow, self._dtype = trace, flow, dtype
         self._readers = readers_of(trace)
         self._needed = needed(trace)
         self._moves = chains(trace, flow, self._readers, self._is_step)
         self._behind = {part.serial: serial for serial, chain in self._moves.items() for part in chain.events[:-1]}
         self.numbers = {event.serial: number for number, event in enumerate(self._numbered(), 1)}
-        self._names = Names(trace, self.numbers, self._behind)
+        self._names = TensorNames(trace, self.numbers, self._behind)
 
     def root(self) -> Step:
         """The model itself as a step that contains all others."""

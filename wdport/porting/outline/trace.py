@@ -1,4 +1,5 @@
-"""Trace one run of a PyTorch model: every call of a module, and every function of torch between such calls.
+"""Trace one run of a PyTorch model: every call of a module and every function of torch; and sizes that depend on the
+batch.
 
 A module that counts as one layer is one event; for every other module, the calls inside it are events too.
 """
@@ -6,6 +7,7 @@ A module that counts as one layer is one event; for every other module, the call
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import torch
@@ -14,12 +16,74 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport import recorder
 from wdport.errors import MisfitError
-from wdport.porting.outline.events import Depends, Event, Slice, Source, Trace, TracedTensor, traced_tensors
-from wdport.porting.outline.unchanged import is_identity, kind_of
+from wdport.porting.outline.events import Depends, Event, Size, Slice, TensorSource, Trace, TracedTensor, traced_tensors
+from wdport.porting.outline.functions import is_identity, kind_of
 from wdport.porting.torch_run import tensors_in
 
 if TYPE_CHECKING:
     from wdport.model import Array
+
+
+class CallMismatchError(Exception):
+    """The two runs do not make the same calls."""
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batch sizes of the two runs; the first is the larger."""
+
+    first: int
+    second: int
+
+    def size(self, a: int, b: int) -> Size:
+        """A number of the first run, expressed in terms of the batch if the second run has another."""
+        if a == b:
+            return Size(a)
+        if a * self.second == b * self.first:
+            times = a // self.first
+            return Size(a, "b" if times == 1 else f"{times}b")
+        rest = a - self.first
+        if b - self.second == rest:
+            return Size(a, f"b{rest:+d}")
+        return Size(a)
+
+
+def merge(a: Trace, b: Trace, batches: Batches) -> None:
+    """Express every size of ``a`` in terms of the batch; raises :class:`CallMismatchError` if ``b`` has other calls."""
+    if len(a.events) != len(b.events) or any(_call(x) != _call(y) for x, y in zip(a.events, b.events, strict=True)):
+        raise CallMismatchError
+    records = [
+        (_merged(x.args, y.args, batches), _merged(x.kwargs, y.kwargs, batches), _merged(x.outputs, y.outputs, batches))
+        for x, y in zip(a.events, b.events, strict=True)
+    ]
+    for event, (args, kwargs, outputs) in zip(a.events, records, strict=True):
+        event.args, event.kwargs, event.outputs = args, kwargs, outputs
+
+
+def _call(event: Event) -> tuple[str, int, int]:
+    return event.name, event.parent, len(event.outputs)
+
+
+def _merged(a: Any, b: Any, batches: Batches) -> Any:
+    if isinstance(a, TracedTensor) and isinstance(b, TracedTensor):
+        if a.source != b.source or len(a.shape) != len(b.shape):
+            raise CallMismatchError
+        return TracedTensor(a.source, tuple(batches.size(x, y) for x, y in zip(a.shape, b.shape, strict=True)), a.kind)
+    if isinstance(a, Slice) and isinstance(b, Slice):
+        pairs = ((a.start, b.start), (a.stop, b.stop), (a.step, b.step))
+        return Slice(*(_merged(x, y, batches) for x, y in pairs))
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        if list(a) != list(b):
+            raise CallMismatchError
+        return {key: _merged(a[key], b[key], batches) for key in a}
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if len(a) != len(b):
+            raise CallMismatchError
+        return tuple(_merged(x, y, batches) for x, y in zip(a, b, strict=True))
+    if type(a) is int and type(b) is int:
+        return batches.size(a, b)
+    return a
+
 
 MOST_EVENTS = 200_000
 """Maximum number of calls in one run; more are a loop, whose outline would be unreadable."""
@@ -34,7 +98,7 @@ def trace(
     tracer = _Tracer(module, is_layer)
     tensors = [torch.from_numpy(array.copy()) for array in inputs]
     for name, tensor in zip(names, tensors, strict=True):
-        tracer.origins[tensor] = Source("input", name)
+        tracer.origins[tensor] = TensorSource("input", name)
     parts = dict(module.named_modules())
     try:
         with (
@@ -68,12 +132,12 @@ class _Tracer:
     def __init__(self, module: torch.nn.Module, is_layer: Callable[[torch.nn.Module], bool]) -> None:
         self.events: list[Event] = []
         self.reads: dict[str, None] = {}
-        self.origins: MutableMapping[torch.Tensor, Source] = WeakTensorKeyDictionary()
+        self.origins: MutableMapping[torch.Tensor, TensorSource] = WeakTensorKeyDictionary()
         self._open: list[Event] = []
         self._is_layer, self._within = is_layer, False
         for name, kind, tensor in _held(module):
             if tensor not in self.origins:
-                self.origins[tensor] = Source(kind, name)
+                self.origins[tensor] = TensorSource(kind, name)
 
     def called(
         self, name: str, caller: str, part: torch.nn.Module, compute: recorder.Compute, arguments: recorder.Given
@@ -150,7 +214,7 @@ class _Tracer:
         if event.module is not None and event.depends == "constant" and any(True for _ in event.module.parameters()):
             event.depends = "parameter"
         for index, tensor in enumerate(tensors):
-            self.origins[tensor] = Source("event", "", event.serial, index)
+            self.origins[tensor] = TensorSource("event", "", event.serial, index)
         event.several = isinstance(output, (Mapping, list, tuple))
         event.outputs = tuple(self._traced_tensor(tensor) for tensor in tensors)
 
@@ -182,7 +246,7 @@ class _Tracer:
     def _traced_tensor(self, tensor: torch.Tensor) -> TracedTensor:
         source = self.origins.get(tensor)
         if source is None:
-            source = self.origins.setdefault(tensor, Source("constant"))
+            source = self.origins.setdefault(tensor, TensorSource("constant"))
         return TracedTensor(source, tuple(tensor.shape), kind_of(tensor))
 
     def _refuse(self) -> NoReturn:

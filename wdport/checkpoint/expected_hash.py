@@ -1,0 +1,73 @@
+"""Check that a file is the expected one and not damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+from wdport.checkpoint.checkpoint import open_checkpoint
+from wdport.checkpoint.error_context import located
+from wdport.checkpoint.folder import INDEX
+from wdport.checkpoint.source import Source
+from wdport.checkpoint.zip_archive import read_members
+from wdport.errors import InputError, UsageError
+
+_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
+_ZIP: Final = b"PK\3\4"
+_OTHER_ZIPS: Final = (".npz", ".keras")
+_SHOWN: Final = 16
+"""Digits of a hash that messages show."""
+
+
+def require_sha256(path: str | PathLike[str], expected: str | None) -> None:
+    """Check a file against its expected SHA-256; does nothing for ``None``.
+
+    A single file is hashed before anything in it is parsed. For a sharded checkpoint or a folder, it is the hash
+    that a manifest states: of the index and then its shards, or of the one file. Raises :class:`InputError` for
+    another file, :class:`UsageError` if ``expected`` is not a SHA-256.
+    """
+    if expected is None:
+        return
+    if not _HEX.fullmatch(expected):
+        raise UsageError("--sha256", f"invalid SHA-256 {expected!r}", "give its 64 hexadecimal digits")
+    file = Path(path)
+    actual = _sharded(file) if file.is_dir() or file.name.endswith(INDEX) else _single(file)
+    if actual != expected.lower():
+        what = f"has the SHA-256 {actual[:_SHOWN]}..., not {expected[:_SHOWN].lower()}..."
+        raise InputError(file, what, "get the file again, or check which one the hash is of")
+
+
+def _sharded(path: Path) -> str:
+    with open_checkpoint(path) as checkpoint:
+        return checkpoint.file_sha256()
+
+
+def _single(path: Path) -> str:
+    digest = hashlib.sha256()
+    with located(path):
+        source = Source(path)
+        try:
+            source.add_to(digest)
+        finally:
+            source.close()
+    return digest.hexdigest()
+
+
+def require_undamaged(path: str | PathLike[str]) -> None:
+    """Check every CRC of a PyTorch archive before it is read with torch, which does not check them.
+
+    Files without checksums, and those of other kinds, are not checked. Raises :class:`InputError`.
+    """
+    file = Path(path)
+    with located(file):
+        source = Source(file)
+        try:
+            if source.size > len(_ZIP) and source.read(0, len(_ZIP)) == _ZIP and file.suffix not in _OTHER_ZIPS:
+                for span in read_members(source).values():
+                    if span.nbytes:
+                        span.read_into(memoryview(bytearray(0)))
+        finally:
+            source.close()

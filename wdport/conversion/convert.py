@@ -1,0 +1,320 @@
+"""Convert a checkpoint to a Keras model file and its manifest: read, plan, apply, write.
+
+Arrays are processed one at a time, so peak memory is about one tensor, or in pieces (:mod:`wdport.conversion.stream`);
+keras, jax and torch are not imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from wdport.checkpoint.regular import read_option
+from wdport.conversion.apply import Progress, converted_arrays
+from wdport.conversion.manifest import make_manifest, manifest_with_file, render_manifest
+from wdport.conversion.manifest_schema import Manifest
+from wdport.conversion.optimizer import DECOUPLED, Optimised, converted_optimiser
+from wdport.conversion.optimizer_file import Model, optimiser_output, optimiser_path, optimiser_written, weights_digest
+from wdport.conversion.prepare import Prepared, Settings, prepare
+from wdport.conversion.storage import Storage
+from wdport.conversion.streamed import Plans, write_streamed
+from wdport.conversion.values import ValueFinding, ValueLint
+from wdport.data.units import read_units
+from wdport.errors import InputError, UsageError, require_paths
+from wdport.families.roles import Documented, Guessing, KeptByKeras
+from wdport.files.atomic import replacing, whole_folder
+from wdport.files.inputs import InputFiles
+from wdport.files.manifests import BLANK, sealed
+from wdport.files.model_files import Hashes, MakeManifest, Written, read_variables, write_by_keras, write_model
+from wdport.files.target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
+from wdport.files.writable import OutputPath, require_apart
+from wdport.limits import MAX_KEPT_BYTES
+from wdport.model import STATED, Array
+from wdport.options import PathText
+
+ADAMS = ("adam", "adamw")
+
+
+@dataclass(frozen=True)
+class ConvertedOptimizer:
+    """A converted optimiser: its file, torch's class, and how many parameters, groups and steps it has.
+
+    ``schedule`` is torch's class of the learning-rate schedule, "" for none; ``left_out`` are
+    parameters whose tensors the conversion dropped.
+    """
+
+    path: Path
+    kind: Literal["Adam", "AdamW", "SGD"]
+    parameters: int
+    groups: int
+    steps: int
+    schedule: str
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OptimizerRequest:
+    """Whether the optimiser is converted, and what its file does not say; see :func:`wdport.convert`."""
+
+    requested: bool
+    kind: str | None = None
+    key: str | None = None
+    names: PathText | None = None
+
+    def target(self, model: Path, inputs: Mapping[str, Path], force: bool) -> OutputPath | None:
+        """Return the file, None if it is not wanted; raises :class:`UsageError` if it cannot be written."""
+        if not self.requested:
+            for name, value in (("optimizer", self.kind), ("optimizer_key", self.key), ("parameter_names", self.names)):
+                if value is not None:
+                    raise UsageError(name, "is for the optimizer's state", "add with_optimizer=True, or leave it out")
+            return None
+        if self.kind is not None and self.kind not in ADAMS:
+            raise UsageError("optimizer", f"is {self.kind!r}", f"choose one of {', '.join(ADAMS)}")
+        return optimiser_output(optimiser_path(model), inputs, force)
+
+    @contextmanager
+    def written(
+        self, prepared: Prepared, output: OutputPath | None, stored: Callable[[], Iterable[tuple[str, Array]]]
+    ) -> Iterator[ConvertedOptimizer | None]:
+        """Write the file under a temporary name; it gets its own if the block, which writes the model, succeeds.
+
+        ``stored`` reads the model's variables after the block.
+        """
+        if output is None:
+            yield None
+            return
+        decoupled = None if self.kind is None else self.kind == "adamw"
+        state = converted_optimiser(prepared, self.key, self._names(), decoupled)
+        belongs = Model(prepared.family.name, prepared.checkpoint.file_sha256())
+        with optimiser_written(output, state, belongs) as set_weights:
+            yield summary(output.path, state)
+            set_weights(weights_digest(stored(), state.members))
+
+    def _names(self) -> list[str] | None:
+        if self.names is None:
+            return None
+        path = Path(self.names)
+        fix = "give a JSON list of names"
+        try:
+            names = json.loads(read_option(path, MAX_KEPT_BYTES, fix))
+        except (ValueError, RecursionError) as error:
+            raise InputError(path, f"is not JSON ({error})", fix) from None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError(path, "is not a list of names", fix)
+        return names
+
+
+def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
+    """Return the summary of an optimiser's state."""
+    from wdport.optimizers.schedules import kind_of
+
+    decoupled = state.kind == "adam" and all(group.get(DECOUPLED) for group in state.groups)
+    schedule = ", ".join(kind_of(schedule_state) or "unknown" for schedule_state in state.schedules.values())
+    kind: Literal["Adam", "AdamW", "SGD"] = "SGD" if state.kind == "sgd" else "AdamW" if decoupled else "Adam"
+    return ConvertedOptimizer(path, kind, len(state.parameters), len(state.groups), state.step, schedule,
+                              state.left_out)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The result of a conversion, with the same facts as the manifest.
+
+    ``manifest`` is the manifest's JSON content; ``assumed`` are the configuration values that no source determined;
+    ``shown`` maps the main fields of the configuration to short labels; ``values`` are findings on unusual values;
+    ``optimizer`` is the converted optimiser, if it was asked for. ``doubts`` are assumed values that change what the
+    network computes, each with what goes wrong if it is wrong.
+    """
+
+    source: Path
+    output: Path
+    manifest_path: Path
+    config: Any
+    assumed: dict[str, object]
+    manifest: Manifest
+    shown: Mapping[str, str] = field(default_factory=dict)
+    values: tuple[ValueFinding, ...] = ()
+    optimizer: ConvertedOptimizer | None = None
+    doubts: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """The files, the number of variables and what was assumed, on a line; ``manifest`` has everything."""
+        assumed = "".join(f", assumed {name}={value!r}" for name, value in self.assumed.items())
+        return f"Conversion({self.source} -> {self.output}, {self.manifest['output']['variables']} variables{assumed})"
+
+
+_TOLD: Final = {*STATED, "hyper_parameters"}
+"""Origins of values that somebody stated."""
+
+
+def convert(
+    checkpoint: PathText,
+    output: PathText | None = None,
+    *,
+    config: PathText | None = None,
+    mapping: PathText | None = None,
+    values: dict[str, str] | None = None,
+    norm_stats: PathText | None = None,
+    data: PathText | None = None,
+    transform: str | None = None,
+    key: str | None = None,
+    model: str | None = None,
+    no_config: bool = False,
+    strict: bool = False,
+    force: bool = False,
+    allow_nonfinite: bool = False,
+    cast: bool = False,
+    progress: Progress | None = None,
+    dtype: str = "float32",
+    max_memory: int | None = None,
+    max_shard_size: int | None = None,
+    with_optimizer: bool = False,
+    optimizer: str | None = None,
+    optimizer_key: str | None = None,
+    parameter_names: PathText | None = None,
+) -> Conversion:
+    """Convert a PyTorch checkpoint to a Keras model file.
+
+    Args:
+        checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file, or a folder of shards with their index.
+        output: ``.keras`` (default: next to the checkpoint), ``.safetensors``, ``.weights.h5`` or ``.npz``; a name that
+            ends in ``/`` is a folder of safetensors shards, and one that ends in ``.orbax`` an Orbax checkpoint.
+        config: training configuration (YAML); values that it does not state are inferred from the shapes or assumed.
+        mapping: your own mapping table, instead of the shipped one that fits.
+        values: single configuration values as text, such as ``{"num_heads": "8"}``.
+        norm_stats: mean and standard deviation per feature (JSON or NPZ), kept with the model, so that samples
+            can be converted to the units of the data; a JSON file may also have the features' ``names``.
+        data: the data set that the model was trained on, to compute the statistics from; its column names become
+            the features' names.
+        transform: how the training's windows were made of the data: "zscore", "log1p-volume", "ohlc-atr" or your own
+            ``module:class``, see :mod:`wdport.data.transforms`; by default z-scores of the columns as they are.
+        key: dotted key of the state_dict if the file holds more than one; "ema" is an average of the weights, and "raw"
+            those that were trained.
+        model: ``module:function`` that builds your own Keras model, if the table does not name it.
+        no_config: do not read the training configuration (config.yaml) next to the checkpoint.
+        strict: refuse any assumption.
+        force: replace an existing output.
+        allow_nonfinite: accept NaN and infinity among the weights.
+        cast: accept float64 weights that float32 cannot hold exactly.
+        progress: called with (bytes done, total bytes).
+        dtype: dtype of the variables in a ``.safetensors`` or ``.npz`` file or a folder: "float32", "bfloat16" or
+            "float16".
+        max_memory: bytes of memory for tensors, for the same formats; larger tensors are processed in pieces.
+        max_shard_size: maximum bytes per shard; the output is then a folder.
+        with_optimizer: also convert the state of the optimiser, to ``NAME.optimizer.safetensors`` next to the output;
+            all of its moments are in memory at once. :func:`wdport.load_optimizer` loads it.
+        optimizer: "adam" or "adamw", if a checkpoint of an older PyTorch does not distinguish them.
+        optimizer_key: dotted key of the optimiser's state if the file holds more than one.
+        parameter_names: JSON file with a list of the names of the optimiser's parameters, in the order of its groups,
+            if their shapes fit several assignments.
+
+    Returns:
+        A :class:`Conversion`; ``output`` is the path of the written file.
+
+    Raises:
+        WdportError: see `wdport.errors`; nothing is written, and an existing output is unchanged.
+    """
+    files = {"config": config, "mapping": mapping, "norm_stats": norm_stats, "data": data,
+             "parameter_names": parameter_names}  # fmt: skip
+    require_paths("output", *files, checkpoint=checkpoint, output=output, **files)
+    _require_bytes(max_memory=max_memory, max_shard_size=max_shard_size)
+    inputs = InputFiles(**files)
+    folder = max_shard_size is not None or str(output or "").endswith(os.sep)
+    target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs, folder)
+    request = OptimizerRequest(with_optimizer, optimizer, optimizer_key, parameter_names)
+    beside = request.target(target.path, {"checkpoint": Path(checkpoint), **inputs}, force)
+    storage = Storage(dtype, max_memory, max_shard_size)
+    streams = storage.streams(target)
+    settings = Settings(
+        config,
+        values,
+        mapping,
+        key,
+        strict,
+        read_units(norm_stats, data, transform),
+        model=model,
+        shapes=streams,
+        beside=not no_config,
+    )
+    with prepare(checkpoint, settings) as prepared:
+        require_apart([("-o", target.path), ("-o", target.manifest.path)], prepared.checkpoint.files)
+        lint = ValueLint(prepared.plan, dtype)
+        with request.written(prepared, beside, lambda: _stored(prepared, target, manifest)) as moved:
+            if streams:
+                manifest = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.add))
+            else:
+                arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.add)
+                manifest = write_arrays(prepared, target, arrays)
+        odd = lint.findings(prepared.checkpoint)
+    assumed, labels = prepared.resolved.assumed, prepared.family.shown
+    guesses = prepared.family.guesses if isinstance(prepared.family, Guessing) else {}
+    doubts = {name: why for name, why in guesses.items() if name in assumed}
+    if len(doubts) < len(guesses) and _TOLD & set(prepared.resolved.origins.values()):
+        doubts = {}
+    return Conversion(Path(checkpoint), target.path, target.manifest.path, prepared.config, assumed, manifest, labels,
+                      odd, moved, doubts)  # fmt: skip
+
+
+def _streamed(plans: Plans) -> Manifest:
+    """Write a file or a folder in bounded memory, with the manifest next to it."""
+    target = plans.target
+    with ExitStack() as stack:
+        if target.format in (FOLDER, ORBAX):
+            (beside,) = stack.enter_context(replacing(target.manifest))
+            file = stack.enter_context(whole_folder(target.output, holds_ours))
+        else:
+            file, beside = stack.enter_context(replacing(target.output, target.manifest))
+        manifest = write_streamed(plans, file)
+        beside.write_text(render_manifest(manifest), encoding="utf-8")
+    return manifest
+
+
+def write_arrays(prepared: Prepared, target: ModelTarget, arrays: Iterator[tuple[str, Array]]) -> Manifest:
+    """Write one variable after another to a file, with the manifest next to it."""
+    with ThreadPoolExecutor(1) as pool:
+        source_hash = pool.submit(prepared.checkpoint.file_sha256)
+
+        def manifest(hashes: Hashes | None) -> Manifest:
+            return make_manifest(prepared, target, hashes, source_hash.result() if hashes else BLANK)
+
+        with replacing(target.output, target.manifest) as (file, beside):
+            written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
+            complete = manifest_with_file(manifest(written.hashes), target, written)
+            beside.write_text(render_manifest(complete), encoding="utf-8")
+    return complete
+
+
+def _write(
+    prepared: Prepared, target: Target, file: Path, arrays: Iterator[tuple[str, Array]], manifest: MakeManifest
+) -> Written:
+    """Write the file, with Keras's writer if the model is the user's, so that Keras can also read its variables."""
+    family, config = prepared.family, prepared.config
+    variables = prepared.variables
+    if isinstance(family, KeptByKeras) and target.format in KERAS:
+        saver = family
+        return write_by_keras(
+            file, target, lambda path: saver.save(config, path, arrays), lambda path: saver.read(config, path), manifest
+        )
+    document = family.keras_document(config) if isinstance(family, Documented) else {}
+    return write_model(file, target, variables, arrays, manifest, document, prepared.kept)
+
+
+def _stored(prepared: Prepared, target: Target, manifest: Manifest) -> Iterable[tuple[str, Array]]:
+    """The variables of the written file."""
+    if isinstance(prepared.family, KeptByKeras) and target.format in KERAS:
+        return prepared.family.read(prepared.config, target.path).items()
+    written = [target for tensor in manifest["tensors"] for target in tensor["targets"]]
+    digests = {entry["path"]: entry["sha256"] for entry in written}
+    dtypes = {entry["path"]: entry.get("dtype", "float32") for entry in written}
+    return read_variables(target.path, prepared.variables, digests, dtypes)
+
+
+def _require_bytes(**arguments: object) -> None:
+    for name, value in arguments.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise UsageError(name, f"is {value!r}, not a number of bytes", "give an int, such as 512 << 20")

@@ -1,0 +1,252 @@
+"""The manifest in a converted file, as types: JSON values; and whether the manifest next to the file agrees with it.
+
+Its content is only quoted, never executed: it is as untrusted as the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.source import Source
+from wdport.checkpoint.strict_json import strict_json
+from wdport.conversion.rounding import STORED
+from wdport.declared import Count, Sha256
+from wdport.files.manifests import CONVERT_AGAIN, manifest_of, unsealed
+from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
+from wdport.mapping.axes import Shape
+
+JsonShape = Sequence[Count]
+"""Sizes of the axes, in order; empty for a scalar."""
+
+
+class SourceEntry(TypedDict):
+    """The checkpoint, and which parts of it were not converted."""
+
+    name: Annotated[str, Meta(description="Name of the file or folder, without its path.")]
+    sha256: Annotated[Sha256, Meta(description=
+        "SHA-256 of the file; of a folder, of the lines that `sha256sum` prints for its files.")]  # fmt: skip
+    format: Annotated[str, Meta(description="Format of the file, such as `torch zip` or `safetensors`.")]
+    layout: Annotated[str, Meta(description="Where in the file the tensors are, as text.")]
+    key: Annotated[str | None, Meta(description=
+        "Dotted key of the state_dict; null if the file itself is the state_dict.")]  # fmt: skip
+    prefixes: Annotated[list[str], Meta(description="Prefixes that were removed from every name, such as `module.`.")]
+    other_keys: Annotated[list[str], Meta(description="Other content of the file, beside the state_dict.")]
+    not_read: Annotated[list[str], Meta(description="Parts of the file that were not read, as text.")]
+
+
+class MappingEntry(TypedDict):
+    """The mapping table."""
+
+    name: Annotated[str, Meta(description="Path of the table as given, but never an absolute one.")]
+    sha256: Annotated[Sha256, Meta(description="SHA-256 of the table; with includes, of the hashes of all files.")]
+    family: Annotated[str, Meta(description="Model family.")]
+    variant: Annotated[str, Meta(description="Key layout within the family; empty if the table names none.")]
+
+
+class FileEntry(TypedDict):
+    """One file of a folder."""
+
+    name: Annotated[str, Meta(description="Its name.")]
+    sha256: Annotated[Sha256, Meta(description="Its SHA-256.")]
+    bytes: Annotated[Count, Meta(description="Its size.")]
+
+
+class OutputEntry(TypedDict):
+    """The file that was written. ``name``, ``sha256`` and ``bytes`` are only in the manifest beside the file."""
+
+    format: Annotated[str, Meta(description=
+        "Format: `keras`, `safetensors`, `npz`, `weights.h5`, `orbax` or `safetensors-sharded`, a "
+        "folder.")]  # fmt: skip
+    variables: Annotated[Count, Meta(description="Number of variables.")]
+    config_json: NotRequired[
+        Annotated[Sha256, Meta(description="SHA-256 of Keras's model description in a `.keras` archive.")]
+    ]
+    kept: NotRequired[Annotated[dict[str, Sha256], Meta(description=
+        "SHA-256 of files of the checkpoint's folder that a `.keras` archive keeps, by name.")]]  # fmt: skip
+    dtype: NotRequired[Annotated[str, Meta(description="Requested dtype instead of float32.")]]
+    files: NotRequired[Annotated[list[FileEntry], Meta(description="The index and the shards of a folder.")]]
+    name: NotRequired[Annotated[str, Meta(description="Name of the file or folder.")]]
+    sha256: NotRequired[Annotated[Sha256, Meta(description=
+        "SHA-256 of the whole file, or of the lines that `sha256sum` prints for the files of a folder.")]]  # fmt: skip
+    bytes: NotRequired[Annotated[Count, Meta(description="Size of the whole file or folder.")]]
+
+
+class ConfigEntry(TypedDict):
+    """One value of the configuration, and its origin."""
+
+    value: Annotated[object, Meta(description="The value; the model family defines its meaning.")]
+    origin: Annotated[str, Meta(description=
+        "Its origin, such as `shapes`, `buffers`, `config`, `flag` or `table`; `assumed` if no source determined "
+        "it.")]  # fmt: skip
+
+
+class TargetEntry(TypedDict):
+    """One written variable."""
+
+    path: Annotated[str, Meta(description="Path of the variable, joined by `/`.")]
+    shape: Annotated[JsonShape, Meta(description="Its shape.")]
+    sha256: Annotated[Sha256, Meta(description=
+        "SHA-256 of its values in row-major order, little-endian, in its dtype.")]  # fmt: skip
+    dtype: NotRequired[Annotated[str, Meta(description="Its dtype; float32 if absent.")]]
+
+
+class TensorEntry(TypedDict):
+    """One tensor of the checkpoint, the row of the table that moved it, and the variables that it fills."""
+
+    source: Annotated[str, Meta(description="Name of the tensor, without the prefixes.")]
+    dtype: Annotated[str, Meta(description="Its dtype in the checkpoint.")]
+    shape: Annotated[JsonShape, Meta(description="Its shape in the checkpoint.")]
+    rule: Annotated[str, Meta(description="How its axes were rearranged: the name of a rule, or the rule itself.")]
+    combine: Annotated[Literal["", "sum", "weight_norm"], Meta(description=
+        "Arithmetic that combined it with the other tensors of the row before the rule; empty for none.")]  # fmt: skip
+    table: Annotated[str, Meta(description="File of the row.")]
+    line: Annotated[Count, Meta(description="Line of the row, from 1.")]
+    recomputed: Annotated[bool, Meta(description=
+        "Whether it was recomputed because 16-bit storage ruined the stored values.")]  # fmt: skip
+    targets: Annotated[list[TargetEntry], Meta(description="The variables that it fills.")]
+
+
+class CheckEntry(TypedDict):
+    """One stored table compared with the recomputed one."""
+
+    source: Annotated[str, Meta(description="Name of the tensor.")]
+    constant: Annotated[str, Meta(description="Name of the constant that it was compared with.")]
+    error: Annotated[float | None, Meta(description=
+        "Largest absolute difference; null if the values were used without a comparison.")]  # fmt: skip
+    tolerance: Annotated[float | None, Meta(description=
+        "Largest allowed difference; null if the values were used without a comparison.")]  # fmt: skip
+
+
+class Manifest(TypedDict):
+    """Inputs, steps and output of a conversion. The same inputs give the same manifest."""
+
+    manifest: Annotated[Literal[2], Meta(description="Format of the manifest.")]
+    wdport: Annotated[str, Meta(description="Version of wdport that wrote it.")]
+    source: Annotated[SourceEntry, Meta(description="The checkpoint.")]
+    mapping: Annotated[MappingEntry, Meta(description="The mapping table.")]
+    output: Annotated[OutputEntry, Meta(description="The file that was written.")]
+    config: Annotated[dict[str, ConfigEntry], Meta(description="The configuration of the model, by name.")]
+    assumed: Annotated[dict[str, object], Meta(description=
+        "Values of the configuration that no source determined, by name.")]  # fmt: skip
+    alternatives: Annotated[dict[str, str], Meta(description=
+        "Other possible values of an assumed value, as text, by name.")]  # fmt: skip
+    notes: Annotated[list[str], Meta(description="Notes for the reader, one sentence each.")]
+    tensors: Annotated[list[TensorEntry], Meta(description=
+        "Every moved tensor. All tensors of one row have the same targets.")]  # fmt: skip
+    checks: Annotated[list[CheckEntry], Meta(description="Every stored table that was compared with its formula.")]
+    drops: Annotated[dict[str, str], Meta(description="Tensors that were left out, each with its reason.")]
+    ties: Annotated[dict[str, str], Meta(description=
+        "Tensors that equal another one bit for bit, each with the other's name.")]  # fmt: skip
+    ignored: Annotated[dict[str, str], Meta(description=
+        "Entries of the checkpoint that are not tensors of the model, each with its reason.")]  # fmt: skip
+    versions: Annotated[dict[str, str | None], Meta(description=
+        "Versions of Python and of the libraries; null for one that is not installed.")]  # fmt: skip
+
+
+_FAULTS = (ValueError, KeyError, TypeError, AttributeError)
+_WHOLE = ("name", "sha256", "bytes")
+"""Facts about a file that only the manifest next to it can state, not the one inside."""
+
+
+@dataclass(frozen=True)
+class FileHash:
+    """A file that the conversion read: its name and SHA-256."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """A manifest: the file's source, the configuration with the origin of each value, and the path, shape, dtype and
+    SHA-256 of every variable. ``config_json`` is the SHA-256 of Keras's model description in an archive."""
+
+    manifest: Mapping[str, object] = field(repr=False)
+    family: str
+    variant: str
+    source: FileHash
+    mapping: FileHash
+    config: Mapping[str, ConfigEntry]
+    variables: Mapping[str, Shape] = field(repr=False)
+    digests: Mapping[str, str] = field(repr=False)
+    config_json: str | None
+    dtypes: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def rounded(self) -> tuple[str, ...]:
+        """Variables that are stored in 16 bits and come from tensors of another dtype."""
+        tensors: Any = self.manifest["tensors"]
+        pairs = [(target["path"], tensor["dtype"]) for tensor in tensors for target in tensor["targets"]]
+        return tuple(dict.fromkeys(name for name, dtype in pairs if self.dtypes[name] not in ("float32", dtype)))
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The configuration without origins."""
+        return {name: entry["value"] for name, entry in self.config.items()}
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """The origin of each value of the configuration."""
+        return {name: entry["origin"] for name, entry in self.config.items()}
+
+
+def read_account(text: bytes) -> Account:
+    """Parse the manifest text of a converted file; raises :class:`Fault`."""
+    manifest: Mapping[str, Any] = unsealed(text)
+    try:
+        source, mapping, output = manifest["source"], manifest["mapping"], manifest["output"]
+        config: dict[str, ConfigEntry] = {
+            str(name): {"value": entry["value"], "origin": str(entry["origin"])}
+            for name, entry in manifest["config"].items()
+        }
+        targets = [target for entry in manifest["tensors"] for target in entry["targets"]]
+        return Account(
+            manifest,
+            str(mapping["family"]),
+            str(mapping["variant"]),
+            FileHash(str(source["name"]), str(source["sha256"])),
+            FileHash(str(mapping["name"]), str(mapping["sha256"])),
+            config,
+            {str(target["path"]): tuple(map(int, target["shape"])) for target in targets},
+            {str(target["path"]): str(target["sha256"]) for target in targets},
+            output.get("config_json"),
+            {str(target["path"]): _dtype(target) for target in targets},
+        )
+    except _FAULTS as error:
+        raise Fault(f"its manifest is damaged ({type(error).__name__}: {error})", CONVERT_AGAIN) from None
+
+
+def _dtype(target: Mapping[str, object]) -> str:
+    if (dtype := str(target.get("dtype", "float32"))) not in STORED:
+        raise ValueError(f"unknown dtype {dtype}")
+    return dtype
+
+
+def contradiction_of(path: Path, account: Account, sha256: str) -> str:
+    """Return a sentence on how the manifest next to a converted file, whose hash is ``sha256``, contradicts it; "" if
+    it does not, or does not exist."""
+    beside = manifest_of(path)
+    try:
+        source = Source(beside)
+    except FileNotFoundError:
+        return ""
+    except (Fault, OSError) as error:
+        return f"{beside.name} cannot be read ({error})"
+    try:
+        text = source.read(0, min(source.size, MAX_MANIFEST_BYTES))
+        document: Mapping[str, Any] = strict_json(text, "manifest", marks=MAX_MANIFEST_MARKS)
+        output = dict(document["output"])
+        file_facts = {name: output.pop(name) for name in _WHOLE}
+    except (Fault, OSError, *_FAULTS):
+        return f"{beside.name} is damaged"
+    finally:
+        source.close()
+    if {**document, "output": output} != account.manifest:
+        return f"{beside.name} belongs to another conversion"
+    return "" if file_facts["sha256"] == sha256 else f"{beside.name} describes a file with another SHA-256"

@@ -1,0 +1,176 @@
+"""The file of a converted optimiser, ``NAME.optimizer.safetensors``: moments by variable path, and its description.
+
+A tensor is named by moment and variable, such as ``exp_avg/blocks/0/attention/kernel``. The description is sealed like
+a manifest, has a SHA-256 of every tensor, and one of the weights that the state belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+
+from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.error_context import located
+from wdport.checkpoint.faults import Fault
+from wdport.conversion.optimizer import MOMENTS, Optimised, Parameter
+from wdport.errors import InputError, MisfitError, UsageError
+from wdport.files.atomic import replacing
+from wdport.files.manifests import BLANK, CONVERT_AGAIN, sealed, unsealed
+from wdport.files.model_files import digest
+from wdport.files.safetensors_file import METADATA, SafetensorsWriter
+from wdport.files.target import stem_of
+from wdport.files.writable import OutputPath, writable
+from wdport.model import Array
+
+SUFFIX: Final = ".optimizer.safetensors"
+FORMAT: Final = 2
+_KIND: Final = "wdport optimizer"
+
+_FAULTS = (KeyError, TypeError, ValueError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The model that an optimiser belongs to: its family, the SHA-256 of its checkpoint, "" if it is unknown, and the
+    digest of its weights (:func:`weights_digest`)."""
+
+    family: str
+    sha256: str = ""
+    weights: str = BLANK
+
+
+def optimiser_path(path: Path) -> Path:
+    """Return the default name of the optimiser's file, next to a converted model."""
+    return path.with_name(f"{stem_of(path)}{SUFFIX}")
+
+
+def optimiser_output(path: Path, inputs: Mapping[str, Path], force: bool) -> OutputPath:
+    """Return the file as an output; raises :class:`UsageError` if it cannot be written."""
+    if not path.name.endswith(SUFFIX) or path.name == SUFFIX:
+        raise UsageError(path, "is not a name for an optimizer", f"end it in {SUFFIX}")
+    return writable(path, inputs, force)
+
+
+def weights_digest(values: Iterable[tuple[str, Array]], names: Collection[str]) -> str:
+    """SHA-256 of the variables with these names, as float32, whatever the order and dtype of ``values``."""
+    hashes = {name: digest(np.asarray(array, np.float32)) for name, array in values if name in names}
+    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
+
+
+def require_weights(path: Path, optimised: Optimised, model: Model, values: Iterable[tuple[str, Array]]) -> None:
+    """Raise :class:`MisfitError` unless an optimiser's file belongs to a model with these values."""
+    if weights_digest(values, optimised.members) != model.weights:
+        what = "belongs to other weights than the model's"
+        raise MisfitError(path, what, "give the optimizer that was converted, or saved, with the model")
+
+
+def write_optimiser(path: OutputPath, optimised: Optimised, model: Model) -> None:
+    """Write the file, whole or not at all; raises :class:`MachineError`."""
+    with optimiser_written(path, optimised, model):
+        pass
+
+
+@contextmanager
+def optimiser_written(path: OutputPath, optimised: Optimised, model: Model) -> Iterator[Callable[[str], None]]:
+    """Write the file under a temporary name, and rename it after the block, which may set the digest of the weights;
+    raises :class:`MachineError`."""
+    arrays = {
+        f"{name}/{place}": array for name, by_place in optimised.moments.items() for place, array in by_place.items()
+    }
+    described = {field.name: getattr(optimised, field.name) for field in fields(optimised) if field.name != "moments"}
+    described["parameters"] = [asdict(parameter) for parameter in optimised.parameters]
+    digests = {name: digest(array) for name, array in arrays.items()}
+    belongs = asdict(model)
+
+    def text() -> str:
+        return sealed({"kind": _KIND, "format": FORMAT, "model": belongs, "optimizer": _packed(described),
+                       "sha256": digests})  # fmt: skip
+
+    shapes = {name: array.shape for name, array in arrays.items()}
+    with replacing(path) as (file,):
+        writer = SafetensorsWriter(file, shapes, text(), {name: array.dtype.name for name, array in arrays.items()})
+        try:
+            for name, array in arrays.items():
+                writer.write(name, array)
+            yield lambda weights: belongs.update(weights=weights)
+            writer.finish(text())
+        finally:
+            writer.close()
+
+
+def read_optimiser(path: Path) -> tuple[Optimised, Model]:
+    """Read the file and check every tensor; raises :class:`InputError` if it is damaged or another file."""
+    with open_checkpoint(path) as file:
+        text = file.metadata.get(METADATA)
+        if not isinstance(text, str):
+            raise InputError(
+                path, "is not an optimizer's file", "give the one that wdport convert --with-optimizer wrote"
+            )
+        with located(path):
+            document: Any = unsealed(text.encode())
+        try:
+            if document["kind"] != _KIND:
+                raise Fault(
+                    "is a converted model, not an optimizer's file", "give the .optimizer.safetensors beside it"
+                )
+            if document["format"] != FORMAT:
+                raise Fault("was written by another release of wdport", CONVERT_AGAIN)
+            values = _unpacked(document["optimizer"])
+            values["parameters"] = tuple(Parameter(**parameter) for parameter in values["parameters"])
+            moments: dict[str, dict[str, Array]] = {}
+            for name, sha256 in document["sha256"].items():
+                moment, _, place = name.partition("/")
+                array = file.read(name)
+                if digest(array) != sha256:
+                    raise Fault("is damaged: its SHA-256 differs from the written one", CONVERT_AGAIN, name)
+                moments.setdefault(moment, {})[place] = array
+            if set(moments) - set(MOMENTS[values["kind"]]):
+                raise Fault("has moments that its kind does not have", CONVERT_AGAIN)
+            return Optimised(moments=moments, **values), Model(**document["model"])
+        except Fault as fault:
+            raise InputError((path, fault.part), fault.what, fault.fix) from None
+        except _FAULTS as error:
+            raise InputError(path, f"is not an optimizer's file that wdport wrote ({error})", CONVERT_AGAIN) from None
+
+
+def _packed(value: object) -> object:
+    """Plain values as JSON: tuples, counters, tables with other keys than text, and infinities get a name."""
+    if isinstance(value, Counter):
+        return {"counter": [[key, count] for key, count in value.items()]}
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {"table": {key: _packed(element) for key, element in value.items()}}
+        return {"pairs": [[_packed(key), _packed(element)] for key, element in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [_packed(element) for element in value]}
+    if isinstance(value, list):
+        return [_packed(element) for element in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def _unpacked(value: object) -> Any:
+    if isinstance(value, list):
+        return [_unpacked(element) for element in value]
+    if not isinstance(value, dict):
+        return value
+    ((name, inside),) = value.items()
+    if name == "table":
+        return {key: _unpacked(element) for key, element in inside.items()}
+    if name == "counter":
+        return Counter(dict(inside))
+    if name == "pairs":
+        return {_unpacked(key): _unpacked(element) for key, element in inside}
+    return tuple(_unpacked(element) for element in inside) if name == "tuple" else float(cast("str", inside))

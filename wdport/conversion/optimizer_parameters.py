@@ -1,0 +1,161 @@
+"""Which parameter has which index in the state of an optimiser.
+
+PyTorch numbers parameters by their place in the optimiser's groups. Every group lists its parameters in the order of
+``module.parameters()``, which is that of the state_dict without buffers and repeated tensors. So each group is a
+subsequence of the names, with the shapes of its moments. An assignment is used only if there is exactly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.optimizer import OptimiserState
+from wdport.checkpoint.tensor import TensorRef
+from wdport.mapping.axes import Shape
+
+MOST_STATES: Final = 20_000
+"""Partial assignments that are kept at a time."""
+
+BUFFERS: Final = frozenset({"running_mean", "running_var", "num_batches_tracked"})
+"""The last component of the names of PyTorch's own buffers."""
+
+_NAME_THEM: Final = "give the parameters' names in its order with --parameter-names FILE (a JSON list)"
+
+Places = tuple[int, ...]
+"""How many parameters of each group are assigned."""
+
+
+@dataclass(frozen=True)
+class ParameterTensor:
+    """A tensor that may be a parameter; ``needed`` means that it is one, unless it was frozen."""
+
+    name: str
+    shape: Shape
+    needed: bool = True
+
+
+def parameter_names(
+    optimiser: OptimiserState, candidates: Sequence[ParameterTensor], prefixes: Sequence[str] = ()
+) -> dict[int, str]:
+    """Return the name of every index.
+
+    Args:
+        optimiser: the optimiser's state.
+        candidates: the tensors of the state_dict, in its order, without buffers and repeated tensors.
+        prefixes: prefixes that were removed from their names.
+
+    Raises:
+        Fault: the shapes fit no assignment, or more than one.
+    """
+    shapes = {index: _shape(optimiser.state.get(index, {})) for index in optimiser.indices}
+    if all(group.names for group in optimiser.groups):
+        return _names_in_groups(optimiser, shapes, candidates, prefixes)
+    needed = [candidate for candidate in candidates if candidate.needed]
+    count = len(optimiser.indices)
+    if count > len(candidates):
+        raise Fault(f"has {count} parameters, but the weights have {len(candidates)}",
+                    "give the optimiser of this model", optimiser.key)  # fmt: skip
+    for tried in dict.fromkeys((tuple(needed), tuple(candidates))):
+        if count == len(tried) or tried == tuple(candidates):
+            names = _assigned(optimiser, shapes, tried, count == len(tried))
+            if names is not None:
+                return names
+    raise Fault("its moments have other shapes than the weights", "give the optimiser of this model", optimiser.key)
+
+
+def named(optimiser: OptimiserState, names: Sequence[str], candidates: Sequence[ParameterTensor]) -> dict[int, str]:
+    """Return the name of every index from the user's list; raises :class:`Fault` if it does not fit."""
+    if len(names) != len(optimiser.indices):
+        raise Fault(f"has {len(optimiser.indices)} parameters, but {len(names)} names are given", _NAME_THEM)
+    shapes = {index: _shape(optimiser.state.get(index, {})) for index in optimiser.indices}
+    return _checked(optimiser.key, dict(zip(optimiser.indices, names, strict=True)), shapes, candidates)
+
+
+def _shape(state: Mapping[str, object]) -> Shape | None:
+    """The shape of a parameter by its moments; None if it has none."""
+    return next((ref.shape for name, ref in state.items() if name != "step" and isinstance(ref, TensorRef)), None)
+
+
+def _names_in_groups(
+    optimiser: OptimiserState,
+    shapes: Mapping[int, Shape | None],
+    candidates: Sequence[ParameterTensor],
+    prefixes: Sequence[str],
+) -> dict[int, str]:
+    """The names that the file states, with or without the prefixes of the state_dict."""
+    candidate_names = {candidate.name for candidate in candidates}
+    names: dict[int, str] = {}
+    for group in optimiser.groups:
+        for index, name in zip(group.indices, group.names, strict=True):
+            short = name
+            for prefix in prefixes:
+                short = short if short in candidate_names else short.replace(prefix, "", 1)
+            names[index] = short
+    return _checked(optimiser.key, names, shapes, candidates)
+
+
+def _checked(
+    key: str, names: dict[int, str], shapes: Mapping[int, Shape | None], candidates: Sequence[ParameterTensor]
+) -> dict[int, str]:
+    candidate_shapes = {candidate.name: candidate.shape for candidate in candidates}
+    for index, name in names.items():
+        if name not in candidate_shapes:
+            raise Fault(f"names a parameter {name}, which the weights do not have", _NAME_THEM, key)
+        if shapes[index] not in (None, candidate_shapes[name]):
+            what = f"has moments of shape {shapes[index]} for {name}, which has {candidate_shapes[name]}"
+            raise Fault(what, "give the optimiser of this model", key)
+    if len(set(names.values())) < len(names):
+        raise Fault("names a parameter twice", _NAME_THEM, key)
+    return names
+
+
+def _assigned(
+    optimiser: OptimiserState, shapes: Mapping[int, Shape | None], candidates: Sequence[ParameterTensor], every: bool
+) -> dict[int, str] | None:
+    """The only assignment, None if there is none; ``every`` means that all candidates are assigned."""
+    groups = [group.indices for group in optimiser.groups]
+    start: Places = (0,) * len(groups)
+    reached: dict[Places, int] = {start: 1}  # how many ways lead there, at most 2
+    steps: list[dict[Places, tuple[Places, int | None]]] = []
+    for candidate in candidates:
+        ahead: dict[Places, int] = {}
+        came: dict[Places, tuple[Places, int | None]] = {}
+        for places, ways in reached.items():
+            for group_index, after in _next(places, groups, shapes, candidate, every):
+                ahead[after] = min(ahead.get(after, 0) + ways, 2)
+                came[after] = (places, group_index)
+        if len(ahead) > MOST_STATES:
+            raise Fault("has too many groups of equal shapes to tell its parameters apart", _NAME_THEM, optimiser.key)
+        steps.append(came)
+        reached = ahead
+    ends = tuple(map(len, groups))
+    if not reached.get(ends):
+        return None
+    if reached[ends] > 1:
+        raise Fault("several assignments of its parameters fit their shapes", _NAME_THEM, optimiser.key)
+    names: dict[int, str] = {}
+    places = ends
+    for candidate, came in zip(reversed(candidates), reversed(steps), strict=True):
+        before, group_index = came[places]
+        if group_index is not None:
+            names[groups[group_index][before[group_index]]] = candidate.name
+        places = before
+    return dict(sorted(names.items()))
+
+
+def _next(
+    places: Places,
+    groups: Sequence[tuple[int, ...]],
+    shapes: Mapping[int, Shape | None],
+    candidate: ParameterTensor,
+    every: bool,
+) -> list[tuple[int | None, Places]]:
+    """Where the next candidate can go: to the next index of a group, or to none of them."""
+    ways: list[tuple[int | None, Places]] = [] if every else [(None, places)]
+    for group, indices in enumerate(groups):
+        if places[group] < len(indices) and shapes[indices[places[group]]] in (None, candidate.shape):
+            ways.append((group, (*places[:group], places[group] + 1, *places[group + 1 :])))
+    return ways

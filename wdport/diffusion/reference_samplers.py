@@ -1,0 +1,338 @@
+"""The published samplers, the checkpoint's own and those of flows, as plain loops in numpy that return every state.
+
+The plans of :mod:`wdport.diffusion.updates` are compared with it, so it shares no code with them: it writes each method
+as its paper does, over the clean state and the noise computed from the prediction at each call.
+
+The port's sampling is compared with it, so it shares no code with plans and scans: each update follows the formulas of
+the public code, step by step. Computes in the dtype of x_T.
+
+The plans of :mod:`wdport.diffusion.flow` are compared with it, so it shares no code with them: each method is written
+as in textbooks, over the velocity computed from the prediction at each call. Computes in the dtype of the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, pairwise
+from math import exp, expm1, inf, log, pi, sqrt
+
+import numpy as np
+
+from wdport.diffusion.schedules import NoiseSchedule
+from wdport.mapping.arrays import Array
+
+Network = Callable[[Array, Array], Array]
+Change = Callable[[Array], Array]
+"""Maps the predicted clean state to the one that is used."""
+
+Noise = Callable[[int], Array]
+"""The number of a draw, step + 1024 for every earlier draw of that step, to standard normal noise (B, *shape)."""
+
+Step = Callable[[Array, int, int], tuple[Array, float]]
+"""(state, step, the next visited step or 0) to the next state's mean and the deviation of its noise."""
+
+Split = Callable[[Array, int], tuple[Array, Array]]
+"""(state, step) to the clean state and the noise."""
+
+
+def walk(
+    step: Step, steps: Sequence[int], bars: Array, init: Array, noise: Noise | Array, repeats: int = 1
+) -> list[Array]:
+    """The states after each of ``steps``. ``bars`` are alpha_bar by step, and ``noise`` may be a tape, which has a slot
+    (B, *shape) for every noisy step.
+
+    With ``repeats`` every step but the last is taken that often, and noise returns the state to its level between two
+    times (arXiv 2201.09865, alg. 1): both noises of such a step are one draw with their common deviation.
+    """
+    x, states = init, []
+    draw = _slots(noise) if isinstance(noise, np.ndarray) else noise
+    for t, then in zip(steps, [*steps[1:], 0], strict=True):
+        for again in range(repeats if then else 1):
+            mean, deviation = step(x, t, then)
+            if then and again + 1 < repeats:
+                ratio = sqrt(bars[t] / bars[then])
+                mean, deviation = ratio * mean, sqrt((ratio * deviation) ** 2 + 1.0 - ratio**2)
+            if deviation > 0.0:
+                mean = mean + init.dtype.type(deviation) * draw(t + 1024 * again).astype(init.dtype)
+            x = mean.astype(init.dtype)
+            states.append(x)
+    return states
+
+
+def _slots(tape: Array) -> Noise:
+    slot = count()
+    return lambda _: np.asarray(tape[next(slot)])
+
+
+def solver_states(
+    sampler: str, network: Network, bars: Array, times: Array, target: str, steps: Sequence[int], init: Array,
+    noise: Noise | Array, eta: float = 0.0, change: Change | None = None, repeats: int = 1,
+) -> list[Array]:  # fmt: skip
+    """The states of one of :data:`SOLVERS` after each of ``steps``; ``times`` are the network's times by step."""
+
+    def split(x: Array, t: int) -> tuple[Array, Array]:
+        a, s = sqrt(bars[t]), sqrt(1.0 - bars[t])
+        prediction = network(x, np.full(len(x), times[t], x.dtype))
+        clean, predicted = clean_and_noise(target, a, s, x, prediction)
+        if change is None:
+            return clean, predicted
+        changed = change(clean)
+        return changed, (x - a * changed) / s
+
+    level = {t: (sqrt(bars[t]), sqrt(1.0 - bars[t])) for t in steps} | {0: (1.0, 0.0)}
+    return walk(SOLVERS[sampler](split, level, eta), steps, bars, init, noise, repeats)
+
+
+def clean_and_noise(target: str, a: float, s: float, x: Array, prediction: Array) -> tuple[Array, Array]:
+    """The clean state and the noise of x = a clean + s noise, from a prediction of either, or of a noise - s clean."""
+    if target == "noise":
+        return (x - s * prediction) / a, prediction
+    if target == "sample":
+        return prediction, (x - a * prediction) / s
+    return a * x - s * prediction, a * prediction + s * x
+
+
+def solver_steps(bars: Array, number: int, last: int) -> list[int]:
+    """The steps of SDE-DPM-Solver++: evenly spaced in log(signal / noise), from the last of ``last`` steps whose signal
+    is at least 0.03 to 1; where two are the same step, the earlier one moves up."""
+    start = max((t for t in range(1, last + 1) if sqrt(bars[t]) >= 0.03), default=last)
+    ratio = {t: log(bars[t] / (1.0 - bars[t])) for t in range(1, start + 1)}
+    chosen: list[int] = []
+    for i in reversed(range(number)):
+        share = i / (number - 1) if number > 1 else 0.0
+        goal = ratio[start] + share * (ratio[1] - ratio[start])
+        nearest = min(ratio, key=lambda t: (abs(ratio[t] - goal), t))
+        chosen.append(max(nearest, chosen[-1] + 1) if chosen else nearest)
+    return [min(t, start - i) for i, t in enumerate(reversed(chosen))]
+
+
+Levels = dict[int, tuple[float, float]]
+"""Signal and noise by step; 0 is the end."""
+
+
+def _ddim(split: Split, level: Levels, eta: float) -> Step:
+    """arXiv 2010.02502, eqs. 12 and 16."""
+
+    def step(x: Array, t: int, then: int) -> tuple[Array, float]:
+        (a, s), (b, r) = level[t], level[then]
+        clean, noise = split(x, t)
+        sigma = eta * r / s * sqrt(1.0 - (a / b) ** 2)
+        return b * clean + sqrt(r**2 - sigma**2) * noise, sigma
+
+    return step
+
+
+def _solver(split: Split, level: Levels, stochastic: bool) -> Step:
+    """arXiv 2211.01095, alg. 2, and its stochastic form, eq. 18."""
+    before: list[tuple[Array, float]] = []
+
+    def step(x: Array, t: int, then: int) -> tuple[Array, float]:
+        (a, s), (b, r) = level[t], level[then]
+        clean, _ = split(x, t)
+        h = log(b / r) - log(a / s) if then else inf
+        estimate = clean
+        if before and then:
+            previous, earlier = before.pop()
+            share = h / (2.0 * earlier)  # 1 / (2 r) of the paper
+            estimate = (1.0 + share) * clean - share * previous
+        before.append((clean, h))
+        if not stochastic:
+            return r / s * x - b * expm1(-h) * estimate, 0.0
+        return r / s * exp(-h) * x - b * expm1(-2.0 * h) * estimate, r * sqrt(-expm1(-2.0 * h))
+
+    return step
+
+
+def _heun(split: Split, level: Levels, _: float) -> Step:
+    """arXiv 2206.00364, alg. 1, in y = x / signal and sigma = noise / signal, where dy / dsigma is the noise."""
+
+    def step(x: Array, t: int, then: int) -> tuple[Array, float]:
+        (a, s), (b, r) = level[t], level[then]
+        h, slope = r / b - s / a, split(x, t)[1]
+        y = x / a + h * slope
+        if then:
+            y = x / a + h * (slope + split(b * y, then)[1]) / 2.0
+        return b * y, 0.0
+
+    return step
+
+
+def _euler(split: Split, level: Levels, _: float) -> Step:
+    """arXiv 2011.13456, eq. 13, in the logarithm of the signal: dx = (x - noise / its level) dlog."""
+
+    def step(x: Array, t: int, then: int) -> tuple[Array, float]:
+        (a, s), (b, _) = level[t], level[then]
+        return x + log(b / a) * (x - split(x, t)[1] / s), 0.0
+
+    return step
+
+
+SOLVERS: dict[str, Callable[[Split, Levels, float], Step]] = {
+    "ddim-textbook": _ddim,
+    "dpm-solver++": lambda split, level, _: _solver(split, level, stochastic=False),
+    "sde-dpm-solver++": lambda split, level, _: _solver(split, level, stochastic=True),
+    "heun": _heun,
+    "euler": _euler,
+}
+
+
+def ddim_step_list(count: int) -> list[int]:
+    """The steps that DDIM visits for ``count`` steps: strided from 1000, ending with 1."""
+    steps, step = [], 1000
+    while step > 0:
+        steps.append(step)
+        step -= 1000 // count
+    if 1 not in steps:
+        steps.append(1)
+    return steps
+
+
+def ddpm_states(
+    network: Network, schedule: NoiseSchedule, target: str, steps: Iterable[int], init: Array, tape: Array | Noise,
+    change: Change | None = None, repeats: int = 1,
+) -> list[Array]:  # fmt: skip
+    """DDPM from ``init`` (B, C, F); ``tape`` (slots, B, C, F) has one slot per step but the last.
+
+    ``steps`` fall from 1000 to 1. If they skip some, beta and alpha are still those of the single step, and
+    alpha_bar of the previous step is that of the next in the list. ``change`` and ``repeats`` are as in
+    :mod:`wdport.diffusion.reference_samplers`.
+    """
+    beta, alpha, alpha_bar = (np.asarray(values).astype(init.dtype) for values in schedule)
+    one = init.dtype.type(1.0)
+
+    def step(x: Array, t: int, t_prev: int) -> tuple[Array, float]:
+        prediction = _prediction(network, target, alpha_bar[t], x, t, change)
+        if target == "noise":
+            mean = (x - beta[t] / np.sqrt(one - alpha_bar[t]) * prediction) / np.sqrt(alpha[t])
+        else:
+            alpha_bar_prev = alpha_bar[t_prev] if t_prev > 0 else one
+            of_x0 = np.sqrt(alpha_bar_prev) * beta[t] / (one - alpha_bar[t])
+            of_x = np.sqrt(alpha[t]) * (one - alpha_bar_prev) / (one - alpha_bar[t])
+            mean = of_x0 * prediction + of_x * x
+        return mean, np.sqrt(beta[t]) if t_prev > 0 else 0.0
+
+    return walk(step, list(steps), alpha_bar, init, tape, repeats)
+
+
+def ddim_states(
+    network: Network, schedule: NoiseSchedule, target: str, steps: Iterable[int], init: Array, eta: float,
+    tape: Array | Noise, change: Change | None = None, repeats: int = 1,
+) -> list[Array]:  # fmt: skip
+    """DDIM from ``init`` (B, C, F); with ``eta`` above 0, ``tape`` has one slot per step but the last."""
+    beta, _, alpha_bar = (np.asarray(values).astype(init.dtype) for values in schedule)
+    one = init.dtype.type(1.0)
+
+    def step(x: Array, t: int, t_prev: int) -> tuple[Array, float]:
+        alpha_bar_prev = alpha_bar[t_prev] if t_prev > 0 else one
+        prediction = _prediction(network, target, alpha_bar[t], x, t, change)
+        if target == "noise":
+            noise = prediction
+            x0 = (x - np.sqrt(one - alpha_bar[t]) * noise) / np.sqrt(alpha_bar[t])
+        else:
+            x0 = prediction
+            noise = (x - np.sqrt(alpha_bar[t]) * x0) / np.sqrt(one - alpha_bar[t])
+        mean = np.sqrt(alpha_bar_prev) * x0 + np.sqrt(one - alpha_bar_prev) * noise
+        sigma = init.dtype.type(eta) * np.sqrt((one - alpha_bar_prev) / (one - alpha_bar[t])) * np.sqrt(beta[t])
+        return mean, sigma if t_prev > 0 else 0.0
+
+    return walk(step, list(steps), alpha_bar, init, tape, repeats)
+
+
+def _prediction(network: Network, target: str, bar: Array, x: Array, step: int, change: Change | None) -> Array:
+    """The network's prediction, or the one that belongs to the changed clean state."""
+    output = network(x, np.full(len(x), step, x.dtype) / x.dtype.type(1000.0))
+    if change is None:
+        return output
+    a, s = np.sqrt(bar), np.sqrt(1.0 - bar)
+    if target != "noise":
+        return change(output)
+    changed: Array = (x - a * change((x - s * output) / a)) / s
+    return changed
+
+
+VelocityNetwork = Callable[[Array, Array], Array]
+Velocity = Callable[[Array, float], Array]
+
+FIRST = {"velocity": 0.0, "noise": 1e-3, "sample": 0.0}
+"""The time at which a flow begins, by target: at 0 a predicted noise does not determine the data."""
+
+
+def flow_states(
+    sampler: str,
+    path: str,
+    target: str,
+    network: VelocityNetwork,
+    network_time: Callable[[float], float],
+    steps: int,
+    init: Array,
+) -> list[Array]:
+    """The states from noise ``init`` (B, *shape) to data, in ``steps`` equal steps."""
+
+    def velocity(x: Array, t: float) -> Array:
+        output = network(x, np.full(len(x), network_time(t), x.dtype))
+        return output if target == "velocity" else _velocity(path, target, x, output, t)
+
+    first = FIRST[target]
+    times = [first + (1.0 - first) * i / steps for i in range(steps + 1)]
+    states: list[Array] = []
+    x = init
+    for i, (t, then) in enumerate(pairwise(times)):
+        blind = target == "sample" and i == steps - 1
+        if blind and sampler == "heun":  # the end is the predicted data
+            return [*states, network(x, np.full(len(x), network_time(t), x.dtype)).astype(init.dtype)]
+        for state in _METHODS[sampler](velocity, x, t, then - t, blind):
+            x = state.astype(init.dtype)
+            states.append(x)
+    return states
+
+
+def flow_steps(sampler: str, target: str, steps: int) -> list[int]:
+    """For every state, the number of grid times after the preceding call of the network."""
+    remaining: list[int] = []
+    for left in range(steps, 0, -1):
+        last = target == "sample" and left == 1
+        remaining += {"euler": [left], "heun": [left] if last else [left, left - 1],
+                  "rk4": [left, left] if last else [left, left, left, left - 1]}[sampler]  # fmt: skip
+    return remaining
+
+
+def _velocity(path: str, target: str, x: Array, output: Array, t: float) -> Array:
+    """dx/dt of x = a data + s noise."""
+    a, s, da, ds = (
+        (t, 1.0 - t, 1.0, -1.0)
+        if path == "linear"
+        else (np.sin(pi * t / 2), np.cos(pi * t / 2), pi / 2 * np.cos(pi * t / 2), -pi / 2 * np.sin(pi * t / 2))
+    )
+    data, noise = (output, (x - a * output) / s) if target == "sample" else ((x - s * output) / a, output)
+    velocity: Array = da * data + ds * noise
+    return velocity
+
+
+def _flow_euler(velocity: Velocity, x: Array, t: float, h: float, _: bool) -> Iterator[Array]:
+    yield x + h * velocity(x, t)
+
+
+def _flow_heun(velocity: Velocity, x: Array, t: float, h: float, _: bool) -> Iterator[Array]:
+    first = velocity(x, t)
+    ahead = x + h * first
+    yield ahead
+    yield x + h * (first + velocity(ahead, t + h)) / 2
+
+
+def _rk4(velocity: Velocity, x: Array, t: float, h: float, blind: bool) -> Iterator[Array]:
+    k1 = velocity(x, t)
+    x2 = x + h / 2 * k1
+    yield x2
+    k2 = velocity(x2, t + h / 2)
+    if blind:
+        yield x + h * k2
+        return
+    x3 = x + h / 2 * k2
+    yield x3
+    k3 = velocity(x3, t + h / 2)
+    x4 = x + h * k3
+    yield x4
+    yield x + h / 6 * (k1 + 2 * k2 + 2 * k3 + velocity(x4, t + h))
+
+
+_METHODS = {"euler": _flow_euler, "heun": _flow_heun, "rk4": _rk4}

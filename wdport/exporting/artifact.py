@@ -1,0 +1,238 @@
+"""Write compiled programs, weights and facts to one file: an uncompressed zip that `loader.py` reads.
+
+Members: ``facts.json``; ``weights.bin``, the arrays one after another in the order of ``facts["weights"]``; and
+``NAME.program`` for every program, as ``jax.export`` serialises it. No dates, so equal contents give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import numpy as np
+from msgspec import Meta
+
+from wdport.checkpoint.error_context import located
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.strict_json import strict_json
+from wdport.compare.findings import GateFacts
+from wdport.declared import Count, Number, Positive, Sha256
+from wdport.errors import InputError
+from wdport.files.sealed_archive import sealed_archive
+from wdport.files.target import Needed, Target, file_target
+from wdport.files.zip_seal import digests_in
+from wdport.model import Array
+
+
+class SamplerFacts(TypedDict):
+    """The sampler that a file holds."""
+
+    name: Annotated[str, Meta(description="Name of the sampler.")]
+    eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
+    steps: Annotated[list[int], Meta(description="Diffusion steps in the order of the run.")]
+    slots: Annotated[Count, Meta(description="How many steps add noise: the length of the noise tape.")]
+    count: NotRequired[Annotated[Positive | None, Meta(description=
+        "The number of steps that was asked for; null for the sampler's default.")]]  # fmt: skip
+
+
+class WeightFacts(TypedDict):
+    """One array of the weights."""
+
+    dtype: Annotated[str, Meta(description="Its dtype.")]
+    shape: Annotated[list[Count], Meta(description="Its shape.")]
+
+
+class ArrayFacts(TypedDict):
+    """An input or output of a program."""
+
+    name: Annotated[str, Meta(description="Its name.")]
+    dtype: Annotated[str, Meta(description="Its dtype.")]
+    shape: Annotated[list[Count | str], Meta(description=
+        "Its shape; sizes that may differ between calls are text, such as `b` or `4*t - 3`.")]  # fmt: skip
+
+
+class ProgramFacts(TypedDict):
+    """A program of a network."""
+
+    inputs: Annotated[list[ArrayFacts], Meta(description="Its inputs in order, after the weights.")]
+    outputs: Annotated[list[ArrayFacts], Meta(description="Its outputs in order.")]
+
+
+class ComparedFacts(TypedDict):
+    """What ``wdport export --verify`` compared with the model before it wrote the file."""
+
+    model: Annotated[Sha256, Meta(description="SHA-256 of the converted file.")]
+    members: Annotated[dict[str, Sha256], Meta(description=
+        "SHA-256 of the weights and of every program that were compared, by member of the file.")]  # fmt: skip
+    programs: Annotated[dict[str, Number], Meta(description=
+        "For every program the largest error of its outputs, relative to float64 and as a multiple of the model's own "
+        "error in its dtype.")]  # fmt: skip
+    bound: Annotated[Number, Meta(description="The largest multiple that passes.")]
+    inputs: Annotated[list[str], Meta(description="The inputs that were compared, in words.")]
+    device: Annotated[str, Meta(description="The device that the programs ran on.")]
+
+
+class ConditionFacts(TypedDict):
+    """A conditioning input: one value for every sample."""
+
+    name: Annotated[str, Meta(description="Its name, such as labels or scale.")]
+    kind: Annotated[Literal["class", "positive", "real"], Meta(description=
+        "Its values: whole numbers from 0 below `classes`, positive numbers, or any.")]  # fmt: skip
+    shape: Annotated[list[Positive], Meta(description="Shape of one sample's value.")]
+
+
+class ExportFacts(TypedDict):
+    """Facts about an exported file. That of a denoiser or sampler also has the sizes of the model family, such as the
+    number of features."""
+
+    format: Annotated[Literal[1], Meta(description="Format of the file.")]
+    what: Annotated[Literal["denoiser", "sampler", "network"], Meta(description="What was exported.")]
+    wdport: Annotated[str, Meta(description="Version of wdport that wrote it.")]
+    jax: Annotated[str, Meta(description="Version of JAX that compiled it.")]
+    platforms: Annotated[list[Literal["cpu", "cuda", "rocm", "tpu"]], Meta(description="Platforms that it runs on.")]
+    batch: Annotated[Positive | None, Meta(description="Number of samples per call; null for any number.")]
+    dtype: Annotated[Literal["float32", "float64"], Meta(description=
+        "Dtype of states and predictions, and of a network's floating-point inputs.")]  # fmt: skip
+    precision: Annotated[Literal["highest", "default"], Meta(description="Precision of float32 products.")]
+    classes: NotRequired[Annotated[Positive, Meta(description="Number of classes; absent for a model without labels.")]]
+    condition: NotRequired[Annotated[ConditionFacts, Meta(description=
+        "The further input that a denoiser or sampler takes last; absent for a model without one.")]]  # fmt: skip
+    programs: NotRequired[Annotated[dict[str, ProgramFacts], Meta(description=
+        "The programs of a network by name; absent for a denoiser or sampler.")]]  # fmt: skip
+    target: NotRequired[Annotated[str, Meta(description=
+        "What a denoiser predicts: `noise`, a clean sample or a velocity; absent for a network.")]]  # fmt: skip
+    compute_dtype: Annotated[str, Meta(description="Dtype that the Keras model computes in.")]
+    pad_widths: NotRequired[Annotated[Positive, Meta(description=
+        "Multiple to which widths were padded with zeros; absent for a network.")]]  # fmt: skip
+    model: Annotated[dict[str, object], Meta(description=
+        "Configuration of the model; the model family defines its meaning.")]  # fmt: skip
+    sampler: NotRequired[Annotated[SamplerFacts, Meta(description="The sampler; absent for a denoiser or network.")]]
+    compared: NotRequired[
+        Annotated[ComparedFacts, Meta(description="What was compared with the model; absent if nothing was.")]
+    ]
+    weights: Annotated[list[WeightFacts], Meta(description="The arrays of `weights.bin`, one after another.")]
+
+
+@dataclass(frozen=True)
+class VerificationDocument:
+    """What ``wdport verify`` of an exported file prints with ``--json``, and ``wdport export --verify`` if it fails."""
+
+    passed: Annotated[bool, Meta(description="Whether everything was compared and agrees.")]
+    complete: Annotated[bool, Meta(description="Whether everything that had to be compared was compared.")]
+    exit_code: Annotated[Literal[0, 1, 6], Meta(description="Exit code of the command.")]
+    gates: Annotated[Sequence[GateFacts], Meta(description="The gates.")]
+    model: Annotated[str, Meta(description="Path of the converted file.")]
+    exported: Annotated[str, Meta(description="Path of the exported file.")]
+    digests: Annotated[Mapping[str, Sha256], Meta(description="SHA-256 of both files, by these names.")]
+    inputs: Annotated[Sequence[str], Meta(description="The calls that were compared, in words.")]
+    ratios: Annotated[Mapping[str, Number], Meta(description=
+        "For every program the largest error of its outputs, relative to float64 and as a multiple of the model's "
+        "own.")]  # fmt: skip
+    members: Annotated[Mapping[str, Sha256], Meta(description=
+        "SHA-256 of the weights and programs of a StableHLO file.")]  # fmt: skip
+    environment: Annotated[Mapping[str, str], Meta(description="Versions of the libraries, and the device.")]
+    seconds: Annotated[float, Meta(description="Seconds that it took, with compiling.")]
+
+
+FORMAT = 1
+SUFFIX = ".stablehlo"
+FACTS = "facts.json"
+PROGRAM = ".program"
+EXPORT_AGAIN = "export the model again"
+UNZIPPING = (KeyError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error)
+"""What `zipfile` raises for damaged archives and kinds that it does not read."""
+
+
+def export_target(
+    path: Path, inputs: Mapping[str, Path] | None = None, force: bool = False, option: str | None = "-o"
+) -> Target:
+    """Return the target of an artefact made from ``inputs``; raises an error if it cannot be written, before jax is
+    imported."""
+    return file_target(path, (SUFFIX,), inputs, force, option, {SUFFIX: Needed("flatbuffers", "flatbuffers", "export")})
+
+
+def write_artefact(
+    target: Target, facts: Mapping[str, object], programs: Mapping[str, bytes], weights: Sequence[Array]
+) -> int:
+    """Write everything under a temporary name, rename it and return the size in bytes.
+
+    Raises :class:`MachineError` if writing fails; no temporary file is left then.
+    """
+    listed = [{"dtype": str(array.dtype), "shape": list(array.shape)} for array in weights]
+    document = json.dumps({"format": FORMAT, **facts, "weights": listed}, indent=1).encode()
+    with sealed_archive(target.output) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo(FACTS), document)
+        for name, program in programs.items():
+            archive.writestr(zipfile.ZipInfo(f"{name}{PROGRAM}"), program)
+        with archive.open(zipfile.ZipInfo("weights.bin"), "w", force_zip64=True) as member:
+            for array in weights:
+                member.write(np.ascontiguousarray(array).tobytes())
+    return target.path.stat().st_size
+
+
+def is_artefact(path: Path) -> bool:
+    """Whether the content of a file, not its name, is that of an exported program."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except UNZIPPING:
+        return False
+    return FACTS in names and any(name.endswith(PROGRAM) for name in names)
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts of an artefact; raises :class:`InputError` if it has none."""
+    try:
+        with located(path), zipfile.ZipFile(path) as archive:
+            facts, digests = archive.read(FACTS), digests_in(archive)
+            if digests is not None and hashlib.sha256(facts).hexdigest() != digests.get(FACTS):
+                raise Fault("its facts are not those that wdport wrote", EXPORT_AGAIN)
+            return strict_json(facts, FACTS)
+    except UNZIPPING as error:
+        raise InputError(path, f"is not a model that wdport exported ({error})", EXPORT_AGAIN) from None
+
+
+def member_digests(path: Path) -> dict[str, str]:
+    """The SHA-256 of every member but the facts; raises :class:`InputError` for a damaged one."""
+    digests_by_name = {}
+    try:
+        with located(path), zipfile.ZipFile(path) as archive:
+            names, digests = [name for name in archive.namelist() if name != FACTS], digests_in(archive)
+            if len(set(names)) != len(names):
+                raise Fault("has two members of one name", EXPORT_AGAIN)
+            for name in names:
+                with archive.open(name) as member:
+                    digests_by_name[name] = hashlib.file_digest(member, "sha256").hexdigest()  # type: ignore[arg-type]
+                if digests is not None and digests_by_name[name] != digests.get(name):
+                    raise Fault(f"its member {name} is not the one that wdport wrote", EXPORT_AGAIN)
+    except UNZIPPING as error:
+        raise InputError(path, f"is damaged ({error})", EXPORT_AGAIN) from None
+    return digests_by_name
+
+
+def write_compared(target: Target, source: Path, compared: Mapping[str, object]) -> int:
+    """Write a copy of an artefact whose facts say what was ``compared``; return the size in bytes.
+
+    Raises :class:`MachineError` if writing fails.
+    """
+    document = json.dumps({**read_facts(source), "compared": compared}, indent=1).encode()
+    with (
+        sealed_archive(target.output) as file,
+        zipfile.ZipFile(source) as before,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        archive.writestr(zipfile.ZipInfo(FACTS), document)
+        for name in before.namelist():
+            if name != FACTS:
+                with before.open(name) as member, archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as copy:
+                    shutil.copyfileobj(member, copy)
+    return target.path.stat().st_size

@@ -1,0 +1,304 @@
+"""PyTorch's side of resumed training: `torch.optim` and its scheduler, from the state in the checkpoint, one
+parameter at a time.
+
+AdamW updates every parameter independently, so each has a separate optimiser here; nothing is stored twice.
+
+Nothing of wdport computes here: the optimiser and the schedule are PyTorch's own, loaded by `load_state_dict`. Nor does
+wdport's reading of a schedule choose its class: the user names it, or PyTorch's classes are asked what they store.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
+
+from wdport.conversion.optimizer import DECOUPLED, Optimised, Parameter
+from wdport.errors import UsageError
+from wdport.families.code import find_function
+from wdport.model import Array, Batch, Objective
+from wdport.optimizers.schedules import RELEASES
+
+
+class TorchTraining:
+    """Training of one module from zero moments: PyTorch's clipping by norm, `AdamW` and `OneCycleLR`."""
+
+    def __init__(self, module: torch.nn.Module, objective: Objective, clip: float, cycle: int) -> None:
+        self.module, self.objective, self.clip = module, objective, clip
+        self.parameters = dict(module.named_parameters())
+        self._optimizers = {name: torch.optim.AdamW([p], foreach=False) for name, p in self.parameters.items()}
+        self._loss: torch.Tensor
+        self._clock = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
+        self._schedule = torch.optim.lr_scheduler.OneCycleLR(self._clock, max_lr=1e-3, total_steps=cycle)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the current step."""
+        return float(self._clock.param_groups[0]["lr"])
+
+    def forward(self, batch: Batch) -> tuple[float, Array]:
+        """Compute loss and prediction, and reset the gradients."""
+        self.module.zero_grad(set_to_none=True)
+        loss, prediction = self.objective.reference_loss(self.module, batch)
+        self._loss = loss
+        return loss.item(), prediction.detach().numpy()
+
+    def backward(self) -> None:
+        """Compute the gradients, which are stored in the parameters."""
+        torch.autograd.backward(self._loss)
+        del self._loss  # and the graph with it
+        for parameter in self.parameters.values():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+
+    def gradient(self, name: str) -> Array:
+        """A view of a parameter's gradient, unclipped until the parameter takes its step."""
+        grad = self.parameters[name].grad
+        return np.zeros(()) if grad is None else grad.numpy()
+
+    def state(self, name: str) -> tuple[Array, Array, Array]:
+        """Views of a parameter's value and its two moments."""
+        parameter = self.parameters[name]
+        state = self._optimizers[name].state.get(parameter, {})
+        moments = (state.get(key, torch.zeros_like(parameter)) for key in ("exp_avg", "exp_avg_sq"))
+        value, first, second = (tensor.detach().numpy() for tensor in (parameter, *moments))
+        return value, first, second
+
+    def measure_norm(self) -> None:
+        """Compute the global gradient norm for clipping; call it before the first parameter takes its step."""
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        self._norm = torch.nn.utils.get_total_norm(gradients, foreach=False)
+
+    def step(self, name: str) -> None:
+        """Clip one parameter's gradient and update the parameter."""
+        parameter = self.parameters[name]
+        torch.nn.utils.clip_grads_with_norm_([parameter], self.clip, self._norm, foreach=False)
+        group, clock = self._optimizers[name].param_groups[0], self._clock.param_groups[0]
+        group["lr"], group["betas"] = clock["lr"], clock["betas"]
+        self._optimizers[name].step()
+
+    def next_rate(self) -> None:
+        """Advance the learning rate to the next step."""
+        self._clock.step()
+        self._schedule.step()
+
+
+class TorchResumed:
+    """A module, its optimiser and its schedule.
+
+    Args:
+        module: float64, with the checkpoint's weights.
+        state: the optimiser as converted, for its parameters' names, groups and schedules.
+        raw: torch's own state of every index, as the checkpoint has it.
+        schedule: the class of the schedule, from :func:`schedule_class`; None for a constant rate.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        state: Optimised,
+        raw: Mapping[int, Mapping[str, Any]],
+        schedule: type | None = None,
+    ) -> None:
+        self.module = module
+        by_name = dict(module.named_parameters())
+        self.trained = [parameter for parameter in state.parameters if parameter.name in by_name]
+        groups, described, held = [], [], {}
+        place = {parameter.index: position for position, parameter in enumerate(self.trained)}
+        for index, options in enumerate(state.groups):
+            members = [parameter for parameter in self.trained if parameter.group == index]
+            groups.append({**_own(options), "params": [by_name[parameter.name] for parameter in members]})
+            described.append({**options, "params": [place[parameter.index] for parameter in members]})
+        for parameter in self.trained:
+            if parameter.index in raw:
+                held[place[parameter.index]] = dict(raw[parameter.index])
+        self.optimiser = _optimiser(state)(groups)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a param_names that the loaded state does not have
+            self.optimiser.load_state_dict({"state": held, "param_groups": described})
+        for group in self.optimiser.param_groups:
+            group["foreach"] = group["fused"] = False
+        stored = next(iter(state.schedules.values()), {})
+        self.schedule: Any = None if schedule is None else _revived(schedule, stored, self.optimiser)
+        self.parameters = by_name
+        self._clipped: tuple[list[torch.nn.Parameter], float] | None = None
+
+    @property
+    def rates(self) -> list[float]:
+        """The learning rate of every group."""
+        return _rates(self.optimiser)
+
+    @property
+    def momenta(self) -> list[float]:
+        """``betas[0]`` or ``momentum`` of every group."""
+        return _momenta(self.optimiser)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the schedule has no further step."""
+        return _ended(self.schedule)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Compute the gradients."""
+        self.module.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+
+    def gradient(self, name: str) -> Array:
+        """A parameter's gradient."""
+        grad = self.parameters[name].grad
+        return np.zeros(tuple(self.parameters[name].shape)) if grad is None else grad.numpy()
+
+    def clip(self, names: Sequence[str], norm: float) -> None:
+        """From now on, clip the gradients of these parameters to this norm before every step."""
+        self._clipped = [self.parameters[name] for name in names], norm
+
+    def step(self) -> None:
+        """Update the parameters, and the schedule after them."""
+        if self._clipped is not None:
+            torch.nn.utils.clip_grad_norm_(*self._clipped, foreach=False)
+        self.optimiser.step()
+        if self.schedule is not None and not self.ended:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.schedule.step()
+
+    def value(self, name: str) -> Array:
+        """A parameter's value."""
+        return self.parameters[name].detach().numpy()
+
+    def moment(self, moment: str, name: str) -> Array | None:
+        """A moment of a parameter, None if it has none."""
+        array = self.optimiser.state.get(self.parameters[name], {}).get(moment)
+        return None if array is None else np.asarray(array.numpy())
+
+
+def _own(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the optimiser's constructor takes of a group."""
+    return {"lr": options["lr"]}
+
+
+def _optimiser(state: Optimised) -> Any:
+    if state.kind == "sgd":
+        return lambda groups: torch.optim.SGD(groups, momentum=0.0)
+    decoupled = all(group.get(DECOUPLED) for group in state.groups)
+    return torch.optim.AdamW if decoupled else torch.optim.Adam
+
+
+def _rates(optimiser: torch.optim.Optimizer) -> list[float]:
+    return [float(group["lr"]) for group in optimiser.param_groups]
+
+
+def _momenta(optimiser: torch.optim.Optimizer) -> list[float]:
+    return [float(group["betas"][0] if "betas" in group else group["momentum"]) for group in optimiser.param_groups]
+
+
+def _ended(schedule: Any) -> bool:
+    total = getattr(schedule, "total_steps", None)
+    return total is not None and bool(schedule.last_epoch >= total)
+
+
+def rates_ahead(
+    state: Optimised, schedule: type, steps: int, every: int, metrics: Sequence[float] | Array | None = None
+) -> tuple[Array, Array]:
+    """Learning rates and momenta (steps, G) of the next optimizer steps, as PyTorch's ``schedule`` gives them to groups
+    of one parameter each; the schedule steps once every ``every`` of them, with a metric if it needs one."""
+    optimiser = _optimiser(state)([{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0} for _ in state.groups])
+    for group, options in zip(optimiser.param_groups, state.groups, strict=True):
+        group.update({name: value for name, value in options.items() if name != "params"})
+    moving = _revived(schedule, next(iter(state.schedules.values())), optimiser)
+    rates, momenta = [], []
+    for step in range(steps):
+        rates.append(_rates(optimiser))
+        momenta.append(_momenta(optimiser))
+        if (step + 1) % every == 0 and not _ended(moving):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                moving.step(*(() if metrics is None else (float(metrics[step]),)))
+    return np.array(rates), np.array(momenta)
+
+
+def schedule_class(state: Optimised, named: str | None) -> type | None:
+    """The class of the file's schedule: the one that is ``named`` as ``module:class``, or PyTorch's own with the stored
+    fields; None for a file without a schedule.
+
+    Raises :class:`UsageError` if no class, or several, have these fields, or if the named one is another.
+    """
+    if len(state.schedules) != 1:
+        if named is not None:
+            raise UsageError("--schedule", f"the file has {len(state.schedules)} schedules", "leave it out")
+        return None
+    (stored,) = state.schedules.values()
+    if named is None:
+        return _own_class(stored)
+    cls: object = find_function(named)
+    if not isinstance(cls, type) or not issubclass(cls, LRScheduler):
+        raise UsageError("--schedule", f"{named} is not a learning-rate schedule of PyTorch", "name its class")
+    if cls in _torch_classes() and cls not in _classes_of(stored):
+        raise UsageError("--schedule", f"the file's schedule does not have the fields of {cls.__name__}",
+                         "name the class that wrote it")  # fmt: skip
+    return cls
+
+
+def _own_class(stored: Mapping[str, Any]) -> type:
+    """PyTorch's class that stores these fields, found among PyTorch's own classes; raises :class:`UsageError`."""
+    classes = _classes_of(stored)
+    if len(classes) != 1:
+        which = " and of ".join(cls.__name__ for cls in classes) or "no class of torch.optim.lr_scheduler"
+        raise UsageError("--schedule", f"the file's schedule does not name its class, and has the fields of {which}",
+                         "name it: --schedule MODULE:CLASS")  # fmt: skip
+    return classes[0]
+
+
+def _torch_classes() -> list[type]:
+    classes = [cls for cls in vars(lr_scheduler).values() if isinstance(cls, type) and issubclass(cls, LRScheduler)]
+    return [cls for cls in classes if not cls.__name__.endswith("LRScheduler")]
+
+
+def _classes_of(stored: Mapping[str, Any]) -> list[type]:
+    """PyTorch's classes whose objects store exactly these fields, except for those that depend on the release."""
+    return [cls for cls in _torch_classes() if not (_fields(cls, stored) ^ stored.keys()) - RELEASES]
+
+
+def _fields(cls: Callable[..., Any], stored: Mapping[str, Any]) -> set[str]:
+    """The fields that a new object of this class stores, which depend on ``cycle_momentum``."""
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], momentum=0.9)
+    inner = lr_scheduler.ExponentialLR(optimiser, 1.0)
+    any_value = {"lr_lambda": lambda _: 1.0, "schedulers": [inner, inner], "milestones": [1], "total_steps": 2}
+    parameters = list(inspect.signature(cls).parameters.values())
+    arguments = {parameter.name: any_value.get(parameter.name, 1) for parameter in parameters
+                 if parameter.default is inspect.Parameter.empty or parameter.name == "total_steps"}  # fmt: skip
+    if any(parameter.name == "cycle_momentum" for parameter in parameters):
+        arguments["cycle_momentum"] = stored.get("cycle_momentum", True)
+    arguments.pop("optimizer", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        schedule = cls(**arguments) if parameters[0].name == "schedulers" else cls(optimiser, **arguments)
+    return set(schedule.state_dict())
+
+
+def _revived(cls: type, stored: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> Any:
+    """An object of this class with this state, without its constructor, which would begin at the first step."""
+    schedule: Any = object.__new__(cls)
+    schedule.__dict__.update(optimizer=optimiser, _get_lr_called_within_step=False, _is_initial=False)
+    if "_scale_fn_custom" in stored:
+        schedule._scale_fn_custom = None
+    if inner := stored.get("_schedulers", ()):
+        schedule._schedulers = [_revived(_own_class(state), state, optimiser) for state in inner]
+    schedule.load_state_dict(deepcopy(dict(stored)))
+    return schedule
+
+
+def raw_state(tree: Mapping[str, Any], key: str, parameters: Sequence[Parameter]) -> dict[int, dict[str, Any]]:
+    """The state of every parameter in a checkpoint's contents, as torch loaded them, under the dotted ``key``."""
+    value: Any = tree
+    for part in key.split(".") if key else ():
+        value = value[int(part) if isinstance(value, (list, tuple)) else part]
+    indices = (parameter.index for parameter in parameters)
+    return {index: dict(value["state"][index]) for index in indices if index in value["state"]}

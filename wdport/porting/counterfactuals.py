@@ -1,0 +1,273 @@
+"""Find the cause of a difference by changing PyTorch's run until it produces the Keras model's value.
+
+One function between the modules is left out, or gets other arguments, and the model runs again. If the Keras model's
+value appears, which did not occur before, that change is the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wdport import recorder
+from wdport.mapping.kinds.activations import ACTIVATIONS
+from wdport.model import Array
+from wdport.porting.fingerprints import Print
+from wdport.porting.torch_run import TorchRun, TorchValue
+
+MOST_RUNS = 150
+"""Maximum number of changed runs of PyTorch for one value."""
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Change = Callable[[Callable[..., Any], Arguments], Any]
+"""Replaces a function's computation."""
+
+
+def mends(run: TorchRun, port_value: Array, suspects: Sequence[TorchValue]) -> list[str]:
+    """Explain the Keras model's value ``port_value`` by a change to one of ``suspects``: one sentence, or none."""
+    goal, left = Print(np.asarray(port_value)), MOST_RUNS
+    if goal.empty or goal.exact:
+        return []
+    for value in suspects:
+        for text, change in _changes(value, run):
+            if left <= 0:
+                return []
+            left -= 1
+            if _occurs(run, value.call_index, change, goal):
+                return [text]
+    return []
+
+
+def _occurs(run: TorchRun, call_index: int, change: Change, goal: Print) -> bool:
+    """Whether the value occurs in a run with the function call ``call_index`` changed."""
+
+    class ValueOccurs(Exception):
+        pass
+
+    count = -1
+
+    def changed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        nonlocal count
+        count += 1
+        result = change(function, (args, dict(kwargs))) if count == call_index else function(*args, **kwargs)
+        if count >= call_index and _has_print(result, goal):
+            raise ValueOccurs
+        return result
+
+    try:
+        with recorder.highest_precision(), recorder.functions(changed), recorder.lifted():
+            recorder.record(run.module, run.inputs)  # as the values were, so that calls have the same numbers
+    except ValueOccurs:
+        return True
+    except Exception:  # a change that the rest of the model does not take
+        return False
+    return False
+
+
+def _has_print(result: object, goal: Print) -> bool:
+    import torch
+
+    if not isinstance(result, torch.Tensor) or not result.is_floating_point() or not result.numel():
+        return False
+    high, low = float(result.max()), float(result.min())
+    if not np.isfinite(high) and not np.isfinite(low):
+        return False
+    near = 1e-7 * goal.size
+    if np.isfinite(high) and np.isfinite(low) and max(abs(high), abs(low)) > 0:
+        top, bottom = goal.extremes
+        if (high > 0 and top > 0 and abs(high - top) > near) or (low < 0 and bottom < 0 and abs(low - bottom) > near):
+            return False
+    return Print(result.detach().cpu().numpy()).same(goal)
+
+
+def _changes(value: TorchValue, run: TorchRun) -> Iterator[tuple[str, Change]]:
+    """Other ways to compute a value, each with a sentence on what the Keras model does."""
+    name = value.by.strip("_")
+    arguments = ", ".join(
+        str(argument) for argument in value.arguments.values() if isinstance(argument, (int, float, str))
+    )
+    place = f"{name} ({arguments})" if arguments and len(arguments) < 40 else name
+    place = f"{place}, which makes {value.names[0]}" if value.names and value.names[0] != name else place
+    source = next((run.values[number].text.strip("_") for number in value.sources), "")
+    behind = f" (behind {source})" if source else ""
+    shape = value.result.array.shape
+    if name in _ACTIVATIONS:
+        for other, function in _activations().items():
+            if other != name:
+                yield f"activation {other} where PyTorch has {place}{behind}", _substitute(function)
+    for index in (0, 1):
+        yield f"lacks {place}{behind}", partial(_passed, index, shape)
+    yield from _argument_changes(name, place, behind, value)
+
+
+def _passed(index: int, shape: tuple[int, ...], _: Callable[..., Any], call: Arguments) -> Any:
+    """Return the function's input in place of its output."""
+    argument = call[0][index]
+    return argument if tuple(argument.shape) == shape else argument.expand(shape)
+
+
+_ACTIVATIONS = frozenset(name for activation in ACTIVATIONS if activation.common for name in activation.functions)
+
+
+def _activations() -> dict[str, Callable[[Any], Any]]:
+    from torch.nn import functional as f
+
+    functions = {name: getattr(f, name) for name in sorted(_ACTIVATIONS)}
+    gelus = {"gelu by tanh": partial(f.gelu, approximate="tanh"), "gelu by erf": f.gelu}
+    slopes = {f"leaky_relu with negative_slope {slope:g}": partial(f.leaky_relu, negative_slope=slope)
+              for slope in (0.1, 0.2, 0.3)}  # fmt: skip
+    return {**functions, **gelus, **slopes}
+
+
+def _argument_changes(name: str, place: str, behind: str, value: TorchValue) -> Iterator[tuple[str, Change]]:
+    """The same function with other arguments, or its opposite."""
+    import torch
+    from torch.nn import functional as f
+
+    rank = value.result.array.ndim
+
+    def without(key: str) -> Change:
+        return lambda function, call: function(*call[0], **{**call[1], key: None})
+
+    def turned(key: str) -> Change:
+        def change(function: Callable[..., Any], call: Arguments) -> Any:
+            mask = call[1][key]
+            other = ~mask if mask.dtype == torch.bool else torch.where(mask == 0, float("-inf"), 0.0).to(mask.dtype)
+            return function(*call[0], **{**call[1], key: other})
+
+        return change
+
+    if name in ("softmax", "log_softmax"):
+        for axis in range(rank):
+            yield (f"{name} over axis {axis} where PyTorch has another (dim)",
+                   _change(lambda function, call, axis=axis: getattr(f, name)(call[0][0], dim=axis)))  # fmt: skip
+    if name == "leaky_relu":
+        for slope in (0.01, 0.1, 0.2, 0.3):
+            yield (f"negative_slope {slope:g} where PyTorch has another{behind}",
+                   _change(lambda _, call, slope=slope: f.leaky_relu(call[0][0], slope)))  # fmt: skip
+    if name in ("add", "iadd", "sub", "mul", "div", "truediv", "maximum", "minimum"):
+        for other in ("add", "sub", "mul", "maximum", "minimum"):
+            if other != name:
+                yield (f"{other} where PyTorch has {place}{behind}",
+                       _change(lambda _, call, other=other: getattr(torch, other)(call[0][0], call[0][1])))  # fmt: skip
+        yield f"swapped operands where PyTorch has {place}{behind}", lambda g, call: g(call[0][1], call[0][0])
+    if name in ("masked_fill", "masked_fill_"):
+        yield (f"the inverted mask where PyTorch has {place}",
+               lambda g, call: call[0][0].masked_fill(~call[0][1], *call[0][2:], **call[1]))  # fmt: skip
+        yield f"the mask with its axes swapped where PyTorch has {place}", _mask_turned
+    if name == "where":
+        yield (f"the inverted mask where PyTorch has {place}",
+               lambda g, call: torch.where(call[0][0], call[0][2], call[0][1]))  # fmt: skip
+    if name == "scaled_dot_product_attention":
+        yield "lacks the mask of attention (attn_mask)", without("attn_mask")
+        yield "the inverted mask of attention (attn_mask)", turned("attn_mask")
+        for causal, text in (
+            (False, "no causal mask where PyTorch has one"),
+            (True, "a causal mask where PyTorch has none"),
+        ):
+            yield f"{text} (is_causal)", _causal(causal)
+        for text, settings in _SCORES.items():
+            yield text, _scores(**settings)
+        yield ("attention without its scale 1/sqrt(head width)",
+               lambda g, call: g(*call[0], **{**call[1], "scale": 1.0}))  # fmt: skip
+    if name == "multi_head_attention_forward":
+        yield from _packed(without, turned)
+    if name in ("cat", "concat"):
+        yield f"another order of concatenation where PyTorch has {place}", _reversed
+    if name == "pad":
+        for mode in ("constant", "reflect", "replicate", "circular"):
+            yield (f"padding with {'zeros' if mode == 'constant' else mode} where PyTorch has another mode (mode)",
+                   _change(lambda _, call, mode=mode: f.pad(call[0][0], call[0][1], mode=mode)))  # fmt: skip
+    if name == "interpolate":
+        for mode in ("nearest", "nearest-exact", "bilinear", "linear", "bicubic", "trilinear"):
+            yield (f"interpolation {mode} where PyTorch has another (mode)",
+                   _change(lambda g, call, mode=mode: g(*call[0][:3], mode=mode, **_sizes(call[1]))))  # fmt: skip
+    for first, second in (("mean", "amax"), ("sum", "mean"), ("mean", "sum"), ("amax", "mean"), ("max", "mean")):
+        if name == first:
+            yield f"{second.removeprefix('a')} where PyTorch has {place}", _method(second)
+    if name in ("transpose", "permute", "movedim", "swapaxes"):
+        yield (f"a reshape where PyTorch moves axes ({place}): the values are in another order",
+               lambda g, call: call[0][0].reshape(g(*call[0], **call[1]).shape))  # fmt: skip
+    if name == "getitem":
+        yield f"the other end of an axis where PyTorch reads one ({place})", _negated_index
+
+
+def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -> Iterator[tuple[str, Change]]:
+    """``torch.nn.MultiheadAttention`` with other arguments."""
+    for key in ("attn_mask", "key_padding_mask"):
+        yield f"lacks the mask of attention ({key})", without(key)
+        yield f"the inverted mask of attention ({key})", turned(key)
+
+    def heads(count: int) -> Change:
+        return lambda g, call: g(*call[0][:4], count, *call[0][5:], **call[1])
+
+    for count in (1, 2, 3, 4, 6, 8, 12, 16, 32):
+        yield f"num_heads {count} where PyTorch has another number of heads", heads(count)
+
+
+def _substitute(other: Callable[[Any], Any]) -> Change:
+    """Replace the function by another one of the first argument."""
+    return lambda _, call: other(call[0][0])
+
+
+_SCORES: Mapping[str, dict[str, Any]] = {
+    "softmax over the queries (axis -2) where PyTorch's attention has the keys": {"axis": -2},
+    "an anticausal mask where PyTorch has a causal mask": {"upper": True},
+    "an anticausal mask, and softmax over the queries (axis -2)": {"upper": True, "axis": -2},
+}
+
+
+def _scores(axis: int = -1, upper: bool = False) -> Change:
+    """Attention of (..., T, K) step by step, with other settings."""
+    import torch
+
+    def change(_: Callable[..., Any], call: Arguments) -> Any:
+        query, key, value = call[0][:3]
+        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+        if call[1].get("is_causal") or upper:
+            ones = torch.ones(scores.shape[-2:], dtype=torch.bool)
+            scores = scores.masked_fill(~(ones.triu() if upper else ones.tril()), float("-inf"))
+        if (mask := call[1].get("attn_mask")) is not None:
+            scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+        return scores.softmax(axis).nan_to_num() @ value
+
+    return change
+
+
+def _mask_turned(_: Callable[..., Any], call: Arguments) -> Any:
+    return call[0][0].masked_fill(call[0][1].transpose(-1, -2), *call[0][2:], **call[1])
+
+
+def _causal(causal: bool) -> Change:
+    return lambda function, call: function(*call[0], **{**call[1], "is_causal": causal, "attn_mask": None})
+
+
+def _change(function: Callable[..., Any]) -> Change:
+    return function
+
+
+def _method(name: str) -> Change:
+    return lambda _, call: getattr(call[0][0], name)(*call[0][1:], **call[1])
+
+
+def _sizes(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in kwargs.items() if key in ("size", "scale_factor", "antialias")}
+
+
+def _reversed(function: Callable[..., Any], call: Arguments) -> Any:
+    return function(list(call[0][0])[::-1], *call[0][1:], **call[1])
+
+
+def _negated_index(function: Callable[..., Any], call: Arguments) -> Any:
+    index = call[0][1] if isinstance(call[0][1], tuple) else (call[0][1],)
+    other = tuple(
+        -1 - position if isinstance(position, int) and not isinstance(position, bool) else position
+        for position in index
+    )
+    with suppress(IndexError):
+        return call[0][0][other]
+    raise IndexError("no such place")

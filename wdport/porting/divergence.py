@@ -1,0 +1,494 @@
+"""Explain why a search stopped: the last layer that agrees, the first that does not, and probable causes.
+
+The place is found from values: the first wrong layer has an input that occurs in PyTorch and an output that does not.
+Its expected output is what PyTorch computes from the same value; settings, known forms and exact relations give the
+cause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wdport.compare.calls import Call, layer_of
+from wdport.compare.layouts import fed_in_port, in_port
+from wdport.compare.measure import relative_l2
+from wdport.compare.pairs import Pair
+from wdport.compare.recognize import attention_difference, difference, forms
+from wdport.compare.relations import arrangement, relations, same
+from wdport.compare.settings import compare_pair
+from wdport.compare.taps import layout_of
+from wdport.errors import WdportError
+from wdport.model import Array, KerasLayer
+from wdport.porting.assigning import KerasCall, KerasSide, RunOutcome
+from wdport.porting.counterfactuals import mends
+from wdport.porting.document import Place
+from wdport.porting.fingerprints import Print
+from wdport.porting.options import FillOption, layer_option, table_of_rows
+from wdport.porting.torch_run import TorchRun, TorchValue
+from wdport.porting.units import Unit, likeness, module_of, possible, torch_kinds
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The place where the two models begin to differ.
+
+    Attributes:
+        last: the last layer that agrees; both names "" if none does.
+        first: the first that does not.
+        what: what is wrong there, in words.
+        wanted: its expected input or output, in words; "" if unknown.
+        causes: probable causes of the difference, in words, the most likely first.
+    """
+
+    last: Place
+    first: Place
+    what: str
+    wanted: str = ""
+    causes: tuple[str, ...] = ()
+
+
+@dataclass
+class _SearchState:
+    """Everything known at the point where a run stopped."""
+
+    run: TorchRun
+    side: KerasSide
+    units: Sequence[Unit]
+    outcome: RunOutcome
+    causes: list[str] = field(default_factory=list)
+
+    def values(self, array: Array) -> list[TorchValue]:
+        """PyTorch's values that are equal to this array."""
+        return list(self.run.prints.find(Print(array)))
+
+    def all_occur(self, arrays: Sequence[Array]) -> bool:
+        """Whether all of these occur in PyTorch."""
+        informative = [array for array in arrays if array.dtype.kind == "f" and not Print(array).empty]
+        return all(self.values(array) for array in informative)
+
+    def matched_units(self) -> list[Unit]:
+        return [option.unit for option in self.outcome.matched.values()]
+
+
+def divergence_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: RunOutcome) -> Divergence:
+    """The report on an outcome with a dead end."""
+    outcome = outcome.deepest or outcome
+    state = _SearchState(run, side, units, outcome)
+    dead_end = outcome.dead_end
+    assert dead_end is not None
+    last = _last_match(state)
+    if dead_end.event is not None and dead_end.reason == "output" and dead_end.option is not None:
+        return _matched_layer(state, last, dead_end.event, dead_end.option)
+    around = _refused_layer(state, dead_end.event) if dead_end.event is not None else None
+    if around is not None:
+        return around
+    culprit = _first_wrong_layer(state)
+    if culprit is not None:
+        return _wrong_output(state, last, culprit)
+    if dead_end.event is None:
+        return _wrong_model_outputs(state, last)
+    return _wrong_input(state, last, dead_end.event)
+
+
+def _refused_layer(state: _SearchState, event: KerasCall) -> Divergence | None:
+    """A layer of a kind around the dead end with the right input and an output that differs from its module's."""
+    for other, option in reversed(state.outcome.refused):
+        if event.path == other.path or event.path.startswith(f"{other.path}/"):
+            return _matched_layer(state, _last_match(state), other, option, event)
+    return None
+
+
+def _last_match(state: _SearchState) -> Place:
+    """The last layer with weights that agrees."""
+    for event in reversed(state.outcome.events):
+        option = state.outcome.matched.get(event.path)
+        if option is not None and event is not getattr(state.outcome.dead_end, "event", None):
+            return Place(event.path, option.unit.path)
+    return Place("", "")
+
+
+def _first_wrong_layer(state: _SearchState) -> KerasCall | None:
+    """A layer without weights whose input occurs in PyTorch and whose output does not: the first after the last one
+    that agrees, or else the last before it."""
+    events = state.outcome.events
+    matched = [index for index, event in enumerate(events) if event.path in state.outcome.matched]
+    start = matched[-1] + 1 if matched else 0
+    wrong = [index for index, event in enumerate(events)
+             if event.path not in state.outcome.matched and event.inputs and event.outputs
+             and state.all_occur(event.inputs) and not state.all_occur(event.outputs)]  # fmt: skip
+    inner = [index for index in wrong if not any(events[b].path.startswith(f"{events[index].path}/") for b in wrong)]
+    later = [index for index in inner if index >= start]
+    chosen = later[:1] or inner[-1:]
+    return events[chosen[0]] if chosen else None
+
+
+# --- A layer with weights makes something else -----------------------------------------------------------------------
+
+
+def _matched_layer(
+    state: _SearchState, last: Place, event: KerasCall, option: FillOption, inner: KerasCall | None = None
+) -> Divergence:
+    """A layer with the unit's input and another output; ``inner`` is where that was found."""
+    unit, layer = option.unit, state.side.layers[event.path]
+    call = unit.calls[unit.call_with([Print(array) for array in event.inputs]) or 0]
+    here = Place(event.path, unit.path)
+    if inner is not None and state.outcome.dead_end is not None and state.outcome.dead_end.reason == "input":
+        here = Place(inner.path, unit.path)
+    placed = _arrays_in_port(option, call, layer, event)
+    if placed is not None and placed[0] is not None and event.inputs and not same(placed[0], event.inputs[0]):
+        return _reordered_input(state, last, event, here, placed[0])
+    fed = unit.first_input().shape
+    causes = _setting_differences(option.kind, unit.module, layer, event, placed[1] if placed else None, fed)
+    if not causes and inner is not None and inner.inputs:
+        causes += _attention_causes(state, unit, inner)
+    if placed is not None and event.outputs and placed[1] is not None:
+        before = placed[1]
+        for right in _function_results(state, call, before):
+            causes += difference(before, right, event.outputs[0])
+        if not causes:
+            activations = [form.setting for form in forms(before, event.outputs[0]) if form.kind == "activation"]
+            causes += [f"activation {activation}, which PyTorch does not have there" for activation in activations[:1]]
+    if not causes and event.outputs:
+        causes += mends(state.run, event.outputs[0], _suspects(state, unit.bits))
+    if not causes and placed is not None and event.outputs and placed[1] is not None:
+        causes += relations(event.outputs[0], placed[1], {})
+    if not causes and unit.module is not None:
+        causes.append(f"{type(layer).__name__} where PyTorch has {unit.module}")
+    what = f"its input is that of {unit.path}, its output is not"
+    return Divergence(last, here, what, f"its output should be that of {unit.path}", tuple(dict.fromkeys(causes)))
+
+
+def _arrays_in_port(
+    option: FillOption, call: Call, layer: KerasLayer, event: KerasCall
+) -> tuple[Array | None, Array | None] | None:
+    """The unit's first input and output in the port's layout, if they can be converted."""
+    if not option.kind:
+        return None
+    tap = table_of_rows(option.rows).taps[0]
+    layout = layout_of(tap, layer)
+    shapes = [np.shape(array) for array in event.inputs], [np.shape(array) for array in event.outputs]
+    placed_input = placed_output = None
+    with contextlib.suppress(ValueError, IndexError, TypeError, WdportError):
+        placed_input = fed_in_port(call, layout, shapes[0]).get(0)
+    with contextlib.suppress(ValueError, IndexError, TypeError, WdportError):
+        placed_output = in_port(call, layout, shapes, strict=False).outputs[0]
+    return placed_input, placed_output
+
+
+def _function_results(state: _SearchState, call: Call, before: Array) -> Iterator[Array]:
+    """Results of one function on a unit's output in PyTorch, in the layout of ``before``; the output itself last."""
+    for value in state.values(np.asarray(call.outputs[0])):
+        for other in state.run.values:
+            if other.sources != (value.number,) or other.result.array.size != before.size:
+                continue
+            if (laid := _permuted_like(other.result.array, value.result.array, before)) is not None:
+                yield laid
+    yield before
+
+
+def _permuted_like(array: Array, like: Array, placed: Array) -> Array | None:
+    """``array`` with its axes moved as those of ``like`` are in ``placed``."""
+    if array.shape != like.shape or array.ndim != placed.ndim:
+        return None
+    for order in permutations(range(array.ndim)):
+        if like.transpose(order).shape == placed.shape and relative_l2(like.transpose(order), placed) < 1e-9:
+            return array.transpose(order)
+    return None
+
+
+def _setting_differences(
+    kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: KerasCall, placed: Array | None,
+    fed: Sequence[int] = (),
+) -> list[str]:  # fmt: skip
+    """Settings that differ; ``fed`` is the shape of the module's input."""
+    if module is None:
+        return []
+    input_shape, shape = np.shape(event.inputs[0]) if event.inputs else (), () if placed is None else placed.shape
+    try:
+        compared = compare_pair(Pair(kind, module, layer, fed=tuple(fed), given=input_shape, made=shape))[1]
+    except (AttributeError, TypeError, ValueError, KeyError, IndexError):
+        return []
+    differences = [setting for setting in compared if setting.level == "differs"]
+    # The activation of a Keras layer may be a separate function in PyTorch; the values show whether it is.
+    differences = [setting for setting in differences if setting.name != "activation" or setting.torch is not None]
+    differences.sort(key=lambda setting: setting.name in ("data_format", "activation"))
+    return [setting.text for setting in differences]
+
+
+def _reordered_input(state: _SearchState, last: Place, event: KerasCall, here: Place, right: Array) -> Divergence:
+    """The report on a layer whose input has the right values in another order."""
+    input_print = Print(event.inputs[0])
+    others = (other for other in reversed(state.outcome.events) if other is not event)
+    before = next((other for other in others if any(Print(array).same(input_print) for array in other.outputs)), None)
+    order = arrangement(event.inputs[0], right) or "another order"
+    causes = relations(event.inputs[0], right, {}) or [order]
+    path = before.path if before is not None and len(before.inputs) > 1 else event.path
+    what = f"{event.path} is given the values of the input of {here.torch}, in another order"
+    return Divergence(last, Place(path, here.torch), what, "", tuple(f"its input {cause}" for cause in causes))
+
+
+# --- A layer without weights makes something else --------------------------------------------------------------------
+
+
+def _wrong_output(state: _SearchState, last: Place, event: KerasCall) -> Divergence:
+    """The report on a layer without weights whose input occurs in PyTorch and whose output does not."""
+    layer, causes, torch = state.side.layers[event.path], list[str](), ""
+    wrong, expected = event.outputs[0], ""
+    for value, input_index in _torch_values(state, event):
+        settings = _function_differences(state, value, layer, event)
+        if not expected or settings:
+            torch, expected = value.text, f"PyTorch computes {_described(state, value)} from it"
+        causes += settings
+        right = _in_layer_layout(value.result.array, state, value, event, input_index)
+        if right is not None and not causes:
+            causes += difference(event.inputs[input_index], right, wrong)
+        if causes:
+            break
+    causes = causes or mends(state.run, wrong, _suspects(state))
+    named = [value for value, _ in _torch_values(state, event)][:1]
+    if not causes and named:
+        stated = _settings(layer)
+        causes.append(f"{type(layer).__name__}{f' ({stated})' if stated else ''} where PyTorch has "
+                      f"{_described(state, named[0])}")  # fmt: skip
+    if not causes and event.inputs and event.inputs[0].shape == wrong.shape:
+        recognized = list(forms(event.inputs[0], wrong))
+        causes += [f"{form.kind} {form.setting}, which PyTorch does not have there" for form in recognized[:1]]
+    what = f"its input occurs in PyTorch ({_names(state, event.inputs)}), its output does not"
+    return Divergence(last, Place(event.path, torch), what, expected, tuple(dict.fromkeys(causes)))
+
+
+_SETTINGS = ("interpolation", "axis", "pool_size", "strides", "padding", "negative_slope", "activation", "size")
+
+
+def _settings(layer: KerasLayer) -> str:
+    """The settings of a layer without weights."""
+    settings = [(name, getattr(layer, name)) for name in _SETTINGS if hasattr(layer, name)]
+    return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in settings if value is not None)
+
+
+def _suspects(state: _SearchState, bits: int = 0) -> list[TorchValue]:
+    """PyTorch's values that depend only on what was found and on ``bits``, and that no Keras layer has: the last
+    first."""
+    numbers = set[int]()
+    for unit in state.matched_units():
+        bits |= unit.bits
+    for event in state.outcome.events:
+        if event.path in state.outcome.matched:
+            numbers |= {value.number for array in event.outputs for value in state.values(array)}
+    candidates = [value for value in state.run.values if not value.depends & ~bits and value.number not in numbers]
+    plain = [value for value in candidates if value.by not in _PLAIN]
+    return sorted(plain, key=lambda value: -value.number)[:40]
+
+
+_PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "squeeze", "size", "contiguous", "to"})
+"""Functions that are not changed in the search for a cause."""
+
+
+def _torch_values(state: _SearchState, event: KerasCall) -> Iterator[tuple[TorchValue, int]]:
+    """PyTorch's values computed from the same inputs, and from which of them: first those that no layer has yet."""
+    covered = {
+        value.number for other in state.outcome.events for array in other.outputs for value in state.values(array)
+    }
+    computed = []
+    for input_index, array in enumerate(event.inputs):
+        numbers = {value.number for value in state.values(array)}
+        computed += [(value, input_index) for value in state.run.values if numbers & set(value.sources)]
+    yield from sorted(computed, key=lambda pair: (pair[0].number in covered, pair[0].number))
+
+
+def _function_differences(state: _SearchState, value: TorchValue, layer: KerasLayer, event: KerasCall) -> list[str]:
+    """Differences between the settings of a function or module of PyTorch and those of a layer."""
+    modules = dict(state.run.module.named_modules())
+    module = modules.get(layer_of(value.names[0])) if value.names else None
+    module = module if module is not None and not list(module.children()) else module_of(value.by, value.arguments)
+    if module is None:
+        return []
+    unit = Unit("", torch_kinds(module), {}, "", "", (), 0, 0, module)
+    array = value.result.array
+    fed = state.run.values[value.sources[0]].result.array.shape if value.sources else ()
+    placed = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
+    for kind in possible(unit, layer) or (() if unit.kinds else ("",)):
+        if differences := _setting_differences(kind, module, layer, event, placed, fed):
+            return differences
+    return []
+
+
+def _in_layer_layout(
+    array: Array, state: _SearchState, value: TorchValue, event: KerasCall, input_index: int
+) -> Array | None:
+    """PyTorch's value in the layout of the layer's output, if the shapes fit."""
+    ours, wrong = event.inputs[input_index], event.outputs[0]
+    for source in state.values(ours):
+        if source.number in value.sources and source.result.array.ndim == array.ndim:
+            for order in permutations(range(array.ndim)):
+                moved = source.result.array.transpose(order)
+                fits = moved.shape == ours.shape and relative_l2(moved, ours) < 1e-9
+                if fits and array.transpose(order).shape == wrong.shape:
+                    return array.transpose(order)
+    return array if array.shape == wrong.shape else None
+
+
+def _described(state: _SearchState, value: TorchValue) -> str:
+    """The function or module that computed a value, with its settings."""
+    arguments = ", ".join(
+        f"{name} {argument}" if not name.isdigit() else str(argument) for name, argument in value.arguments.items()
+    )
+    name = f"{value.names[0]} ({value.by})" if value.names else value.by.strip("_")
+    return f"{name}{f' ({arguments})' if arguments else ''}"
+
+
+def _names(state: _SearchState, arrays: Sequence[Array]) -> str:
+    texts = [values[0].text.strip("_") for array in arrays if (values := state.values(array))]
+    return ", ".join(dict.fromkeys(texts)) or "nothing"
+
+
+# --- What a layer is given is wrong ----------------------------------------------------------------------------------
+
+
+def _wrong_input(state: _SearchState, last: Place, event: KerasCall) -> Divergence:
+    """The report on a layer whose input is not that of any module of its kind."""
+    unit = _next_unit(state, event)
+    here = Place(event.path, unit.path if unit else "")
+    values = state.values(event.inputs[0]) if event.inputs else []
+    causes: list[str] = []
+    expected = f"its input should be that of {unit.path}: {_source(state, unit)}" if unit else ""
+    if values:
+        if unit is not None and (steps := _functions_between(state, values[0], unit)):
+            causes.append(f"lacks {' and '.join(steps)}, which PyTorch has between {values[0].text} and {unit.path}")
+        what = f"its input is {values[0].text.strip('_')}, which no module of its kind and shape is given"
+    else:
+        what = "its input does not occur in PyTorch"
+        causes += _attention_causes(state, unit, event) if unit is not None else []
+        causes = causes or mends(state.run, event.inputs[0], _suspects(state))
+        if not causes and unit is not None:
+            causes += _input_relations(state, unit, event)
+    causes += _misfit_settings(state, event) if not causes else []
+    return Divergence(last, here, what, expected, tuple(dict.fromkeys(causes)))
+
+
+def _misfit_settings(state: _SearchState, event: KerasCall) -> list[str]:
+    """Settings due to which a layer's variables do not fit the module with the same input."""
+    layer, prints = state.side.layers.get(event.path), [Print(array) for array in event.inputs]
+    for unit in state.units if layer is not None else ():
+        if unit.module is not None and unit.call_with(prints) is not None:
+            for kind in possible(unit, layer):
+                if differences := _setting_differences(kind, unit.module, layer, event, None, unit.first_input().shape):
+                    return differences
+    return []
+
+
+def _next_unit(state: _SearchState, event: KerasCall) -> Unit | None:
+    """The next module: one of the layer's kind and shape that depends only on what was found."""
+    layer, used = state.side.layers[event.path], {unit.path for unit in state.matched_units()}
+    bits = 0
+    for unit in state.matched_units():
+        bits |= unit.bits
+    below = {name: tuple(variable.shape) for name, variable in state.side.variables_below(event.path).items()}
+    candidates = []
+    for unit in state.units:
+        if unit.path in used or not unit.tensors or unit.part.startswith("chunk"):
+            continue
+        depends = 0
+        for fingerprint in unit.prints[0] if unit.prints else ():
+            depends |= state.run.depends(fingerprint)
+        fits = any(layer_option(unit, event.path, kind, below) for kind in possible(unit, layer))
+        candidates.append((bool(depends & ~bits), not fits, unit.order, -likeness(unit.path, event.path), unit))
+    candidates.sort(key=lambda candidate: candidate[:4])
+    return candidates[0][4] if candidates and not candidates[0][1] else None
+
+
+def _source(state: _SearchState, unit: Unit) -> str:
+    prints = unit.prints[0] if unit.prints else ()
+    values = [value for fingerprint in prints for value in list(state.run.prints.find(fingerprint))[:1]]
+    return ", ".join(dict.fromkeys(_described(state, value) for value in values)) or "what it takes"
+
+
+def _functions_between(state: _SearchState, start: TorchValue, unit: Unit) -> list[str]:
+    """The functions from a value to a unit's input, in order."""
+    prints = unit.prints[0] if unit.prints else ()
+    ends = {value.number for fingerprint in prints for value in state.run.prints.find(fingerprint)}
+    paths: dict[int, list[str]] = {start.number: []}
+    for value in state.run.values[start.number + 1 :]:
+        source = next((number for number in value.sources if number in paths), None)
+        if source is None or value.number in paths:
+            continue
+        paths[value.number] = [*paths[source], value.names[0] if value.names else value.by.strip("_")]
+        if value.number in ends:
+            return paths[value.number][:6]
+    return []
+
+
+def _attention_causes(state: _SearchState, unit: Unit, event: KerasCall) -> list[str]:
+    """Attention with other settings, computed from the projections that were found last."""
+    right = unit.first_input()
+    wrong = event.inputs[0]
+    if wrong.ndim != 3 or right.size != wrong.size:
+        return []
+    right = right if right.shape == wrong.shape else right.transpose(1, 0, 2) if right.ndim == 3 else right
+    parts = [other.outputs[0] for other in state.outcome.events if other.path in state.outcome.matched and other.outputs
+             and other.outputs[0].ndim >= 3 and other.outputs[0].size == wrong.size][-4:]  # fmt: skip
+    try:
+        return attention_difference(parts, right, wrong) if right.shape == wrong.shape and len(parts) >= 3 else []
+    except (ValueError, IndexError):
+        return []
+
+
+def _input_relations(state: _SearchState, unit: Unit, event: KerasCall) -> list[str]:
+    """Exact relations of the layer's input to its expected input."""
+    right, wrong = unit.first_input(), event.inputs[0]
+    outputs = {f"the output of {other.path}": array for other in state.outcome.events for array in other.outputs[:1]
+               if other.path in state.outcome.matched}  # fmt: skip
+    for laid in _channel_orders(right, wrong.shape):
+        if relation_texts := relations(wrong, laid, outputs):
+            return [f"its input {relation_texts[0]}"]
+    return []
+
+
+def _channel_orders(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
+    """The array with channels first and with channels last, if it then has this shape."""
+    last = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
+    yield from (candidate for candidate in (last, array) if candidate.shape == shape)
+
+
+def _wrong_model_outputs(state: _SearchState, last: Place) -> Divergence:
+    """The report if all layers agree but the outputs do not."""
+    ours, theirs = [Print(array) for array in state.outcome.outputs], [Print(array) for array in state.run.outputs]
+    what, causes = "every layer with weights agrees, and the model's outputs do not", list[str]()
+    if len(ours) != len(theirs):
+        causes.append(f"it has {len(ours)} outputs where PyTorch has {len(theirs)}")
+    elif all(any(a.same(b) for b in theirs) for a in ours):
+        order = [next(position for position, b in enumerate(theirs) if a.same(b)) + 1 for a in ours]
+        causes.append(f"its outputs are PyTorch's in another order: {', '.join(map(str, order))}")
+    else:
+        for position, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            if a.same(b):
+                continue
+            values = state.values(a.array)
+            value = next((candidate for candidate in state.run.prints.find(b)), None)
+            if values and value is not None:
+                causes.append(f"output {position + 1} is {values[0].text.strip('_')}, where PyTorch's is "
+                              f"{_described(state, value)}")  # fmt: skip
+            elif a.array.shape == b.array.shape:
+                causes += [f"output {position + 1} {text}" for text in relations(a.array, b.array, {})]
+    first = Place("", "")
+    for position, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        if a.same(b):
+            continue
+        explanations = mends(state.run, a.array, _suspects(state)) if not state.values(a.array) else []
+        causes += [f"output {position + 1}: {text}" for text in explanations]
+        maker = next((candidate for candidate in reversed(state.outcome.events)
+                      if any(Print(array).same(a) for array in candidate.outputs)), None)  # fmt: skip
+        value = next(iter(state.run.prints.find(b)), None)
+        last_made = maker or next(iter(reversed(state.outcome.events)), None)
+        first = Place(last_made.path if last_made else "", value.text if value else "")
+        break
+    return Divergence(last, first, what, "", tuple(dict.fromkeys(causes)))
