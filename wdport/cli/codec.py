@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.regular import open_regular
 from wdport.cli.options import facts, size
 from wdport.errors import InputError, UsageError
 from wdport.options import FORCE_OUTPUT, JSON, SHA256, Option
@@ -116,8 +118,6 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     has one of these names, or is the only one. Raises :class:`InputError`."""
     import numpy as np
 
-    from wdport.checkpoint.faults import Fault
-    from wdport.checkpoint.regular import open_regular
     from wdport.data.arrays import opened_npz, understood
     from wdport.data.numpy_files import read_array
     from wdport.data.table import data_file

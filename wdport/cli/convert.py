@@ -13,6 +13,7 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.options import LONGEST_FACT, facts, size
 from wdport.cli.progress import progress_bar
 from wdport.cli.requests import arguments, verb
+from wdport.conversion.values import by_level
 from wdport.errors import InputError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256, manifest_of
@@ -177,8 +178,6 @@ def _document(conversion: Conversion) -> ConversionDocument:
 
 def _odd(findings: Sequence[ValueFinding]) -> list[str]:
     """Findings about a checkpoint's values, one line each."""
-    from wdport.conversion.values import by_level
-
     return [f"  {level:<8} {printable(text, LONGEST_FACT)}" for level, text in by_level(findings, MOST_VALUES)]
 
 

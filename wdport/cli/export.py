@@ -18,6 +18,7 @@ from wdport.cli.verification import passes, unverified, verified_artefact, verif
 from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
+from wdport.files.json_document import output_file
 from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, PAD_WIDTHS, SHA256, Operand, Option
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ def export_torch(
 def _torch_document(name: str, back: Restored, path: Path, verification: Verification | None) -> ExportDocument:
     """What was written."""
     from wdport.cli.results import ExportDocument
-    from wdport.files.json_document import output_file
 
     return ExportDocument(
         model=name,
@@ -279,7 +279,6 @@ def _network(converted: Converted, dtype: str, target: Target, order: Order) -> 
 def _document(name: str, exported: Exported, verification: Verification | None) -> ExportDocument:
     """What was written; shapes are those of one sample, and of a network's whole arrays."""
     from wdport.cli.results import ExportDocument, ExportedSampler
-    from wdport.files.json_document import output_file
 
     held: Any = exported.facts
     plan = exported.plan

@@ -9,13 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
 from wdport.cli.requests import verb
 from wdport.errors import UsageError, printable
+from wdport.families.roles import Completing
 from wdport.files.inputs import InputFiles
+from wdport.files.json_document import NamedFile, output_file
 from wdport.files.target import Target, file_target
 from wdport.files.writable import require_apart
 from wdport.limits import MAX_STEPS
@@ -120,7 +123,6 @@ def command(request: GenerateRequest) -> int:
 
     In every step the network predicts all wanted tokens of a block, and the most probable are kept.
     """
-    from wdport.checkpoint.expected_hash import require_sha256
     from wdport.files.animation import TEXTS as SHOWN
     from wdport.files.animation import frames_target, write_frames
 
@@ -137,7 +139,6 @@ def command(request: GenerateRequest) -> int:
     require_jax()
     start_jax()
     from wdport.conversion.load import load_model
-    from wdport.files.json_document import NamedFile
     from wdport.generation import generate
     from wdport.generation.program import generator_of
 
@@ -191,8 +192,6 @@ class Done:
 
     def document(self) -> GeneratedDocument:
         """The result as a document."""
-        from wdport.files.json_document import output_file
-
         return self.content(None if self.target is None else output_file(self.target.path))
 
     def content(self, output: OutputFile | None) -> GeneratedDocument:
@@ -260,7 +259,6 @@ def write_texts(target: Target, done: Done) -> None:
 def _opened(model: str) -> Converted:
     """Open a converted language model; raises :class:`UsageError` for other models."""
     from wdport.conversion.load import open_converted
-    from wdport.families.roles import Completing
 
     converted = open_converted(model)
     if not isinstance(converted.family, Completing):

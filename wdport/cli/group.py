@@ -12,6 +12,7 @@ from typing import ClassVar, Final, TypeVar
 import click
 from click.shell_completion import shell_complete
 
+from wdport.checkpoint.regular import require_supported
 from wdport.cli import completion
 from wdport.cli.console import console
 from wdport.cli.documents import give_faults
@@ -60,8 +61,6 @@ class _Verbs(Verbs):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in VERBS:
-            from wdport.checkpoint.regular import require_supported
-
             require_supported()
         return super().get_command(ctx, cmd_name)
 

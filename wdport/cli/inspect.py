@@ -10,13 +10,20 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.error_context import located
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.documents import give, require_document
 from wdport.cli.options import facts, size
 from wdport.cli.requests import verb
+from wdport.conversion.manifest_schema import contradiction_of
 from wdport.errors import InputError, WdportError, printable
-from wdport.files.inputs import InputFiles
+from wdport.files.inputs import InputFiles, sha256_at
+from wdport.files.json_document import NamedFile
+from wdport.files.manifests import manifest_of
+from wdport.files.model_files import read_metadata, read_variables, size_at
 from wdport.files.target import KERAS, format_at
+from wdport.files.weights_file import open_weights
 from wdport.options import JSON, KEY, SHA256, Operand, Option
 
 if TYPE_CHECKING:
@@ -63,8 +70,6 @@ def command(request: InspectRequest) -> int:
 def _converted(path: Path) -> InspectionDocument | None:
     """The account of a converted model; ``None`` if ``path`` is not one."""
     from wdport.conversion.load import UNTOLD, open_account
-    from wdport.files.json_document import NamedFile
-    from wdport.files.model_files import read_metadata
     from wdport.mapping.table import CUSTOM
 
     form = format_at(path)
@@ -113,10 +118,6 @@ def _shipped(path: Path) -> InspectionDocument:
 def _check_own(path: Path, account: Account) -> None:
     """Check a user's own model without building it: the values of a file or folder that has them by name, an archive's
     CRC, and that the file has the structure that Keras writes."""
-    from wdport.checkpoint.error_context import located
-    from wdport.files.model_files import read_variables
-    from wdport.files.weights_file import open_weights
-
     if format_at(path) not in KERAS:
         for _ in read_variables(path, account.variables, account.digests, account.dtypes):
             pass
@@ -133,7 +134,6 @@ def _inspection_of(
     dtypes: Mapping[str, str],
 ) -> InspectionDocument:
     from wdport.cli.results import InspectionDocument, StoredTensor
-    from wdport.files.model_files import size_at
 
     return InspectionDocument(
         file=path.name,
@@ -147,10 +147,6 @@ def _inspection_of(
 
 def _manifest(path: Path, account: Account) -> str:
     """The state of the manifest next to the file."""
-    from wdport.conversion.manifest_schema import contradiction_of
-    from wdport.files.inputs import sha256_at
-    from wdport.files.manifests import manifest_of
-
     if not manifest_of(path).exists():
         return f"{manifest_of(path).name} is missing; the file holds the same"
     return contradiction_of(path, account, sha256_at(path)) or f"{manifest_of(path).name} agrees"
@@ -158,7 +154,6 @@ def _manifest(path: Path, account: Account) -> str:
 
 def _checkpoint(path: Path, key: str | None) -> InspectionDocument:
     """The contents of a checkpoint, and its model if a shipped table matches."""
-    from wdport.checkpoint import open_checkpoint
     from wdport.cli.results import InspectionDocument, StoredTensor
 
     with open_checkpoint(path, key=key) as checkpoint:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.console import console
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
@@ -36,8 +37,6 @@ class Report:
 
 def model_inputs(model: str, sha256: str | None, **files: PathText | None) -> InputFiles:
     """The input files of a verb: a converted model, of which --sha256 is the hash, its manifest, and others."""
-    from wdport.checkpoint.expected_hash import require_sha256
-
     inputs = InputFiles(model=model, **files).with_manifests("model")
     inputs.check(partial(require_sha256, model, sha256))
     return inputs

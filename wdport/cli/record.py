@@ -25,10 +25,11 @@ from wdport.cli.progress import steps
 from wdport.cli.requests import verb
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.inputs import InputFiles
+from wdport.files.json_document import output_file
 from wdport.files.target import Target, file_target
 from wdport.files.temporary import track_write
 from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
-from wdport.recorder import Input
+from wdport.recorder import Input, Refusal, read_input, record_file
 
 if TYPE_CHECKING:
     from wdport.cli.results import RecordingDocument
@@ -61,8 +62,6 @@ def command(request: RecordRequest) -> int:
 
     `wdport verify CONVERTED --against FILE` compares with the recording, without torch.
     """
-    from wdport.recorder import Refusal, record_file
-
     mapping, key = request.mapping, request.key
     reference, checkpoint = _subject(request.subject, mapping)
     require_torch("wdport record")
@@ -114,8 +113,6 @@ def _recorder_arguments(
     reference: str | None, checkpoint: str, mapping: str | None, key: str | None, inputs: tuple[str, ...]
 ) -> dict[str, Any]:
     """Arguments of the recorder: the model, and how to build it."""
-    from wdport.recorder import read_input
-
     parsed_inputs = [read_input(text) for text in inputs]
     if mapping is None:
         require_undamaged(checkpoint)  # torch reads it without checking its CRCs
@@ -165,7 +162,6 @@ def _target(read: dict[str, Path], output: str | None, force: bool) -> Target:
 def _document(index: dict[str, Any], target: Path, notes: Sequence[str]) -> RecordingDocument:
     """What was recorded."""
     from wdport.cli.results import RecordingDocument
-    from wdport.files.json_document import output_file
 
     return RecordingDocument(
         reference=index["reference"],

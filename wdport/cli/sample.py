@@ -21,9 +21,12 @@ from wdport.cli.progress import samples_bar
 from wdport.cli.requests import verb
 from wdport.conversion.load import Converted
 from wdport.errors import InputError, InternalError, MachineError, UsageError, printable
+from wdport.families.roles import Sampled
+from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_target, is_point, max_drawn
 from wdport.files.inputs import InputFiles
-from wdport.files.samples import Blocks, first_samples
-from wdport.files.target import Target
+from wdport.files.samples import Blocks, first_samples, samples_target
+from wdport.files.series_figure import DataWindows
+from wdport.files.target import Target, stem_of
 from wdport.files.writable import require_apart
 from wdport.jax_settings import chosen_numerics
 from wdport.model import Array, Decoding, Diffused, NotDecoded
@@ -42,9 +45,6 @@ def command(request: SampleRequest) -> int:
     """
     devices, join = parse_devices(request.devices, request.distributed, request.shard_weights)
     # Files are checked before jax is imported, so that errors are instant.
-    from wdport.files.figure import ANIMATED, figure_target
-    from wdport.files.samples import samples_target
-
     inputs = model_inputs(
         request.model, request.sha256, mapping=request.mapping, known=request.known, init=request.init,
         data=request.data, condition=request.condition_file,
@@ -73,8 +73,6 @@ def command(request: SampleRequest) -> int:
 def _output(request: SampleRequest) -> Path:
     if request.output:
         return Path(request.output)
-    from wdport.files.target import stem_of
-
     path = Path(request.model)
     return path.with_name(f"{stem_of(path)}.samples.npz")
 
@@ -175,8 +173,6 @@ def _facts(request: SampleRequest, job: Job, plan: Request, hashes: Hashes) -> d
 def _plot(files: Files, blocks: Blocks, known_values: NDArray[np.float64] | None, about: Diffused) -> None:
     if files.figure is None:
         return
-    from wdport.files.figure import draw_samples, max_drawn
-
     shape, axis = drawn_shape(about)
     values = first_samples(blocks, max_drawn(shape, files.beside is not None))
     draw_samples(files.figure, values, known_values, axis, about.features, files.beside)
@@ -185,7 +181,6 @@ def _plot(files: Files, blocks: Blocks, known_values: NDArray[np.float64] | None
 def _animate(figure: Target | None, job: Job) -> None:
     if figure is None:
         return
-    from wdport.files.figure import animate_samples, max_drawn
     from wdport.sampling.output import frames_of
 
     about = job.sampler.programs.network.about
@@ -213,8 +208,6 @@ def beside_samples(converted: Converted, data: str | None, plot: str | None) -> 
     if plot is None:
         raise UsageError("--data", "has no effect without a figure", "add --plot FILE")
     from wdport.data import read_series
-    from wdport.files.figure import is_point
-    from wdport.files.series_figure import DataWindows
 
     about = about_of(converted)
     shape, _ = drawn_shape(about)
@@ -231,8 +224,6 @@ def beside_samples(converted: Converted, data: str | None, plot: str | None) -> 
 
 
 def about_of(converted: Converted) -> Diffused:
-    from wdport.families.roles import Sampled
-
     if not isinstance(converted.family, Sampled):  # open_sampled has refused it
         raise InternalError(converted.path, "is not a diffusion model", "report this")
     return converted.family.diffused(converted.config)

@@ -13,11 +13,10 @@ from wdport.cli.progress import steps
 from wdport.cli.requests import verb
 from wdport.errors import UsageError, WdportError
 from wdport.options import FORCE, JSON, Option
+from wdport.parity.selftest.checkout import all_faults
 
 
 def _families() -> list[str]:
-    from wdport.parity.selftest.checkout import all_faults
-
     every = all_faults()
     return [] if every is None else list(every.FAMILIES)
 

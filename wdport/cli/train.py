@@ -7,6 +7,7 @@ from functools import partial
 from math import inf, isfinite
 from pathlib import Path
 
+from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.documents import require_document
 from wdport.cli.failures import leave
 from wdport.cli.machine import parse_devices, require_jax
@@ -74,7 +75,6 @@ def _require_begun(request: TrainRequest) -> None:
 
 def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
     """Check the model before JAX is imported; raises :class:`WdportError`."""
-    from wdport.checkpoint.expected_hash import require_sha256
     from wdport.conversion.load import open_converted
     from wdport.conversion.optimizer_file import optimiser_path
     from wdport.families.registry import own_model

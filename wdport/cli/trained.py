@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from wdport.checkpoint.checkpoint import open_checkpoint
+from wdport.checkpoint.optimizer import has_optimiser
 from wdport.cli.console import console
 from wdport.cli.documents import Destination, give
 from wdport.cli.machine import start_jax
@@ -16,7 +18,9 @@ from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
 from wdport.dtype_policies import POLICIES
 from wdport.errors import MisfitError, UsageError, printable
+from wdport.families.roles import Fresh
 from wdport.files.inputs import InputFiles
+from wdport.files.json_document import NamedFile, output_file
 from wdport.files.temporary import scratch_folder
 from wdport.model import PUBLIC, SCHEDULES, Array, KerasModel, Recipe
 from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
@@ -251,9 +255,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
 
 def _recipe(request: TrainRequest, family: Family) -> Recipe:
     """The recipe of the configuration that is given, or of the file next to the checkpoint."""
-    from wdport.checkpoint.checkpoint import open_checkpoint
     from wdport.conversion.prepare import training_configuration
-    from wdport.families.roles import Fresh
     from wdport.training.fresh import family_recipe, recipe_of
 
     public = request.recipe == PUBLIC
@@ -326,8 +328,6 @@ def _note_difference(request: TrainRequest, recipe: Recipe, config: str) -> None
 
 def _converted(request: TrainRequest, path: Path) -> Path:
     """Convert the checkpoint, with its optimizer if it has one."""
-    from wdport.checkpoint.checkpoint import open_checkpoint
-    from wdport.checkpoint.optimizer import has_optimiser
     from wdport.conversion.convert import convert
 
     assert request.resume is not None
@@ -385,7 +385,6 @@ def _document(
     request: TrainRequest, data: str, resumed: str | None, result: TrainingRun, seconds: float
 ) -> TrainingDocument:
     from wdport.cli.results import TrainingDocument
-    from wdport.files.json_document import NamedFile, output_file
 
     names = (*STATES, *WRITTEN)
     return TrainingDocument(

@@ -15,6 +15,8 @@ from wdport.cli.options import facts, model_inputs, open_own
 from wdport.cli.progress import steps
 from wdport.cli.verb import given_options
 from wdport.errors import UsageError, printable
+from wdport.files.defer_signals import deferred_signals
+from wdport.files.temporary import make_temporary_folder
 from wdport.files.writable import writable
 from wdport.marks import Marked, joined, outcome_line
 
@@ -56,9 +58,6 @@ def verified_artefact(converted: Converted, path: Path) -> Verification:
 @contextmanager
 def unverified(target: Target, verify: bool) -> Iterator[Target]:
     """The target itself, or to ``verify`` one of the same name in a temporary folder next to it."""
-    from wdport.files.defer_signals import deferred_signals
-    from wdport.files.temporary import make_temporary_folder
-
     if not verify:
         yield target
         return

@@ -11,6 +11,7 @@ import numpy as np
 from wdport.errors import MachineError
 from wdport.evaluation.metrics import METRICS, some
 from wdport.evaluation.sweep import Sweep
+from wdport.files.figure import any_script
 from wdport.model import Array
 
 if TYPE_CHECKING:
@@ -171,8 +172,6 @@ def _legend(figure: Figure, panels: Sequence[Any]) -> bytes:
 
 
 def _png(figure: Figure) -> bytes:
-    from wdport.files.figure import any_script
-
     stream = BytesIO()
     with any_script():
         figure.savefig(stream, format="png", dpi=110)

@@ -13,7 +13,16 @@ import numpy as np
 from wdport.diffusion.plans import SamplingPlan
 from wdport.errors import UsageError
 from wdport.exporting.artifact import export_target, write_artefact
-from wdport.exporting.lowering import Lowering, lower_denoiser, lower_sampler
+from wdport.exporting.lowering import (
+    Lowering,
+    described,
+    draws_samples,
+    functions_of_model,
+    lower_denoiser,
+    lower_functions,
+    lower_sampler,
+    values_of,
+)
 from wdport.families.registry import known_model
 from wdport.files.target import Target
 from wdport.model import Array, Condition, Configuration, Function, KerasModel, NotDecoded
@@ -105,8 +114,6 @@ def export(
         UsageError: an argument is invalid, the model cannot be exported so, or the file exists.
         MachineError: writing fails, or flatbuffers is not installed.
     """
-    from wdport.exporting.lowering import draws_samples, functions_of_model, values_of
-
     what = what or ("denoiser" if draws_samples(model) else NETWORK)
     order = Order(what, platforms, batch, sampler, steps, eta, precision, pad_widths, sizes or {})
     if order.what != NETWORK:
@@ -125,8 +132,6 @@ def export_functions(
     config: Mapping[str, object], target: Target, order: Order,
 ) -> Exported:  # fmt: skip
     """Export functions of these values, as :func:`export` does; ``config`` is the model's, as JSON values."""
-    from wdport.exporting.lowering import described, lower_functions
-
     if order.sampler is not None or order.steps is not None or order.eta:
         raise UsageError("sampler", "a network has none", "leave out sampler, steps and eta, or export a sampler")
     if order.pad_widths != 1:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from wdport.errors import MisfitError, UsageError
 from wdport.families.code import build_keras, open_axes, save_whole
 from wdport.families.ported import PlainFamily
+from wdport.families.settings_diff import first_unlike, settings_of
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
 from wdport.model import Array, ConfigurationSource, Document, KerasModel, Resolved, Signature
@@ -155,15 +156,11 @@ class CustomFamily(PlainFamily):
         """A possible reason why the table does not fit, as text."""
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
-        from wdport.families.settings_diff import first_unlike
-
         return first_unlike(self.build(config, "float32"), self.reference, config.arguments, self.table)
 
     def settings(self, arguments: Document) -> SettingsReport:
         """Settings that differ between the two models; both are built with these arguments, and not run."""
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
-        from wdport.families.settings_diff import settings_of
 
         model = self._build(CustomConfig(str(self.model), self.inputs, dict(arguments)), "float32")
         return settings_of(model, str(self.reference), arguments, self.table)

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from wdport import recorder
+from wdport.compare.calls import Call
 from wdport.errors import MisfitError, WdportError
+from wdport.families.code import find_function
 from wdport.mapping.rows import Table
 from wdport.model import Document, KerasLayer, KerasModel
 
@@ -60,10 +62,8 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
     Raises :class:`WdportError` if the PyTorch model cannot be built, or the table does not fit the two models.
     """
     from wdport.compare.alignment import compare_settings
-    from wdport.compare.calls import Call
     from wdport.compare.settings import has_windows, kind_of
     from wdport.compare.taps import align
-    from wdport.families.code import find_function
     from wdport.keras_runtime import layers_by_path
 
     layers = layers_by_path(model)

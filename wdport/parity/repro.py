@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from wdport.compare.calls import Call, ExpectedCall, layer_of, leaves
+from wdport.compare.probe import model_arguments, run_layer, tensors
 from wdport.compare.results import Evidence, Fault
 from wdport.errors import InputError, MachineError
 from wdport.families.registry import find_family, own_model
 from wdport.families.roles import Family
 from wdport.files.atomic import replacing
 from wdport.files.writable import writable
-from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
+from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer
 from wdport.options import PathText
 from wdport.parity.request import REPRO_ARRAYS, REPRO_SCRIPT
@@ -59,9 +60,6 @@ class ReproCase:
         """The layer's outputs now."""
         import jax
         import keras
-
-        from wdport.compare.probe import model_arguments, run_layer, tensors
-        from wdport.keras_runtime import exact_float64
 
         is_network = isinstance(self.layer, keras.Model) and not self.names
         inputs = model_arguments(self.layer, self.inputs) if is_network else self.inputs

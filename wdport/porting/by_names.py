@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from wdport.checkpoint import open_checkpoint
 from wdport.errors import MisfitError
+from wdport.families.custom import CustomConfig
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import KerasLayer
@@ -30,9 +32,6 @@ def suggest_by_names(models: Models) -> Suggestion:
     """The most likely table; raises :class:`WdportError` if the checkpoint cannot be read or the model cannot be
     built."""
     import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
-
-    from wdport.checkpoint import open_checkpoint
-    from wdport.families.custom import CustomConfig
 
     path = Path(str(models.checkpoint))
     with open_checkpoint(path) as checkpoint:

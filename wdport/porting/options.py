@@ -19,6 +19,7 @@ from wdport.compare.measure import relative_l2
 from wdport.compare.orders import agreeing
 from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
+from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import AxisError, Shape, parse_rule
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.activations import ROW_NAMES
@@ -295,8 +296,6 @@ def tensor_options(unit: Unit, name: str, keras: str, shape: Shape) -> Iterator[
 
 def apply_text(rule: str, array: Array, shape: Shape) -> Array:
     """Apply a rule, given as text, to an array."""
-    from wdport.mapping.arrays import apply_rule
-
     parsed = parse_rule(rule, rule)
     try:
         return apply_rule(parsed, [array], parsed.sizes([array.shape], [shape]))[0]

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from wdport import recorder
+from wdport.checkpoint import open_checkpoint
 from wdport.errors import UsageError, WdportError
-from wdport.families.custom import CustomFamily
+from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.files.temporary import scratch_folder
 from wdport.model import Array, Document
 from wdport.porting.assigning import Assigning, Decision, KerasSide, RunOutcome, next_guess
 from wdport.porting.document import SuggestionDocument
 from wdport.porting.options import Fields, table_of_rows
+from wdport.porting.rows import suggested_rows
 from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import Unit, units_of
 from wdport.porting.writing import Doubt, TableSection, fold, fold_doubts, sections, table_text
@@ -147,10 +149,7 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
     import jax
     import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
 
-    from wdport.families.custom import CustomConfig
-    from wdport.porting.assigning import KerasSide
     from wdport.porting.divergence import divergence_of
-    from wdport.porting.rows import suggested_rows
 
     tell = say or (lambda _: None)
     tell("building the models")
@@ -193,8 +192,6 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
 def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
     """The tensors of a checkpoint that the model does not have; empty if its names have a prefix, which convert
     removes."""
-    from wdport.checkpoint import open_checkpoint
-
     with open_checkpoint(Path(checkpoint)) as opened:
         names = list(opened.tensors)
     return [name for name in names if name not in set(state)] if set(state) & set(names) else []

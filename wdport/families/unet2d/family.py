@@ -24,6 +24,7 @@ from wdport.families.unet2d.config import (
     require_sizes,
     up_stages,
 )
+from wdport.families.unet2d.library_scheduler import misread_scheduler
 from wdport.families.unet2d.sampled import diffused, to_images, unsampled
 from wdport.model import Array, ConfigurationSource, Diffused, Document, Resolved, Stated
 
@@ -137,8 +138,6 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
         return frozenset(names)
 
     def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
-        from wdport.families.unet2d.library_scheduler import misread_scheduler
-
         return [*super().misread(config, stated, module), *misread_scheduler(config, stated)]
 
     def unsampled(self, config: Config) -> str:

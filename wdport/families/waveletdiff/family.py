@@ -16,10 +16,13 @@ from wdport.compare.findings import Gate
 from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.ported import PortedFamily
 from wdport.families.waveletdiff.config import RISKS, Config
+from wdport.families.waveletdiff.objective import objective
 from wdport.families.waveletdiff.public_form import is_public, settings_schema
 from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
+from wdport.families.waveletdiff.sampled import diffused, process
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
+from wdport.families.waveletdiff.times import time_layers, time_tables
 from wdport.families.waveletdiff.variables import require_sizes, variables
 from wdport.mapping.axes import Shape
 from wdport.model import (
@@ -124,13 +127,9 @@ class WaveletDiffFamily(PortedFamily[Config]):
         return ""
 
     def process(self, config: Config, table: Callable[[str], Array]) -> Process:
-        from wdport.families.waveletdiff.sampled import process
-
         return process(config, table)
 
     def diffused(self, config: Config) -> Diffused:
-        from wdport.families.waveletdiff.sampled import diffused
-
         return diffused(config)
 
     def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> Denoiser:
@@ -169,13 +168,9 @@ class WaveletDiffFamily(PortedFamily[Config]):
         return Signature(tuple(map(parse_input, inputs)), (output,))
 
     def time_tables(self, embedded: Embedded) -> Iterator[tuple[str, Array]]:
-        from wdport.families.waveletdiff.times import time_tables
-
         return time_tables(embedded)
 
     def time_layers(self, model: WaveletDiff, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
-        from wdport.families.waveletdiff.times import time_layers
-
         return time_layers(model, times)
 
     def fresh_config(self, settings: Document, where: str | Path) -> tuple[Config, dict[str, object]]:
@@ -203,8 +198,6 @@ class WaveletDiffFamily(PortedFamily[Config]):
         return level_parts(config)
 
     def objective(self, config: Config, model: WaveletDiff) -> Objective:
-        from wdport.families.waveletdiff.objective import objective
-
         return objective(config, np.asarray(model.noise_schedule.alpha_bar.value))
 
     def port_tables(self, model: WaveletDiff) -> dict[str, Array]:

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 from wdport import recorder
 from wdport.errors import MisfitError, UsageError, error_of
 from wdport.families.registry import own_model
+from wdport.porting.outline.flow import AxisFlow
 from wdport.porting.outline.result import Outline, Step
+from wdport.porting.outline.settings import settings_of, torch_class, torch_text
+from wdport.porting.outline.steps import Steps, is_layer
 from wdport.recorder import CASES, Input
 
 if TYPE_CHECKING:
@@ -196,9 +199,6 @@ def outline_of(
     import keras
     import torch
 
-    from wdport.porting.outline.flow import AxisFlow
-    from wdport.porting.outline.settings import settings_of, torch_class, torch_text
-    from wdport.porting.outline.steps import Steps, is_layer
     from wdport.porting.outline.trace import Batches, CallMismatchError, merge, trace
 
     names = [model_input.name for model_input in declared] or [f"input_{index}" for index in range(len(first))]
