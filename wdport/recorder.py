@@ -64,19 +64,14 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Nested = Union[Array, Sequence["Nested"]]
     """An array, or lists and tuples of them."""
-
     Factory = Callable[..., Any]
     """A user's function."""
-
     Given = Tuple[Tuple[object, ...], Mapping[str, object]]
     """Positional and keyword arguments of a module's call."""
-
     Compute = Callable[[Tuple[object, ...], Mapping[str, object]], object]
     Handle = Callable[[str, str, Module, Compute, Given], object]
-
     Fresh = Dict[Tuple[Module, str], Tensor]
     """Buffers as computed by the code, before a state_dict was loaded, by module and name."""
-
     Index = Dict[str, Any]
     """The index of the file, as JSON."""
 
@@ -818,7 +813,7 @@ def _disturbed(
 
 
 @dataclass(frozen=True)
-class Sweep:
+class CaseSweep:
     """Outputs of a module that is fed one number per sample for many numbers: ``exact`` in float64, ``single`` in
     float32, and ``truth`` in float64 from the rounded numbers."""
 
@@ -838,7 +833,7 @@ def scalar_fed(inputs: Sequence[Array], calls: Calls) -> dict[str, int]:
     return indices
 
 
-def sweep(modules: Mapping[str, Module], names: Collection[str], values: Array) -> dict[str, Sweep]:
+def sweep(modules: Mapping[str, Module], names: Collection[str], values: Array) -> dict[str, CaseSweep]:
     """Run each of these submodules alone on ``values`` (n,), float64 or integer."""
     narrow, sweeps = cast(values, np.float32), {}
     double, single = (dict(modules[dtype].named_modules()) for dtype in ("float64", "float32"))
@@ -847,7 +842,7 @@ def sweep(modules: Mapping[str, Module], names: Collection[str], values: Array) 
             rounded = run(single[name], (narrow,))[0]
             with lifted():
                 exact, truth = (run(double[name], (points,))[0] for points in (values, cast(narrow, np.float64)))
-        sweeps[name] = Sweep(exact, rounded, truth)
+        sweeps[name] = CaseSweep(exact, rounded, truth)
     return sweeps
 
 
@@ -1867,7 +1862,7 @@ def _record_cases(
     shifts = bias_shifts(subject.modules["float32"])
     notes, repeats = dict.fromkeys(subject.notes), True
     cases: list[Index] = []
-    sweeps: dict[str, Sweep] = {}
+    sweeps: dict[str, CaseSweep] = {}
     for case in tried:
         case = finite_case(double, case, lambda case: checked_inputs(make_inputs, case, target, stated))
         say(f"running {case.describe()}")

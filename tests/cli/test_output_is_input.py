@@ -13,7 +13,7 @@ import pytest
 from tests.cli.files import make_files
 from tests.make import SETTINGS
 from wdport.cli import group
-from wdport.cli.completion import File, FolderPath
+from wdport.cli.completion import FilePath, FolderPath
 from wdport.cli.main import main
 from wdport.files.inputs import Snapshot
 
@@ -66,7 +66,7 @@ def cases() -> list[tuple[str, str, str]]:
     """Verb, output option and input: the name of an option, or a file among the words."""
     found = []
     for verb, command in commands():
-        files = [each for each in command.params if isinstance(each.type, File)]
+        files = [each for each in command.params if isinstance(each.type, FilePath)]
         outputs = [max(each.opts, key=len) for each in files if each.name in OUTPUTS]
         read = (each for each in files if each.name not in OUTPUTS and not isinstance(each.type, FolderPath))
         inputs = [max(each.opts, key=len) for each in read if isinstance(each, click.Option)]
@@ -79,7 +79,7 @@ def suffix_of(verb: str, option: str) -> str:
     command = dict(commands())[verb]
     parameter = next(each for each in command.params if option in each.opts)
     fallback = {"generate": ".txt", "decode": ".npy", "encode": ".npz", "map suggest": ".yaml"}.get(verb, ".npz")
-    assert isinstance(parameter.type, File)
+    assert isinstance(parameter.type, FilePath)
     return SUFFIXES.get(str(parameter.name)) or (*parameter.type.endings, fallback)[0]
 
 
@@ -90,7 +90,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_every_verb_with_files_is_tried() -> None:
-    verbs = {verb for verb, command in commands() if any(isinstance(each.type, File) for each in command.params)}
+    verbs = {verb for verb, command in commands() if any(isinstance(each.type, FilePath) for each in command.params)}
     assert verbs == set(WORDS)
 
 

@@ -37,7 +37,7 @@ else:
     _Type = click.ParamType
 
 
-class File(_Type):
+class FilePath(_Type):
     """A file name, completed to folders and to files with certain suffixes; any file if there are none."""
 
     name = "file"
@@ -57,7 +57,7 @@ class File(_Type):
         return [CompletionItem(name, type="path") for name in matching(incomplete, self.endings)]
 
 
-class FolderPath(File):
+class FolderPath(FilePath):
     """A folder, which may not exist yet; completed to folders."""
 
     name = "folder"

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import click
 from click.shell_completion import CompletionItem
 
-from wdport.cli.completion import File, matching
+from wdport.cli.completion import FilePath, matching
 from wdport.cli.console import console
 from wdport.errors import UsageError, WdportError
 from wdport.files.writable import OutputPath, is_replaceable, is_stream, require_apart, writable
@@ -27,7 +27,7 @@ def mark_machine(context: click.Context, parameter: click.Parameter, value: str 
     return value
 
 
-class Document(File):
+class Document(FilePath):
     """A file, or ``-`` for standard output; completed to JSON, and to any name while the word may be an argument."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

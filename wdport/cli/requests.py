@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, File, FolderPath, Suggested
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, FilePath, FolderPath, Suggested
 from wdport.cli.documents import Document, mark_machine
 from wdport.cli.verb import CountOr, OneOf, Verb, Whole
 from wdport.errors import UsageError, printable
@@ -117,7 +117,7 @@ def _type(declared: Declared) -> Any:
         kinds = {"folder": FolderPath, "document": Document}
         if option.files in kinds:
             return kinds[option.files]()
-        return File(_SUFFIXES[option.files] if isinstance(option.files, str) else option.files)
+        return FilePath(_SUFFIXES[option.files] if isinstance(option.files, str) else option.files)
     return {int: click.INT, float: click.FLOAT}.get(declared.base)
 
 

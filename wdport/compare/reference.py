@@ -17,11 +17,11 @@ from wdport.errors import MisfitError, error_of
 from wdport.model import Array
 from wdport.recorder import (
     FAST,
+    CaseSweep,
     Conditioning,
     Input,
     Observation,
     Refusal,
-    Sweep,
     bias_shifts,
     cases_of,
     checked_inputs,
@@ -114,7 +114,7 @@ class Reference(Protocol):
         ``dtype``."""
         ...
 
-    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """The outputs at ``times`` (n,) of these modules, which are fed one number per sample; modules that were not
         recorded are left out."""
         ...
@@ -201,7 +201,7 @@ class Live:
         with translated():
             return conditioning(self.modules["float64"], case, self.inputs(case), dtype)
 
-    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         with translated():
             return sweep(self.modules, names, times)
 

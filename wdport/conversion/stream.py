@@ -29,7 +29,7 @@ from wdport.conversion.rounding import FLOATS, Cast, is_nonfinite
 from wdport.conversion.steps import Budget, BufferStep, Range, SizedMove, aligned, all_steps, slowest
 from wdport.conversion.values import See
 from wdport.errors import InputError, MisfitError
-from wdport.files.safetensors_file import TensorEntry
+from wdport.files.safetensors_file import PlannedTensor
 from wdport.mapping.arrays import copy_blocks, rearrangement
 from wdport.mapping.axes import Shape
 from wdport.mapping.moves import Move
@@ -188,7 +188,7 @@ class VariableStream:
         self._steps = all_steps(shaped, self._budget)
         self.total = sum(checkpoint.tensors[name].nbytes for move in moves for name in move.sources)
         self.entries = [
-            TensorEntry(name, self.dtypes[name], self.prepared.variables[name])
+            PlannedTensor(name, self.dtypes[name], self.prepared.variables[name])
             for move in moves
             for name in move.targets
         ]

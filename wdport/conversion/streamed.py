@@ -27,7 +27,7 @@ from wdport.files.manifests import BLANK, folder_sha256, sealed
 from wdport.files.model_files import Hashes, Written, size_at, stored_digests
 from wdport.files.npz_file import NpzWriter
 from wdport.files.orbax_folder import OrbaxWriter
-from wdport.files.safetensors_file import SafetensorsWriter, TensorEntry
+from wdport.files.safetensors_file import PlannedTensor, SafetensorsWriter
 from wdport.files.sharded_file import ShardedWriter, ShardPart
 from wdport.files.target import FOLDER, ORBAX, ModelTarget, Target
 
@@ -92,7 +92,7 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
 
 
 def _open(
-    file: Path, plans: Plans, entries: list[TensorEntry], manifest: Callable[[Hashes | None], Manifest]
+    file: Path, plans: Plans, entries: list[PlannedTensor], manifest: Callable[[Hashes | None], Manifest]
 ) -> ShardedWriter | SafetensorsWriter | NpzWriter | OrbaxWriter:
     if plans.target.format == FOLDER:
         return ShardedWriter(file, entries, plans.storage.max_shard_size or SHARD_SIZE)
@@ -104,7 +104,7 @@ def _open(
     return SafetensorsWriter(file, shapes, sealed(manifest(None)), dtypes)
 
 
-def _require_written(file: Path, target: Target, entries: list[TensorEntry], digests: Mapping[str, str]) -> None:
+def _require_written(file: Path, target: Target, entries: list[PlannedTensor], digests: Mapping[str, str]) -> None:
     stored = stored_digests(file, entries)
     for name in digests:
         if stored[name] != digests[name]:

@@ -26,7 +26,7 @@ from wdport.exporting.verification import Verification
 from wdport.families.registry import own_model
 from wdport.files.atomic import whole_file
 from wdport.files.inputs import InputFiles, Snapshot
-from wdport.files.safetensors_file import TensorEntry, header_bytes
+from wdport.files.safetensors_file import PlannedTensor, header_bytes
 from wdport.files.target import Needed, Target, file_target, stem_of
 from wdport.mapping.moves import Move, Plan
 from wdport.mapping.table import load_table
@@ -58,7 +58,7 @@ def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
 
 def _write_safetensors(file: IO[bytes], tensors: Mapping[str, Array]) -> None:
     """Write one tensor after another, those with the largest item size first, so that all are aligned."""
-    entries = [TensorEntry(name, array.dtype.name, array.shape) for name, array in tensors.items()]
+    entries = [PlannedTensor(name, array.dtype.name, array.shape) for name, array in tensors.items()]
     entries.sort(key=lambda entry: (-ITEMSIZE[entry.dtype], entry.name))
     file.write(header_bytes(entries, {"format": "pt"}))
     for entry in entries:

@@ -26,7 +26,7 @@ from wdport.errors import InputError, InternalError, MachineError
 from wdport.files.manifests import CONVERT_AGAIN, MANIFEST, file_sha256
 from wdport.files.npz_file import manifest_in, open_npz, values_of
 from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
-from wdport.files.safetensors_file import METADATA, SafetensorsWriter, TensorEntry
+from wdport.files.safetensors_file import METADATA, PlannedTensor, SafetensorsWriter
 from wdport.files.target import Target
 from wdport.files.weights_file import ASSETS, KerasArchive, dataset_paths, open_weights
 from wdport.limits import MAX_MANIFEST_BYTES
@@ -170,7 +170,7 @@ def read_variables(
     Raises :class:`InputError` if one is missing, has another shape or dtype, or another SHA-256 than in ``digests``; or
     if there are too many.
     """
-    entries = [TensorEntry(name, (dtypes or {}).get(name, "float32"), shape) for name, shape in variables.items()]
+    entries = [PlannedTensor(name, (dtypes or {}).get(name, "float32"), shape) for name, shape in variables.items()]
     for entry, array, dtype in _read(path, entries):
         if array.shape != entry.shape or dtype != entry.dtype:
             what = f"is {dtype} {array.shape}, not {entry.dtype} {entry.shape}"
@@ -180,7 +180,7 @@ def read_variables(
         yield entry.name, decode(array, dtype).astype(np.float32, copy=False)
 
 
-def stored_digests(path: Path, entries: Sequence[TensorEntry]) -> dict[str, str]:
+def stored_digests(path: Path, entries: Sequence[PlannedTensor]) -> dict[str, str]:
     """Return the SHA-256 of every variable of a ``.safetensors`` or ``.npz`` file, read in pieces, or of an Orbax
     checkpoint; raises as :func:`read_variables` does."""
     if path.is_dir():
@@ -243,7 +243,7 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _read(path: Path, entries: Sequence[TensorEntry]) -> Iterator[tuple[TensorEntry, Array, str]]:
+def _read(path: Path, entries: Sequence[PlannedTensor]) -> Iterator[tuple[PlannedTensor, Array, str]]:
     """Yield every stored variable and its dtype."""
     names = [entry.name for entry in entries]
     if path.is_dir() and (path / ITEM).is_dir():
@@ -268,7 +268,7 @@ def _read(path: Path, entries: Sequence[TensorEntry]) -> Iterator[tuple[TensorEn
         yield from _read_hdf5(path, entries)
 
 
-def _read_hdf5(path: Path, entries: Sequence[TensorEntry]) -> Iterator[tuple[TensorEntry, Array, str]]:
+def _read_hdf5(path: Path, entries: Sequence[PlannedTensor]) -> Iterator[tuple[PlannedTensor, Array, str]]:
     with located(path), open_weights(path) as weights:
         places = dataset_paths(entry.name for entry in entries)
         if len(arrays := weights.arrays) != len(places):

@@ -21,7 +21,7 @@ from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.zip_archive import read_flat_members
 from wdport.errors import InternalError
 from wdport.files.manifests import CONVERT_AGAIN, MANIFEST
-from wdport.files.safetensors_file import TensorEntry
+from wdport.files.safetensors_file import PlannedTensor
 from wdport.limits import MAX_MANIFEST_BYTES
 
 DTYPES: Final = ("float32", "float16")
@@ -33,7 +33,7 @@ _OTHER: Final = "wdport did not write this archive: give a checkpoint or a conve
 class NpzWriter:
     """Streams variables, each in ascending pieces and all in the order of ``entries``, to ``path``."""
 
-    def __init__(self, path: Path, entries: Sequence[TensorEntry]) -> None:
+    def __init__(self, path: Path, entries: Sequence[PlannedTensor]) -> None:
         self._entries = {entry.name: entry for entry in entries}
         self._archive = zipfile.ZipFile(path, "w")
         self._name = ""
@@ -86,7 +86,7 @@ def manifest_in(path: Path) -> bytes | None:
         return span.read() if span is not None else None
 
 
-def values_of(members: Mapping[str, Span], entry: TensorEntry) -> Span:
+def values_of(members: Mapping[str, Span], entry: PlannedTensor) -> Span:
     """Return the place of a variable's values; raises :class:`Fault` unless it is the array that the writer
     produces."""
     head, span = _header(entry), members.get(entry.name)
@@ -103,7 +103,7 @@ def _begins(span: Span, head: bytes) -> bool:
     return bytes(stored) == head
 
 
-def _header(entry: TensorEntry) -> bytes:
+def _header(entry: PlannedTensor) -> bytes:
     """Return the header of an array's member: numpy's format, version 1.0."""
     held = io.BytesIO()
     described = {"descr": NUMPY[entry.dtype], "fortran_order": False, "shape": entry.shape}

@@ -19,7 +19,7 @@ from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.faults import Fault
 from wdport.errors import MachineError, MisfitError
 from wdport.files.manifests import CONVERT_AGAIN, MANIFEST
-from wdport.files.safetensors_file import TensorEntry
+from wdport.files.safetensors_file import PlannedTensor
 from wdport.model import Array
 
 ITEM: Final = "default"
@@ -39,7 +39,7 @@ def require_orbax(path: Path) -> None:
 class OrbaxWriter:
     """Collects variables, in ascending pieces, and writes all of them to ``folder`` at the end."""
 
-    def __init__(self, folder: Path, entries: Sequence[TensorEntry]) -> None:
+    def __init__(self, folder: Path, entries: Sequence[PlannedTensor]) -> None:
         self._folder = folder
         for entry in entries:
             if not entry.nbytes:
@@ -89,7 +89,7 @@ def nested(arrays: Mapping[str, Array]) -> dict[str, Any]:
     return tree
 
 
-def read_orbax(folder: Path, entries: Sequence[TensorEntry]) -> dict[str, tuple[Array, str]]:
+def read_orbax(folder: Path, entries: Sequence[PlannedTensor]) -> dict[str, tuple[Array, str]]:
     """Return every variable's stored bits and dtype, by path; raises :class:`Fault`."""
     import orbax.checkpoint as ocp
 

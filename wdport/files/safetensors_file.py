@@ -94,7 +94,7 @@ _ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
-class TensorEntry:
+class PlannedTensor:
     """One tensor of a file: its name, dtype (a key of :data:`wdport.checkpoint.dtypes.NUMPY`) and shape."""
 
     name: str
@@ -121,7 +121,7 @@ class SafetensorsWriter:
         dtypes: Mapping[str, str] | None = None,
     ) -> None:
         self._path = path
-        self._entries = [TensorEntry(name, (dtypes or {}).get(name, "float32"), shape)
+        self._entries = [PlannedTensor(name, (dtypes or {}).get(name, "float32"), shape)
                          for name, shape in sorted(variables.items())]  # fmt: skip
         self._offsets = {entry.name: start for entry, start in with_offsets(self._entries)}
         size = sum(entry.nbytes for entry in self._entries)
@@ -152,7 +152,7 @@ class SafetensorsWriter:
             self._file = -1
 
 
-def with_offsets(entries: Iterable[TensorEntry]) -> Iterator[tuple[TensorEntry, int]]:
+def with_offsets(entries: Iterable[PlannedTensor]) -> Iterator[tuple[PlannedTensor, int]]:
     """Yield every entry and the offset of its bytes after the header: one after another, in this order."""
     position = 0
     for entry in entries:
@@ -160,7 +160,7 @@ def with_offsets(entries: Iterable[TensorEntry]) -> Iterator[tuple[TensorEntry, 
         position += entry.nbytes
 
 
-def header_bytes(entries: Iterable[TensorEntry], metadata: Mapping[str, str]) -> bytes:
+def header_bytes(entries: Iterable[PlannedTensor], metadata: Mapping[str, str]) -> bytes:
     """Return everything that precedes the tensors' bytes."""
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     for entry, start in with_offsets(entries):

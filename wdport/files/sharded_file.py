@@ -19,7 +19,7 @@ from typing import Final
 
 from wdport.errors import InternalError
 from wdport.files.manifests import INDEX, MANIFEST
-from wdport.files.safetensors_file import ForwardFile, TensorEntry, header_bytes
+from wdport.files.safetensors_file import ForwardFile, PlannedTensor, header_bytes
 from wdport.platforms import require_room
 
 SHARD: Final = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -37,7 +37,7 @@ class ShardPart:
 @dataclass
 class _Shard:
     name: str
-    entries: list[TensorEntry]
+    entries: list[PlannedTensor]
     file: ForwardFile | None = None
     position: int = 0
     digest: hashlib._Hash = field(default_factory=hashlib.sha256)
@@ -54,7 +54,7 @@ class ShardedWriter:
     has no room for all.
     """
 
-    def __init__(self, folder: Path, entries: Sequence[TensorEntry], max_bytes: int) -> None:
+    def __init__(self, folder: Path, entries: Sequence[PlannedTensor], max_bytes: int) -> None:
         self._folder = folder
         groups = _grouped(entries, max_bytes)
         self._shards = [
@@ -147,9 +147,9 @@ def _sync(file: ForwardFile) -> None:
         file.close()
 
 
-def _grouped(entries: Sequence[TensorEntry], max_bytes: int) -> list[list[TensorEntry]]:
+def _grouped(entries: Sequence[PlannedTensor], max_bytes: int) -> list[list[PlannedTensor]]:
     """Return the variables of each shard."""
-    groups: list[list[TensorEntry]] = []
+    groups: list[list[PlannedTensor]] = []
     size = 0
     for entry in entries:
         if not groups or size + entry.nbytes > max_bytes:

@@ -35,11 +35,11 @@ from wdport.recorder import (
     SCHEMA,
     UNUSUAL,
     Call,
+    CaseSweep,
     Conditioning,
     Observation,
     Single,
     Spread,
-    Sweep,
     Tensors,
     layer_of,
 )
@@ -96,11 +96,11 @@ class Recording:
             }
             return Conditioning(spreads, self._flat(outputs, {}))
 
-    def sweeps(self) -> dict[str, Sweep]:
+    def sweeps(self) -> dict[str, CaseSweep]:
         """The recorded sweeps over all times."""
         with reading(self.path):
             by_name = table(self.index["sweeps"])
-            return {name: Sweep(*self._flat(items(arrays, 3), {})) for name, arrays in by_name.items()}
+            return {name: CaseSweep(*self._flat(items(arrays, 3), {})) for name, arrays in by_name.items()}
 
     def _single(self, facts: Mapping[str, object], cache: Known) -> Single:
         first, second = (items(side, 2) for side in items(facts["isolated"], 2))
@@ -185,7 +185,7 @@ class Replay:
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         return self._recording.conditioning(self._recorded(case), dtype)
 
-    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         sweeps = self._recording.sweeps()
         return {name: sweeps[name] for name in names if name in sweeps and len(sweeps[name].exact) == len(times)}
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from keras import ops
 
 from wdport.families.faults import Change, Mutant, attributes, calling
-from wdport.families.wan_vae.config import Config, Stage, down_stages, flat, up_stages
+from wdport.families.wan_vae.config import CoderStage, Config, down_stages, flat, up_stages
 from wdport.families.wan_vae.stream import Stream
 from wdport.model import KerasLayer, KerasTensor
 from wdport.nets.attention import attend
@@ -76,7 +76,7 @@ def shortcut_mutants(config: Config) -> list[Mutant]:
     return found
 
 
-def _differ(stage: Stage) -> bool:
+def _differ(stage: CoderStage) -> bool:
     """Whether the two frames that become of one differ: each channel is repeated less often than it has copies."""
     return stage.channels * 8 // stage.inputs[0] % 8 != 0
 

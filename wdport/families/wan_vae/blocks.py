@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from keras import layers
 
-from wdport.families.wan_vae.config import Stage
+from wdport.families.wan_vae.config import CoderStage
 from wdport.families.wan_vae.stream import Frames, Stream
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
@@ -192,7 +192,7 @@ class Level(layers.Layer):
     """Residual blocks ``resnet_<i>``, then a step to the next size, if the stage has one: a level of the decoder, and
     in Wan 2.2 of the encoder, where ``averages`` or ``copies`` of the input are added."""
 
-    def __init__(self, stage: Stage, down: bool, shortcut: bool, dropout: float, **kwargs: object) -> None:
+    def __init__(self, stage: CoderStage, down: bool, shortcut: bool, dropout: float, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.stage, self.down = stage, down
         for index, inputs in enumerate(stage.inputs):

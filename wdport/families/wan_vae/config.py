@@ -155,7 +155,7 @@ _VARIABLES = 10
 
 
 @dataclass(frozen=True)
-class Stage:
+class CoderStage:
     """One level of the encoder or the decoder.
 
     ``inputs`` are the input channels of each residual block, ``channels`` its output channels. ``resized`` are the
@@ -174,18 +174,20 @@ class Stage:
         return any(width != self.channels for width in self.inputs)
 
 
-def down_stages(config: Config) -> list[Stage]:
+def down_stages(config: Config) -> list[CoderStage]:
     """The encoder's levels, from the video's size to the smallest."""
     widths = [config.base_dim * factor for factor in (1, *config.dim_mult)]
     stages = []
     for index, (before, channels) in enumerate(pairwise(widths)):
         last = index == len(config.dim_mult) - 1
         inputs = (before, *[channels] * (config.num_res_blocks - 1))
-        stages.append(Stage(inputs, channels, 0 if last else channels, not last and config.temperal_downsample[index]))
+        stages.append(
+            CoderStage(inputs, channels, 0 if last else channels, not last and config.temperal_downsample[index])
+        )
     return stages
 
 
-def up_stages(config: Config) -> list[Stage]:
+def up_stages(config: Config) -> list[CoderStage]:
     """The decoder's levels, from the smallest size to the video's."""
     widths = [config.decoder_dim * factor for factor in (config.dim_mult[-1], *config.dim_mult[::-1])]
     stages = []
@@ -194,7 +196,7 @@ def up_stages(config: Config) -> list[Stage]:
         first = before // 2 if index and not config.is_residual else before  # the step before it has halved them
         inputs = (first, *[channels] * config.num_res_blocks)
         resized = 0 if last else channels if config.is_residual else channels // 2
-        stages.append(Stage(inputs, channels, resized, not last and config.temperal_downsample[::-1][index]))
+        stages.append(CoderStage(inputs, channels, resized, not last and config.temperal_downsample[::-1][index]))
     return stages
 
 

@@ -39,7 +39,7 @@ from wdport.parity.reference import family_reference
 from wdport.parity.run import Setup
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify import compare_files
-from wdport.recorder import Conditioning, Observation, Sweep, cast, highest_precision, run
+from wdport.recorder import CaseSweep, Conditioning, Observation, cast, highest_precision, run
 
 DTYPES = ("float64", "float32")
 EAGER = Setup(eager=True, network=True)
@@ -57,7 +57,7 @@ class Recalled(Live):
         self._live = live
         self._observations: dict[tuple[Case, tuple[str, ...]], Observation] = {}
         self._conditionings: dict[tuple[Case, str], Conditioning] = {}
-        self._sweeps: dict[tuple[str, ...], Mapping[str, Sweep]] = {}
+        self._sweeps: dict[tuple[str, ...], Mapping[str, CaseSweep]] = {}
 
     def use(self, random_biases: bool) -> None:
         """As :meth:`Live.use`; only the live reference knows which weights the modules have."""
@@ -76,7 +76,7 @@ class Recalled(Live):
             self._conditionings[case, dtype] = super().conditioning(case, dtype)
         return self._conditionings[case, dtype]
 
-    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, Sweep]:
+    def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """As :meth:`Live.sweep`; every call is with the same times."""
         if tuple(names) not in self._sweeps:
             self._sweeps[tuple(names)] = super().sweep(names, times)
