@@ -95,6 +95,7 @@ lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache | tail -5
+	@$(BIN)/python .ci/house.py --check
 
 unit: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not full'

@@ -1,5 +1,7 @@
 """Sizes and shapes of the code, as numbers to compare: ``make house``; ``make house LIST=NAME`` prints what one counts.
 
+``--check``, a part of ``make lint``, refuses names that say nothing and class names that stand in several modules.
+
 Lines are all lines. A binding is a parameter or a name that is assigned to; it is vague if it is one of :data:`VAGUE`.
 """
 
@@ -24,6 +26,36 @@ VAGUE = frozenset({
     "alone", "off", "each", "at", "how", "many", "most",
 })  # fmt: skip
 """Names that say nothing of what they hold."""
+
+INTERFACES = {
+    "wdport/cli/drawn.py": {"known"},
+    "wdport/cli/results.py": {"known"},
+    "wdport/compare/setting.py": {"found"},
+    "wdport/conversion/convert.py": {"shown"},
+    "wdport/conversion/manifest_schema.py": {"kept"},
+    "wdport/conversion/prepare.py": {"known", "own"},
+    "wdport/families/custom.py": {"shown"},
+    "wdport/families/masked_lm/family.py": {"kept"},
+    "wdport/generation/api.py": {"taken"},
+    "wdport/mapping/kinds/kind.py": {"how"},
+    "wdport/parity/recording_file.py": {"made"},
+    "wdport/porting/divergence.py": {"wanted"},
+    "wdport/porting/document.py": {"found", "wanted"},
+    "wdport/recorder.py": {"alone", "made"},
+    "wdport/sampling/api.py": {"known"},
+    "wdport/sampling/request.py": {"known"},
+    "wdport/sampling/samples.py": {"given"},
+}
+"""Such names that users rely on: options, keys of documents, fields of public results and of a family's role."""
+
+SEVERAL = {
+    "Block", "Blocks", "Gate", "Level", "Mid", "NoiseSchedule", "RMSNorm", "TS2Vec", "WaveletDiff",
+    "Config", "Denoiser", "Network", "Sampler",
+    "Fault", "Pair", "Port", "Verdict",
+}  # fmt: skip
+"""Classes whose name stands in several modules, and may: layers of networks as their papers and libraries call them, on
+either side; a family's configuration, and what the loader of exported files has, which is copied elsewhere; and results
+that are public under the name of what they hold."""
 
 MANY = 7
 """Parameters of a function, without self, that are not too many."""
@@ -187,24 +219,48 @@ def _having(package: Iterable[Module], pattern: str) -> list[str]:
     ]
 
 
-def main() -> None:
+def violations() -> list[str]:
+    """Vague names and class names in several modules that are not stated above, and statements that nothing needs."""
+    package = modules("wdport")
+    vague = {module.place: {name for name in bindings(module) if name in VAGUE} for module in package}
+    several = twice(package)
+    return [
+        *(f"{place}: {name!r} says nothing of what it holds"
+          for place, names in vague.items() for name in sorted(names - INTERFACES.get(place, set()))),
+        *(f"{', '.join(places)}: class {name} stands in several modules"
+          for name, places in several.items() if name not in SEVERAL),
+        *(f"{__file__}: INTERFACES has {name!r} of {place}, which is not there"
+          for place, names in INTERFACES.items() for name in sorted(names - vague.get(place, set()))),
+        *(f"{__file__}: SEVERAL has {name}, which stands once" for name in sorted(SEVERAL - set(several))),
+    ]  # fmt: skip
+
+
+def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--list", metavar="NAME", help="print what a number counts; a part of its name is enough")
-    given = parser.parse_args()
+    parser.add_argument(
+        "--check", action="store_true", help="print names that say nothing or stand twice; exit 1 for any"
+    )
+    arguments = parser.parse_args()
+    if arguments.check:
+        lines = violations()
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        return bool(lines)
     numbers, lists = measure()
-    if given.list:
-        names = [name for name in lists if given.list in name]
+    if arguments.list:
+        names = [name for name in lists if arguments.list in name]
         if len(names) != 1:
-            parser.error(f"--list: {given.list!r} is not one of: {'; '.join(lists)}")
+            parser.error(f"--list: {arguments.list!r} is not one of: {'; '.join(lists)}")
         text = "\n".join(lists[names[0]])
-    elif given.json:
+    elif arguments.json:
         text = json.dumps(numbers, indent=1)
     else:
         text = "\n".join(f"{name:<44} {value:>8g}" for name, value in numbers.items())
     sys.stdout.write(f"{text}\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -135,11 +135,11 @@ MORE_ALIKE: dict[str, Pair] = {
         "conv_transpose1d", TRANSPOSED, layers.Conv1DTranspose(4, 4, 2, padding="same")
     ),
     "valid, of which a following layer can crop the rest": Pair(
-        "conv_transpose1d", TRANSPOSED, layers.Conv1DTranspose(4, 4, 2), given=(2, 9, 3), made=(2, 18, 4)
+        "conv_transpose1d", TRANSPOSED, layers.Conv1DTranspose(4, 4, 2), input_shape=(2, 9, 3), output_shape=(2, 18, 4)
     ),
     "zeros behind the windows, which a following layer can add": Pair(
         "conv_transpose1d", nn.ConvTranspose1d(3, 4, 2, stride=2, output_padding=1), layers.Conv1DTranspose(4, 2, 2),
-        given=(2, 9, 3), made=(2, 19, 4),
+        input_shape=(2, 9, 3), output_shape=(2, 19, 4),
     ),
     "a norm over the last axes": Pair(
         "layer_norm", nn.LayerNorm((4, 8)), layers.LayerNormalization(axis=(-2, -1), epsilon=1e-5), SAME, (2, 4, 8),
@@ -182,7 +182,7 @@ MORE_OTHER: dict[str, tuple[Pair, str]] = {
     ),
     "same cuts what no following layer brings back": (
         Pair("conv_transpose1d", nn.ConvTranspose1d(3, 4, 3), layers.Conv1DTranspose(4, 3, padding="same"),
-             given=(2, 9, 3), made=(2, 11, 4)),
+             input_shape=(2, 9, 3), output_shape=(2, 11, 4)),
         "padding same cuts 1 and 1 off the ends where the reference (padding (0,), output_padding (0,)) cuts 0 and 0",
     ),
     "strides of a window along one axis": (

@@ -125,7 +125,7 @@ def test_threads_wait_for_the_weights(folder: Path, monkeypatch: pytest.MonkeyPa
         make(self, variables, batch)
 
     monkeypatch.setattr(networks._Arranged, "make", slow)
-    network = networks.fast_network(family.build(config), known=(family, config))
+    network = networks.fast_network(family.build(config), known_values=(family, config))
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: network.weights(4), range(4)))
     assert all(each is not None and set(each) == set(found[0]) for each in found)

@@ -32,7 +32,7 @@ from wdport.generation.program import Generator
 from wdport.model import Condition, Decoding, Diffused, labels_of
 from wdport.nets.token_attention import TokenAttention
 from wdport.parity.use import generation, samplers
-from wdport.parity.use.generation import Sides, generation_gate
+from wdport.parity.use.generation import SidePair, generation_gate
 from wdport.parity.use.samplers import samplers_gate
 from wdport.recorder import lifted, run
 from wdport.sampling import condition as conditions
@@ -161,7 +161,7 @@ TINY = {**WORDS, "vocab_size": 12, "hidden_size": 8, "intermediate_size": 6, "at
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Sides:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> SidePair:
     folder = tmp_path_factory.mktemp("m")
     file = wdport.convert(save(folder / "m", TINY), folder / "m.keras").output
     models, modules = {}, {}
@@ -174,10 +174,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Sides:
         with lifted() if dtype == "float64" else nullcontext():
             return run(modules[dtype], (tokens.astype(np.int64), read))[0]
 
-    return Sides(MASKED_LM, models, reference)
+    return SidePair(MASKED_LM, models, reference)
 
 
-def test_correct_generation_passes(pair: Sides) -> None:
+def test_correct_generation_passes(pair: SidePair) -> None:
     gate = generation_gate(pair, full=False)
     assert gate.passed, list(map(str, gate.findings))
     assert gate.compared == gate.expected == 3 * (len(generation.RULES) + 1) + 3
@@ -186,7 +186,7 @@ def test_correct_generation_passes(pair: Sides) -> None:
 
 
 @pytest.mark.full
-def test_correct_generation_passes_whole(pair: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_correct_generation_passes_whole(pair: SidePair, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(4):
         monkeypatch.setattr(generation, "SEED", seed)
         gate = generation_gate(pair, full=True)
@@ -218,7 +218,7 @@ GENERATION_EDITS: list[tuple[str, Callable[..., Any], str, str]] = [
 
 @pytest.mark.parametrize(("place", "function", "old", "new"), GENERATION_EDITS)
 def test_an_edit_of_generation_is_found(
-    place: str, function: Callable[..., Any], old: str, new: str, pair: Sides, monkeypatch: pytest.MonkeyPatch
+    place: str, function: Callable[..., Any], old: str, new: str, pair: SidePair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edit(monkeypatch, function, old, new)
     monkeypatch.setattr(generation, "RULES", generation.RULES[:3] if place == LOOP else ())

@@ -215,7 +215,7 @@ def _with_shapes(pair: Pair, tap: Tap, reference: Calls, port: Calls) -> Pair:
     port_input = _first(ours.inputs) if ours is not None else ()
     if len(output) > 2 and getattr(pair.layer, "data_format", "") != "channels_first":
         output = (output[0], *output[2:], output[1])
-    return replace(pair, fed=fed, given=port_input, made=output if len(output) == len(port_input) else ())
+    return replace(pair, fed=fed, input_shape=port_input, output_shape=output if len(output) == len(port_input) else ())
 
 
 def _first(values: Sequence[object]) -> Shape:

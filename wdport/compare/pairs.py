@@ -32,8 +32,8 @@ class Pair:
         layer: the port's.
         layout: the layout of activations in the port, and the function that follows the module within the layer.
         fed: the input shape of the reference's module, in its own order; empty if unknown, as are the next two.
-        given: the input shape of the port's layer.
-        made: the output shape of the reference's module, in the port's order.
+        input_shape: the input shape of the port's layer.
+        output_shape: the output shape of the reference's module, in the port's order.
         last: whether all convolutions of the port are channels-last; ``None`` if it has none, or of both kinds.
     """
 
@@ -42,25 +42,29 @@ class Pair:
     layer: KerasLayer
     layout: Layout = field(default=Layout())
     fed: Shape = ()
-    given: Shape = ()
-    made: Shape = ()
+    input_shape: Shape = ()
+    output_shape: Shape = ()
     last: bool | None = None
 
     @property
     def rank(self) -> int:
         """The number of axes of the port's input; 0 if unknown."""
-        return len(self.given)
+        return len(self.input_shape)
 
     @property
     def padded(self) -> bool:
         """Whether the port's input is larger than the reference's, as if the port pads separately."""
-        return bool(self.fed and self.given) and prod(self.given[1:]) > prod(self.fed[1:])
+        return bool(self.fed and self.input_shape) and prod(self.input_shape[1:]) > prod(self.fed[1:])
 
     def places(self) -> list[Places]:
         """The possible positions of the reference's input axes in the port's input, by the layout and the shapes."""
         rules = self.layout.inputs or (KINDS[self.kind].axes if self.kind in KINDS else ())
-        candidates = [places for rule in rules if (places := _places(rule, self.fed, self.given)) is not None]
-        if self.given and self.fed in ((), self.given) and not (candidates and (self.layout.inputs or not self.fed)):
+        candidates = [places for rule in rules if (places := _places(rule, self.fed, self.input_shape)) is not None]
+        if (
+            self.input_shape
+            and self.fed in ((), self.input_shape)
+            and not (candidates and (self.layout.inputs or not self.fed))
+        ):
             candidates.append(tuple(range(self.rank)))  # what no rule says is taken as it is
         return list(dict.fromkeys(candidates))
 

@@ -98,7 +98,7 @@ def _names(theirs: object, ours: object, _: Pair) -> bool:
 
 def _time(theirs: object, _: object, pair: Pair) -> bool:
     """Time-first inputs stay so only if the port's layer is given the reference's input."""
-    same_input = len(pair.fed) == 3 and pair.fed == pair.given and pair.fed[0] != pair.fed[1]
+    same_input = len(pair.fed) == 3 and pair.fed == pair.input_shape and pair.fed[0] != pair.fed[1]
     return theirs is not False or not same_input
 
 

@@ -34,7 +34,7 @@ def differences(
     ``port_input`` is the input shape of the port's layer, on which different paddings may be equivalent. ``output`` is
     the reference's output shape for it.
     """
-    pair = Pair(kind, module, layer, given=tuple(port_input), made=tuple(output))
+    pair = Pair(kind, module, layer, input_shape=tuple(port_input), output_shape=tuple(output))
     return [difference.text for difference in compare_pair(pair)[1] if difference.level == "differs"]
 
 
@@ -83,7 +83,7 @@ def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
         unequal = [axis_cuts for axis_cuts in zip(*ends, strict=True) if axis_cuts[0] != axis_cuts[1]]
         unequal = [axis_cuts for axis_cuts in unequal if not _croppable(*axis_cuts)] if _cut_behind(pair) else unequal
         return (("padding", "padding"), ("output_padding", "tuple")), _cut(pair, *unequal[0]) if unequal else []
-    words = differing(module, layer, pair.given, pair.made) if pair.given else None
+    words = differing(module, layer, pair.input_shape, pair.output_shape) if pair.input_shape else None
     if words is None:
         return (), []
     settings = [Setting("padding", plain(module.padding), layer.padding, "differs", words)] if words else []
@@ -92,7 +92,7 @@ def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
 
 def _cut_behind(pair: Pair) -> bool:
     """Whether the port's output has another size than the reference's, so that a following layer must crop it."""
-    return bool(pair.made) and tuple(pair.layer.compute_output_shape(pair.given)) != pair.made
+    return bool(pair.output_shape) and tuple(pair.layer.compute_output_shape(pair.input_shape)) != pair.output_shape
 
 
 def _croppable(theirs: Cut, ours: Cut) -> bool:
@@ -185,7 +185,7 @@ def _differing(check: Compared, theirs: object, ours: object, pair: Pair) -> lis
 
 def _same_axes(expected: object, ours: object, pair: Pair) -> bool:
     """Whether a PReLU shares its slope along the right axes; axes of size one do not matter."""
-    free = {axis for axis in range(1, pair.rank) if pair.given[axis] == 1}
+    free = {axis for axis in range(1, pair.rank) if pair.input_shape[axis] == 1}
     return set(every(expected)) - free == set(every(ours or [])) - free
 
 

@@ -263,33 +263,33 @@ def _weights(
     return tuple(weights)
 
 
-def _inputs(name: str, taken: Sequence[Facts], given: Sequence[ArrayLike]) -> list[jax.Array]:
+def _inputs(name: str, facts: Sequence[Facts], values: Sequence[ArrayLike]) -> list[jax.Array]:
     """Return inputs in the dtypes of a function; raises ``ValueError`` for what it does not take."""
-    if len(given) != len(taken):
-        raise ValueError(f"{name} takes {len(taken)} inputs, {_shapes(taken)}, not {len(given)}")
-    return [_input(spec, value) for spec, value in zip(taken, given, strict=True)]
+    if len(values) != len(facts):
+        raise ValueError(f"{name} takes {len(facts)} inputs, {_shapes(facts)}, not {len(values)}")
+    return [_input(spec, value) for spec, value in zip(facts, values, strict=True)]
 
 
-def _input(told: Facts, value: ArrayLike) -> jax.Array:
+def _input(facts: Facts, value: ArrayLike) -> jax.Array:
     """Return one input; sizes that may differ between calls are checked by the program."""
-    array, shape, dtype = np.asarray(value), told["shape"], jnp.dtype(told["dtype"])
+    array, shape, dtype = np.asarray(value), facts["shape"], jnp.dtype(facts["dtype"])
     fixed = all(isinstance(size, str) or size == got for size, got in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or not fixed:
-        raise ValueError(f"{_shapes([told])} has shape {array.shape}")
+        raise ValueError(f"{_shapes([facts])} has shape {array.shape}")
     accepted = {"b": (np.bool_, np.integer), "i": (np.integer,)}.get(dtype.kind, (np.floating,))
     if not any(jnp.issubdtype(array.dtype, kind) for kind in accepted):
-        raise ValueError(f"{told['name']} has dtype {array.dtype}, not {dtype}")
+        raise ValueError(f"{facts['name']} has dtype {array.dtype}, not {dtype}")
     if dtype.kind == "i" and not np.array_equal(array.astype(dtype), array):
-        raise ValueError(f"{told['name']} has values that {dtype} does not hold")
+        raise ValueError(f"{facts['name']} has values that {dtype} does not hold")
     return jnp.asarray(array, dtype)
 
 
-def _shapes(taken: Sequence[Facts]) -> str:
-    return ", ".join(f"{spec['name']} ({', '.join(map(str, spec['shape']))})" for spec in taken)
+def _shapes(facts: Sequence[Facts]) -> str:
+    return ", ".join(f"{spec['name']} ({', '.join(map(str, spec['shape']))})" for spec in facts)
 
 
-def _pair(made: Sequence[jax.Array]) -> Pair:
-    return made[0], made[1] if len(made) > 1 else None
+def _pair(outputs: Sequence[jax.Array]) -> Pair:
+    return outputs[0], outputs[1] if len(outputs) > 1 else None
 
 
 def _bits(facts: Facts) -> AbstractContextManager[object]:

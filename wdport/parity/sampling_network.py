@@ -39,7 +39,7 @@ class SamplingNetwork:
 
     def __init__(self, family: Sampled, config: Configuration, models: Mapping[str, KerasModel], full: bool) -> None:
         self.family, self._models, self._full = family, models, full
-        self._networks = {dtype: fast_network(model, known=(family, config)) for dtype, model in models.items()}
+        self._networks = {dtype: fast_network(model, known_values=(family, config)) for dtype, model in models.items()}
         self._programs = {dtype: CompiledProgram(self._diagonal(dtype), FAST_COMPILE) for dtype in models}
         self.logic: dict[str, float] = {}
         self.numerics: dict[str, ErrorPair] = {}

@@ -108,7 +108,7 @@ class TrajectoryPort:
     """A Keras model sampled by the compiled scan; one program serves every run."""
 
     def __init__(self, model: KerasModel, family_config: Known | None = None) -> None:
-        self.network = fast_network(model, known=family_config)
+        self.network = fast_network(model, known_values=family_config)
         self.process = self.network.process()
         self._program = self._compiled()
 

@@ -78,7 +78,7 @@ def _is_keras_layer(layer: KerasLayer, classes: Sequence[str]) -> bool:
 
 
 @dataclass
-class LayerCall:
+class InputCall:
     """A call of a Keras layer: its inputs and outputs."""
 
     call: str
@@ -118,7 +118,7 @@ differ."""
 class DeadEnd(BaseException):
     """Raised at a dead end: a ``BaseException``, since Keras rewords others that pass through a layer."""
 
-    def __init__(self, reason: StopReason, event: LayerCall | None, option: FillOption | None = None) -> None:
+    def __init__(self, reason: StopReason, event: InputCall | None, option: FillOption | None = None) -> None:
         super().__init__(reason)
         self.reason, self.event, self.option = reason, event, option
 
@@ -129,12 +129,12 @@ class RunOutcome:
     then filled part by part; ``deepest`` is the dead end after the most layers."""
 
     decisions: list[Decision]
-    events: list[LayerCall]
+    events: list[InputCall]
     agreed: dict[str, Agreement]
     matched: dict[str, FillOption]
     dead_end: DeadEnd | None
     outputs: list[Array] = field(default_factory=list)
-    refused: list[tuple[LayerCall, FillOption]] = field(default_factory=list)
+    refused: list[tuple[InputCall, FillOption]] = field(default_factory=list)
     deepest: RunOutcome | None = None
 
 
@@ -182,10 +182,10 @@ class Assigning:
         self.side, self.run, self.units = side, run, units
         self.guide = Guide()
         self.decisions: list[Decision] = []
-        self.events: list[LayerCall] = []
+        self.events: list[InputCall] = []
         self.agreed: dict[str, Agreement] = {}
         self.matched: dict[str, FillOption] = {}
-        self.refused: list[tuple[LayerCall, FillOption]] = []
+        self.refused: list[tuple[InputCall, FillOption]] = []
         self.deepest: RunOutcome | None = None
         self.assigned: set[str] = set()
         self._prefix = list(prefix)
@@ -219,7 +219,7 @@ class Assigning:
 
     def _handle(self, call: str, compute: Compute, arguments: CallArguments) -> object:
         self.budget -= 1
-        event = LayerCall(call, [np.asarray(tensor) for tensor in arguments.tensors])
+        event = InputCall(call, [np.asarray(tensor) for tensor in arguments.tensors])
         path = event.path
         layer = self.side.layers[path]
         output: object = None
@@ -236,7 +236,7 @@ class Assigning:
             self.events.append(event)
         return output
 
-    def _compute_with_retries(self, event: LayerCall, compute: Compute, arguments: CallArguments) -> object:
+    def _compute_with_retries(self, event: InputCall, compute: Compute, arguments: CallArguments) -> object:
         """Compute a layer's output; at a dead end inside it, other guesses for the layers in it are tried immediately.
 
         They are also tried if its output does not occur in PyTorch; if none helps, the first guesses stay.
@@ -270,7 +270,7 @@ class Assigning:
             self._restore(state)
             self._prefix = list(prefix or [])
 
-    def _check_output(self, event: LayerCall) -> None:
+    def _check_output(self, event: InputCall) -> None:
         """Stop if a layer without a kind, filled from a module with the same input, has another output."""
         used = [
             option for name in self.side.direct_variables(event.path) if (option := self.matched.get(name)) is not None
@@ -285,7 +285,7 @@ class Assigning:
         if agreement(used[0], call, layer, event.inputs, event.outputs) is None:
             raise self._stop("output", event, used[0])
 
-    def _stop(self, reason: StopReason, event: LayerCall | None, option: FillOption | None = None) -> DeadEnd:
+    def _stop(self, reason: StopReason, event: InputCall | None, option: FillOption | None = None) -> DeadEnd:
         """A dead end; the one after the most layers is reported in the end."""
         dead_end = DeadEnd(reason, event, option)
         if self.deepest is None or len(self.matched) > len(self.deepest.matched):
@@ -311,7 +311,7 @@ class Assigning:
         self.agreed, self.matched = dict(state.agreed), dict(state.matched)
         self.assigned, self.guide = set(state.assigned), deepcopy(state.guide)
 
-    def _fill_subtree(self, event: LayerCall, layer: KerasLayer, compute: Compute, arguments: CallArguments) -> object:
+    def _fill_subtree(self, event: InputCall, layer: KerasLayer, compute: Compute, arguments: CallArguments) -> object:
         """Try to fill a layer, including the layers in it, from one unit; returns its output, or ``None`` if no unit
         fits."""
         below = {name: tuple(variable.shape) for name, variable in self.side.variables_below(event.path).items()}
@@ -363,7 +363,7 @@ class Assigning:
         return "shape" if occurs or all(fingerprint.empty for fingerprint in prints) else "input"
 
     def _checked(
-        self, event: LayerCall, layer: KerasLayer, option: FillOption, compute: Compute, arguments: CallArguments
+        self, event: InputCall, layer: KerasLayer, option: FillOption, compute: Compute, arguments: CallArguments
     ) -> object:
         """Check a further call of a layer that has its weights."""
         output = compute(arguments.tensors)
@@ -379,7 +379,7 @@ class Assigning:
 
     # --- Options -----------------------------------------------------------------------------------------------------
 
-    def _options(self, event: LayerCall, layer: KerasLayer, below: Mapping[str, Shape]) -> list[FillOption]:
+    def _options(self, event: InputCall, layer: KerasLayer, below: Mapping[str, Shape]) -> list[FillOption]:
         prints, assigned = [Print(array) for array in event.inputs], self._assigned_paths()
         keras = event.path
         if type(layer).__name__ == "TimeDistributed":
@@ -446,7 +446,7 @@ class Assigning:
                     yield from merged(units, keras, below, fed[start][1])
 
     def _fitting(
-        self, unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: LayerCall, call_index: int
+        self, unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: InputCall, call_index: int
     ) -> FillOption | None:
         if event.inputs and (
             option := flattened(unit, keras, kind, below, event.inputs[0], self._flat(event), call_index)
@@ -454,7 +454,7 @@ class Assigning:
             return option
         return layer_option(unit, keras, kind, below, call_index=call_index)
 
-    def _flat(self, event: LayerCall) -> list[Shape]:
+    def _flat(self, event: InputCall) -> list[Shape]:
         """Shapes, without the batch, of earlier outputs that hold the values of this layer's input."""
         size = event.inputs[0].size
         arrays = [array for earlier in reversed(self.events) for array in (*earlier.outputs, *earlier.inputs)]
@@ -474,7 +474,7 @@ class Assigning:
         return paths
 
     def _fill_direct_variables(
-        self, path: str, layer: KerasLayer, inputs: Sequence[Array], event: LayerCall | None = None
+        self, path: str, layer: KerasLayer, inputs: Sequence[Array], event: InputCall | None = None
     ) -> None:
         """Fill a layer's own variables, if it has no kind, each from a tensor that fits its shape."""
         for name, variable in self.side.direct_variables(path).items():
@@ -483,7 +483,7 @@ class Assigning:
             leaf = bool(path) and not any(inner.startswith(f"{path}/") for inner in self.side.layers)
             options = list(self._tensors(name, tuple(variable.shape), [Print(array) for array in inputs], leaf))
             if not options:
-                raise self._stop(self._reason(inputs), event or LayerCall(path, list(inputs)))
+                raise self._stop(self._reason(inputs), event or InputCall(path, list(inputs)))
             decision = self._decide(name, options)
             self.decisions.append(decision)
             self._assign(decision.chosen)

@@ -25,7 +25,7 @@ from wdport.compare.settings import compare_pair
 from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
 from wdport.model import Array, KerasLayer
-from wdport.porting.assigning import KerasSide, LayerCall, RunOutcome
+from wdport.porting.assigning import InputCall, KerasSide, RunOutcome
 from wdport.porting.counterfactuals import mends
 from wdport.porting.document import Place
 from wdport.porting.fingerprints import Print
@@ -99,7 +99,7 @@ def divergence_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome
     return _wrong_input(state, last, dead_end.event)
 
 
-def _refused_layer(state: _SearchState, event: LayerCall) -> Divergence | None:
+def _refused_layer(state: _SearchState, event: InputCall) -> Divergence | None:
     """A layer of a kind around the dead end with the right input and an output that differs from its module's."""
     for other, option in reversed(state.outcome.refused):
         if event.path == other.path or event.path.startswith(f"{other.path}/"):
@@ -116,7 +116,7 @@ def _last_match(state: _SearchState) -> Place:
     return Place("", "")
 
 
-def _first_wrong_layer(state: _SearchState) -> LayerCall | None:
+def _first_wrong_layer(state: _SearchState) -> InputCall | None:
     """A layer without weights whose input occurs in PyTorch and whose output does not: the first after the last one
     that agrees, or else the last before it."""
     events = state.outcome.events
@@ -135,7 +135,7 @@ def _first_wrong_layer(state: _SearchState) -> LayerCall | None:
 
 
 def _matched_layer(
-    state: _SearchState, last: Place, event: LayerCall, option: FillOption, inner: LayerCall | None = None
+    state: _SearchState, last: Place, event: InputCall, option: FillOption, inner: InputCall | None = None
 ) -> Divergence:
     """A layer with the unit's input and another output; ``inner`` is where that was found."""
     unit, layer = option.unit, state.side.layers[event.path]
@@ -168,7 +168,7 @@ def _matched_layer(
 
 
 def _arrays_in_port(
-    option: FillOption, call: Call, layer: KerasLayer, event: LayerCall
+    option: FillOption, call: Call, layer: KerasLayer, event: InputCall
 ) -> tuple[Array | None, Array | None] | None:
     """The unit's first input and output in the port's layout, if they can be converted."""
     if not option.kind:
@@ -206,7 +206,7 @@ def _permuted_like(array: Array, like: Array, placed: Array) -> Array | None:
 
 
 def _setting_differences(
-    kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: LayerCall, placed: Array | None,
+    kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: InputCall, placed: Array | None,
     fed: Sequence[int] = (),
 ) -> list[str]:  # fmt: skip
     """Settings that differ; ``fed`` is the shape of the module's input."""
@@ -214,7 +214,9 @@ def _setting_differences(
         return []
     input_shape, shape = np.shape(event.inputs[0]) if event.inputs else (), () if placed is None else placed.shape
     try:
-        compared = compare_pair(Pair(kind, module, layer, fed=tuple(fed), given=input_shape, made=shape))[1]
+        compared = compare_pair(Pair(kind, module, layer, fed=tuple(fed), input_shape=input_shape, output_shape=shape))[
+            1
+        ]
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         return []
     differences = [setting for setting in compared if setting.level == "differs"]
@@ -224,7 +226,7 @@ def _setting_differences(
     return [setting.text for setting in differences]
 
 
-def _reordered_input(state: _SearchState, last: Place, event: LayerCall, here: Place, right: Array) -> Divergence:
+def _reordered_input(state: _SearchState, last: Place, event: InputCall, here: Place, right: Array) -> Divergence:
     """The report on a layer whose input has the right values in another order."""
     input_print = Print(event.inputs[0])
     others = (other for other in reversed(state.outcome.events) if other is not event)
@@ -239,7 +241,7 @@ def _reordered_input(state: _SearchState, last: Place, event: LayerCall, here: P
 # --- A layer without weights makes something else --------------------------------------------------------------------
 
 
-def _wrong_output(state: _SearchState, last: Place, event: LayerCall) -> Divergence:
+def _wrong_output(state: _SearchState, last: Place, event: InputCall) -> Divergence:
     """The report on a layer without weights whose input occurs in PyTorch and whose output does not."""
     layer, causes, torch = state.side.layers[event.path], list[str](), ""
     wrong, expected = event.outputs[0], ""
@@ -293,7 +295,7 @@ _PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "
 """Functions that are not changed in the search for a cause."""
 
 
-def _torch_values(state: _SearchState, event: LayerCall) -> Iterator[tuple[TorchValue, int]]:
+def _torch_values(state: _SearchState, event: InputCall) -> Iterator[tuple[TorchValue, int]]:
     """PyTorch's values computed from the same inputs, and from which of them: first those that no layer has yet."""
     covered = {
         value.number for other in state.outcome.events for array in other.outputs for value in state.values(array)
@@ -305,7 +307,7 @@ def _torch_values(state: _SearchState, event: LayerCall) -> Iterator[tuple[Torch
     yield from sorted(computed, key=lambda pair: (pair[0].number in covered, pair[0].number))
 
 
-def _function_differences(state: _SearchState, value: TorchValue, layer: KerasLayer, event: LayerCall) -> list[str]:
+def _function_differences(state: _SearchState, value: TorchValue, layer: KerasLayer, event: InputCall) -> list[str]:
     """Differences between the settings of a function or module of PyTorch and those of a layer."""
     modules = dict(state.run.module.named_modules())
     module = modules.get(layer_of(value.names[0])) if value.names else None
@@ -323,7 +325,7 @@ def _function_differences(state: _SearchState, value: TorchValue, layer: KerasLa
 
 
 def _in_layer_layout(
-    array: Array, state: _SearchState, value: TorchValue, event: LayerCall, input_index: int
+    array: Array, state: _SearchState, value: TorchValue, event: InputCall, input_index: int
 ) -> Array | None:
     """PyTorch's value in the layout of the layer's output, if the shapes fit."""
     ours, wrong = event.inputs[input_index], event.outputs[0]
@@ -354,7 +356,7 @@ def _names(state: _SearchState, arrays: Sequence[Array]) -> str:
 # --- What a layer is given is wrong ----------------------------------------------------------------------------------
 
 
-def _wrong_input(state: _SearchState, last: Place, event: LayerCall) -> Divergence:
+def _wrong_input(state: _SearchState, last: Place, event: InputCall) -> Divergence:
     """The report on a layer whose input is not that of any module of its kind."""
     unit = _next_unit(state, event)
     here = Place(event.path, unit.path if unit else "")
@@ -375,7 +377,7 @@ def _wrong_input(state: _SearchState, last: Place, event: LayerCall) -> Divergen
     return Divergence(last, here, what, expected, tuple(dict.fromkeys(causes)))
 
 
-def _misfit_settings(state: _SearchState, event: LayerCall) -> list[str]:
+def _misfit_settings(state: _SearchState, event: InputCall) -> list[str]:
     """Settings due to which a layer's variables do not fit the module with the same input."""
     layer, prints = state.side.layers.get(event.path), [Print(array) for array in event.inputs]
     for unit in state.units if layer is not None else ():
@@ -386,7 +388,7 @@ def _misfit_settings(state: _SearchState, event: LayerCall) -> list[str]:
     return []
 
 
-def _next_unit(state: _SearchState, event: LayerCall) -> Unit | None:
+def _next_unit(state: _SearchState, event: InputCall) -> Unit | None:
     """The next module: one of the layer's kind and shape that depends only on what was found."""
     layer, used = state.side.layers[event.path], {unit.path for unit in state.matched_units()}
     bits = 0
@@ -427,7 +429,7 @@ def _functions_between(state: _SearchState, start: TorchValue, unit: Unit) -> li
     return []
 
 
-def _attention_causes(state: _SearchState, unit: Unit, event: LayerCall) -> list[str]:
+def _attention_causes(state: _SearchState, unit: Unit, event: InputCall) -> list[str]:
     """Attention with other settings, computed from the projections that were found last."""
     right = unit.first_input()
     wrong = event.inputs[0]
@@ -442,7 +444,7 @@ def _attention_causes(state: _SearchState, unit: Unit, event: LayerCall) -> list
         return []
 
 
-def _input_relations(state: _SearchState, unit: Unit, event: LayerCall) -> list[str]:
+def _input_relations(state: _SearchState, unit: Unit, event: InputCall) -> list[str]:
     """Exact relations of the layer's input to its expected input."""
     right, wrong = unit.first_input(), event.inputs[0]
     outputs = {f"the output of {other.path}": array for other in state.outcome.events for array in other.outputs[:1]

@@ -73,16 +73,16 @@ Known = tuple[Sampled, Configuration]
 """The family of a model, and its configuration."""
 
 
-def fast_network(model: KerasModel, pad_widths: int = 1, known: Known | None = None) -> Network:
+def fast_network(model: KerasModel, pad_widths: int = 1, known_values: Known | None = None) -> Network:
     """The function of :func:`keras_network`, with nothing computed twice.
 
     ``pad_widths`` pads its widths with zeros to a multiple; raises :class:`UsageError` for an invalid one.
     """
     from wdport.keras_runtime import variables_by_path
 
-    plain = keras_network(model, known)
+    plain = keras_network(model, known_values)
     _require_widths(pad_widths)
-    role, config = known or _role_and_config(model)
+    role, config = known_values or _role_and_config(model)
     model_ref, denoiser = ref(model), role.denoiser(config, model.compute_dtype, pad_widths)
     arranged = _Arranged(denoiser)
     before: dict[str, Tensor] = {}
@@ -199,12 +199,12 @@ def _require_widths(pad_widths: int) -> None:
         raise UsageError("pad_widths", f"invalid width {str(pad_widths)[:20]}", fix)
 
 
-def keras_network(model: KerasModel, known: Known | None = None) -> Network:
-    """The network of an unmodified Keras model; raises :class:`UsageError` unless it is a wdport model or ``known``.
+def keras_network(model: KerasModel, known_values: Known | None = None) -> Network:
+    """The network of an unmodified Keras model; raises :class:`UsageError` for another model without ``known_values``.
 
     The model itself is held weakly, so that a compiled program does not keep its weights in memory.
     """
-    role, config = known or _role_and_config(model)
+    role, config = known_values or _role_and_config(model)
     model_ref = ref(model)
 
     def apply(weights: Tree, state: Tensor, time: Tensor, condition: Tensor | None = None) -> Tensor:

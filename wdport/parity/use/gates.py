@@ -14,7 +14,7 @@ from wdport.families.roles import Completing, Sampled
 from wdport.jax_settings import fast_compile
 from wdport.model import Array
 from wdport.parity.trajectories import file_process, reference_network
-from wdport.parity.use.generation import Sides, Tokens, generation_gate
+from wdport.parity.use.generation import SidePair, Tokens, generation_gate
 from wdport.parity.use.samplers import SEED, Conditioned, samplers_gate
 from wdport.recorder import highest_precision, lifted, run
 from wdport.sampling.network import keras_network
@@ -29,7 +29,7 @@ def use_gates(prepared: Prepared, comparison: Comparison, samples: bool, full: b
     if isinstance(family, Completing):
         precision = highest_precision() if comparison.modules else nullcontext()  # a recording needs no torch
         with comparison.clock.gate("I"), precision:
-            pair = Sides(family, comparison.candidate.models, _tokens(comparison))
+            pair = SidePair(family, comparison.candidate.models, _tokens(comparison))
             gates.append(generation_gate(pair, full))
     return gates
 

@@ -53,7 +53,7 @@ OWN_RULES = (OWN, FillRule(length=4, block_length=3, steps=2, threshold=0.3, edi
 
 
 @dataclass(frozen=True)
-class Sides:
+class SidePair:
     """The two sides: the port's models by dtype and the reference."""
 
     family: Completing
@@ -67,7 +67,7 @@ class Sides:
         return tokens if tokens.mask is not None else Vocabulary(tokens.size, 0)
 
 
-def generation_gate(pair: Sides, full: bool) -> Gate:
+def generation_gate(pair: SidePair, full: bool) -> Gate:
     """Gate generation (I)."""
     comparison = UseMeasures("logic")
     with jax.enable_x64(True):
@@ -91,7 +91,7 @@ def generation_gate(pair: Sides, full: bool) -> Gate:
                            tuple(comparison.facts))  # fmt: skip
 
 
-def _compare_own(comparison: UseMeasures, pair: Sides, vocabulary: Vocabulary, full: bool) -> None:
+def _compare_own(comparison: UseMeasures, pair: SidePair, vocabulary: Vocabulary, full: bool) -> None:
     mask, logits = int(vocabulary.mask or 0), _one_by_one(pair.reference)
     prompts = _prompts(vocabulary.size, mask)
     texts = [complete_text(logits, prompt, mask, OWN) for prompt in prompts]
@@ -140,7 +140,7 @@ def _draws(sample: int, size: int) -> Draws:
     return noise
 
 
-def _compare_logits(comparison: UseMeasures, pair: Sides, texts: Sequence[Text], mask: int) -> None:
+def _compare_logits(comparison: UseMeasures, pair: SidePair, texts: Sequence[Text], mask: int) -> None:
     """The network of the block program, with the tokens of every step of the plain loop, arranged as there."""
     calls = [call for text in texts for call in text.calls]
     masked = [np.where(np.isin(np.arange(len(call.tokens)), call.places), mask, call.tokens) for call in calls]

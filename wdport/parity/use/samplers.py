@@ -76,7 +76,9 @@ def samplers_gate(
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), undefined:
         _compare(comparison, _small(plain), partial(_formula, np), process, full=reference is not None)
         if reference is not None:
-            _compare(comparison, fast_network(model, known=family_config), reference, process, True, "the model's ")
+            _compare(
+                comparison, fast_network(model, known_values=family_config), reference, process, True, "the model's "
+            )
             with suppress(UsageError):  # of a network whose widths are not padded
                 _compare_padded(comparison, fast_network(model, PAD_WIDTHS, family_config), reference, inputs)
         if decode is not None:
