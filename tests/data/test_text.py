@@ -217,7 +217,7 @@ def test_a_file_of_the_csv_module_and_of_savetxt(tmp_path: Path) -> None:
 
 
 def test_a_long_file_is_read_by_loadtxt_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python looks at one cell of each numeric column only."""
+    """Python looks at the header and one cell of each numeric column only."""
     values = np.arange(17000.0 * 8).reshape(-1, 8) + 0.5
     np.savetxt(tmp_path / "long.csv", values, delimiter=",", header="a,b,c,d,e,f,g,h", comments="", fmt="%.1f")
     seen = 0
@@ -229,4 +229,4 @@ def test_a_long_file_is_read_by_loadtxt_alone(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr("wdport.data.text.is_number", count)
     np.testing.assert_array_equal(read_series(tmp_path / "long.csv").values, values)
-    assert seen == 8
+    assert seen < 20  # of 136,000 cells; those of the header too
