@@ -22,7 +22,7 @@ from wdport.checkpoint.folder import read_adjacent, read_config
 from wdport.checkpoint.regular import read_option
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of, find_family
-from wdport.families.roles import Accompanied, ConfiguredBeside, Family, Outlined
+from wdport.families.roles import Accompanied, ConfiguredBeside, Family, KeptByKeras
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.mapping.axes import Shape
 from wdport.mapping.names import PatternIndex
@@ -212,7 +212,7 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
         notes.append(f"configuration from {configured[1].name} beside the checkpoint")
     resolved = _resolve(checkpoint, family, settings)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
-    if settings.shapes and isinstance(family, Outlined):
+    if settings.shapes and isinstance(family, KeptByKeras):
         variables = family.outline(resolved.config)
     else:
         variables = family.variables(resolved.config)

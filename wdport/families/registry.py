@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from wdport.compare.bounds import BOUNDS, Bound
 from wdport.errors import MisfitError, UsageError
 from wdport.extensions import declared_families, load_family, package_of
-from wdport.families.roles.family import Family, OwnFamily
+from wdport.families.roles import Family, OwnFamily
 from wdport.families.shipped import OWN_PACKAGE, SHIPPED
 from wdport.mapping.rows import Table
 from wdport.mapping.table import CUSTOM, load_table

@@ -11,8 +11,7 @@ from wdport.data.series import Series, series_of
 from wdport.data.units import units_of
 from wdport.errors import MisfitError, require_paths
 from wdport.families.registry import all_families
-from wdport.families.roles import ConfiguredBeside, Fresh
-from wdport.families.roles.family import Family
+from wdport.families.roles import ConfiguredBeside, Family, Fresh
 from wdport.mapping.strict_yaml import read_yaml
 from wdport.model import Array, Document, KerasModel, Recipe
 
