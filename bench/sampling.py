@@ -60,7 +60,7 @@ def main() -> None:
         settings = {"num_heads": "8", "wavelet": "db2", "seq_len": "24"}
         converted = wdport.convert(file, values=settings).output
         model = wdport.load_model(converted, dtype="bfloat16" if arguments.precision == "bfloat16" else None)
-        module = build_reference(RELEASED, tensors, torch.float32).to(arguments.device)
+        module = build_reference(RELEASED, tensors, "float32").to(arguments.device)
         if arguments.precision == "bfloat16":
             module = module.to(torch.bfloat16)
         with jax.default_matmul_precision(precision):

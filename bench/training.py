@@ -124,7 +124,7 @@ def _optimizer_alone(converted: Path) -> Step:
 
 def _torch(tensors: Any, states: Any, compiled: bool) -> Step:
     """One step of the public training loop."""
-    module = build_reference(RELEASED, tensors, torch.float32).train()
+    module = build_reference(RELEASED, tensors, "float32").train()
     network: Any = torch.compile(module) if compiled else module
     optimiser = torch.optim.AdamW(module.parameters(), lr=1e-4, weight_decay=1e-5)
     alpha_bar = tensors["alpha_bar_all"] if "alpha_bar_all" in tensors else np.linspace(1.0, 0.01, 1001)

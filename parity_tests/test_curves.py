@@ -121,7 +121,7 @@ def test_float32_losses_after_migration_are_as_near_as_pytorchs(
     weights = {key.removeprefix("model."): value.numpy() for key, value in raw["state_dict"].items()}
     alpha_bar = weights["alpha_bar_all"].astype(np.float64)
 
-    def torchs(dtype: torch.dtype) -> np.ndarray:
+    def torchs(dtype: str) -> np.ndarray:
         module = build_reference(made.config, {key: value.copy() for key, value in weights.items()}, dtype)
         optimiser = torch.optim.AdamW(module.parameters())
         optimiser.load_state_dict(torch.load(GOLDEN / f"{name}.ckpt", weights_only=False)["optimizer_states"][0])
@@ -136,11 +136,11 @@ def test_float32_losses_after_migration_are_as_near_as_pytorchs(
                                           clip_norm=clip)  # fmt: skip
         return our_losses(model, optimizer, batches, policy)
 
-    wanted = torchs(torch.float64)
+    wanted = torchs("float64")
     np.testing.assert_allclose(wanted[:5], golden["resume_losses"], rtol=1e-5)
     np.testing.assert_allclose(ours("float64"), wanted, rtol=1e-9)
     error, theirs = (float(np.sqrt(np.mean((found - wanted) ** 2)))
-                     for found in (ours("float32"), torchs(torch.float32)))  # fmt: skip
+                     for found in (ours("float32"), torchs("float32")))  # fmt: skip
     record_property("errors in float32, ours and PyTorch's", [error, theirs])
     assert 0.0 < error < RATIO * theirs
 
@@ -168,7 +168,7 @@ def from_scratch(folder: Path, seed: int, dropout: float) -> FromScratch:
         config.level_lengths, config.embed_dim, config.num_layers)  # fmt: skip
     raw = torch.load(GOLDEN / f"{NAME}.ckpt", weights_only=False)["state_dict"]
     module = build_reference(config, {key.removeprefix("model."): value.numpy() for key, value in raw.items()},
-                             torch.float32)  # fmt: skip
+                             "float32")  # fmt: skip
     for name, parameter in module.named_parameters():
         with torch.no_grad():
             if name.endswith("level_position_embeddings"):
@@ -202,7 +202,7 @@ def tape(begin: FromScratch, epochs: int, seed: int = 0) -> list[Batch]:
     return found
 
 
-def torch_run(begin: FromScratch, batches: list[Batch], dtype: torch.dtype, training: bool) -> np.ndarray:
+def torch_run(begin: FromScratch, batches: list[Batch], dtype: str, training: bool) -> np.ndarray:
     module = build_reference(begin.config, {name: value.copy() for name, value in begin.weights.items()}, dtype)
     module.train(training)
     optimiser = torch.optim.AdamW(module.parameters(), lr=LARGEST, weight_decay=0.01)
@@ -218,7 +218,7 @@ def test_a_run_from_scratch_has_pytorchs_curve(tmp_path: Path, record_property: 
     cycle = one_cycle(len(batches), LARGEST)
     optimizer = Adam([{"lr": LARGEST, "weight_decay": 0.01}], rates=cycle.rate, momenta=cycle.beta1, clip_norm=CLIP)
     found = our_losses(wdport.load_model(begin.converted, "float64"), optimizer, batches, "float64")
-    wanted = torch_run(begin, batches, torch.float64, False)
+    wanted = torch_run(begin, batches, "float64", False)
     worst = float(np.max(np.abs(found / wanted - 1.0)))
     record_property("first and last loss, largest relative difference", [*map(float, wanted[[0, -1]]), worst])
     assert wanted[-1] < 0.5 * wanted[0]
@@ -234,7 +234,7 @@ def test_free_runs_reach_the_level_of_pytorchs(tmp_path: Path, record_property: 
         steps = steps_of(begin, EPOCHS)
         torch.manual_seed(100 + seed)
         batches = tape(begin, EPOCHS, 200 + seed)
-        theirs.append(torch_run(begin, batches, torch.float32, True)[-(steps // EPOCHS) :].mean().item())
+        theirs.append(torch_run(begin, batches, "float32", True)[-(steps // EPOCHS) :].mean().item())
 
         def optimizer(total: int) -> Adam:
             cycle = one_cycle(total, LARGEST)

@@ -37,7 +37,7 @@ def both(config: Config = CONFIG) -> tuple[TS2Vec, dict[str, np.ndarray]]:
         name = path.replace("/block_", ".").replace("/", ".").replace(".kernel", ".weight")
         value = tensors[name]
         weights[path] = value.T if value.ndim == 2 else value.transpose(2, 1, 0) if value.ndim == 3 else value
-    return build_reference(config, tensors, torch.float64), weights
+    return build_reference(config, tensors, "float64"), weights
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 24, 40])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -127,14 +126,6 @@ class LibraryFamily(PortedFamily[C]):
             "patternProperties": {"^_": {}},
             "additionalProperties": False,
         }
-
-    @property
-    def reference_module(self) -> Any:
-        """The module of the reference, which needs torch."""
-        return import_module(f"{type(self).__module__.rpartition('.')[0]}.reference")
-
-    def build_reference(self, config: C, tensors: Mapping[str, Array], dtype: str) -> Module:
-        return self.reference_module.build_reference(config, tensors, dtype)
 
     def stated_reference(self, config: C, tensors: Mapping[str, Array], dtype: str, stated: Stated) -> Module:
         return self.reference_module.build_reference(config, tensors, dtype, stated)

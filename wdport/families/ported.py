@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from wdport import fields
 from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
-from wdport.families.shapes import Shapes, read_fields, resolve_fields
+from wdport.errors import MisfitError, UsageError, did_you_mean
+from wdport.families.shapes import Shapes, contradicted, require_determined
 from wdport.families.shipped import OWN_PACKAGE
-from wdport.fields import json_setting
+from wdport.fields import fields_of, json_setting
 from wdport.mapping.axes import Shape
-from wdport.model import Array, ConfigurationSource, Constant, Document, KerasModel, Resolved
+from wdport.model import UNITS, Array, ConfigurationSource, Constant, Document, KerasModel, Resolved
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
+    from torch.nn import Module
 
 C = TypeVar("C", bound=fields.Fields)
 
@@ -57,7 +59,8 @@ class PlainSampled:
 
 class PortedFamily(PlainFamily, Generic[C]):
     """A family whose Keras class is ``keras_class`` in the module ``port`` of its folder, built of a
-    ``configuration``; Keras registers the class under ``package``."""
+    ``configuration``; Keras registers the class under ``package``. The function ``build_reference`` of the module
+    ``reference`` makes the PyTorch model."""
 
     name: str
     configuration: type[C]
@@ -92,14 +95,42 @@ class PortedFamily(PlainFamily, Generic[C]):
         return {}
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
-        return read_fields(self.configuration, document, where)
+        """The fields in a configuration file; raises :class:`MisfitError` for an unknown name or a wrong value."""
+        declared = fields_of(self.configuration)
+        values: dict[str, object] = {}
+        for name, value in document.items():
+            if name not in declared:
+                fix = did_you_mean(str(name), declared, f"use some of {', '.join(declared)}")
+                raise MisfitError((where, name), "is not a field of this model's configuration", fix)
+            try:
+                values[name] = declared[name].checked(value, self.configuration.wording)
+            except ValueError as error:
+                raise MisfitError(where, str(error), "correct the value") from None
+        return values
 
     def parse_setting(self, key: str, text: str) -> object:
         return json_setting(self.configuration, key, text, "configuration")
 
     def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
+        """The configuration of the sizes and of given values; raises :class:`MisfitError` if a size or a required field
+        is not known, a given value contradicts the shapes or is invalid, and :class:`UsageError` for statistics."""
+        if any(name in flags for name in UNITS):
+            fix = "leave out `--norm-stats` and `--data`: normalise the series before encoding"
+            raise UsageError("statistics", f"{self.model_phrase} keeps none", fix)
         sizes = self.sizes(source.shapes)
-        return resolve_fields(self.configuration, source, sizes, config, flags, self.model_phrase)
+        require_determined(sizes, source.path)
+        stated = [(name, value, "config") for name, value in config.items()]
+        stated += [(name, value, "flag") for name, value in flags.items()]
+        if faults := contradicted(stated, sizes):
+            raise MisfitError(source.path, "; ".join(faults), "correct the value or leave it out", faults)
+        values: dict[str, Any] = {**{name: value for name, value, _ in stated}, **sizes}
+        origins = {**{name: origin for name, _, origin in stated}, **dict.fromkeys(sizes, "shapes")}
+        try:
+            resolved = self.configuration.from_dict(values)
+        except ValueError as error:
+            fix = "use a checkpoint of this model" if not stated else "give the right values with `--config` or `--set`"
+            raise MisfitError(source.path, str(error), fix) from None
+        return Resolved(resolved, {name: origins.get(name, "assumed") for name in fields_of(self.configuration)})
 
     def variables(self, config: C) -> dict[str, Shape]:
         return dict(described_variables(self.port, self.keras_class, config))
@@ -119,6 +150,14 @@ class PortedFamily(PlainFamily, Generic[C]):
     def build(self, config: C, dtype: str | None = None) -> KerasModel:
         with self.unfilled():
             return port_class(self.port, self.keras_class)(config, dtype=dtype)
+
+    @property
+    def reference_module(self) -> Any:
+        """The module ``reference`` next to that of the family, which needs torch."""
+        return import_module(f"{type(self).__module__.rpartition('.')[0]}.reference")
+
+    def build_reference(self, config: C, tensors: Mapping[str, Array], dtype: str) -> Module:
+        return self.reference_module.build_reference(config, tensors, dtype)
 
     def unfilled(self) -> AbstractContextManager[None]:
         import keras  # noqa: F401  before our modules that need it: importing it imports the ports

@@ -1,5 +1,4 @@
-"""The configuration that the names and shapes of a checkpoint's tensors determine; the rest is given, or has a
-default."""
+"""What the names and shapes of a checkpoint's tensors determine of a configuration."""
 
 from __future__ import annotations
 
@@ -7,12 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from wdport.errors import MisfitError, UsageError, did_you_mean
-from wdport.fields import Fields, fields_of
+from wdport.errors import MisfitError
 from wdport.mapping.axes import Shape
-from wdport.model import UNITS, ConfigurationSource, Document, Resolved
 
 Shapes = Mapping[str, Shape]
 
@@ -50,65 +47,6 @@ def count(shapes: Shapes, prefix: str) -> int:
 def any_below(shapes: Shapes, prefix: str) -> bool:
     """Whether the name of a tensor begins with ``prefix``."""
     return any(name.startswith(prefix) for name in shapes)
-
-
-C = TypeVar("C", bound=Fields)
-
-
-def read_fields(configuration: type[Fields], document: Document, where: str | Path) -> dict[str, object]:
-    """The fields in a configuration file, by name; raises :class:`MisfitError` for an unknown name or a wrong value."""
-    declared = fields_of(configuration)
-    values: dict[str, object] = {}
-    for name, value in document.items():
-        if name not in declared:
-            fix = did_you_mean(str(name), declared, f"use some of {', '.join(declared)}")
-            raise MisfitError((where, name), "is not a field of this model's configuration", fix)
-        try:
-            values[name] = declared[name].checked(value, configuration.wording)
-        except ValueError as error:
-            raise MisfitError(where, str(error), "correct the value") from None
-    return values
-
-
-def resolve_fields(
-    configuration: type[C],
-    source: ConfigurationSource,
-    sizes: Mapping[str, object],
-    config: Document,
-    flags: Document,
-    model: str,
-) -> Resolved:
-    """The configuration of ``sizes``, which the shapes determine, and of given values.
-
-    Args:
-        configuration: the dataclass of the fields.
-        source: the checkpoint.
-        sizes: a value of every field that the shapes should determine; ``None`` if these shapes do not.
-        config: values from a configuration file.
-        flags: single values.
-        model: what the model is, for errors: "an encoder".
-
-    Raises:
-        MisfitError: a size or a required field is not known, a given value contradicts the shapes, or a value is
-            invalid.
-        UsageError: statistics are given, which the model has no place for.
-    """
-    if any(name in flags for name in UNITS):
-        fix = "leave out `--norm-stats` and `--data`: normalise the series before encoding"
-        raise UsageError("statistics", f"{model} keeps none", fix)
-    require_determined(sizes, source.path)
-    stated = [(name, value, "config") for name, value in config.items()]
-    stated += [(name, value, "flag") for name, value in flags.items()]
-    if faults := contradicted(stated, sizes):
-        raise MisfitError(source.path, "; ".join(faults), "correct the value or leave it out", faults)
-    values: dict[str, Any] = {**{name: value for name, value, _ in stated}, **sizes}
-    origins = {**{name: origin for name, _, origin in stated}, **dict.fromkeys(sizes, "shapes")}
-    try:
-        resolved = configuration.from_dict(values)
-    except ValueError as error:
-        fix = "use a checkpoint of this model" if not stated else "give the right values with `--config` or `--set`"
-        raise MisfitError(source.path, str(error), fix) from None
-    return Resolved(resolved, {name: origins.get(name, "assumed") for name in fields_of(configuration)})
 
 
 def require_determined(sizes: Mapping[str, object], path: Path) -> None:

@@ -12,12 +12,10 @@ from wdport.families.ported import PortedFamily
 from wdport.families.shapes import NUMBER, Shapes, consecutive, most_frequent, size
 from wdport.families.ts2vec import config as settings
 from wdport.families.ts2vec.config import Config
-from wdport.model import Array, Port, Signature
+from wdport.model import Port, Signature
 from wdport.recorder import LONGEST, parse_input
 
 if TYPE_CHECKING:
-    from torch.nn import Module
-
     from wdport.families.roles import Documented, Encoding, Family
     from wdport.families.ts2vec.contrast import ContrastEncoder
 
@@ -54,13 +52,6 @@ class TS2VecFamily(PortedFamily[Config]):
             "depth": last if last >= 0 else None,
             "kernel_size": most_frequent(size(shapes, name, 2) for name in shapes if _BLOCK.fullmatch(name)),
         }
-
-    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
-        import torch
-
-        from wdport.families.ts2vec.reference import build_reference
-
-        return build_reference(config, tensors, getattr(torch, dtype))
 
     def signature(self, config: Config) -> Signature:
         """Series (B, T, F) of 24 steps, some of them missing; one is longer, so that both outer taps of the widest

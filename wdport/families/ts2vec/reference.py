@@ -78,11 +78,11 @@ class TS2Vec(nn.Module):
         return x, self.pool(x)
 
 
-def build_reference(config: Config, tensors: Mapping[str, Array], dtype: torch.dtype) -> TS2Vec:
-    """The encoder in evaluation mode with these weights, every one of them used."""
+def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) -> TS2Vec:
+    """The encoder in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64."""
     with torch.device("meta"):
         model = TS2Vec(config)
-    state = {name: torch.from_numpy(array).to(dtype) for name, array in tensors.items()}
+    state = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in tensors.items()}
     model.load_state_dict(state, assign=True)
     return model.eval()
 

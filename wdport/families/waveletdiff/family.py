@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,9 @@ from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.families.waveletdiff.times import time_layers, time_tables
 from wdport.families.waveletdiff.variables import require_sizes, variables
-from wdport.mapping.axes import Shape
 from wdport.model import (
     Array,
     Constant,
-    Diffused,
     Document,
     LossPart,
     Objective,
@@ -41,11 +39,9 @@ from wdport.recorder import parse_input
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
-    from torch.nn import Module
 
-    from wdport.diffusion.process import Process
     from wdport.families.roles import Documented, Family, Fresh, Sampled, Trained
-    from wdport.families.waveletdiff.fast import Denoiser, Embedded
+    from wdport.families.waveletdiff.fast import Denoiser
     from wdport.families.waveletdiff.port import WaveletDiff
     from wdport.wavelets.transform import WaveletTransform
 
@@ -67,6 +63,11 @@ class WaveletDiffFamily(PortedFamily[Config]):
     is_configuration = staticmethod(is_public)
     parse_setting = staticmethod(parse_setting)
     resolve = staticmethod(resolve)
+    variables = staticmethod(variables)
+    process = staticmethod(process)
+    diffused = staticmethod(diffused)
+    time_tables = staticmethod(time_tables)
+    time_layers = staticmethod(time_layers)
 
     @property
     def bounds(self) -> Mapping[str, Bound]:  # type: ignore[override]  # not imported before it is used
@@ -76,9 +77,6 @@ class WaveletDiffFamily(PortedFamily[Config]):
 
     def features(self, config: Config) -> frozenset[str]:
         return frozenset(name for name in ("cross_level_attention", "scale_embedding") if getattr(config, name))
-
-    def variables(self, config: Config) -> dict[str, Shape]:
-        return variables(config)
 
     def constants(self, config: Config) -> dict[str, Constant]:
         table_constants: dict[str, Constant] = {}
@@ -126,12 +124,6 @@ class WaveletDiffFamily(PortedFamily[Config]):
     def unsampled(self, config: Config) -> str:
         return ""
 
-    def process(self, config: Config, table: Callable[[str], Array]) -> Process:
-        return process(config, table)
-
-    def diffused(self, config: Config) -> Diffused:
-        return diffused(config)
-
     def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> Denoiser:
         from wdport.families.waveletdiff.fast import Denoiser
 
@@ -141,13 +133,6 @@ class WaveletDiffFamily(PortedFamily[Config]):
         from wdport.families.waveletdiff.series import to_series
 
         return to_series(config, coefficients) if config.wavelet and config.seq_len else None
-
-    def build_reference(self, config: Config, tensors: Mapping[str, Array], dtype: str) -> Module:
-        import torch
-
-        from wdport.families.waveletdiff.reference import build_reference
-
-        return build_reference(config, tensors, getattr(torch, dtype))
 
     def gates(self, config: Config) -> Sequence[Gate]:
         from wdport.families.waveletdiff.gates import gates
@@ -166,12 +151,6 @@ class WaveletDiffFamily(PortedFamily[Config]):
         words = PartWords("level", "wavelet level", "coefficients", "series")
         output = Port("prediction", parts=parts, decode=_decoder(config), words=words)
         return Signature(tuple(map(parse_input, inputs)), (output,))
-
-    def time_tables(self, embedded: Embedded) -> Iterator[tuple[str, Array]]:
-        return time_tables(embedded)
-
-    def time_layers(self, model: WaveletDiff, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
-        return time_layers(model, times)
 
     def fresh_config(self, settings: Document, where: str | Path) -> tuple[Config, dict[str, object]]:
         from wdport.families.waveletdiff.new_model import fresh_config

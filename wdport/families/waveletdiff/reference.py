@@ -215,17 +215,17 @@ class WaveletDiff(nn.Module):
         )
 
 
-def build_reference(config: Config, tensors: Mapping[str, Array], dtype: torch.dtype) -> WaveletDiff:
-    """The network in evaluation mode with these weights, every one of them used.
+def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) -> WaveletDiff:
+    """The network in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64.
 
     In float32 the weights are the arrays of ``tensors`` themselves and the tables those of the file; in
     float64 the tables are computed (the lift: a float32 table in float64 would be off by 2e-6).
     """
     with _undrawn():
         model = WaveletDiff(config).eval()
-    state = {name: torch.from_numpy(array).to(dtype) for name, array in tensors.items()}
-    if dtype == torch.float64:
-        state |= {name: torch.tensor(table, dtype=dtype) for name, table in _tables(config).items()}
+    state = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in tensors.items()}
+    if dtype == "float64":
+        state |= {name: torch.tensor(table, dtype=torch.float64) for name, table in _tables(config).items()}
     model.load_state_dict(state, assign=True)
     return model
 
