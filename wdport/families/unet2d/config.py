@@ -171,6 +171,9 @@ class Config(Fields):
             raise ValueError("a learned time embedding needs num_train_timesteps")
         if self.time_embedding_type == "positional" and self.block_out_channels[0] // 2 == self.freq_shift:
             raise ValueError("freq_shift is half of block_out_channels[0], so the frequencies have no values")
+        require_sizes(self)
+        if wrong := list(faults(self)):
+            raise ValueError("; ".join(wrong))
 
     def _unify(self) -> None:
         """Replace names of old files and other spellings, and a table of values by the scheduler."""

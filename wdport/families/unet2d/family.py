@@ -19,17 +19,14 @@ from wdport.families.unet2d.config import (
     Config,
     attends,
     down_stages,
-    faults,
     mid_groups,
-    require_sizes,
     up_stages,
 )
 from wdport.families.unet2d.library_scheduler import misread_scheduler
 from wdport.families.unet2d.sampled import diffused, to_images, unsampled
-from wdport.model import Array, ConfigurationSource, Diffused, Document, Resolved, Stated
+from wdport.model import Array, ConfigurationSource, Document, Resolved, Stated
 
 if TYPE_CHECKING:
-    from jax import Array as Tensor
     from torch.nn import Module
 
     from wdport.diffusion.process import Process
@@ -50,14 +47,9 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
     library_class = "UNet2DModel"
     model_phrase = "an image model"
     signature = staticmethod(signature)
-
-    def load_config(self, values: Document) -> Config:
-        """Load a configuration and check that its network can be built; raises ``ValueError``."""
-        config = super().load_config(values)
-        require_sizes(config)
-        if wrong := list(faults(config)):
-            raise ValueError("; ".join(wrong))
-        return config
+    unsampled = staticmethod(unsampled)
+    diffused = staticmethod(diffused)
+    to_series = staticmethod(to_images)
 
     def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
         """As for other families, with the scheduler of a file next to the model."""
@@ -140,14 +132,8 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
     def misread(self, config: Config, stated: Stated, module: Module) -> list[str]:
         return [*super().misread(config, stated, module), *misread_scheduler(config, stated)]
 
-    def unsampled(self, config: Config) -> str:
-        return unsampled(config)
-
     def process(self, config: Config, table: Callable[[str], Array]) -> Process:
         return (config.scheduler or Scheduler()).process()
-
-    def diffused(self, config: Config) -> Diffused:
-        return diffused(config)
 
     def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
         import keras  # noqa: F401  as in build
@@ -155,9 +141,6 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
         from wdport.families.keras_denoiser import KerasDenoiser
 
         return KerasDenoiser(partial(self.build, config), dtype, pad_widths, conditioned=config.classes == "table")
-
-    def to_series(self, config: Config, states: Array | Tensor, /) -> Tensor:
-        return to_images(states)
 
 
 def _scheduler(source: ConfigurationSource) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:

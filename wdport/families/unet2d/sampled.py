@@ -45,7 +45,7 @@ def diffused(config: Config) -> Diffused:
     return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, labels_of(config.num_class_embeds))
 
 
-def to_images(states: Array | Tensor) -> Tensor:
+def to_images(config: Config, states: Array | Tensor, /) -> Tensor:
     """States (B, H, W, C) as images from 0 to 1, as in diffusers' pipelines."""
     import jax.numpy as jnp
 

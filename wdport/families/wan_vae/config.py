@@ -123,6 +123,9 @@ class Config(Fields):
                 raise ValueError(
                     f"{name} {getattr(self, name)} is not a multiple of the {self.patch**2} pixels of a patch"
                 )
+        if wrong := list(faults(self)):
+            raise ValueError("; ".join(wrong))
+        require_sizes(self)
 
     @property
     def patch(self) -> int:

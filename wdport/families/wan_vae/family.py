@@ -10,8 +10,8 @@ from wdport.compare.findings import Gate
 from wdport.families.library_config import LibraryFamily
 from wdport.families.shapes import Shapes, any_below, count, size
 from wdport.families.wan_vae.battery import BOUNDS, signature
-from wdport.families.wan_vae.config import Config, down_stages, faults, require_sizes, up_stages
-from wdport.model import Coded, Document, Function
+from wdport.families.wan_vae.config import Config, down_stages, up_stages
+from wdport.model import Coded, Function
 
 if TYPE_CHECKING:
     from wdport.families.roles import Autoencoder, Documented, Family, Programmed, Referenced
@@ -31,14 +31,6 @@ class WanVaeFamily(LibraryFamily[Config]):
     part, model_phrase = "autoencoder", "a video autoencoder"
     bounds: Mapping[str, Bound] = BOUNDS
     signature = staticmethod(signature)
-
-    def load_config(self, values: Document) -> Config:
-        """Load a configuration and check that its model can be built; raises ``ValueError``."""
-        config = super().load_config(values)
-        if wrong := list(faults(config)):
-            raise ValueError("; ".join(wrong))
-        require_sizes(config)
-        return config
 
     def sizes(self, shapes: Shapes) -> dict[str, object]:
         levels, blocks = count(shapes, "decoder.up_blocks"), count(shapes, "decoder.up_blocks.0.resnets")
