@@ -154,27 +154,19 @@ class CustomFamily(PlainFamily):
 
     def hint(self, config: CustomConfig) -> str:
         """A possible reason why the table does not fit, as text."""
-        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
         return first_unlike(self.build(config, "float32"), self.reference, config.arguments, self.table)
 
     def settings(self, arguments: Document) -> SettingsReport:
         """Settings that differ between the two models; both are built with these arguments, and not run."""
-        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
         model = self._build(CustomConfig(str(self.model), self.inputs, dict(arguments)), "float32")
         return settings_of(model, str(self.reference), arguments, self.table)
 
     def variables(self, config: CustomConfig) -> dict[str, Shape]:
-        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
         from wdport.keras_runtime import shapes_by_path
 
         return shapes_by_path(self._keep(config))
 
     def outline(self, config: CustomConfig) -> dict[str, Shape]:
-        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
         from wdport.keras_runtime import shapes_by_path, traced_model
 
         try:
@@ -213,8 +205,6 @@ class CustomFamily(PlainFamily):
 
     def save(self, config: CustomConfig, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
         """Write the model with these values of its variables, by path, with Keras's own writer."""
-        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
         from wdport.files.quiet_file import quiet_hdf5
         from wdport.keras_runtime import set_variable, variables_by_path
 
@@ -237,7 +227,6 @@ class CustomFamily(PlainFamily):
         The file is first checked to have the structure that Keras writes, since the HDF5 library follows any link in a
         file.
         """
-        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
         import numpy as np
 
         from wdport.checkpoint.error_context import located
@@ -260,8 +249,6 @@ class CustomFamily(PlainFamily):
     def require_saved(self, config: CustomConfig, path: Path, saved: Document, same_release: bool) -> None:
         """Raise :class:`MisfitError` if the model that is built now is not the one that Keras described as ``saved`` in
         a file."""
-        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
         if difference := first_difference(saved, description(self._keep(config)), same_release):
             what = f"holds another model than {self.model} makes now: {difference}"
             raise MisfitError(path, what, "convert the checkpoint again, or restore the code that it was made with")

@@ -228,8 +228,6 @@ class CustomSampled(PlainSampled, CustomFamily):
                         reason, LAYERS * prod(sampling.shape), {}, sampling.clip, sampling.condition)  # fmt: skip
 
     def denoiser(self, config: CustomConfig, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
-        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
         from wdport.families.keras_denoiser import KerasDenoiser
 
         return KerasDenoiser(lambda policy: self._build(config, policy), dtype, pad_widths,

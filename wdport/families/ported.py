@@ -160,8 +160,6 @@ class PortedFamily(PlainFamily, Generic[C]):
         return self.reference_module.build_reference(config, tensors, dtype)
 
     def unfilled(self) -> AbstractContextManager[None]:
-        import keras  # noqa: F401  before our modules that need it: importing it imports the ports
-
         from wdport.keras_runtime import unfilled
 
         return unfilled()
@@ -169,7 +167,7 @@ class PortedFamily(PlainFamily, Generic[C]):
 
 def port_class(port: str, name: str) -> Any:
     """The Keras class of this name in a family's module ``port``."""
-    import keras  # noqa: F401  as above
+    import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
     return getattr(import_module(port), name)
 

@@ -23,10 +23,5 @@ class PerceptronFamily(PortedFamily[Config]):
     def signature(self, config):
         return Signature((parse_input(f"x: b {config.inputs}"),), (Port("y"),))
 
-    def build_reference(self, config, tensors, dtype):
-        from perceptron.reference import build_reference
-
-        return build_reference(config, tensors, dtype)
-
 
 FAMILY = PerceptronFamily()

@@ -136,8 +136,6 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
         return (config.scheduler or Scheduler()).process()
 
     def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
-        import keras  # noqa: F401  as in build
-
         from wdport.families.keras_denoiser import KerasDenoiser
 
         return KerasDenoiser(partial(self.build, config), dtype, pad_widths, conditioned=config.classes == "table")
