@@ -220,18 +220,19 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
     """What the run begins with; a checkpoint is converted to a temporary folder."""
     if request.resume is None:
         from wdport.data.series import read_series
-        from wdport.training.fresh import assumed_of, new_model, recipe_of
+        from wdport.training.fresh import new_configuration, recipe_of
 
         config: Any = request.config
         recipe = recipe_of(config, request.recipe == "public")
         series = read_series(request.data)
-        if assumed := assumed_of(config, series, request.values, request.transform):
+        family, resolved, assumed = new_configuration(config, series, request.values, request.transform)
+        if assumed:
             listed = ", ".join(f"{name}={value}" for name, value in assumed.items())
             console.note(f"{request.name} does not state these sizes, which are assumed: {listed}")
 
         def make(dtype: str | None) -> KerasModel:
-            return new_model(config, series, values=request.values, seed=request.seed, dtype=dtype,
-                             transform=request.transform)  # fmt: skip
+            model: KerasModel = family.fresh(resolved, request.seed, dtype)
+            return model
 
         yield _Begin(make, None, recipe)
         return

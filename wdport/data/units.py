@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -56,7 +57,14 @@ class Units:
 
     def fresh_flags(self) -> dict[str, Any]:
         """The same for a new model, whose number of features they give, too."""
-        return self.flags() if self.statistics is not None else {**self.flags(), "features": self._features}
+        if self.statistics is not None:
+            return self.flags()
+        of_length = cache(self.of_length)  # a family needs the statistics and the features of the same windows
+        return {
+            **self.flags(),
+            "window_statistics": lambda length: of_length(length)[1].pack(),
+            "features": lambda length: int(of_length(length)[0].shape[2]),
+        }
 
     def of_length(self, length: int) -> tuple[Array, WindowStatistics]:
         """The windows (n, length, F) of the series, and their statistics."""
@@ -66,9 +74,6 @@ class Units:
 
     def _packed(self, length: int) -> str:
         return (self.windows or self.of_length(length)[1]).pack()
-
-    def _features(self, length: int) -> int:
-        return int(self.of_length(length)[0].shape[2])
 
 
 def read_units(norm_stats: PathText | None, data: PathText | None, transform: str | None = None) -> Units | None:

@@ -212,9 +212,6 @@ class CustomSampled(PlainSampled, CustomFamily):
         super().__init__(*arguments)
         self.sampling = read_sampling(self.table.sampling, self.table.path)
 
-    def unsampled(self, config: CustomConfig) -> str:
-        return ""
-
     def process(self, config: CustomConfig, table: Callable[[str], Array]) -> Process:
         return self.sampling.process
 

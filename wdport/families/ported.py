@@ -50,6 +50,9 @@ class PlainSampled:
 
     tables: tuple[str, ...] = ()
 
+    def unsampled(self, config: Any) -> str:
+        return ""
+
     def time_tables(self, embedded: object) -> Iterator[tuple[str, Array]]:
         return iter(())
 

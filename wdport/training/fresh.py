@@ -43,28 +43,19 @@ def new_model(
         InputError: a file cannot be read.
         MisfitError: the configuration has unknown or invalid settings.
     """
-    family, resolved, _ = _resolved(config, data, values, transform)
+    family, resolved, _ = new_configuration(config, data, values, transform)
     model: KerasModel = family.fresh(resolved, seed, dtype)
     return model
 
 
-def assumed_of(
-    config: str | PathLike[str] | Mapping[str, object],
-    data: Array | Series | str | PathLike[str],
-    values: Mapping[str, str] | None = None,
-    transform: str | None = None,
-) -> dict[str, object]:
-    """The sizes of a new model that its configuration does not state; raises as :func:`new_model`."""
-    return _resolved(config, data, values, transform)[2]
-
-
-def _resolved(
+def new_configuration(
     config: str | PathLike[str] | Mapping[str, object],
     data: Array | Series | str | PathLike[str],
     values: Mapping[str, str] | None,
     transform: str | None,
 ) -> tuple[Any, Any, dict[str, object]]:
-    """The family, the configuration, and what is assumed in it."""
+    """The family of a new model, its configuration, and the sizes that the file does not state; raises as
+    :func:`new_model`."""
     document, where = _document(config)
     family: Any = trainable_family(where, document)
     settings = family.read_settings(document, where)
