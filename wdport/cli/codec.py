@@ -1,16 +1,22 @@
-"""What `wdport encode` and `wdport decode` share: the model, the chunk, the summary."""
+"""What `wdport encode` and `wdport decode` share: the checks, the run, the document and the summary."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular import open_regular
-from wdport.cli.options import facts, size
+from wdport.cli.documents import give, require_document
+from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.options import facts, model_inputs, size
 from wdport.errors import InputError, UsageError
+from wdport.files.inputs import InputFiles
+from wdport.files.json_document import NamedFile, output_file
+from wdport.files.target import Target
 from wdport.options import FORCE_OUTPUT, JSON, SHA256, Option
 
 if TYPE_CHECKING:
@@ -22,10 +28,16 @@ DTYPES = ("float32", "bfloat16")
 LATENTS = (".npz", ".npy")
 
 
+Work = Callable[[Any], tuple[Sequence[int], Sequence[int]]]
+"""Writes the output with a coder, and returns the shapes of the latents and of the video."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CodingRequest:
     """The options of both verbs."""
 
+    model: str
+    normalised: bool = False
     chunk: Annotated[
         int,
         Option("Latent frames at a time: affects memory, and results by rounding only.", "N", bounds=(1, 1 << 16)),
@@ -37,50 +49,58 @@ class CodingRequest:
     force: Annotated[bool, FORCE_OUTPUT] = False
 
 
-@dataclass(frozen=True)
-class CodecRun:
-    """A finished run: the verb, the names, shapes and settings, and the seconds that it took."""
+def run_coding(
+    request: CodingRequest, direction: Literal["encode", "decode"], source: Path, names: tuple[str, ...],
+    target_of: Callable[[InputFiles, bool], Target],
+    plan: Callable[[Array, Coded, Target], tuple[Work, Mapping[str, Any]]],
+) -> int:  # fmt: skip
+    """Check the files, run the autoencoder, and give the result.
 
-    direction: Literal["encode", "decode"]
-    model: str
-    input: str
-    sha256: str
-    output: Path
-    latents: Sequence[int]
-    video: Sequence[int]
-    settings: Mapping[str, Any]
-    seconds: float
+    Args:
+        request: the options.
+        direction: the verb.
+        source: the file that is read, and ``names``, those of its array: see :func:`read_coded`.
+        target_of: checks the output.
+        plan: checks the array, and returns the work and the fields of the document that only this verb knows.
+    """
+    from wdport.cli.results import CodedDocument
+    from wdport.conversion.load import load_model
 
-    def document(self) -> CodedDocument:
-        """The result as a document."""
-        from wdport.cli.results import CodedDocument
-        from wdport.files.json_document import NamedFile, output_file
+    inputs = model_inputs(request.model, request.sha256, **{names[0]: source})
+    converted, coded = _open_coded(request.model, request.normalised)
+    target = target_of(inputs, request.force)
+    document = require_document(request.json_file, inputs, {"-o": target.path}, request.force)
+    work, settings = plan(read_coded(source, names), coded, target)
+    require_jax()
+    start_jax()
+    started, family = time.monotonic(), cast(Any, converted.family)
+    coder, digest = family.coder(load_model(converted.path, request.dtype)), inputs.sha256(names[0])
+    inputs.end_reading()
+    latents, video = work(coder)
+    seconds, path = time.monotonic() - started, target.path
+    result = CodedDocument(
+        model=converted.path.name, direction=direction, input=NamedFile(source.name, digest), output=output_file(path),
+        latents=latents, video=video, normalised=request.normalised, dtype=request.dtype,
+        compute_dtype=request.compute_dtype or request.dtype, chunk=request.chunk, seconds=round(seconds, 3),
+        **settings,
+    )  # fmt: skip
+    give("coded", lambda: result, document, lambda: _text(result, path))
+    return 0
 
-        return CodedDocument(
-            model=self.model,
-            direction=self.direction,
-            input=NamedFile(self.input, self.sha256),
-            output=output_file(self.output),
-            latents=self.latents,
-            video=self.video,
-            **self.settings,
-            seconds=round(self.seconds, 3),
-        )
 
-    def text(self) -> str:
-        """A short summary."""
-        settings = self.settings
-        fps = f", {settings['fps']:g} frames per second" if settings["fps"] else ""
-        cut = ", truncated" if settings["truncated"] else ", rounded" if settings["values"] == "uint8" else ""
-        rows = [
-            ("latents", _shown(self.latents) + (", normalised" if settings["normalised"] else "")),
-            ("video", f"{_shown(self.video)}{fps}"),
-            ("values", f"{settings['values']}{cut}"),
-            ("computes in", f"{settings['compute_dtype']}, weights {settings['dtype']}, chunks of {settings['chunk']}"),
-            ("took", f"{self.seconds:.1f} s"),
-            ("wrote", f"{self.output} ({size(self.output.stat().st_size)})"),
-        ]
-        return f"{self.model}: {self.direction}d\n{facts(rows)}"
+def _text(coded: CodedDocument, path: Path) -> str:
+    """A short summary."""
+    fps = f", {coded.fps:g} frames per second" if coded.fps else ""
+    cut = ", truncated" if coded.truncated else ", rounded" if coded.values == "uint8" else ""
+    rows = [
+        ("latents", _shown(coded.latents) + (", normalised" if coded.normalised else "")),
+        ("video", f"{_shown(coded.video)}{fps}"),
+        ("values", f"{coded.values}{cut}"),
+        ("computes in", f"{coded.compute_dtype}, weights {coded.dtype}, chunks of {coded.chunk}"),
+        ("took", f"{coded.seconds:.1f} s"),
+        ("wrote", f"{path} ({size(coded.output.bytes)})"),
+    ]
+    return f"{coded.model}: {coded.direction}d\n{facts(rows)}"
 
 
 def _shown(shape: Sequence[int]) -> str:
@@ -89,7 +109,7 @@ def _shown(shape: Sequence[int]) -> str:
     return f"{several}{frames} frames of {height} x {width}, {channels} channels"
 
 
-def open_coded(model: str, normal: bool) -> tuple[Converted, Coded]:
+def _open_coded(model: str, normal: bool) -> tuple[Converted, Coded]:
     """Open a converted autoencoder; raises :class:`UsageError` for other models, and if it cannot normalise."""
     from wdport.conversion.load import open_converted
     from wdport.families.roles import Autoencoder
@@ -103,14 +123,6 @@ def open_coded(model: str, normal: bool) -> tuple[Converted, Coded]:
         what = "the model's config.json has no mean and deviation for every channel of its latents"
         raise UsageError("--normalised", what, "leave it out")
     return converted, coded
-
-
-def coder_of(converted: Converted, dtype: str) -> Any:
-    """The coder of a converted model with weights in this dtype."""
-    from wdport.conversion.load import load_model
-
-    family: Any = converted.family
-    return family.coder(load_model(converted.path, dtype))
 
 
 def read_coded(path: Path, names: tuple[str, ...]) -> Array:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from wdport.cli.codec import LATENTS, CodecRun, CodingRequest, coder_of, open_coded, read_coded
-from wdport.cli.documents import give, require_document
-from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import model_inputs
+from wdport.cli.codec import LATENTS, CodingRequest, Work, run_coding
 from wdport.cli.requests import verb
 from wdport.errors import UsageError
 from wdport.options import Operand, Option
+
+if TYPE_CHECKING:
+    from wdport.files.target import Target
+    from wdport.model import Array, Coded
 
 FPS = 16.0
 """Frames per second of Wan's own videos."""
@@ -49,44 +51,32 @@ def command(request: DecodeRequest) -> int:
     """
     from wdport.files.animation import BYTES, require_frames, video_target, write_video
 
-    latents, dtype, normalised = request.latents, request.dtype, request.normalised
+    latents = request.latents
     path = request.output or latents.with_name(f"{latents.stem}.video.npy")
     played = path.suffix in BYTES
     _require_fitting(played, request)
-    inputs = model_inputs(request.model, request.sha256, latents=latents)
-    converted, coded = open_coded(request.model, normalised)
-    target = video_target(path, inputs, request.force)
-    document = require_document(request.json_file, inputs, {"-o": target.path}, request.force)
-    array = read_coded(latents, ("latents", "mean"))
-    if array.shape[-1] != coded.latent_channels:
-        what = f"has {array.shape[-1]} channels, and the model {coded.latent_channels}"
-        raise UsageError(latents, what, "give its latents, channels last")
-    if array.dtype.kind != "f":
-        raise UsageError(latents, f"holds {array.dtype}", "give floating-point latents")
-    shape = coded.video(array.shape)
-    require_frames(target.path, shape)
-    require_jax()
-    start_jax()
-    started = time.monotonic()
-    values = "uint8" if played else request.output_dtype or "float32"
-    coder, digest = coder_of(converted, dtype), inputs.sha256("latents")
-    inputs.end_reading()
-    parts = coder.decode_in_parts(
-        array.astype("float32"), chunk=request.chunk, output=values, normalised=normalised, truncate=request.truncate,
-        compute_dtype=request.compute_dtype,
-    )  # fmt: skip
-    fps = request.fps or FPS
-    write_video(target, shape, parts, fps)
-    settings = {
-        "values": values, "normalised": normalised, "truncated": request.truncate, "dtype": dtype,
-        "compute_dtype": request.compute_dtype or dtype, "chunk": request.chunk, "fps": fps if played else None,
-    }  # fmt: skip
-    seconds = time.monotonic() - started
-    ran = CodecRun(
-        "decode", converted.path.name, latents.name, digest, target.path, array.shape, shape, settings, seconds
-    )
-    give("coded", ran.document, document, ran.text)
-    return 0
+
+    def plan(array: Array, coded: Coded, target: Target) -> tuple[Work, dict[str, Any]]:
+        if array.shape[-1] != coded.latent_channels:
+            what = f"has {array.shape[-1]} channels, and the model {coded.latent_channels}"
+            raise UsageError(latents, what, "give its latents, channels last")
+        if array.dtype.kind != "f":
+            raise UsageError(latents, f"holds {array.dtype}", "give floating-point latents")
+        shape = coded.video(array.shape)
+        require_frames(target.path, shape)
+        values, fps = "uint8" if played else request.output_dtype or "float32", request.fps or FPS
+
+        def decode(coder: Any) -> tuple[Sequence[int], Sequence[int]]:
+            parts = coder.decode_in_parts(
+                array.astype("float32"), chunk=request.chunk, output=values, normalised=request.normalised,
+                truncate=request.truncate, compute_dtype=request.compute_dtype,
+            )  # fmt: skip
+            write_video(target, shape, parts, fps)
+            return array.shape, shape
+
+        return decode, {"values": values, "truncated": request.truncate, "fps": fps if played else None}
+
+    return run_coding(request, "decode", latents, ("latents", "mean"), partial(video_target, path), plan)
 
 
 def _require_fitting(played: bool, request: DecodeRequest) -> None:

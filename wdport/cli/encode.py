@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from wdport.cli.codec import CodecRun, CodingRequest, coder_of, open_coded, read_coded
-from wdport.cli.documents import give, require_document
-from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import model_inputs
+from wdport.cli.codec import CodingRequest, Work, run_coding
 from wdport.cli.requests import verb
 from wdport.errors import UsageError
-from wdport.files.target import file_target
+from wdport.files.target import Target, file_target
 from wdport.options import Operand, Option
+
+if TYPE_CHECKING:
+    from wdport.model import Array, Coded
 
 LARGEST = 2.0
 """Values beyond it are of another scale, such as 0 to 255; a little more than 1 is what resizing makes."""
@@ -43,38 +44,27 @@ def command(request: EncodeRequest) -> int:
 
     from wdport.files.sealed_archive import sealed_archive
 
-    video, dtype, normalised = request.video, request.dtype, request.normalised
-    inputs = model_inputs(request.model, request.sha256, video=video)
+    def plan(array: Array, coded: Coded, target: Target) -> tuple[Work, dict[str, Any]]:
+        if array.shape[-1] != coded.channels:
+            what = f"has {array.shape[-1]} channels, and the model {coded.channels}"
+            raise UsageError(video, what, "give them on the last axis")
+        if str(array.dtype) == "uint8":
+            array = array / 127.5 - 1.0
+        elif array.dtype.kind != "f":
+            raise UsageError(video, f"holds {array.dtype}", "give floating-point values from -1 to 1, or bytes (uint8)")
+        elif (largest := float(np.abs(array).max())) > LARGEST:
+            what = f"has values up to {largest:.3g}, and the model takes -1 to 1"
+            raise UsageError(video, what, "scale them, or give bytes (uint8)")
+
+        def encode(coder: Any) -> tuple[Sequence[int], Sequence[int]]:
+            mean, logvar = coder.encode(array.astype("float32"), chunk=request.chunk, normalise=request.normalised,
+                                        compute_dtype=request.compute_dtype)  # fmt: skip
+            with sealed_archive(target.output) as file:
+                np.savez(file, latents=mean, logvar=logvar)
+            return mean.shape, array.shape
+
+        return encode, {"values": "float32", "truncated": False, "fps": None}
+
+    video = request.video
     path = request.output or video.with_name(f"{video.stem}.latents.npz")
-    converted, coded = open_coded(request.model, normalised)
-    target = file_target(path, (".npz",), inputs, request.force)
-    document = require_document(request.json_file, inputs, {"-o": path}, request.force)
-    array = read_coded(video, ("video",))
-    if array.shape[-1] != coded.channels:
-        raise UsageError(
-            video, f"has {array.shape[-1]} channels, and the model {coded.channels}", "give them on the last axis"
-        )
-    if str(array.dtype) == "uint8":
-        array = array / 127.5 - 1.0
-    elif array.dtype.kind != "f":
-        raise UsageError(video, f"holds {array.dtype}", "give floating-point values from -1 to 1, or bytes (uint8)")
-    elif (largest := float(np.abs(array).max())) > LARGEST:
-        what = f"has values up to {largest:.3g}, and the model takes -1 to 1"
-        raise UsageError(video, what, "scale them, or give bytes (uint8)")
-    require_jax()
-    start_jax()
-    started = time.monotonic()
-    coder, digest = coder_of(converted, dtype), inputs.sha256("video")
-    inputs.end_reading()
-    mean, logvar = coder.encode(array.astype("float32"), chunk=request.chunk, normalise=normalised,
-                                compute_dtype=request.compute_dtype)  # fmt: skip
-    with sealed_archive(target.output) as file:
-        np.savez(file, latents=mean, logvar=logvar)
-    settings = {
-        "values": "float32", "normalised": normalised, "truncated": False, "dtype": dtype,
-        "compute_dtype": request.compute_dtype or dtype, "chunk": request.chunk, "fps": None,
-    }  # fmt: skip
-    seconds = time.monotonic() - started
-    ran = CodecRun("encode", converted.path.name, video.name, digest, path, mean.shape, array.shape, settings, seconds)
-    give("coded", ran.document, document, ran.text)
-    return 0
+    return run_coding(request, "encode", video, ("video",), partial(file_target, path, (".npz",)), plan)
