@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from wdport.cli.console import console
 
@@ -14,22 +16,31 @@ Count = Callable[[int, int], None]
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Count | None]:
-    """A progress bar of bytes on standard error; ``None`` if that is not a terminal."""
+def _bar(
+    name: str, column: Callable[[Any], Any], width: int = 30, **texts: Any
+) -> Iterator[Callable[..., None] | None]:  # fmt: skip
+    """A bar on standard error and the function that updates it; ``None`` if that is not a terminal.
+
+    ``column``, of the module ``rich.progress``, comes after the bar, which is ``width`` characters wide; ``texts`` are
+    for the column.
+    """
     if not _shown():
         yield None
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(title), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
+    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(width), column(progress),
+               progress.TimeRemainingColumn())  # fmt: skip
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield partial(bar.update, bar.add_task(name, total=None, **texts))
 
-        def update(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
 
-        yield update
+@contextmanager
+def progress_bar(title: str) -> Iterator[Count | None]:
+    """A progress bar of bytes on standard error; ``None`` if that is not a terminal."""
+    with _bar(title, lambda progress: progress.DownloadColumn(), 40) as update:
+        yield update and (lambda done, total: update(completed=done, total=total))
 
 
 @contextmanager
@@ -76,47 +87,24 @@ def samples_bar(count: int, already: int) -> Iterator[Callable[[float], None] | 
 
     It shows "compiling" until the first call; its samples per second exclude that time.
     """
-    if not _shown():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    began: tuple[float, float] | None = None  # seconds, and samples done at that time
+    counts = f"{already}/{count}"
+    with _bar("compiling", lambda progress: progress.TextColumn("{task.fields[counts]}"), counts=counts) as update:
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(30),
-        TextColumn("{task.fields[counts]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("compiling", total=None, counts=f"{already}/{count}")
-        began: tuple[float, float] | None = None  # seconds, and samples done at that time
-
-        def update(done: float) -> None:
+        def show(done: float) -> None:
             nonlocal began
+            assert update is not None
             if began is None:
                 began = time.monotonic(), done
             rate = (done - began[1]) / max(time.monotonic() - began[0], 1e-9)
-            count_text = f"{int(done)}/{count}" + (f", {rate:.3g} samples/s" if done > began[1] else "")
-            bar.update(task, description="sampling", total=count, completed=done, counts=count_text)
+            text = f"{int(done)}/{count}" + (f", {rate:.3g} samples/s" if done > began[1] else "")
+            update(description="sampling", total=count, completed=done, counts=text)
 
-        yield update
+        yield update and show
 
 
 @contextmanager
 def scores_bar() -> Iterator[Callable[[int, int, str], None] | None]:
     """A progress bar of named steps on standard error; ``None`` if that is not a terminal."""
-    if not _shown():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def update(done: int, total: int, what: str) -> None:
-            bar.update(task, description=what or "done", completed=done, total=total)
-
-        yield update
+    with _bar("starting", lambda progress: progress.MofNCompleteColumn()) as update:
+        yield update and (lambda done, total, what: update(description=what or "done", completed=done, total=total))
