@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from wdport.cli.documents import give, require_document
-from wdport.cli.generate import FORMATS, Done, write_texts
+from wdport.cli.generate import FORMATS, document_of, write_texts
 from wdport.cli.group import group
 from wdport.cli.main import main
 from wdport.errors import error_of
@@ -33,7 +33,7 @@ from wdport.files.writable import writable
 from wdport.generation.api import Generated
 from wdport.parity.reports import write_reports
 from wdport.recorder import Refusal, _Writer
-from wdport.sampling.output import _kept
+from wdport.sampling.output import _reporting_interruption
 from wdport.sampling.parts import Parts
 
 PARTS, EACH = 3, 40
@@ -89,7 +89,7 @@ def _sampled(suffix: str) -> Job:
     def write(folder: Path, edition: str) -> None:
         path = folder / name
         writable(path, {}, force=True)
-        with Parts(path, {"edition": edition}, anew=True) as parts, _kept(parts, PARTS * EACH, path):
+        with Parts(path, {"edition": edition}, anew=True) as parts, _reporting_interruption(parts, PARTS * EACH, path):
             for index in range(parts.done // EACH, PARTS):
                 parts.save(index * EACH, {"series": _values(edition, index)})
             write_samples(Target(writable(path), suffix), PARTS * EACH, parts.blocks)
@@ -150,8 +150,11 @@ def _generated(suffix: str) -> Job:
     def write(folder: Path, edition: str) -> None:
         tokens = [np.int32(np.abs(each).ravel() * 1000.0) for each in _values(edition)]
         found = Generated(tokens, [each % 7 for each in tokens], np.ones(EACH), 3)
+        settings = {"mask": 0, "end": None, "forbid": [], "steps": None, "length": 0, "block_length": None,
+                    "threshold": 0.95, "edit": None, "temperature": 0.0, "top_k": None, "top_p": None, "seed": 0,
+                    "dtype": "float32"}  # fmt: skip
         target = file_target(folder / name, FORMATS, {}, True)
-        write_texts(target, Done("model.keras", None, found, {}, 0.0, target))
+        write_texts(target, document_of("model.keras", None, found, settings, 0.0))
 
     return _written(f"generate {suffix}", (name,), write)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -27,7 +27,6 @@ from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
 if TYPE_CHECKING:  # imports jax
     from wdport.cli.results import GeneratedDocument
     from wdport.conversion.load import Converted
-    from wdport.files.json_document import NamedFile, OutputFile
     from wdport.generation import Generated
     from wdport.generation.prompts import Words
 
@@ -157,101 +156,80 @@ def command(request: GenerateRequest) -> int:
     read = None if prompts.file is None else NamedFile(prompts.file.name, inputs.sha256("prompts"))
     inputs.end_reading()
     generated = generate(model, tokens, words=words, batch=request.batch, **settings)
-    settings["dtype"] = request.dtype
-    done = Done(converted.path.name, read, generated, settings, time.monotonic() - started, target)
+    seconds = time.monotonic() - started
+    result = document_of(converted.path.name, read, generated, {**settings, "dtype": request.dtype}, seconds)
     if target is not None:
-        write_texts(target, done)
+        write_texts(target, result)
+        result = replace(result, output=output_file(target.path))
     if moving is not None:
-        write_frames(moving, [done.frames(index, masked) for index in range(min(len(generated), SHOWN))])
-    give("generated", done.document, document, done.text, asked=target is None)
+        shown = generated.words
+        frame = shown.frame if shown is not None else lambda tokens: " ".join(map(str, tokens))
+        some = range(min(len(generated), SHOWN))
+        write_frames(moving, [[frame(tokens) for tokens in generated.frames(index, masked)] for index in some])
+    give("generated", lambda: result, document, lambda: _text(result, target), asked=target is None)
     return 0
 
 
-@dataclass(frozen=True)
-class Done:
-    """Completed texts, the settings that they were made with, and the file that was written; ``prompts`` is their
-    file."""
+def document_of(
+    model: str, prompts: NamedFile | None, generated: Generated, settings: Mapping[str, Any], seconds: float
+) -> GeneratedDocument:
+    """The completed texts and the settings that they were made with; ``prompts`` is their file."""
+    from wdport.cli.results import GeneratedDocument, GeneratedText
 
-    model: str
-    prompts: NamedFile | None
-    generated: Generated
-    settings: Mapping[str, Any]
-    seconds: float
-    target: Target | None
-
-    @property
-    def texts(self) -> list[str] | None:
-        """The texts; None without a tokenizer."""
-        return None if self.generated.words is None else self.generated.texts
-
-    def frames(self, index: int, mask: int) -> list[str]:
-        """One text after every step, in words or as numbers."""
-        words = self.generated.words
-        show = words.frame if words is not None else lambda tokens: " ".join(map(str, tokens))
-        return [show(frame) for frame in self.generated.frames(index, mask)]
-
-    def document(self) -> GeneratedDocument:
-        """The result as a document."""
-        return self.content(None if self.target is None else output_file(self.target.path))
-
-    def content(self, output: OutputFile | None) -> GeneratedDocument:
-        """The document, with these facts about the output."""
-        from wdport.cli.results import GeneratedDocument, GeneratedText
-
-        generated, texts = self.generated, self.texts
-        return GeneratedDocument(
-            model=self.model,
-            prompts=self.prompts,
-            output=output,
-            texts=[
-                GeneratedText(tokens.tolist(), steps.tolist(), None if texts is None else texts[index])
-                for index, (tokens, steps) in enumerate(zip(generated.tokens, generated.steps, strict=True))
-            ],
-            generated=generated.wanted,
-            network_calls=generated.calls,
-            **self.settings,
-            seconds=round(self.seconds, 3),
-        )
-
-    def lines(self) -> list[str]:
-        """One line per text; without a tokenizer its tokens."""
-        texts = self.texts
-        if texts is None:
-            return [" ".join(map(str, tokens)) for tokens in self.generated.tokens]
-        return [" ".join(text.split("\n")) for text in texts]
-
-    def text(self) -> str:
-        """The texts, or a short summary if they are in a file."""
-        if self.target is None:
-            return "\n".join(self.lines())
-        count = len(self.generated)
-        rows = [
-            ("generated", f"{self.generated.wanted} tokens by {self.generated.calls} network calls"),
-            ("took", f"{self.seconds:.1f} s"),
-            ("wrote", f"{self.target.path} ({size(self.target.path.stat().st_size)})"),
-        ]
-        return f"{self.model}: {count} text{'' if count == 1 else 's'}\n{facts(rows)}"
+    texts = [None] * len(generated) if generated.words is None else generated.texts
+    return GeneratedDocument(
+        model=model,
+        prompts=prompts,
+        output=None,
+        texts=[
+            GeneratedText(tokens.tolist(), steps.tolist(), text)
+            for tokens, steps, text in zip(generated.tokens, generated.steps, texts, strict=True)
+        ],
+        generated=generated.wanted,
+        network_calls=generated.calls,
+        **settings,
+        seconds=round(seconds, 3),
+    )
 
 
-def write_texts(target: Target, done: Done) -> None:
+def _lines(document: GeneratedDocument) -> str:
+    """One line per text; without a tokenizer its tokens."""
+    return "\n".join(
+        " ".join(map(str, text.tokens) if text.text is None else text.text.split("\n")) for text in document.texts
+    )
+
+
+def _text(document: GeneratedDocument, target: Target | None) -> str:
+    """The texts, or a short summary if they are in a file."""
+    if target is None or document.output is None:
+        return _lines(document)
+    count = len(document.texts)
+    rows = [
+        ("generated", f"{document.generated} tokens by {document.network_calls} network calls"),
+        ("took", f"{document.seconds:.1f} s"),
+        ("wrote", f"{target.path} ({size(document.output.bytes)})"),
+    ]
+    return f"{document.model}: {count} text{'' if count == 1 else 's'}\n{facts(rows)}"
+
+
+def write_texts(target: Target, document: GeneratedDocument) -> None:
     """Write the texts: a line each, the document, or arrays (n, N) padded with -1."""
     from wdport.files.atomic import write_text
     from wdport.files.sealed_archive import sealed_archive
 
     if target.format == "txt":
-        write_text(target.output, "\n".join(done.lines()) + "\n")
+        write_text(target.output, _lines(document) + "\n")
     elif target.format == "json":
-        write_text(target.output, rendered("generated", done.content(None)) + "\n")
+        write_text(target.output, rendered("generated", document) + "\n")
     else:
         import numpy as np
 
-        lengths = np.array([len(tokens) for tokens in done.generated.tokens], np.int32)
-        arrays = {"tokens": done.generated.tokens, "steps": done.generated.steps}
-        shape = (len(lengths), int(lengths.max()))
-        padded: dict[str, Any] = {name: np.full(shape, NOTHING, np.int32) for name in arrays}
-        for name, values in arrays.items():
-            for row, tokens in enumerate(values):
-                padded[name][row, : len(tokens)] = tokens
+        lengths = np.array([len(text.tokens) for text in document.texts], np.int32)
+        padded: dict[str, Any] = {}
+        for name in ("tokens", "steps"):
+            padded[name] = np.full((len(lengths), int(lengths.max())), NOTHING, np.int32)
+            for row, text in zip(padded[name], document.texts, strict=True):
+                row[: len(text.tokens)] = getattr(text, name)
         with sealed_archive(target.output) as file:
             np.savez(file, **padded, lengths=lengths)
 
