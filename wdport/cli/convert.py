@@ -128,12 +128,7 @@ def command(request: ConvertRequest) -> int:
              "max_shard_size": parse_size("--max-shard-size", request.max_shard_size)}  # fmt: skip
     with progress_bar("converting") as progress:
         conversion = convert(**arguments(convert, request, progress=progress, **sizes))
-    give(
-        "conversion",
-        lambda: _document(conversion),
-        document,
-        lambda: "\n".join([_summary(conversion), *_optimizer(conversion), *_odd(conversion.values)]),
-    )
+    give("conversion", lambda: _document(conversion), document, lambda: _summary(conversion))
     if conversion.doubts:
         assumptions = "; ".join(f"{name}={conversion.assumed[name]} ({why})" for name, why in conversion.doubts.items())
         console.warn(
@@ -143,7 +138,8 @@ def command(request: ConvertRequest) -> int:
 
 
 def _summary(conversion: Conversion) -> str:
-    return _text(conversion.manifest, str(conversion.output), conversion.shown)
+    text = _text(conversion.manifest, str(conversion.output), conversion.shown)
+    return "\n".join([text, *_optimizer(conversion), *_odd(conversion.values)])
 
 
 def _optimizer(conversion: Conversion) -> list[str]:
@@ -161,18 +157,11 @@ def _optimizer(conversion: Conversion) -> list[str]:
 def _document(conversion: Conversion) -> ConversionDocument:
     from wdport.cli.results import OptimizerFacts
 
-    summary, optimizer = conversion.optimizer, None
-    if summary is not None:
-        optimizer = OptimizerFacts(
-            name=summary.path.name,
-            sha256=file_sha256(summary.path),
-            kind=summary.kind,
-            parameters=summary.parameters,
-            groups=summary.groups,
-            steps=summary.steps,
-            schedule=summary.schedule,
-            left_out=summary.left_out,
-        )
+    optimizer = None
+    if conversion.optimizer is not None:
+        summary = dict(vars(conversion.optimizer))
+        path = summary.pop("path")
+        optimizer = OptimizerFacts(name=path.name, sha256=file_sha256(path), **summary)
     return {**conversion.manifest, "values": conversion.values, "optimizer": optimizer}
 
 
@@ -211,7 +200,10 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
         ("recomputed", f"{', '.join(recomputed)} (not accurate in 16 bits)" if recomputed else ""),
         *(("note", note) for note in manifest.get("notes", [])),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in manifest["ignored"].items())),
-        ("wrote", f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)"),
+        (
+            "wrote",
+            f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)",
+        ),
     ]
     return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET
 
@@ -33,11 +33,11 @@ OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "pre
           "sizes", "inputs")  # fmt: skip
 """Options of programs, which do not apply to a file of tensors."""
 
+DESCRIBED = ("what", "batch", "programs", "condition", "compute_dtype", "precision")
+"""Facts of an exported file that the document repeats."""
 
-def export_torch(
-    inputs: InputFiles, output: str | None, mapping: str | None, function: str | None, optimizer: str | None,
-    key: str | None, verify: bool, force: bool, json_file: str | None,
-) -> int:  # fmt: skip
+
+def export_torch(request: ExportRequest, inputs: InputFiles) -> int:
     """Write the file and print a summary."""
     options = given_options()
     for option in (options[name] for name in OTHERS if name in options):
@@ -49,17 +49,18 @@ def export_torch(
     from wdport.files.atomic import copy_file
     from wdport.mapping.table import load_table
 
-    converted = open_converted(inputs["model"], own_model(mapping, function, None, ()))
-    target = torch_output(converted, output, inputs, force)
-    document = require_document(json_file, inputs, {"-o": target.path}, force)
-    back = restored(converted, load_table(Path(mapping)) if mapping else None, inputs.get("like"), key)
-    with unverified(target, verify) as first:
+    mapping = request.mapping
+    converted = open_converted(inputs["model"], own_model(mapping, request.function, None, ()))
+    target = torch_output(converted, request.output, inputs, request.force)
+    document = require_document(request.json_file, inputs, {"-o": target.path}, request.force)
+    back = restored(converted, load_table(Path(mapping)) if mapping else None, inputs.get("like"), request.key)
+    with unverified(target, request.verify) as first:
         written = write_restored(first, converted, back, inputs.get("optimizer"))
         verification = None
-        if verify:
+        if request.verify:
             from wdport.exporting.to_torch import verify_tensors
 
-            where = back.key if optimizer else None
+            where = back.key if request.optimizer else None
             verification = verify_tensors(converted, first.path, back, inputs.get("like"), where)
             if not passes(verification, target, lambda: copy_file(first.path, target.output), document):
                 return verification.exit_code
@@ -69,21 +70,19 @@ def export_torch(
     return 0
 
 
-def _torch_document(name: str, back: Restored, path: Path, verification: Verification | None) -> ExportDocument:
-    """What was written."""
+def _document(
+    name: str, to: Literal["stablehlo", "torch"], path: Path, verification: Verification | None, **described: Any
+) -> ExportDocument:
+    """What was written; ``described`` are the fields of this kind of file."""
     from wdport.cli.results import ExportDocument
 
-    return ExportDocument(
-        model=name,
-        to="torch",
-        output=output_file(path),
-        tensors=len(back.tensors),
-        prefixes=back.prefixes,
-        recomputed=back.recomputed,
-        chosen=back.chosen,
-        left_out=back.left_out,
-        verified=[gate.document() for gate in verification.gates] if verification else UNSET,
-    )
+    gates = [gate.document() for gate in verification.gates] if verification else UNSET
+    return ExportDocument(model=name, to=to, output=output_file(path), verified=gates, **described)
+
+
+def _torch_document(name: str, back: Restored, path: Path, verification: Verification | None) -> ExportDocument:
+    return _document(name, "torch", path, verification, tensors=len(back.tensors), prefixes=back.prefixes,
+                     recomputed=back.recomputed, chosen=back.chosen, left_out=back.left_out)  # fmt: skip
 
 
 def _torch_text(name: str, back: Restored, path: Path, written: int, verification: Verification | None) -> str:
@@ -198,7 +197,7 @@ def command(request: ExportRequest) -> int:
     model, output, what = request.model, request.output, request.what
     read = model_inputs(model, request.sha256, mapping=request.mapping, like=request.like, optimizer=request.optimizer)
     if request.to == "torch":
-        return export_torch(**arguments(export_torch, request, inputs=read))
+        return export_torch(request, read)
     for option, value in (("--like", request.like), ("--optimizer", request.optimizer), ("--key", request.key)):
         if value:
             raise UsageError(option, "requires --to torch", "leave it out, or add --to torch")
@@ -229,7 +228,7 @@ def command(request: ExportRequest) -> int:
                 return verification.exit_code
             exported = replace(exported, path=target.path, size=target.path.stat().st_size)
     name = converted.path.name
-    give("export", lambda: _document(name, exported, verification), document,
+    give("export", lambda: _program_document(name, exported, verification), document,
          lambda: _text(name, exported, verification))  # fmt: skip
     return 0
 
@@ -276,29 +275,18 @@ def _network(converted: Converted, dtype: str, target: Target, order: Order) -> 
     return export_functions(functions, values, POLICIES[dtype][0], converted.config.to_dict(), target, order)
 
 
-def _document(name: str, exported: Exported, verification: Verification | None) -> ExportDocument:
+def _program_document(name: str, exported: Exported, verification: Verification | None) -> ExportDocument:
     """What was written; shapes are those of one sample, and of a network's whole arrays."""
-    from wdport.cli.results import ExportDocument, ExportedSampler
+    from wdport.cli.results import ExportedSampler
 
-    held: Any = exported.facts
-    plan = exported.plan
+    held, plan = exported.facts, exported.plan
     arrays = {array[0]: array[1] for array in (exported.state, exported.decoded) if array}
-    return ExportDocument(
-        model=name,
-        to="stablehlo",
-        what=held["what"],
-        output=output_file(exported.path),
-        platforms=exported.platforms,
-        batch=held["batch"],
+    return _document(
+        name, "stablehlo", exported.path, verification, platforms=exported.platforms, classes=held.get("classes"),
         arrays=UNSET if "programs" in held else arrays,
-        programs=held.get("programs", UNSET),
-        classes=held.get("classes"),
-        condition=held.get("condition", UNSET),
-        compute_dtype=held["compute_dtype"],
-        precision=held["precision"],
         sampler=None if plan is None else ExportedSampler(plan.sampler, len(plan.steps), plan.eta),
-        verified=[gate.document() for gate in verification.gates] if verification else UNSET,
-    )
+        **{field: held.get(field, UNSET) for field in DESCRIBED},
+    )  # fmt: skip
 
 
 def _text(name: str, exported: Exported, verification: Verification | None) -> str:

@@ -18,7 +18,7 @@ from wdport.cli.failures import leave
 from wdport.cli.machine import parse_devices, require_jax, start_jax
 from wdport.cli.options import model_inputs, open_sampled, stored_variables
 from wdport.cli.progress import samples_bar
-from wdport.cli.requests import verb
+from wdport.cli.requests import arguments, verb
 from wdport.conversion.load import Converted
 from wdport.errors import InputError, InternalError, MachineError, UsageError, printable
 from wdport.families.roles import Sampled
@@ -127,16 +127,12 @@ def _request(request: SampleRequest, devices: int | str | None, features: Sequen
     """The options as arguments of :func:`wdport.sample`, with files read, whose columns are these features."""
     from wdport.sampling import Request, one_condition, read_init, read_known
 
-    return Request(
-        count=request.count, sampler=request.sampler, steps=request.steps, eta=request.eta, seed=request.seed,
-        init=read_init(request.init) if request.init else None,
+    return Request(**arguments(
+        Request, request, devices=devices, init=read_init(request.init) if request.init else None,
         known=read_known(request.known, features) if request.known else None,
-        resample=request.resample, devices=devices, shard_weights=request.shard_weights, batch=request.batch,
         **one_condition(**{name: condition_of(name, text) for name, text in request.conditions.items()}),
-        unconditional=request.unconditional, anchor=request.anchor, transform=request.transform,
-        guidance=request.guidance,
         called={"init": request.init or "", "labels": "--label", "condition": _option(request)},
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _option(request: SampleRequest) -> str:
