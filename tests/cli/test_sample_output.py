@@ -15,6 +15,7 @@ import wdport
 import wdport.files.figure as figure
 import wdport.files.samples as samples
 from tests.make import SETTINGS, make_state, save
+from wdport.cli import sample
 from wdport.cli.main import main
 from wdport.files.atomic import machine_error
 from wdport.sampling.parts import Parts
@@ -81,7 +82,7 @@ def test_an_interrupted_replacement_goes_on(
     assert names(tmp_path) == {"a.npz"}
 
 
-@pytest.mark.parametrize(("stage", "module"), [("_npz", samples), ("draw_samples", figure)])
+@pytest.mark.parametrize(("stage", "module"), [("_npz", samples), ("draw_samples", sample)])
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (PermissionError(13, "closed"), 5)])
 def test_what_is_drawn_is_kept_whatever_comes_after(
     model: Path,
@@ -114,7 +115,7 @@ def test_what_is_drawn_is_kept_whatever_comes_after(
 def test_chunks_leave_no_trace(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(samples, "ROWS", 3 * 24)
     drawn: list[np.ndarray] = []
-    monkeypatch.setattr(figure, "draw_samples", lambda target, values, *_: drawn.append(values))
+    monkeypatch.setattr(sample, "draw_samples", lambda target, values, *_: drawn.append(values))
     for chunk in (1, 4, 30):
         plot = ["--plot", tmp_path / "a.png"]
         assert run(model, "-n", 30, "--chunk", chunk, "-o", tmp_path / f"{chunk}.{kind}", *plot) == 0
