@@ -79,7 +79,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "labelled_twin.py").write_text(TWIN)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        make, made = verification.Side, dict[tuple[object, ...], Any]()
+        make, made = verification.ModelSide, dict[tuple[object, ...], Any]()
 
         def side(converted: Any, *settings: str) -> Any:
             """The model is the same for all faults, and is compiled once."""
@@ -88,7 +88,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 made[key] = make(converted, *settings)
             return made[key]
 
-        patch.setattr(verification, "Side", side)
+        patch.setattr(verification, "ModelSide", side)
         yield converted(folder, 1)
     sys.modules.pop("labelled_twin", None)
 
