@@ -30,7 +30,7 @@ import keras  # noqa: F401  before our modules that need it
 import numpy as np
 
 import wdport
-from wdport.families.wan_vae.codec import How
+from wdport.families.wan_vae.codec import CodecSettings
 from wdport.nets.chunked import scanned
 
 PAUSE = 0.3
@@ -99,7 +99,7 @@ def _times(given: argparse.Namespace) -> None:
             started = time.perf_counter()
             run()
             taken[name].append(time.perf_counter() - started)
-    programs = model.codecs(How("float32", "float32", "float32")).decoder.programs
+    programs = model.codecs(CodecSettings("float32", "float32", "float32")).decoder.programs
     print(f"programs compiled: {programs}, for {len(given.chunk)} sizes of chunks")
     found = {}
     for name, seconds in taken.items():
@@ -132,7 +132,7 @@ def _one(way: str, size: int, frames: int) -> None:
         for _ in model.decode_in_parts(latents):
             pass
     else:
-        codec = model.codecs(How("float32", "float32", "float32"))
+        codec = model.codecs(CodecSettings("float32", "float32", "float32"))
         chunks = np.moveaxis(latents, 1, 0)[:, :, None]
         program = jax.jit(lambda weights, chunks: scanned(codec.decode_step, weights, chunks, np.int32(0)))
         np.asarray(program(codec.weights(model), chunks))

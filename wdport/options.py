@@ -143,8 +143,8 @@ def options_of(request: type) -> Mapping[str, Declared]:
 @lru_cache
 def _options_of(request: type) -> Mapping[str, Declared]:
     hints = get_type_hints(request, include_extras=True)
-    own = list(get_annotations(request))
-    listed = sorted(fields(request), key=lambda field: own.index(field.name) if field.name in own else len(own))
+    names = list(get_annotations(request))
+    listed = sorted(fields(request), key=lambda field: names.index(field.name) if field.name in names else len(names))
     declared_options = [declared for field in listed if (declared := _declared(field, hints[field.name]))]
     return MappingProxyType({declared.name: declared for declared in declared_options})
 

@@ -50,7 +50,7 @@ def test_embeddings_are_those_of_the_port_and_of_pytorch(length: int) -> None:
     for path, variable in variables_by_path(model).items():
         variable.assign(weights[path])
     np.testing.assert_allclose(found, model(series)[1], rtol=0, atol=1e-11)
-    in_parts = embeddings(contrast.Encoder(CONFIG), weights, series)
+    in_parts = embeddings(contrast.ContrastEncoder(CONFIG), weights, series)
     np.testing.assert_allclose(found, in_parts, rtol=0, atol=1e-11)
 
 

@@ -162,8 +162,8 @@ def command(request: GenerateRequest) -> int:
         write_texts(target, result)
         result = replace(result, output=output_file(target.path))
     if moving is not None:
-        shown = generated.words
-        frame = shown.frame if shown is not None else lambda tokens: " ".join(map(str, tokens))
+        words = generated.words
+        frame = words.frame if words is not None else lambda tokens: " ".join(map(str, tokens))
         some = range(min(len(generated), SHOWN))
         write_frames(moving, [[frame(tokens) for tokens in generated.frames(index, masked)] for index in some])
     give("generated", lambda: result, document, lambda: _text(result, target), asked=target is None)
