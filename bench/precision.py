@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 import wdport
-from wdport.dtype_policies import POLICIES
+from wdport.declared import POLICIES
 from wdport.sampling import Sampler, plan_of, programs_of
 
 

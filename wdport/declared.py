@@ -1,4 +1,4 @@
-"""Types that several published formats share.
+"""Types that several published formats share, and the supported dtype policies, under Keras's names.
 
 A format is declared once, next to the code that reads or writes it: a frozen dataclass for a result, a ``TypedDict``
 for a file that is read. Descriptions and constraints are in ``Annotated[..., msgspec.Meta(...)]``, and
@@ -36,3 +36,12 @@ Number = Annotated[float, Meta(extra_json_schema={NOT_FINITE: True})]
 def given(name: str, value: object = True) -> dict[str, object]:
     """Return the schema of objects that have the field ``name`` with a value that matches ``value``."""
     return {"type": "object", "required": [name], "properties": {name: value}}
+
+
+POLICIES = {
+    "float32": ("float32", "float32"),
+    "mixed_bfloat16": ("bfloat16", "float32"),
+    "bfloat16": ("bfloat16", "bfloat16"),
+    "float64": ("float64", "float64"),
+}
+"""The compute dtype and the dtype of the weights."""

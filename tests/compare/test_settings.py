@@ -13,7 +13,7 @@ from torch import nn
 from wdport.compare.layouts import Layout, axes
 from wdport.compare.pairs import Pair
 from wdport.compare.settings import compare_pair, differences
-from wdport.nets.tokens import TokenEmbedding
+from wdport.families.masked_lm.port import TokenEmbedding
 
 layers: Any = keras.layers
 LAST = Layout((axes("b c h w -> b h w c"),))

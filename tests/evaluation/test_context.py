@@ -13,7 +13,8 @@ import torch
 
 from tests.evaluation import ts2vec_torch
 from wdport.evaluation.context import embeddings, train_encoder
-from wdport.families.ts2vec import contrast, network
+from wdport.families.ts2vec import contrast
+from wdport.families.ts2vec import contrast as network
 from wdport.families.ts2vec.config import Config
 from wdport.families.ts2vec.family import FAMILY
 from wdport.families.ts2vec.reference import TS2Vec, build_reference, random_tensors

@@ -17,8 +17,7 @@ from wdport.cli.main import main
 from wdport.data.samples import SeriesSet
 from wdport.data.series import Series
 from wdport.evaluation.distances import Scaling, frechet_distance
-from wdport.evaluation.figures import autocorrelation
-from wdport.evaluation.page import page_of
+from wdport.evaluation.figures import autocorrelation, page_of
 from wdport.evaluation.scores import Evaluation, Score, apart
 from wdport.evaluation.sets import real_windows
 from wdport.evaluation.sweep import SamplerSetting, listed, parse_settings

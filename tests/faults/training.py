@@ -192,10 +192,6 @@ def main() -> None:
     sys.path[:0] = [os.getcwd(), root]
     subprocess.run([sys.executable, "-c", PREPARE], check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), root])})  # fmt: skip
-    import wdport.cli.trained
-    import wdport.training.load
-    import wdport.training.run
-    import wdport.training.saved  # noqa: F401  so that forked processes need not
 
     for _ in range(2):  # the second one finds compiled programs
         shutil.rmtree("out", ignore_errors=True)

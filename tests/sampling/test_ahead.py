@@ -18,7 +18,7 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
-from wdport.dtype_policies import POLICIES
+from wdport.declared import POLICIES
 from wdport.errors import UsageError
 from wdport.files.model_files import read_variables
 from wdport.sampling.condition import with_known

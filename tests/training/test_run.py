@@ -16,9 +16,9 @@ from wdport.data.pipeline import transform_dataset
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.optimizers.torch_like import SGD, Adam
-from wdport.training.events import Events
 from wdport.training.loop import Loop
 from wdport.training.placement import Placement
+from wdport.training.run_folder import Events
 from wdport.training.saves import Saves
 from wdport.training.source import SeriesWindows, States, source_of
 from wdport.training.state_file import NAME

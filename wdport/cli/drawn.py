@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from wdport.cli.documents import Destination
 from wdport.cli.options import SAMPLERS, facts, size
 from wdport.conversion.load import Converted
-from wdport.dtype_policies import POLICIES
+from wdport.declared import POLICIES
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifests import file_sha256

@@ -156,7 +156,7 @@ def _named(inputs: InputFiles, name: str) -> NamedFile:
 def _write_page(
     output: OutputPath, evaluation: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None
 ) -> None:
-    from wdport.evaluation.page import page_of
+    from wdport.evaluation.figures import page_of
     from wdport.files.atomic import write_text
 
     if swept is not None:  # those that matter first

@@ -15,7 +15,7 @@ from wdport.cli.options import SAMPLERS, facts, model_inputs, not_sampled, open_
 from wdport.cli.requests import arguments, verb
 from wdport.cli.verb import given_options
 from wdport.cli.verification import passes, unverified, verified_artefact, verified_row
-from wdport.dtype_policies import POLICIES
+from wdport.declared import POLICIES
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file

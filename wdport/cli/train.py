@@ -15,7 +15,7 @@ from wdport.cli.requests import verb
 from wdport.cli.trained import TrainRequest, is_checkpoint, run
 from wdport.errors import UsageError, WdportError
 from wdport.files.inputs import InputFiles
-from wdport.training.folder import FILES, require_run_folder
+from wdport.training.run_folder import FILES, require_run_folder
 
 
 @verb("train", TrainRequest)

@@ -16,7 +16,7 @@ from wdport.cli.documents import Destination, give
 from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
-from wdport.dtype_policies import POLICIES
+from wdport.declared import POLICIES
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.roles import Fresh
 from wdport.files.inputs import InputFiles
@@ -24,7 +24,7 @@ from wdport.files.json_document import NamedFile, output_file
 from wdport.files.temporary import scratch_folder
 from wdport.model import PUBLIC, SCHEDULES, Array, KerasModel, Recipe
 from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
-from wdport.training.folder import STATES, WRITTEN
+from wdport.training.run_folder import STATES, WRITTEN
 
 if TYPE_CHECKING:
     from wdport.cli.results import TrainingDocument
@@ -173,8 +173,7 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.placement import wait_for_all
     from wdport.training.recipe import optimizer_of
-    from wdport.training.run import train
-    from wdport.training.saved import save_trained
+    from wdport.training.run import save_trained, train
 
     began = time.monotonic()
     with _begun(request) as begin:

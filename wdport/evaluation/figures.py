@@ -1,17 +1,23 @@
-"""Draw real and generated series side by side, as PNG images."""
+"""Figures of real and generated series side by side, as PNG images, and an evaluation as one HTML file with them
+inside: no network, no script."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from wdport.errors import MachineError
+from wdport.evaluation.document import FLOORS
 from wdport.evaluation.metrics import METRICS, some
+from wdport.evaluation.scores import Evaluation
 from wdport.evaluation.sweep import Sweep
 from wdport.files.figure import any_script
+from wdport.files.templates import template
 from wdport.model import Array
 
 if TYPE_CHECKING:
@@ -176,3 +182,36 @@ def _png(figure: Figure) -> bytes:
     with any_script():
         figure.savefig(stream, format="png", dpi=110)
     return stream.getvalue()
+
+
+TEMPLATE: Final = Path(__file__).parent / "templates" / "page.html"
+
+
+def page_of(
+    evaluation: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None = None, limit: int = 3
+) -> str:
+    """The evaluation as a page.
+
+    Args:
+        evaluation: the scores.
+        sets: the scored series by name; figures show the first ``limit`` of them.
+        title: the headline.
+        swept: the sweep that the scores are of, for its curves.
+        limit: sets in a figure.
+    """
+    drawn, real = dict(list(sets.items())[:limit]), evaluation.real
+    images = {"Scores by network calls": curves(swept)} if swept is not None else {}
+    images |= {
+        "Series as points": clouds(real, drawn, evaluation.seed),
+        "Values of every feature": marginals(real, drawn, evaluation.features),
+        "Autocorrelation by lag": autocorrelations(real, drawn, evaluation.features),
+        "Real and generated series": grid(real, drawn, evaluation.features, evaluation.seed),
+    }
+    return template(TEMPLATE, None).render(
+        title=title,
+        evaluation=evaluation,
+        floors={name: text for name, text in FLOORS.items() if name in evaluation.sets},
+        metrics=[METRICS[metric].title for metric in evaluation.metrics],
+        settings=swept.by_name if swept else {},
+        figures={name: b64encode(image).decode() for name, image in images.items()},
+    )

@@ -25,10 +25,10 @@ from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.porting.fingerprints import Print
-from wdport.porting.guess_order import Guide
 from wdport.porting.options import (
     Agreement,
     FillOption,
+    Guide,
     agreement,
     as_stored,
     divided,

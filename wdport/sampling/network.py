@@ -17,9 +17,9 @@ import numpy as np
 from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
+from wdport.declared import POLICIES
 from wdport.diffusion.process import Process
 from wdport.diffusion.scan import Change
-from wdport.dtype_policies import POLICIES
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Denoiser, Sampled, Tree

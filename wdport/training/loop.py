@@ -25,9 +25,9 @@ from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array
 from wdport.nets.boundary import barrier, compile_options
 from wdport.optimizers.torch_like import TorchOptimizer
-from wdport.training.events import Events
 from wdport.training.model import DiffusionTraining
 from wdport.training.placement import Placement, require_alike
+from wdport.training.run_folder import Events
 from wdport.training.saves import Saves
 from wdport.training.source import StateSource
 

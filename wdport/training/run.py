@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import jax
+import keras
+import numpy as np
 
 from wdport.data.series import Series
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Fresh
+from wdport.files.atomic import replacing
 from wdport.files.run_folder import RunFolder
+from wdport.files.writable import OutputPath
+from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer
-from wdport.training.events import Events
-from wdport.training.folder import run_folder
 from wdport.training.fresh import family_recipe
 from wdport.training.loop import Loop, Report, TrainingRun
 from wdport.training.model import training_model
 from wdport.training.placement import placement_of
 from wdport.training.recipe import optimizer_of
+from wdport.training.run_folder import Events, run_folder
 from wdport.training.saves import Saves
 from wdport.training.source import source_of
+
+
+def save_trained(model: KerasModel, output: OutputPath, values: Mapping[str, Array] | None = None) -> None:
+    """Save ``model`` to a ``.keras`` file, with these ``values`` of its variables instead of its own if given.
+
+    Raises :class:`MachineError` if writing fails.
+    """
+    named = variables_by_path(model)
+    original = {name: np.array(named[name].value) for name in values or ()}
+    try:
+        for name, array in (values or {}).items():
+            set_variable(named[name], np.array(array))
+        with replacing(output) as (temporary,):
+            keras.saving.save_model(model, temporary)
+    finally:
+        for name, array in original.items():
+            set_variable(named[name], array)
 
 
 def train(

@@ -9,8 +9,8 @@ import pytest
 from tests.families.unet2d.make import VARIANTS, fields_of, tensors_of
 from wdport.compare.measure import float32_share
 from wdport.families.unet2d import reference
-from wdport.families.unet2d.battery import signature
 from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.family import signature
 from wdport.recorder import lifted, run
 
 

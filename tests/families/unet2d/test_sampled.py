@@ -15,7 +15,7 @@ from wdport.cli.main import main
 from wdport.diffusion.scheduler import Scheduler
 from wdport.exporting import loader
 from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.sampled import unsampled
+from wdport.families.unet2d.family import unsampled
 
 from .make import randomise
 

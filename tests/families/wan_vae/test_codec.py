@@ -15,14 +15,13 @@ import pytest
 import wdport
 from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, random_fields, tensors_of
 from wdport.compare.measure import relative_l2
-from wdport.families.wan_vae.codec import Codec, CodecSettings
+from wdport.families.wan_vae.codec import Codec, CodecSettings, to_bytes
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY
 from wdport.jax_settings import fast_compile
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.nets import chunked
 from wdport.nets.chunked import scanned
-from wdport.nets.pixels import to_bytes
 from wdport.recorder import lifted, run
 
 EXACT = 1e-12

@@ -1,4 +1,5 @@
-"""UNet2DModel as a family: the object through which the rest of wdport uses it."""
+"""UNet2DModel as a family: the object through which the rest of wdport uses it, its sampling, and inputs for
+comparisons in float64."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from wdport.diffusion.scheduler import OWN_STEPS, Scheduler
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
 from wdport.families.ported import PlainSampled
 from wdport.families.shapes import Shapes, any_below, count, size
-from wdport.families.unet2d.battery import signature
 from wdport.families.unet2d.config import (
     MID,
     SCHEDULER,
@@ -23,15 +25,157 @@ from wdport.families.unet2d.config import (
     up_stages,
 )
 from wdport.families.unet2d.library_scheduler import misread_scheduler
-from wdport.families.unet2d.sampled import diffused, to_images, unsampled
-from wdport.model import Array, ConfigurationSource, Document, Resolved, Stated
+from wdport.model import (
+    Array,
+    ArrayNames,
+    ConfigurationSource,
+    Decoding,
+    Diffused,
+    Document,
+    Port,
+    Resolved,
+    Signature,
+    Stated,
+    labels_of,
+)
+from wdport.recorder import parse_input
 
 if TYPE_CHECKING:
+    from jax import Array as Tensor
     from torch.nn import Module
 
     from wdport.diffusion.process import Process
     from wdport.families.keras_denoiser import KerasDenoiser
     from wdport.families.roles import Documented, Family, Referenced, Sampled
+
+STATES: Final = ArrayNames("states", "pixel", "pixel")
+IMAGES: Final = ArrayNames("images", "pixel", "pixel")
+
+_LAYERS: Final = 12
+"""Upper estimate of the activations of a stage's size that exist at once, including skip connections."""
+
+
+def unsampled(config: Config) -> str:
+    """Why a model of this configuration cannot draw samples; "" if it can."""
+    if config.time_embedding_type == "fourier":
+        return "it takes noise levels, and only diffusions in steps are sampled"
+    if config.in_channels != config.out_channels:
+        return f"it maps {config.in_channels} channels to {config.out_channels}"
+    if config.classes not in ("", "table"):
+        return f"its class embedding is a {config.classes}, and only tables of classes are sampled"
+    if config.sample_size is None:
+        return "its sample_size is null; convert it with `--set sample_size=N`"
+    if any(size % config.stride for size in _size(config)):
+        return f"its sample_size is not a multiple of {config.stride}, and the network does not run there"
+    if config.scheduler is None:
+        return "its scheduler is null; convert it with `--set scheduler='{...}'`"
+    return ""
+
+
+def diffused(config: Config) -> Diffused:
+    """Images (H, W, C) as states and as samples."""
+    shape = (*_size(config), config.in_channels)
+    clip = None if config.scheduler is None else config.scheduler.clip
+    one = (1.0,) * config.in_channels
+    half = tuple(value / 2.0 for value in one)
+    decoding = Decoding(shape, _same, _same, half, half, "from 0 to 1")
+    sizes = dict(zip(("height", "width", "channels"), shape, strict=True))
+    return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, labels_of(config.num_class_embeds))
+
+
+def to_images(config: Config, states: Array | Tensor, /) -> Tensor:
+    """States (B, H, W, C) as images from 0 to 1, as in diffusers' pipelines."""
+    import jax.numpy as jnp
+
+    return jnp.clip(states / 2.0 + 0.5, 0.0, 1.0)
+
+
+def _same(values: Array | Tensor) -> Tensor:
+    import jax.numpy as jnp
+
+    return jnp.asarray(values)
+
+
+def _size(config: Config) -> tuple[int, int]:
+    size = config.sample_size or 0
+    return (size, size) if isinstance(size, int) else size
+
+
+def _numbers(config: Config) -> int:
+    height, width = _size(config)
+    total = 0
+    for level, stage in enumerate(down_stages(config)):
+        pixels = (height >> level) * (width >> level)
+        heads = stage.channels // (config.attention_head_dim or stage.channels) if stage.attention else 0
+        total += _LAYERS * pixels * stage.channels + 2 * heads * pixels**2
+    return total
+
+
+LARGEST: Final = 64
+"""Height and width up to which a model is compared at its own size: attention among 64 x 64 pixels takes 1 GB for eight
+heads in float64."""
+
+USUAL: Final = 16
+"""The smallest height and width chosen, if the network can halve them often enough."""
+
+HIGHEST: Final = 1000
+"""Times of a Fourier embedding, which are noise levels, are drawn up to here; published models have at most 1348."""
+
+
+def signature(config: Config) -> Signature:
+    """Images (B, C, H, W) of two heights, timesteps (B,) as in the library, and labels for class-conditional
+    networks."""
+    (height, width), note = image_size(config)
+    image = (
+        f"x: b c={config.in_channels} h={height}..{_other_height(height, width, config.stride)} w={width} -> b h w c"
+    )
+    inputs = [image, f"t: b, {_times(config)}"]
+    if config.classes == "table":
+        inputs.append(f"labels: b, below {config.num_class_embeds}")
+    elif config.classes == "timestep":
+        inputs.append(f"labels: b, {_times(config)}")
+    elif config.classes == "identity":
+        inputs.append(f"labels: b {config.time_width}")
+    output = Port("sample", "b c h w -> b h w c", decode=_images)
+    free = dict.fromkeys("hw", config.stride)
+    return Signature(tuple(map(parse_input, inputs)), (output,), (note,) if note else (), free)
+
+
+def _other_height(height: int, width: int, stride: int) -> int:
+    """The height of the image in a batch of one: twice as large, or half as large if attention would take too much
+    memory."""
+    if 2 * height * width <= LARGEST**2:
+        return 2 * height
+    return max(stride, height // 2 // stride * stride)
+
+
+def _times(config: Config) -> str:
+    if config.time_embedding_type == "fourier":
+        return f"from 0.01 to {HIGHEST}"
+    return f"below {config.steps}"
+
+
+def image_size(config: Config) -> tuple[tuple[int, int], str]:
+    """Height and width for comparisons, and a note if these are not those of the model."""
+    model_size = (config.sample_size,) * 2 if isinstance(config.sample_size, int) else config.sample_size
+    least = max(USUAL, 2 * config.stride)
+    chosen = -(-least // config.stride) * config.stride
+    if model_size is None:
+        return (chosen, chosen), f"compared at {chosen} x {chosen}: sample_size is null"
+    if any(length % config.stride for length in model_size):
+        size = f"{model_size[0]} x {model_size[1]}"
+        why = f"its own {size} is not a multiple of {config.stride}, and the library does not run there"
+        return (chosen, chosen), f"compared at {chosen} x {chosen}: {why}"
+    if max(model_size) > LARGEST and max(model_size) > chosen:
+        sizes = (min(model_size[0], chosen), min(model_size[1], chosen))
+        why = f"the network is convolutional, and its own size is {model_size[0]} x {model_size[1]}"
+        return sizes, f"compared at {sizes[0]} x {sizes[1]}: {why}"
+    return model_size, ""
+
+
+def _images(states: Array) -> Array:
+    """States (B, H, W, C) as the library's pipelines return them: from 0 to 1."""
+    return np.minimum(np.maximum(states / 2.0 + 0.5, 0.0), 1.0)
 
 
 _STEPS: Final = {"conv": "a convolution", "resnet": "a resnet", "": "nothing"}

@@ -1,4 +1,5 @@
-"""Encode and decode videos of any length: with one compiled program in equal chunks, or for an export in one scan.
+"""Encode and decode videos of any length: with one compiled program in equal chunks, or for an export in one scan;
+pixels as bytes.
 
 Zeros come before the video, so that its frames fill whole chunks from the end: the first frame is the last slot of its
 latent frame. What the network makes of the slots before is cut off.
@@ -29,8 +30,18 @@ from wdport.keras_runtime import described, exact_float64, variables_by_path
 from wdport.model import Array, Free, Function, KerasModel, Taken
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.chunked import Chunked, Held, Step, Weights, require_divisible, scanned
-from wdport.nets.pixels import to_bytes
 from wdport.nets.precision import wide
+
+
+def to_bytes(x: Tensor, truncate: bool = False) -> Tensor:
+    """Values from -1 to 1, clipped, as uint8 from 0 to 255: the nearest of the 256 levels.
+
+    ``truncate`` drops the fraction, as a plain cast does: images get darker by half a level on average, and only an
+    exact 1 gives 255.
+    """
+    scaled = jnp.clip((wide(x) + 1.0) * 127.5, 0.0, 255.0)
+    return (scaled if truncate else jnp.round(scaled)).astype(jnp.uint8)
+
 
 OUTPUTS = ("float32", "float64", "uint8")
 
