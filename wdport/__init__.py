@@ -95,5 +95,9 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'wdport' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 choose_backend()
 register_models()

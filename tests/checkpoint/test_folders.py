@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import scan_cache_dir
 from safetensors.torch import save_file
 
 from wdport.checkpoint import open_checkpoint
@@ -77,6 +78,43 @@ def test_a_folder(kind: str, tmp_path: Path) -> None:
         for name, value in STATE.items():
             same(checkpoint.read(name), value)
         assert checkpoint.shared == ((("a.weight", "a.tied"),) if "bin" in kind else ())
+
+
+def cached(cache: Path, kind: str, part: str) -> Path:
+    """A snapshot as ``huggingface_hub`` keeps it: links to the repository's files, with a model in ``part``."""
+    repository = cache / "models--group--tiny"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    (repository / "blobs").mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(snapshot.name)
+    (folder := snapshot / part).mkdir(parents=True)
+    for number, file in enumerate(sorted(model(folder, kind).iterdir())):
+        file.rename(blob := repository / "blobs" / f"{number:064x}")
+        file.symlink_to(os.path.relpath(blob, folder))
+    return snapshot
+
+
+@pytest.mark.parametrize("part", ["", "unet"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_snapshot_in_the_cache_of_the_hub(kind: str, part: str, tmp_path: Path) -> None:
+    snapshot = cached(tmp_path, kind, part)
+    (repository,) = scan_cache_dir(tmp_path).repos
+    assert repository.repo_id == "group/tiny"
+    assert {file.file_name for revision in repository.revisions for file in revision.files} >= set(KINDS[kind][1])
+    with open_checkpoint(snapshot / part) as checkpoint:
+        assert [path.name for path in checkpoint.files.values()] == [*KINDS[kind][1], "config.json"]
+        for name, value in STATE.items():
+            same(checkpoint.read(name), value)
+
+
+def test_a_snapshot_has_no_links_out_of_its_repository(tmp_path: Path) -> None:
+    snapshot, other = cached(tmp_path / "a", "one", ""), cached(tmp_path / "b", "one", "")
+    for place in (other, other.parents[1] / "blobs"):
+        (snapshot / "config.json").unlink()
+        (snapshot / "config.json").symlink_to(next(place.iterdir()))
+        refuse(snapshot, "'config.json' lies outside the folder")
+    snapshot.parents[1].rename(tmp_path / "models")
+    refuse(tmp_path / "models" / "snapshots" / snapshot.name, "lies outside the folder")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -159,6 +159,15 @@ def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"beta_all +float32 \(1001,\)", capsys.readouterr().out)
 
 
+def test_inspect_of_the_folder_here(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert checkpoint.parent == tmp_path
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", "."]) == 0
+    assert tmp_path.name in capsys.readouterr().out.splitlines()[0]
+
+
 def test_inspect_of_an_unknown_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 

@@ -102,13 +102,25 @@ def _require_regular(mode: int, fix: str) -> None:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """Return the path of the file ``name``, which must be inside ``folder``, following links."""
+    """Return the path of the file ``name``, which must be inside ``folder``, following links.
+
+    A snapshot in a cache of the Hugging Face Hub links to the files of its repository, in ``blobs``; those are inside.
+    """
     path = folder / name
     plain = name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)
-    if not plain or os.path.dirname(os.path.realpath(path)) != os.path.realpath(folder):
+    place = os.path.realpath(folder)
+    if not plain or os.path.dirname(os.path.realpath(path)) not in (place, _blobs(Path(place))):
         fix = "put all files into the folder itself (cp -rL copies what links lead to)"
         raise Fault(f"file {name!r} lies outside the folder", fix)
     return path
+
+
+def _blobs(place: Path) -> str | None:
+    """The ``blobs`` of ``models--GROUP--NAME/snapshots/REVISION``, or of a folder in that; None for another place."""
+    for folder in (place, *place.parents):
+        if folder.parent.name == "snapshots" and folder.parents[1].name.startswith("models--"):
+            return str(folder.parents[1] / "blobs")
+    return None
 
 
 WAIT: Final = "run it again once nothing writes to it"

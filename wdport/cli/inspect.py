@@ -158,7 +158,7 @@ def _checkpoint(path: Path, key: str | None) -> InspectionDocument:
 
     with open_checkpoint(path, key=key) as checkpoint:
         inspection = InspectionDocument(
-            file=path.name,
+            file=path.resolve().name if path.name in ("", "..") else path.name,
             what=f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
             bytes=sum(file.stat().st_size for file in checkpoint.files.values()),
             files={name: str(file) for name, file in checkpoint.files.items()},

@@ -180,7 +180,9 @@ def sweep(
         settings: such as ``"ddpm:1000 ddim:20,50"``: samplers with numbers of steps, by the rule of
             :func:`wdport.sample`. By default the model's default sampler with all steps.
         n: samples of each.
-        metrics, repeats, encoder: as for :func:`wdport.evaluate`.
+        metrics: as for :func:`wdport.evaluate`.
+        repeats: as for :func:`wdport.evaluate`.
+        encoder: as for :func:`wdport.evaluate`.
         seed: of the samples and of the scores.
         more: other sets of series to score, by name.
         condition: the condition of the samples, as for :func:`wdport.sample`; by default that of the training data, if

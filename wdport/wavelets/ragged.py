@@ -28,7 +28,8 @@ class RaggedWaveletTransform:
 
     Args:
         lengths: the lengths that may occur, each once.
-        wavelet, mode: as in :class:`WaveletTransform`.
+        wavelet: as in :class:`WaveletTransform`.
+        mode: as in :class:`WaveletTransform`.
         level: stages, the same for all; None for the automatic one of the longest.
 
     Coefficients (B, C, F) are laid out as those of the longest series; a shorter series fills the beginning of each
