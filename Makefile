@@ -61,7 +61,7 @@ demo-text: $(READY)
 
 # The site, in an environment of its own; links and anchors are checked. Search needs a server:
 # python3 -m http.server -d build/site
-.venv-docs/.ready: pyproject.toml
+.venv-docs/.ready: pyproject.toml constraints.txt
 	@echo "setting up .venv-docs (once; some minutes)"
 	@$(PYTHON) -m venv .venv-docs
 	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

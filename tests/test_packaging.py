@@ -145,8 +145,9 @@ def test_constraints_fix_everything_that_is_asked_for() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     fixed = {distribution(line) for line in lines if line and not line.startswith("#")}
     assert all(re.fullmatch(r"[\w.-]+==[\w.+]+", line) for line in lines if line and not line.startswith("#"))
-    asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
-    assert {distribution(each) for each in asked} - fixed == {"wdport"}
+    extras = PROJECT["optional-dependencies"]
+    requirements = [*PROJECT["dependencies"], *extras["dev"], *extras["docs"]]
+    assert {distribution(requirement) for requirement in requirements} - fixed == {"wdport"}
 
 
 def test_no_upper_bound_is_guessed() -> None:
