@@ -28,7 +28,7 @@ VAGUE = frozenset({
 """Names that say nothing of what they hold."""
 
 INTERFACES = {
-    "wdport/cli/drawn.py": {"known"},
+    "wdport/cli/sample_request.py": {"known"},
     "wdport/cli/results.py": {"known"},
     "wdport/compare/setting.py": {"found"},
     "wdport/conversion/convert.py": {"shown"},

@@ -32,7 +32,7 @@ from wdport.optimizers.torch_like import Adam
 from wdport.training.loop import Loop
 from wdport.training.placement import Placement
 from wdport.training.saves import Saves
-from wdport.training.source import States
+from wdport.training.training_data import States
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, dropout=0.0, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 Step = Callable[[], Any]

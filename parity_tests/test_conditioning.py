@@ -18,7 +18,7 @@ import wdport
 from parity_tests.test_golden import UNIT_ROUNDOFF, read_arrays, read_tensors
 from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
-from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.compare.measure import relative_l2
 from wdport.conversion.load import open_converted
 from wdport.data.series import read_series

@@ -19,7 +19,7 @@ import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
 from wdport.compare.findings import Gate
-from wdport.parity import gated
+from wdport.parity import policy_verdict as gated
 from wdport.parity.verdict import Verdict
 
 TAP = "{torch: mlp.0, keras: mlp/hidden}"

@@ -15,7 +15,7 @@ import pytest
 
 import wdport
 from wdport.checkpoint import open_checkpoint
-from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.compare.measure import like, relative_l2
 from wdport.compare.probe import Probe
 from wdport.compare.taps import align

@@ -23,7 +23,7 @@ import wdport
 from conftest import ROOT
 from parity_tests.test_golden import NAMES, read_arrays
 from tests.make import SETTINGS, make_state, record_small, save
-from wdport.compare.bounds import LOGIC
+from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
 from wdport.errors import IncompleteError, InputError, MisfitError
 from wdport.families.waveletdiff import layers

@@ -18,7 +18,7 @@ import pywt
 import wdport
 from parity_tests.test_golden import NAMES, read_arrays
 from wdport.checkpoint import open_checkpoint
-from wdport.compare.bounds import NUMERICS, TRAJECTORY
+from wdport.compare.gate_bounds import NUMERICS, TRAJECTORY
 from wdport.compare.measure import relative_l2
 from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.schedules import NoiseSchedule, step_list

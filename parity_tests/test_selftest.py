@@ -10,7 +10,7 @@ from parity_tests.faults.run import further_groups, run_example
 from parity_tests.faults.waveletdiff import EXAMPLES as CONFIGS
 from parity_tests.faults.waveletdiff import FAULTS, mutants
 from tests.parity.test_selftest import PLACES, simultaneous
-from wdport.compare.bounds import bounds
+from wdport.compare.gate_bounds import bounds
 from wdport.parity.selftest.inject import inject
 from wdport.parity.selftest.result import SelftestResult
 from wdport.parity.selftest.specimen import Specimen

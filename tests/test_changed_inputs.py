@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 import wdport
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular import read_small, unchanged
+from wdport.checkpoint.regular_file import read_small, unchanged
 from wdport.errors import InputError
 
 from .make import SETTINGS, make_state, save
@@ -117,7 +117,7 @@ def test_a_small_file_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     def late(*arguments: object) -> object:
         opened = real(*arguments)  # type: ignore[call-overload]
-        monkeypatch.setattr("wdport.checkpoint.regular.state_of", told)
+        monkeypatch.setattr("wdport.checkpoint.regular_file.state_of", told)
         return opened
 
     states = []
@@ -128,9 +128,9 @@ def test_a_small_file_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         states.append(real_state(descriptor))
         return states[-1]
 
-    from wdport.checkpoint.regular import state_of as real_state
+    from wdport.checkpoint.regular_file import state_of as real_state
 
-    monkeypatch.setattr("wdport.checkpoint.regular.os.fdopen", late)
+    monkeypatch.setattr("wdport.checkpoint.regular_file.os.fdopen", late)
     with pytest.raises(Fault, match="was changed"):
         read_small(path, 100)
 

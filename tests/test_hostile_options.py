@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.folder import read_config
-from wdport.checkpoint.regular import open_regular, read_option, read_small
+from wdport.checkpoint.model_folder import read_config
+from wdport.checkpoint.regular_file import open_regular, read_option, read_small
 from wdport.cli.main import main
 from wdport.data import read_series, read_statistics
 from wdport.errors import InputError, WdportError
@@ -74,7 +74,7 @@ def test_a_pipe_that_takes_the_place_of_a_file(tmp_path: Path, monkeypatch: pyte
         os.mkfifo(path)
         return real(place, flags)
 
-    monkeypatch.setattr("wdport.checkpoint.regular.os.open", late)
+    monkeypatch.setattr("wdport.checkpoint.regular_file.os.open", late)
     with pytest.raises(Fault, match="is a named pipe"):
         open_regular(path)
 

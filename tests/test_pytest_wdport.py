@@ -20,15 +20,15 @@ import wdport
 import wdport.families.waveletdiff.reference
 import wdport.parity.pytest_items
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
-from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, measure
+from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
 from wdport.errors import MachineError, UsageError
 from wdport.parity import verify as running
-from wdport.parity.pair import Pair, is_fresh
 from wdport.parity.planned_items import PlannedItems, expected
 from wdport.parity.policy import make_baseline, write_baseline
 from wdport.parity.verdict import TapResult, Verdict
+from wdport.parity.verify_request import Pair, is_fresh
 
 pytest_plugins = ["pytester"]
 

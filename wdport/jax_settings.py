@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 from weakref import WeakMethod
 
-from wdport.owners import distrust, replaceable
+from wdport.file_owners import distrust, replaceable
 
 PRECISION: Final = "jax_default_matmul_precision"
 """The one that a user of the command line may have chosen for a reason."""

@@ -227,7 +227,7 @@ def test_an_empty_pickle(tmp_path: Path) -> None:
 
 
 def test_too_many_opcodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.checkpoint.opcodes.MAX_OPCODES", 1000)
+    monkeypatch.setattr("wdport.checkpoint.pickle_machine.MAX_OPCODES", 1000)
     refuse_bytes(tmp_path, archive(pickled(DICT + (NONE + b"q\x00") * 600)), "more than 1000 opcodes")
     assert MAX_OPCODES >= 60_000, "a full-size checkpoint has that many"
 
@@ -238,7 +238,7 @@ def test_a_pickle_over_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_too_many_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.checkpoint.opcodes.MAX_TENSORS", 1)
+    monkeypatch.setattr("wdport.checkpoint.pickle_machine.MAX_TENSORS", 1)
     refuse_bytes(tmp_path, archive(pickled(table({"a": tensor(), "b": tensor()}))), "more than 1 tensors")
 
 
@@ -272,7 +272,7 @@ def test_every_opcode_of_the_table_is_used(tmp_path: Path) -> None:
 
     import torch
 
-    from wdport.checkpoint.opcodes import _OPCODES
+    from wdport.checkpoint.pickle_machine import _OPCODES
 
     path = tmp_path / "all.pt"
     many = {str(index): index for index in range(300)}

@@ -12,7 +12,7 @@ from huggingface_hub import scan_cache_dir
 from safetensors.torch import save_file
 
 from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.folder import read_adjacent
+from wdport.checkpoint.model_folder import read_adjacent
 from wdport.cli.main import main
 from wdport.conversion.convert import convert
 from wdport.errors import InputError, WdportError
@@ -196,12 +196,12 @@ FOLDERS = {
 
 
 def test_a_large_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.checkpoint.folder.MAX_CONFIG_BYTES", 10)
+    monkeypatch.setattr("wdport.checkpoint.model_folder.MAX_CONFIG_BYTES", 10)
     refuse(model(tmp_path, "one"), "config.json: has")
 
 
 def test_a_crowded_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.checkpoint.folder._MOST_FILES", 1)
+    monkeypatch.setattr("wdport.checkpoint.model_folder._MOST_FILES", 1)
     refuse(model(tmp_path, "one"), "is a directory of 2 files; give the path of a checkpoint file")
 
 

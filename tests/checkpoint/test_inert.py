@@ -276,7 +276,7 @@ def test_what_an_object_was_built_from_stays(change: bytes, tmp_path: Path) -> N
 
 
 def test_copies_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.checkpoint.tape.MAX_OPCODES", 1000)
+    monkeypatch.setattr("wdport.checkpoint.pickle_reader.MAX_OPCODES", 1000)
     many = LIST + b"q\x05" + MARK + b"".join(map(text, "abcdefgh")) + b"e0"
     again = name("__builtin__", "set") + b"q\x06" + (b"h\x06h\x05\x85R0") * 100
     refuse_bytes(tmp_path, one(tensor(), many + b"h\x05\x850" + again + NONE), "copies more than 1000 items")

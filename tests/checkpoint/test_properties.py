@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.opcodes import _OPCODES, run
+from wdport.checkpoint.pickle_machine import _OPCODES, run
 from wdport.errors import WdportError
 
 from .bad import read_all

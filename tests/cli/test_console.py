@@ -17,9 +17,9 @@ from tests.make import SETTINGS, make_state, save
 from tests.parity.test_reports import failing, incomplete, passing
 from wdport.cli.console import Console, coloured, wrapped
 from wdport.cli.main import main
-from wdport.marks import joined, marked, outcome_line
 from wdport.parity.reports.phrases import outcome
 from wdport.parity.reports.text import render_text
+from wdport.text_marks import joined, marked, outcome_line
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
 VARIABLES = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM")

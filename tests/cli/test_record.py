@@ -16,7 +16,7 @@ from tests.make import SETTINGS, make_state, save
 from tests.parity.test_reports import passing
 from wdport import recorder
 from wdport.cli.main import main
-from wdport.parity.pair import Pair
+from wdport.parity.verify_request import Pair
 
 
 @pytest.fixture

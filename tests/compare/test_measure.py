@@ -7,7 +7,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from wdport.compare.bounds import UNIT_ROUNDOFF
+from wdport.compare.gate_bounds import UNIT_ROUNDOFF
 from wdport.compare.measure import ErrorPair, Ranges, float32_share, like, relative_l2, ulps
 
 

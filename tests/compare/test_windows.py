@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from wdport.compare.windows import differing
+from wdport.compare.window_positions import differing
 
 layers: Any = keras.layers
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.diffusion.test_scheduler import SHAPE, library, tape_states
-from wdport.checkpoint.folder import read_adjacent
+from wdport.checkpoint.model_folder import read_adjacent
 from wdport.diffusion.scheduler import (
     CLASSES,
     IMPLEMENTED,

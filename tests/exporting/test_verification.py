@@ -319,7 +319,7 @@ def test_tensors_are_read_back(tmp_path: Path, name: str, capsys: pytest.Capture
     words = ["export", str(model), "--mapping", str(table), "--to", "torch", "--verify"]
     assert main([*words, "-o", str(tmp_path / "a.safetensors")]) == 0
     assert f"bits of {checkpoint.name}" in capsys.readouterr().out
-    from wdport.conversion import to_torch as back
+    from wdport.conversion import inverse as back
 
     with pytest.MonkeyPatch.context() as patch:
         of(back, "_inverted", lambda make, *given: {

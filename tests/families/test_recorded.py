@@ -17,8 +17,8 @@ from tests.families.toys import nets
 from wdport import recorder
 from wdport.cli.main import main
 from wdport.compare.calls import layer_of
-from wdport.parity.pair import Pair
 from wdport.parity.planned_items import expected
+from wdport.parity.verify_request import Pair
 
 
 def recorded(folder: Path, name: str, twin: str = "") -> tuple[Path, Path, Path]:

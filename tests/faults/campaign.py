@@ -26,7 +26,7 @@ from tests.faults.jobs import JOBS, Job, prepare, states
 from tests.faults.weather import PAGE, Fault, Outcome, Refused, SignalAfter, SignalAt, SizeLimit, fill, forked
 from wdport.conversion.load import open_account
 from wdport.conversion.manifest_schema import contradiction_of
-from wdport.files.manifests import file_sha256
+from wdport.files.manifest_seal import file_sha256
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 

@@ -19,7 +19,8 @@ from wdport.checkpoint.faults import Fault
 from wdport.conversion import load
 from wdport.conversion.load import open_converted
 from wdport.errors import InputError, InternalError, UsageError, WdportError
-from wdport.files import manifests, model_files
+from wdport.files import manifest_seal as manifests
+from wdport.files import model_files
 from wdport.files.model_files import Hashes, read_variables, write_by_keras, write_model
 from wdport.files.target import Target, choose_target
 from wdport.files.writable import OutputPath, writable

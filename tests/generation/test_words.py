@@ -15,7 +15,7 @@ from tests.families.masked_lm.make import save
 from tests.generation.test_generate import FIELDS
 from tests.generation.words import WORDS, with_tokenizer
 from wdport.errors import InputError, MachineError, UsageError
-from wdport.files.manifests import file_sha256
+from wdport.files.manifest_seal import file_sha256
 from wdport.generation import program
 from wdport.jax_settings import fast_compile
 

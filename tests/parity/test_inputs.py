@@ -11,8 +11,8 @@ import torch
 
 import wdport
 from wdport.errors import MisfitError, UsageError
-from wdport.parity.pair import Pair
 from wdport.parity.verdict import Verdict
+from wdport.parity.verify_request import Pair
 from wdport.recorder import CASES, EXTREMES, UNUSUAL, battery, parse_input, with_ids
 
 from ..families.toys import edges, nets

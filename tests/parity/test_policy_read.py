@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wdport.compare.bounds import LOGIC, NUMERICS
+from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.errors import InputError
 from wdport.parity.policy import Policy, loosened, read_policy
 

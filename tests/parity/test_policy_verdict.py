@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from wdport.compare.bounds import bounds
 from wdport.compare.findings import OUTPUT, Gate, fact, measure
+from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
 from wdport.compare.setting import Setting, SettingsReport
 from wdport.parity import bfloat16_gate as bfloat16

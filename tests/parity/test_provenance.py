@@ -24,7 +24,7 @@ from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import InputError
-from wdport.files.manifests import file_sha256, manifest_of
+from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import read_variables
 from wdport.parity.file_pair import contradictions, provenance
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, fact, measure, notice
+from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
 from wdport.compare.setting import Setting, SettingsReport
 from wdport.errors import MachineError, UsageError

@@ -14,8 +14,8 @@ from tests.parity.test_reports import failing, incomplete, passing, rendered
 from wdport.cli.console import wrapped
 from wdport.compare.findings import GATES, fact
 from wdport.files.writable import is_replaceable
-from wdport.parity.gated import Terms, judge
 from wdport.parity.policy import make_baseline, read_policy
+from wdport.parity.policy_verdict import Terms, judge
 from wdport.parity.reports import render_json
 from wdport.parity.reports.phrases import claim
 from wdport.parity.reports.text import render_text

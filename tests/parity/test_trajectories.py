@@ -12,7 +12,7 @@ import pytest
 
 from parity_tests.faults.samplers.diffusion import SAMPLER_FAULTS
 from tests.make import SMALL, make_state
-from wdport.compare.bounds import TRAJECTORY
+from wdport.compare.gate_bounds import TRAJECTORY
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.schedules import noise_schedule

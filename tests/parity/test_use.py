@@ -31,9 +31,9 @@ from wdport.generation import api, prompts
 from wdport.generation.program import Generator
 from wdport.model import Condition, Decoding, Diffused, labels_of
 from wdport.nets.token_attention import TokenAttention
-from wdport.parity.use import generation, samplers
-from wdport.parity.use.generation import SidePair, generation_gate
-from wdport.parity.use.samplers import samplers_gate
+from wdport.parity.end_to_end import generation, samplers
+from wdport.parity.end_to_end.generation import SidePair, generation_gate
+from wdport.parity.end_to_end.samplers import samplers_gate
 from wdport.recorder import lifted, run
 from wdport.sampling import condition as conditions
 from wdport.sampling import condition as known

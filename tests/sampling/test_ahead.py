@@ -18,12 +18,12 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
-from wdport.declared import POLICIES
 from wdport.errors import UsageError
 from wdport.files.model_files import read_variables
 from wdport.sampling.condition import with_known
 from wdport.sampling.network import Network, fast_network, stored_network
 from wdport.sampling.sampler import Programs, Sampler, plan_of, programs_of
+from wdport.shared_types import POLICIES
 
 STEPS = {"jit(_drawn)", "jit(_taped)"}
 EVENT = "/jax/core/compile/backend_compile_duration"

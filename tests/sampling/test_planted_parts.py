@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wdport import owners
+from wdport import file_owners as owners
 from wdport.errors import InputError, UsageError, WdportError
+from wdport.file_owners import distrust
 from wdport.model import Array
-from wdport.owners import distrust
 from wdport.sampling.parts import Parts
 
 FACTS = {"n": 6, "seed": 0, "batch": 2}

@@ -27,7 +27,7 @@ from wdport.optimizers.schedules import warmup_cosine
 from wdport.training.fresh import new_model, recipe_of
 from wdport.training.model import training_model
 from wdport.training.run import train
-from wdport.training.source import source_of
+from wdport.training.training_data import source_of
 
 SCALED = Config(**{**QK_NORM.to_dict(), "features": 5, "scale_embedding": True})
 SETTINGS = {"num_heads": "2", "wavelet": "db2", "seq_len": "24"}

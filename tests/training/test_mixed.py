@@ -20,7 +20,7 @@ from wdport.optimizers.torch_like import Adam
 from wdport.training.loop import Loop, step_options
 from wdport.training.placement import Placement
 from wdport.training.saves import Saves
-from wdport.training.source import SeriesWindows, source_of
+from wdport.training.training_data import SeriesWindows, source_of
 
 __all__ = ["exact"]
 

@@ -20,8 +20,8 @@ from wdport.training.loop import Loop
 from wdport.training.placement import Placement
 from wdport.training.run_folder import Events
 from wdport.training.saves import Saves
-from wdport.training.source import SeriesWindows, States, source_of
 from wdport.training.state_file import NAME
+from wdport.training.training_data import SeriesWindows, States, source_of
 from wdport.wavelets import WaveletTransform
 
 STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(70, 2)).astype(np.float32)

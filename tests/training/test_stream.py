@@ -15,8 +15,8 @@ from tests.training.test_run import GIVEN, STATES, weights
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.optimizers.torch_like import Adam
-from wdport.training import source
-from wdport.training.source import SeriesWindows, States, StreamedStates, StreamedWindows, source_of
+from wdport.training import training_data as source
+from wdport.training.training_data import SeriesWindows, States, StreamedStates, StreamedWindows, source_of
 
 
 def test_streamed_states_give_the_same_run(points: Any, tmp_path: Path) -> None:

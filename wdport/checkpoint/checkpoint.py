@@ -20,7 +20,7 @@ from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import TrainingConfig, adjacent_config, is_archive, open_archive
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.folder import INDEX, Folder, open_folder, read_sharded
+from wdport.checkpoint.model_folder import INDEX, Folder, open_folder, read_sharded
 from wdport.checkpoint.running_hash import RunningHash
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.sniff import HEAD, sniff

@@ -10,7 +10,7 @@ from typing import Final
 
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
-from wdport.checkpoint.folder import INDEX
+from wdport.checkpoint.model_folder import INDEX
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.zip_archive import read_members
 from wdport.errors import InputError, UsageError

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
-from wdport.checkpoint.regular import open_descriptor, state_of
+from wdport.checkpoint.regular_file import open_descriptor, state_of
 from wdport.errors import UsageError
 from wdport.platforms import read_at
 

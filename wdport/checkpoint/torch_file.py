@@ -15,9 +15,9 @@ from typing import Final
 
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
 from wdport.checkpoint.modules import is_script
-from wdport.checkpoint.opcodes import Pickled, audit, run, run_whole
+from wdport.checkpoint.pickle_machine import Pickled, audit, run, run_whole
+from wdport.checkpoint.pickle_reader import Exhausted
 from wdport.checkpoint.source import Contents, Source, Span
-from wdport.checkpoint.tape import Exhausted
 from wdport.checkpoint.tensor import StorageRef, Storages, TensorRef
 from wdport.checkpoint.zip_archive import read_members
 from wdport.limits import MAX_PICKLE_BYTES

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular import open_regular
+from wdport.checkpoint.regular_file import open_regular
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.options import facts, model_inputs, size

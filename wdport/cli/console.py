@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 import click
 
 from wdport.errors import printable
-from wdport.marks import Mark, Severity, marked, marks_of
+from wdport.text_marks import Mark, Severity, marked, marks_of
 
 NARROWEST: Final = 20
 """Columns; lines are not wrapped for narrower terminals."""

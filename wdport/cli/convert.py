@@ -16,7 +16,7 @@ from wdport.cli.requests import arguments, verb
 from wdport.conversion.values import by_level
 from wdport.errors import InputError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.manifests import file_sha256, manifest_of
+from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.target import KERAS, default_output, format_at
 from wdport.options import (
     DATA,

@@ -107,7 +107,7 @@ def command(request: EvaluateRequest) -> int:
         open_sampled(samples, None, None)  # refuses a model that is not for sampling
     require_jax()
     start_jax()
-    from wdport.cli.drawn import condition_of
+    from wdport.cli.sample_request import condition_of
     from wdport.conversion.load import load_model
     from wdport.evaluation.api import chosen_metrics, evaluate
     from wdport.evaluation.document import document_of, text_of

@@ -15,16 +15,16 @@ from wdport.cli.options import SAMPLERS, facts, model_inputs, not_sampled, open_
 from wdport.cli.requests import arguments, verb
 from wdport.cli.verb import given_options
 from wdport.cli.verification import passes, unverified, verified_artefact, verified_row
-from wdport.declared import POLICIES
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, PAD_WIDTHS, SHA256, Operand, Option
+from wdport.shared_types import POLICIES
 
 if TYPE_CHECKING:
     from wdport.cli.results import ExportDocument
+    from wdport.conversion.inverse import Restored
     from wdport.conversion.load import Converted
-    from wdport.conversion.to_torch import Restored
     from wdport.exporting.api import Exported, Order
     from wdport.exporting.verification import Verification
     from wdport.files.target import Target
@@ -42,8 +42,8 @@ def export_torch(request: ExportRequest, inputs: InputFiles) -> int:
     options = given_options()
     for option in (options[name] for name in OTHERS if name in options):
         raise UsageError(option, "requires --to stablehlo; --to torch writes tensors", "leave it out")
+    from wdport.conversion.inverse import restored
     from wdport.conversion.load import open_converted
-    from wdport.conversion.to_torch import restored
     from wdport.exporting.to_torch import torch_output, write_restored
     from wdport.families.registry import own_model
     from wdport.files.atomic import copy_file

@@ -16,8 +16,8 @@ from wdport.cli.requests import verb
 from wdport.cli.verb import Verbs
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.marks import Marked, joined, outcome_line
 from wdport.options import JSON, KEY, MAPPING, SET, Operand, Option
+from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
     from wdport.compare.setting import SettingsReport

@@ -24,8 +24,8 @@ from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.temporary import scratch_folder
 from wdport.files.writable import writable
-from wdport.marks import Marked, joined, marked
 from wdport.options import FORCE, INPUTS, JSON, Option
+from wdport.text_marks import Marked, joined, marked
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict

@@ -101,6 +101,6 @@ def _npy(path: Path) -> list[Array | list[int]]:
 
 
 def _read(path: Path, fix: str) -> bytes:
-    from wdport.checkpoint.regular import read_option
+    from wdport.checkpoint.regular_file import read_option
 
     return read_option(path, MAX_BYTES, fix)

@@ -14,8 +14,8 @@ from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.expected_hash import require_sha256, require_undamaged
 from wdport.checkpoint.experiment import is_archive
-from wdport.checkpoint.folder import open_folder
-from wdport.checkpoint.regular import open_regular
+from wdport.checkpoint.model_folder import open_folder
+from wdport.checkpoint.regular_file import open_regular
 from wdport.checkpoint.sniff import HEAD
 from wdport.checkpoint.state_dict import EMA, RAW
 from wdport.cli.documents import give, require_document

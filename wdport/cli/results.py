@@ -11,10 +11,10 @@ from msgspec import UNSET, Meta, UnsetType
 from wdport.compare.findings import GateFacts
 from wdport.conversion.manifest_schema import ConfigEntry, JsonShape, Manifest
 from wdport.conversion.values import ValueFinding
-from wdport.declared import Count, Positive, Sha256
 from wdport.exporting.artifact import ConditionFacts, ProgramFacts
 from wdport.files.json_document import NamedFile, OutputFile
 from wdport.parity.recording_file import CheckpointFacts, Environment
+from wdport.shared_types import Count, Positive, Sha256
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from wdport.cli.console import console
 from wdport.cli.documents import give, require_document
-from wdport.cli.drawn import Files, SampleRequest, SampleResult, condition_of, samples_document, samples_text
 from wdport.cli.failures import leave
 from wdport.cli.machine import parse_devices, require_jax, start_jax
 from wdport.cli.options import model_inputs, open_sampled, stored_variables
 from wdport.cli.progress import samples_bar
 from wdport.cli.requests import arguments, verb
+from wdport.cli.sample_request import Files, SampleRequest, SampleResult, condition_of, samples_document, samples_text
 from wdport.conversion.load import Converted
 from wdport.errors import InputError, InternalError, MachineError, UsageError, printable
 from wdport.families.roles import Sampled

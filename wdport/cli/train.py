@@ -12,7 +12,7 @@ from wdport.cli.documents import require_document
 from wdport.cli.failures import leave
 from wdport.cli.machine import parse_devices, require_jax
 from wdport.cli.requests import verb
-from wdport.cli.trained import TrainRequest, is_checkpoint, run
+from wdport.cli.train_run import TrainRequest, is_checkpoint, run
 from wdport.errors import UsageError, WdportError
 from wdport.files.inputs import InputFiles
 from wdport.training.run_folder import FILES, require_run_folder

@@ -18,7 +18,7 @@ from wdport.errors import UsageError, printable
 from wdport.files.defer_signals import deferred_signals
 from wdport.files.temporary import make_temporary_folder
 from wdport.files.writable import writable
-from wdport.marks import Marked, joined, outcome_line
+from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
     from wdport.conversion.load import Converted

@@ -55,7 +55,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     Exits 0 if they are equal, 1 if not, 6 if something could not be compared.
     """
     from wdport.exporting.artifact import is_artefact
-    from wdport.parity.pair import Pair, is_fresh
+    from wdport.parity.verify_request import Pair, is_fresh
 
     run = request_of(RunOptions, options)
     if len(files) == 2 and options["against"] is None and is_artefact(Path(files[1])):
@@ -78,7 +78,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     # Small files are checked before torch, keras and jax are imported, so that errors are instant.
     require_apart([(report.option, report.path) for report in requested], pair.look())
     today = datetime.now(UTC).date()
-    from wdport.parity.gated import judge, read_terms, update_baseline
+    from wdport.parity.policy_verdict import judge, read_terms, update_baseline
 
     terms = read_terms(run.policy, old, today)
     require_jax(torch=checkpoint is not None)

@@ -22,9 +22,9 @@ from typing import cast as cast_to
 import jax
 import numpy as np
 
-from wdport.compare.bounds import LOGIC
 from wdport.compare.calls import Call, ExpectedCall, Outputs, cast
 from wdport.compare.findings import Finding, fact
+from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
 from wdport.compare.probe import Probe, stateless, tensors
 from wdport.compare.programs import TRACING, CompiledProgram

@@ -8,9 +8,9 @@ from math import inf
 
 import numpy as np
 
-from wdport.compare.bounds import FLOAT32_SHARE
 from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, leaves
 from wdport.compare.findings import OUTPUT
+from wdport.compare.gate_bounds import FLOAT32_SHARE
 from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names, mask_places
 from wdport.compare.measure import float32_share, one_magnitude, relative_l2, sample_errors
 from wdport.compare.relations import arrangement, same

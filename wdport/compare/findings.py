@@ -14,8 +14,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from wdport.compare.bounds import BOUNDS, Bound
-from wdport.declared import Count, Number
+from wdport.compare.gate_bounds import BOUNDS, Bound
+from wdport.shared_types import Count, Number
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wdport.compare.bounds import LEAK, LOGIC, NUMERICS
 from wdport.compare.calls import leaves
 from wdport.compare.comparison import Comparison
 from wdport.compare.findings import ALONE, FED, GATES, OUTPUT, RUNNING, Gate, Measure, fact, measure
+from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.results import TapResult
 from wdport.recorder import MASKING, Conditioning, Observation

@@ -8,7 +8,7 @@ from math import hypot, inf, isfinite
 
 import numpy as np
 
-from wdport.compare.bounds import UNIT_ROUNDOFF
+from wdport.compare.gate_bounds import UNIT_ROUNDOFF
 from wdport.model import Array
 
 BLOCK = 1 << 18

@@ -11,7 +11,7 @@ from itertools import chain
 import ml_dtypes
 import numpy as np
 
-from wdport.compare.bounds import LOGIC
+from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
 from wdport.model import Array
 

@@ -8,11 +8,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from wdport.compare.bounds import LOGIC, NUMERICS
 from wdport.compare.calls import Calls
+from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.compare.probe import Answers
-from wdport.declared import Number
 from wdport.model import Array
+from wdport.shared_types import Number
 
 
 @dataclass

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from wdport.declared import Count
 from wdport.mapping.kinds.kind import Compared, Level
+from wdport.shared_types import Count
 
 
 @dataclass(frozen=True)

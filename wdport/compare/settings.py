@@ -15,7 +15,7 @@ from wdport.compare.activations import applied, unlike
 from wdport.compare.pairs import Pair, computes_as_torch, is_keras, is_torch
 from wdport.compare.setting import Setting, named, plain, setting, text, told
 from wdport.compare.setting_checks import ALIKE, EXPECTED, UNKNOWN, equal, every
-from wdport.compare.windows import Cut, cuts, differing
+from wdport.compare.window_positions import Cut, cuts, differing
 from wdport.mapping.kinds import CATALOGUE, KINDS, Compared, kinds_of_module
 from wdport.model import KerasLayer
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from wdport.compare.bounds import LOGIC
 from wdport.compare.calls import Calls, layer_of
 from wdport.compare.errors import tap_errors
+from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.probe import Answers, Probe
 from wdport.compare.recurrent import gates_of
 from wdport.compare.settings import near_differences

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from wdport.checkpoint.regular import read_option
+from wdport.checkpoint.regular_file import read_option
 from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.manifest import make_manifest, manifest_with_file, render_manifest
 from wdport.conversion.manifest_schema import Manifest
@@ -23,14 +23,14 @@ from wdport.conversion.optimizer import DECOUPLED, Optimised, converted_optimise
 from wdport.conversion.optimizer_file import Model, optimiser_output, optimiser_path, optimiser_written, weights_digest
 from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.conversion.storage import Storage
-from wdport.conversion.streamed import Plans, write_streamed
+from wdport.conversion.stream_writer import Plans, write_streamed
 from wdport.conversion.values import ValueFinding, ValueLint
 from wdport.data.units import read_units
 from wdport.errors import InputError, UsageError, require_paths
 from wdport.families.roles import Documented, Guessing, KeptByKeras
 from wdport.files.atomic import replacing, whole_folder
 from wdport.files.inputs import InputFiles
-from wdport.files.manifests import BLANK, sealed
+from wdport.files.manifest_seal import BLANK, sealed
 from wdport.files.model_files import Hashes, MakeManifest, Written, read_variables, write_by_keras, write_model
 from wdport.files.target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
 from wdport.files.writable import OutputPath, require_apart

@@ -15,7 +15,7 @@ from wdport.conversion.load import open_account
 from wdport.conversion.manifest_schema import Account, Manifest
 from wdport.conversion.prepare import Prepared, Settings, prepare_headers
 from wdport.errors import InputError, MisfitError, UsageError
-from wdport.files.manifests import CONVERT_AGAIN
+from wdport.files.manifest_seal import CONVERT_AGAIN
 from wdport.files.model_files import read_metadata
 from wdport.files.target import KERAS, format_at
 from wdport.mapping.arrays import combined_shape

@@ -22,7 +22,7 @@ from wdport.errors import InputError, MisfitError, UsageError, require_paths
 from wdport.families.registry import family_of_class, find_family, own_model, remember
 from wdport.families.roles import Accompanied, Documented, Family, KeptByKeras, OwnFamily
 from wdport.files.inputs import Snapshot
-from wdport.files.manifests import CONVERT_AGAIN, manifest_of
+from wdport.files.manifest_seal import CONVERT_AGAIN, manifest_of
 from wdport.files.model_files import Digests, ModelMetadata, digest, read_assets, read_metadata, read_variables, size_at
 from wdport.files.target import FORMATS, KERAS, format_at
 from wdport.mapping.axes import Shape

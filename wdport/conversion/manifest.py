@@ -15,7 +15,7 @@ from typing import Final
 
 from wdport.conversion.manifest_schema import Manifest, OutputEntry, TargetEntry
 from wdport.conversion.prepare import Prepared
-from wdport.files.manifests import BLANK
+from wdport.files.manifest_seal import BLANK
 from wdport.files.model_files import Hashes, Written
 from wdport.files.target import Target
 from wdport.version import VERSION

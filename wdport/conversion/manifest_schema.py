@@ -16,10 +16,10 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.rounding import STORED
-from wdport.declared import Count, Sha256
-from wdport.files.manifests import CONVERT_AGAIN, manifest_of, unsealed
+from wdport.files.manifest_seal import CONVERT_AGAIN, manifest_of, unsealed
 from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 from wdport.mapping.axes import Shape
+from wdport.shared_types import Count, Sha256
 
 JsonShape = Sequence[Count]
 """Sizes of the axes, in order; empty for a scalar."""

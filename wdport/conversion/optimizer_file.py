@@ -24,7 +24,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.conversion.optimizer import MOMENTS, Optimised, Parameter
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import replacing
-from wdport.files.manifests import BLANK, CONVERT_AGAIN, sealed, unsealed
+from wdport.files.manifest_seal import BLANK, CONVERT_AGAIN, sealed, unsealed
 from wdport.files.model_files import digest
 from wdport.files.safetensors_file import METADATA, SafetensorsWriter
 from wdport.files.target import stem_of

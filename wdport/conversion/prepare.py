@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
-from wdport.checkpoint.folder import read_adjacent, read_config
-from wdport.checkpoint.regular import read_option
+from wdport.checkpoint.model_folder import read_adjacent, read_config
+from wdport.checkpoint.regular_file import read_option
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of, find_family
 from wdport.families.roles import Accompanied, ConfiguredBeside, Family, KeptByKeras

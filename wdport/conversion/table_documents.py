@@ -17,10 +17,10 @@ from wdport.conversion.explain import is_converted
 from wdport.conversion.load import open_account, open_converted
 from wdport.conversion.manifest_schema import JsonShape
 from wdport.conversion.values import ValueFinding
-from wdport.declared import Count, Positive
 from wdport.errors import UsageError, printable
 from wdport.mapping.diff import Difference, Properties, difference, table_facts, table_listing
 from wdport.mapping.table import load_table
+from wdport.shared_types import Count, Positive
 
 if TYPE_CHECKING:
     from wdport.conversion.check import Check

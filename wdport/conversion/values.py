@@ -15,9 +15,9 @@ import numpy as np
 from msgspec import Meta
 
 from wdport.checkpoint import Checkpoint
-from wdport.declared import Count
 from wdport.mapping.moves import Move, Plan, Read
 from wdport.model import Array
+from wdport.shared_types import Count
 
 
 @dataclass(frozen=True)

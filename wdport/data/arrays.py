@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular import open_regular
+from wdport.checkpoint.regular_file import open_regular
 from wdport.data.numpy_files import Arrays, read_array
 from wdport.data.table import ColumnTable, table_of
 from wdport.errors import UsageError, WdportError

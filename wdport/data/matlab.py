@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Final, Literal
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular import open_regular
+from wdport.checkpoint.regular_file import open_regular
 from wdport.data.arrays import choose_key, understood
 from wdport.data.table import ColumnTable, table_of
 from wdport.limits import MAX_ARCHIVE_ARRAYS, MAX_INFLATION, MAX_RANK, MIN_INFLATED_BYTES

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular import open_regular
+from wdport.checkpoint.regular_file import open_regular
 from wdport.data.arrays import opened_npz, understood
 from wdport.data.numpy_files import map_array, read_array
 from wdport.data.table import checked_names, data_file

@@ -14,7 +14,7 @@ from msgspec import Meta
 from numpy.typing import ArrayLike
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular import read_small
+from wdport.checkpoint.regular_file import read_small
 from wdport.checkpoint.strict_json import strict_json
 from wdport.data.arrays import opened_npz
 from wdport.data.table import checked_names, data_file

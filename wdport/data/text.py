@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular import read_small
+from wdport.checkpoint.regular_file import read_small
 from wdport.data.table import ColumnTable
 from wdport.limits import MAX_FEATURES, MAX_TEXT_BYTES
 from wdport.model import Array

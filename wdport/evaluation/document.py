@@ -9,11 +9,11 @@ from typing import Annotated
 from msgspec import Meta
 
 from wdport.conversion.manifest_schema import JsonShape
-from wdport.declared import Count, Positive
 from wdport.evaluation.metrics import METRICS
 from wdport.evaluation.scores import FLOOR, ITSELF, Evaluation
 from wdport.evaluation.sweep import SettingSamples, Sweep
 from wdport.files.json_document import NamedFile
+from wdport.shared_types import Count, Positive
 
 SHORT: Mapping[str, str] = {
     "context-fid": "C-FID", "correlational": "corr", "discriminative": "disc", "predictive": "pred",

@@ -23,12 +23,12 @@ from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.strict_json import strict_json
 from wdport.compare.findings import GateFacts
-from wdport.declared import Count, Number, Positive, Sha256
 from wdport.errors import InputError
 from wdport.files.sealed_archive import sealed_archive
 from wdport.files.target import Needed, Target, file_target
 from wdport.files.zip_seal import digests_in
 from wdport.model import Array
+from wdport.shared_types import Count, Number, Positive, Sha256
 
 
 class SamplerFacts(TypedDict):

@@ -16,11 +16,11 @@ from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.compare.findings import GATES, Finding, Measure, fact, measure, notice
 from wdport.compare.measure import same_bits, ulps
+from wdport.conversion.inverse import Restored, restored
 from wdport.conversion.load import Converted, open_converted, sound_variables
 from wdport.conversion.optimizer import training_file
 from wdport.conversion.optimizer_file import read_optimiser, require_weights
 from wdport.conversion.rounding import rounded_values
-from wdport.conversion.to_torch import Restored, restored
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.exporting.verification import Verification
 from wdport.families.registry import own_model

@@ -21,8 +21,8 @@ import jax
 import keras  # before our modules that need it: importing it imports the ports
 import numpy as np
 
-from wdport.compare.bounds import NUMERICS, UNIT_ROUNDOFF, UNIT_ROUNDOFF_16
 from wdport.compare.findings import GATES, Finding, Gate, Measure, fact, measure
+from wdport.compare.gate_bounds import NUMERICS, UNIT_ROUNDOFF, UNIT_ROUNDOFF_16
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.load import Converted
 from wdport.diffusion.plans import SamplingPlan

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Required, Type
 
 from msgspec import Meta
 
-from wdport.declared import Count, Positive
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.families.ported import PlainSampled
 from wdport.model import Array, ArrayNames, Condition, Diffused, Document, NotDecoded, labels_of
+from wdport.shared_types import Count, Positive
 
 if TYPE_CHECKING:
     from jax import Array as Tensor

@@ -17,9 +17,9 @@ from unittest.mock import patch
 import numpy as np
 from msgspec import Meta
 
-from wdport.declared import Number
 from wdport.families.roles import Family
 from wdport.model import Array, Configuration, KerasLayer, KerasModel, KerasTensor, KerasVariable
+from wdport.shared_types import Number
 
 Bounds = Mapping[str, float]
 """Bounds by name."""

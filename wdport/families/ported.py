@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from wdport import fields
-from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
+from wdport.compare.gate_bounds import Bound
 from wdport.errors import MisfitError, UsageError, did_you_mean
 from wdport.families.shapes import Shapes, contradicted, require_determined
 from wdport.families.shipped import OWN_PACKAGE

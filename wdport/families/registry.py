@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from wdport.compare.bounds import BOUNDS, Bound
+from wdport.compare.gate_bounds import BOUNDS, Bound
 from wdport.errors import MisfitError, UsageError
 from wdport.extensions import declared_families, load_family, package_of
 from wdport.families.roles import Family, OwnFamily

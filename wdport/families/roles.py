@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from numpy.random import Generator
 
-from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
+from wdport.compare.gate_bounds import Bound
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
 from wdport.model import (

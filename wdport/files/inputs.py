@@ -13,8 +13,8 @@ from typing import Self
 
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import CHECKPOINTS, CONFIGS
-from wdport.checkpoint.regular import State, open_regular
-from wdport.files.manifests import INDEX, MANIFEST, file_sha256, folder_sha256, manifest_of
+from wdport.checkpoint.regular_file import State, open_regular
+from wdport.files.manifest_seal import INDEX, MANIFEST, file_sha256, folder_sha256, manifest_of
 
 _GONE = State(-1, 0, 0, 0)
 

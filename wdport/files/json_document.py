@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, to_builtins
 
-from wdport.declared import Count, Sha256
 from wdport.errors import well_formed
-from wdport.files.manifests import file_sha256
+from wdport.files.manifest_seal import file_sha256
+from wdport.shared_types import Count, Sha256
 
 SCHEMAS: Final[Mapping[str, int]] = {
     "verdict": 4,

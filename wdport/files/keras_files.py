@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.files.defer_signals import deferred_signals
-from wdport.files.manifests import MANIFEST
+from wdport.files.manifest_seal import MANIFEST
 from wdport.files.quiet_file import QuietFile, quiet_hdf5
 from wdport.files.weights_file import ASSETS, CONFIG, METADATA, WEIGHTS, dataset_paths
 from wdport.platforms import CLOEXEC

@@ -23,7 +23,7 @@ from wdport.checkpoint.reading import decode
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.source import CHUNK, Source, Span
 from wdport.errors import InputError, InternalError, MachineError
-from wdport.files.manifests import CONVERT_AGAIN, MANIFEST, file_sha256
+from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST, file_sha256
 from wdport.files.npz_file import manifest_in, open_npz, values_of
 from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
 from wdport.files.safetensors_file import METADATA, PlannedTensor, SafetensorsWriter

@@ -20,7 +20,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.zip_archive import read_flat_members
 from wdport.errors import InternalError
-from wdport.files.manifests import CONVERT_AGAIN, MANIFEST
+from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST
 from wdport.files.safetensors_file import PlannedTensor
 from wdport.limits import MAX_MANIFEST_BYTES
 

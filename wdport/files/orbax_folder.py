@@ -18,7 +18,7 @@ import numpy as np
 from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.faults import Fault
 from wdport.errors import MachineError, MisfitError
-from wdport.files.manifests import CONVERT_AGAIN, MANIFEST
+from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST
 from wdport.files.safetensors_file import PlannedTensor
 from wdport.model import Array
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
 
-from wdport.checkpoint.regular import require_supported
+from wdport.checkpoint.regular_file import require_supported
 from wdport.errors import InputError, InternalError, MachineError, UsageError
+from wdport.file_owners import distrust
 from wdport.files.atomic import machine_error, whole_file
 from wdport.files.temporary import is_temporary
 from wdport.files.writable import OutputPath
 from wdport.limits import MAX_RUN_BYTES
-from wdport.owners import distrust
 from wdport.platforms import CLOEXEC, NOFOLLOW, NONBLOCK, lock
 
 _SAFELY: Final = NOFOLLOW | NONBLOCK | CLOEXEC

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from wdport.errors import InternalError
-from wdport.files.manifests import INDEX, MANIFEST
+from wdport.files.manifest_seal import INDEX, MANIFEST
 from wdport.files.safetensors_file import ForwardFile, PlannedTensor, header_bytes
 from wdport.platforms import require_room
 

@@ -13,7 +13,7 @@ from typing import Final
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files import orbax_folder, sharded_file
 from wdport.files.inputs import InputFiles
-from wdport.files.manifests import INDEX, MANIFEST, manifest_of
+from wdport.files.manifest_seal import INDEX, MANIFEST, manifest_of
 from wdport.files.orbax_folder import ITEM, require_orbax
 from wdport.files.writable import (
     OutputPath,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wdport.checkpoint.regular import require_supported
+from wdport.checkpoint.regular_file import require_supported
 from wdport.files.defer_signals import deferred_signals
 from wdport.platforms import CLOEXEC, DIRECTORY, NOFOLLOW, NONBLOCK, is_running, lock
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import IO, Final
 
 from wdport.checkpoint.faults import Fault
-from wdport.files.manifests import sealed, unsealed
+from wdport.files.manifest_seal import sealed, unsealed
 
 FORMAT: Final = 1
 SEAL: Final = sealed({}).encode()[:10]

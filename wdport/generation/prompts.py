@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wdport.checkpoint.regular import read_option
+from wdport.checkpoint.regular_file import read_option
 from wdport.errors import InputError, MachineError, UsageError, printable
 from wdport.families.roles import Completing
 from wdport.limits import MAX_KEPT_BYTES

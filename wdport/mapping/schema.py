@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Required, TypedDict
 
 from msgspec import Meta
 
-from wdport.declared import Positive, Text
+from wdport.shared_types import Positive, Text
 
 _INDEX = "<[a-z_]+(?:[+-][0-9]{1,9})?>"
 _WHOLE = rf"(?![\s\S]*>[0-9]*<)(?:[^<>*?]|{_INDEX})"

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from wdport.checkpoint.regular import read_option
+from wdport.checkpoint.regular_file import read_option
 from wdport.errors import InputError, MisfitError, did_you_mean
 from wdport.limits import MAX_NUMBER_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH, MAX_TABLE_NODES
 from wdport.mapping.axes import AxisError, Rule, parse_rule

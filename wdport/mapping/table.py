@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from wdport.checkpoint.regular import read_option
+from wdport.checkpoint.regular_file import read_option
 from wdport.errors import InternalError, MisfitError, did_you_mean
 from wdport.limits import MAX_INCLUDES, MAX_TABLE_BYTES
 from wdport.mapping.kinds import KINDS

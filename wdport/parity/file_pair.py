@@ -22,11 +22,11 @@ from wdport.conversion.prepare import Prepared, Settings, prepare, source_of, us
 from wdport.conversion.rounding import narrow
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.roles import OwnFamily
-from wdport.files.manifests import file_sha256, manifest_of
+from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import digest
 from wdport.files.target import FOLDER
 from wdport.model import STATED, Array, KerasVariable, Resolved, Stated
-from wdport.parity.pair import Pair
+from wdport.parity.verify_request import Pair
 
 
 def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:

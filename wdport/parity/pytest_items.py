@@ -19,10 +19,10 @@ import pytest
 from wdport.compare.findings import GATES, Gate, label
 from wdport.errors import WdportError, flag, printable
 from wdport.options import PathText, options_of
-from wdport.parity.gated import Terms, judge, read_terms
-from wdport.parity.pair import Pair
 from wdport.parity.planned_items import expected
 from wdport.parity.policy.explain import ItemOutcome, gate_outcome, layer_outcome, verdict_outcome
+from wdport.parity.policy_verdict import Terms, judge, read_terms
+from wdport.parity.verify_request import Pair
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict

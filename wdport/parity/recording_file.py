@@ -25,10 +25,10 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.checkpoint.zip_archive import read_flat_members
-from wdport.declared import Count, Sha256
 from wdport.errors import InputError, printable
 from wdport.limits import MAX_EMPTY_SHAPE, MAX_ITEM_BYTES, MAX_RANK, MAX_RECORDED, MAX_RECORDED_BYTES
 from wdport.model import Array
+from wdport.shared_types import Count, Sha256
 
 LARGEST: Final = 1 << 48
 """Greater than any size, seed or number of bytes."""

@@ -17,12 +17,12 @@ from typing import Final
 
 import jax
 
-from wdport.compare.bounds import bounds
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.comparison import Clock, Comparison
 from wdport.compare.engine import Say, compare
 from wdport.compare.findings import Finding, Gate
+from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.reference import Reference
 from wdport.conversion.load import Converted
@@ -31,6 +31,7 @@ from wdport.families.registry import package_of_family
 from wdport.families.roles import KeptByKeras, Referenced, Sampled
 from wdport.options import PathText
 from wdport.parity.diagnose import probable_causes
+from wdport.parity.end_to_end.gates import use_gates
 from wdport.parity.file_pair import misread, provenance
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
@@ -38,7 +39,6 @@ from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, ResumedStart
 from wdport.parity.sampling_network import SamplingNetwork
-from wdport.parity.use.gates import use_gates
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
 from wdport.version import VERSION

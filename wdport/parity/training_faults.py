@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compare.bounds import GRADIENT
+from wdport.compare.gate_bounds import GRADIENT
 from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Move
 from wdport.model import Batch, KerasModel, Objective

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.compare.bounds import TRAJECTORY
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure
+from wdport.compare.gate_bounds import TRAJECTORY
 from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.probe import Tensor

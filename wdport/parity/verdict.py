@@ -8,17 +8,17 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from wdport.compare.bounds import bounds
 from wdport.compare.findings import Gate, GateFacts
+from wdport.compare.gate_bounds import bounds
 from wdport.compare.results import Fault as Fault
 from wdport.compare.results import Overlay as Overlay
 from wdport.compare.results import PartResult as PartResult
 from wdport.compare.results import TapResult as TapResult
 from wdport.compare.results import locate as locate
 from wdport.compare.setting import SettingsReport
-from wdport.declared import Number, Sha256
 from wdport.files import json_document
 from wdport.model import PartWords
+from wdport.shared_types import Number, Sha256
 
 KIND: Final = "verdict"
 TERMS = ("P", "R", "S")

@@ -17,7 +17,6 @@ from wdport.options import PathText
 from wdport.parity.file_pair import both_files, contradictions
 from wdport.parity.fresh.api import fresh_verdict
 from wdport.parity.model_pair import converted_weights, unequal_variables
-from wdport.parity.pair import Pair
 from wdport.parity.recorded import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import user_reference
@@ -25,6 +24,7 @@ from wdport.parity.request import require_repro
 from wdport.parity.resumed_gate import open_resumed
 from wdport.parity.run import EVERYTHING, Setup, VerifySubject, run_gates
 from wdport.parity.verdict_api import Verdict
+from wdport.parity.verify_request import Pair
 from wdport.recorder import battery
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from wdport.declared import Count
 from wdport.parity.verdict import VerdictDocument
+from wdport.shared_types import Count
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from wdport.compare.bounds import LOGIC
 from wdport.compare.calls import Call
+from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layouts import AFTER, Layout, in_port
 from wdport.compare.measure import relative_l2
 from wdport.compare.orders import agreeing

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from wdport.checkpoint.regular import open_regular
+from wdport.checkpoint.regular_file import open_regular
 from wdport.data.arrays import understood
 from wdport.data.numpy_files import read_array
 from wdport.data.table import data_file

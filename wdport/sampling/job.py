@@ -19,11 +19,11 @@ from numpy.typing import ArrayLike
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 from wdport.sampling.condition import FURTHEST, checked_condition, guided, resampling, with_known
+from wdport.sampling.data_windows import Restoring, drawn_windows, restoring
 from wdport.sampling.devices import spread_over
 from wdport.sampling.request import Request
 from wdport.sampling.sampler import Programs, Sampler, plan_of
 from wdport.sampling.samples import Done, Samples
-from wdport.sampling.windows import Restoring, drawn_windows, restoring
 
 
 @dataclass(frozen=True)

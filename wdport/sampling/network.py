@@ -17,7 +17,6 @@ import numpy as np
 from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
-from wdport.declared import POLICIES
 from wdport.diffusion.process import Process
 from wdport.diffusion.scan import Change
 from wdport.errors import UsageError
@@ -26,6 +25,7 @@ from wdport.families.roles import Denoiser, Sampled, Tree
 from wdport.jax_settings import fast_compile
 from wdport.limits import MAX_PAD_WIDTHS
 from wdport.model import Array, Configuration, Diffused, KerasModel
+from wdport.shared_types import POLICIES
 
 
 @dataclass(frozen=True, eq=False)

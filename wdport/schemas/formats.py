@@ -20,7 +20,6 @@ from wdport.compare.findings import GATES
 from wdport.conversion.manifest_schema import Manifest
 from wdport.conversion.table_documents import CheckDocument, DifferenceDocument, ExplanationDocument
 from wdport.data.statistics import StatisticsForm
-from wdport.declared import given
 from wdport.evaluation.document import EvaluationDocument
 from wdport.exporting.artifact import ExportFacts, VerificationDocument
 from wdport.families.custom_sampled import DiffusionForm, FlowForm
@@ -39,6 +38,7 @@ from wdport.parity.verdict import VerdictDocument
 from wdport.porting.document import SuggestionDocument
 from wdport.porting.outline.result import OutlineDocument
 from wdport.schemas.schema import Schema, schema_of
+from wdport.shared_types import given
 
 _ARROW: Schema = {"pattern": get_args(Axes)[1].pattern, "examples": get_args(Axes)[1].examples}
 _ROWS = tuple(Rows.__annotations__)

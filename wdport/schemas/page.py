@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from wdport.declared import NOT_READ
 from wdport.schemas.schema import Schema
+from wdport.shared_types import NOT_READ
 
 BEGIN: Final = "<!-- fields of {}: made by make schemas -->"
 END: Final = "<!-- end of fields -->"

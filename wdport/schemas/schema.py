@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import UNSET, inspect
 from msgspec.json import schema_components
 
-from wdport.declared import NOT_FINITE
+from wdport.shared_types import NOT_FINITE
 
 Schema = dict[str, Any]
 """A schema as JSON values, in JSON Schema 2020-12."""

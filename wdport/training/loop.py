@@ -29,7 +29,7 @@ from wdport.training.model import DiffusionTraining
 from wdport.training.placement import Placement, require_alike
 from wdport.training.run_folder import Events
 from wdport.training.saves import Saves
-from wdport.training.source import StateSource
+from wdport.training.training_data import StateSource
 
 Values = list[Tensor]
 Report = Callable[[int, int, Callable[[], float]], None]

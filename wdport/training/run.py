@@ -30,7 +30,7 @@ from wdport.training.placement import placement_of
 from wdport.training.recipe import optimizer_of
 from wdport.training.run_folder import Events, run_folder
 from wdport.training.saves import Saves
-from wdport.training.source import source_of
+from wdport.training.training_data import source_of
 
 
 def save_trained(model: KerasModel, output: OutputPath, values: Mapping[str, Array] | None = None) -> None:

@@ -17,7 +17,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
 from wdport.errors import InputError
 from wdport.files.atomic import whole_file
-from wdport.files.manifests import sealed, unsealed
+from wdport.files.manifest_seal import sealed, unsealed
 from wdport.files.run_folder import ANEW
 from wdport.files.writable import OutputPath
 from wdport.model import Array

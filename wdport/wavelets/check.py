@@ -15,8 +15,8 @@ from typing import Final
 import jax
 import numpy as np
 
-from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate, Term, measure
+from wdport.compare.gate_bounds import Bound
 from wdport.model import Array
 from wdport.wavelets.transform import WaveletTransform
 

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 
 from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
-from wdport.wavelets import taps
+from wdport.wavelets import filter_taps as taps
 from wdport.wavelets.lengths import filter_length
 from wdport.wavelets.plan import TransformPlan, make_plan
 

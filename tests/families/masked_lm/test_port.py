@@ -13,7 +13,7 @@ import torch
 
 import wdport
 from tests.families.masked_lm.make import SMALL, VARIANTS, config_of, fields_of, save, tensors_of
-from wdport.compare.bounds import LOGIC
+from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2, ulps
 from wdport.compare.probe import Probe
 from wdport.families.masked_lm.config import Config

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 import wdport
 from tests.families.masked_lm.make import SMALL, Fields, config_of, fields_of, random_fields, save, tensors_of
 from wdport.cli.main import main
-from wdport.parity.pair import Pair
 from wdport.parity.planned_items import expected
+from wdport.parity.verify_request import Pair
 
 TINY: Fields = {**SMALL, "vocab_size": 12, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 1}
 

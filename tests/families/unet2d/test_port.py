@@ -13,7 +13,7 @@ import pytest
 
 import wdport
 from tests.families.unet2d.make import SMALL, VARIANTS, fields_of, save, tensors_of
-from wdport.compare.bounds import LOGIC
+from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.probe import Probe
 from wdport.families.ported import described_variables

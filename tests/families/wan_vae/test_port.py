@@ -12,7 +12,7 @@ import pytest
 
 import wdport
 from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, save, tensors_of
-from wdport.compare.bounds import LOGIC
+from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.make import NO_CROSS, QK_NORM, SMALL, inputs, make_module
-from wdport.compare.bounds import LOGIC
+from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.probe import Probe
 from wdport.errors import UsageError

@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta
 
-from wdport.declared import given
 from wdport.errors import MisfitError, UsageError, did_you_mean
 from wdport.fields import NETWORK, Fields, Summary, Width, Wording, fields_of, typed_setting
 from wdport.limits import MAX_FEATURES, require_model_size
 from wdport.model import Document
+from wdport.shared_types import given
 
 MAX_DEPTH = 14
 """Test inputs are as long as the widest dilation: 2^14 = 16,384 steps here, 1024 for the public code's default."""

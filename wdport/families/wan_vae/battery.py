@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from wdport.compare.bounds import Bound
+from wdport.compare.gate_bounds import Bound
 from wdport.families.wan_vae.config import GROUP, Config
 from wdport.model import Port, Signature
 from wdport.recorder import parse_input

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
+from wdport.compare.gate_bounds import Bound
 from wdport.families.library_config import LibraryFamily
 from wdport.families.shapes import Shapes, any_below, count, size
 from wdport.families.wan_vae.battery import BOUNDS, signature

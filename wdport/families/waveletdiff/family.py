@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wdport.compare.bounds import Bound
 from wdport.compare.findings import Gate
+from wdport.compare.gate_bounds import Bound
 from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.ported import PortedFamily
 from wdport.families.waveletdiff.config import RISKS, Config

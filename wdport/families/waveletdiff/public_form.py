@@ -11,10 +11,10 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from wdport import fields
-from wdport.declared import NOT_READ, given
 from wdport.families.waveletdiff.config import Config, Public
 from wdport.fields import fields_of
 from wdport.model import Document
+from wdport.shared_types import NOT_READ, given
 
 READ: Final[Mapping[tuple[str, str], tuple[str, type]]] = {
     (place.section, place.key): (name, field.kind)

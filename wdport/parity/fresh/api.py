@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from wdport.compare.bounds import bounds
 from wdport.compare.calls import Case
 from wdport.compare.findings import GATES, Gate, fact
+from wdport.compare.gate_bounds import bounds
 from wdport.errors import IncompleteError, WdportError
 from wdport.model import Array
 from wdport.options import PathText
@@ -39,9 +39,9 @@ from wdport.parity.fresh.gate import (
 from wdport.parity.fresh.messages import from_json, to_json
 from wdport.parity.fresh.process import Worker
 from wdport.parity.model_pair import source_tensors
-from wdport.parity.pair import Pair
 from wdport.parity.verdict import TERMS
 from wdport.parity.verdict_api import Verdict
+from wdport.parity.verify_request import Pair
 
 Say = Callable[[str], None]
 FRESH: Final = "N"

@@ -20,10 +20,10 @@ from wdport.parity.file_pair import BothFiles, both_files
 from wdport.parity.fresh.described import described
 from wdport.parity.fresh.messages import BrokenMessage, from_json, receive, send, to_json
 from wdport.parity.model_pair import own_reference, source_tensors
-from wdport.parity.pair import Pair
 from wdport.parity.planned_items import expected
 from wdport.parity.reference import user_reference
 from wdport.parity.verify import compare_files
+from wdport.parity.verify_request import Pair
 from wdport.recorder import cast, checked_inputs, conditioning, highest_precision, lifted, one_line, run
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular import read_option
+from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.strict_json import strict_json
 from wdport.compare.findings import GATES, Finding, fact
 from wdport.errors import IncompleteError, InputError, UsageError

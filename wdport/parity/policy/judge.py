@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
-from wdport.compare.bounds import bounds
 from wdport.compare.findings import GATES, Finding, Gate, by_subject, fact, label
+from wdport.compare.gate_bounds import bounds
 from wdport.parity.policy.policy import BoundSetting, Policy, Waiver
 from wdport.parity.verdict import Verdict
 

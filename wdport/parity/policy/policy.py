@@ -13,13 +13,13 @@ from typing import Annotated, Literal, Required, TypedDict
 
 from msgspec import Meta
 
-from wdport.checkpoint.regular import read_option
+from wdport.checkpoint.regular_file import read_option
 from wdport.compare.findings import GATES, label, letter_of
-from wdport.declared import Text
 from wdport.errors import InputError, did_you_mean
 from wdport.families.registry import known_bounds
 from wdport.limits import MAX_POLICY_BYTES
 from wdport.options import PathText
+from wdport.shared_types import Text
 
 Day = Annotated[
     str, Meta(extra_json_schema={"format": "date"}, pattern=r"^\d{4}-\d{2}-\d{2}$", examples=["2027-01-31"])

@@ -10,8 +10,8 @@ from wdport.compare.findings import OUTPUT, Gate, by_subject
 from wdport.errors import printable
 from wdport.families.registry import known_bounds
 from wdport.mapping.kinds.kind import Level
-from wdport.marks import outcome_of
 from wdport.parity.verdict import Fault, TapResult, Verdict
+from wdport.text_marks import outcome_of
 
 NAME_CHARS: Final = 240
 """Maximum length of a layer's path in a report; the longest real one has 60 characters."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wdport.compare.bounds import NUMERICS
+from wdport.compare.gate_bounds import NUMERICS
 from wdport.families.registry import known_bounds
 from wdport.parity.reports.phrases import (
     LEVELS,

@@ -12,7 +12,6 @@ from typing import Final
 from wdport.compare.findings import OUTPUT, Gate
 from wdport.errors import printable
 from wdport.files.templates import template
-from wdport.marks import Marked, Severity, joined, marked, outcome_line
 from wdport.parity.reports.html import TEMPLATES
 from wdport.parity.reports.phrases import (
     LEVELS,
@@ -38,6 +37,7 @@ from wdport.parity.reports.phrases import (
     waived,
 )
 from wdport.parity.verdict import Fault, Verdict
+from wdport.text_marks import Marked, Severity, joined, marked, outcome_line
 
 _COLOURS: Final = {"PASS": "#0b6b1d", "FAIL": "#a8201a", "INCOMPLETE": "#7f5200"}
 _HEADS: Final = (("gate", "left"), ("outcome", "left"), ("compared", "right"), ("worst", "right"), ("bound", "right"))

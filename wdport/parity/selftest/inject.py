@@ -11,9 +11,9 @@ from math import inf, log10
 import jax
 import numpy as np
 
-from wdport.compare.bounds import TRAJECTORY, bounds
 from wdport.compare.calls import layer_of
 from wdport.compare.findings import Gate
+from wdport.compare.gate_bounds import TRAJECTORY, bounds
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.process import Process
 from wdport.errors import IncompleteError, InternalError, MisfitError

@@ -13,10 +13,10 @@ import numpy as np
 from msgspec import Meta
 
 from wdport.compare.findings import label
-from wdport.declared import Count, Number
 from wdport.families.faults import Kill
 from wdport.files import json_document
 from wdport.model import Array
+from wdport.shared_types import Count, Number
 
 Accept = Callable[[Array, Array], bool]
 

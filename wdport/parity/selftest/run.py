@@ -14,8 +14,8 @@ from typing import cast
 
 import jax
 
-from wdport.compare.bounds import bounds as default_bounds
 from wdport.compare.findings import GATES, Gate, fact
+from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.programs import release_memory
 from wdport.diffusion.faults import TARGET_MIXED_UP
 from wdport.errors import MachineError, UsageError

@@ -33,12 +33,12 @@ from wdport.files.target import choose_target
 from wdport.files.temporary import scratch_folder
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
-from wdport.parity.pair import Pair
 from wdport.parity.policy.judge import under
 from wdport.parity.reference import family_reference
 from wdport.parity.run import Setup
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify import compare_files
+from wdport.parity.verify_request import Pair
 from wdport.recorder import CaseSweep, Conditioning, Observation, cast, highest_precision, run
 
 DTYPES = ("float64", "float32")

@@ -8,8 +8,8 @@ from math import isfinite
 
 from wdport.compare.findings import label
 from wdport.families.faults import Kill
-from wdport.marks import Marked, joined, marked, outcome_line
 from wdport.parity.selftest.result import GroupResult, SelftestResult, Variant
+from wdport.text_marks import Marked, joined, marked, outcome_line
 
 MARK = "<!-- wdport selftest -->"
 """An invisible line that identifies the file as written by wdport."""

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from wdport.conversion.manifest_schema import JsonShape
-from wdport.declared import Count, Positive
 from wdport.mapping.kinds.kind import KerasCall
 from wdport.porting.outline.counterparts import Default
+from wdport.shared_types import Count, Positive
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from math import inf
 
 import numpy as np
 
-from wdport.compare.bounds import BOUNDS, LEAK, NUMERICS
 from wdport.compare.findings import Finding, Measure, fact, measure, notice
+from wdport.compare.gate_bounds import BOUNDS, LEAK, NUMERICS
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.errors import MachineError, UsageError
 from wdport.model import Array

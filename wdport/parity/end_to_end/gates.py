@@ -13,9 +13,9 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Completing, Sampled
 from wdport.jax_settings import fast_compile
 from wdport.model import Array
+from wdport.parity.end_to_end.generation import SidePair, Tokens, generation_gate
+from wdport.parity.end_to_end.samplers import SEED, Conditioned, samplers_gate
 from wdport.parity.trajectories import file_process, reference_network
-from wdport.parity.use.generation import SidePair, Tokens, generation_gate
-from wdport.parity.use.samplers import SEED, Conditioned, samplers_gate
 from wdport.recorder import highest_precision, lifted, run
 from wdport.sampling.network import keras_network
 

@@ -25,8 +25,8 @@ from wdport.generation.program import Generator
 from wdport.generation.prompts import arranged
 from wdport.jax_settings import FAST_COMPILE, fast_compile
 from wdport.model import Array, KerasModel, Vocabulary
-from wdport.parity.use.plain_generation import Draws, FillRule, Logits, Text, complete_text
-from wdport.parity.use.sides import UseMeasures
+from wdport.parity.end_to_end.plain_generation import Draws, FillRule, Logits, Text, complete_text
+from wdport.parity.end_to_end.sides import UseMeasures
 
 Tokens = Callable[[str, Array, Array], Array]
 """The reference: (dtype, tokens (B, N), which of them are read (B, N)) to the logits (B, N, V)."""

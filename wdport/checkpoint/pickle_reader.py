@@ -1,7 +1,7 @@
 """Read pickle bytes as numbers, text and stack items, each checked before it is returned.
 
 The state of the symbolic pickle machine: a reading position, a stack cut into frames by MARK, and the
-memo. The opcodes are implemented in :mod:`wdport.checkpoint.opcodes`.
+memo. The opcodes are implemented in :mod:`wdport.checkpoint.pickle_machine`.
 """
 
 from __future__ import annotations

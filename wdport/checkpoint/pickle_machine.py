@@ -7,7 +7,7 @@ inspected: objects may refer to themselves.
 
 The opcodes are the 31 that ``torch.save`` writes for checkpoints (counted over real files with ``pickletools.genops``),
 and those that objects, tuples that contain themselves, and Python 2 add. Each is reimplemented here on a
-:class:`~wdport.checkpoint.tape.Tape`; none imports, calls or sets an attribute of anything that the file names.
+:class:`~wdport.checkpoint.pickle_reader.Tape`; none imports, calls or sets an attribute of what the file names.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from struct import unpack
 from typing import Final
 
 from wdport.checkpoint.faults import LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault
+from wdport.checkpoint.pickle_reader import Tape, utf8
 from wdport.checkpoint.symbols import ConstantSymbol, Constructor, resolve
-from wdport.checkpoint.tape import Tape, utf8
 from wdport.checkpoint.tensor import StorageClass, StorageRef, Storages, TensorRef
 from wdport.checkpoint.unloaded_object import GRAPH_MODULE, Form, UnloadedObject, applied
 from wdport.limits import MAX_DEPTH, MAX_OPCODES, MAX_TENSORS

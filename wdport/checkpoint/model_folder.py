@@ -20,7 +20,7 @@ from typing import Final
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import checkpoint_in
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
-from wdport.checkpoint.regular import inside
+from wdport.checkpoint.regular_file import inside
 from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.checkpoint.tensor import TensorRef

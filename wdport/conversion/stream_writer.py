@@ -23,7 +23,7 @@ from wdport.conversion.stream import VariableStream
 from wdport.conversion.values import See
 from wdport.errors import MachineError
 from wdport.files.inputs import sha256_at
-from wdport.files.manifests import BLANK, folder_sha256, sealed
+from wdport.files.manifest_seal import BLANK, folder_sha256, sealed
 from wdport.files.model_files import Hashes, Written, size_at, stored_digests
 from wdport.files.npz_file import NpzWriter
 from wdport.files.orbax_folder import OrbaxWriter

@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 from wdport.cli.documents import Destination
 from wdport.cli.options import SAMPLERS, facts, size
 from wdport.conversion.load import Converted
-from wdport.declared import POLICIES
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.manifests import file_sha256
+from wdport.files.manifest_seal import file_sha256
 from wdport.files.target import Target
 from wdport.model import Array, NotDecoded
 from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256, Operand, Option
+from wdport.shared_types import POLICIES
 
-if TYPE_CHECKING:  # they import jax, and the first two are not needed for errors
+if TYPE_CHECKING:
     from wdport.cli.results import SamplesDocument
     from wdport.files.series_figure import DataWindows
     from wdport.sampling.devices import DeviceSpread
     from wdport.sampling.job import Job, SamplingRun
-
 
 LONGEST_LABEL = 9
 """Digits."""

@@ -24,7 +24,7 @@ from wdport.errors import MachineError, UsageError
 from wdport.families.roles import Sampled
 from wdport.jax_settings import fast_compile
 from wdport.model import Array, Configuration, Decoding, Diffused, KerasModel
-from wdport.parity.use.sides import UseMeasures
+from wdport.parity.end_to_end.sides import UseMeasures
 from wdport.sampling.job import plan_job
 from wdport.sampling.network import Network, fast_network, keras_network
 from wdport.sampling.request import Request

@@ -16,7 +16,6 @@ from wdport.cli.documents import Destination, give
 from wdport.cli.machine import start_jax
 from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
-from wdport.declared import POLICIES
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.roles import Fresh
 from wdport.files.inputs import InputFiles
@@ -24,6 +23,7 @@ from wdport.files.json_document import NamedFile, output_file
 from wdport.files.temporary import scratch_folder
 from wdport.model import PUBLIC, SCHEDULES, Array, KerasModel, Recipe
 from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
+from wdport.shared_types import POLICIES
 from wdport.training.run_folder import STATES, WRITTEN
 
 if TYPE_CHECKING:
