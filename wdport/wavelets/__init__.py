@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wdport.wavelets.energy import dropped_share, level_energies, off_range, parseval_ratio
+    from wdport.wavelets.check import dropped_share, level_energies, off_range, parseval_ratio
     from wdport.wavelets.layers import WaveletDecomposition, WaveletReconstruction
     from wdport.wavelets.lengths import WaveletCandidate, candidates
     from wdport.wavelets.ragged import RaggedWaveletTransform

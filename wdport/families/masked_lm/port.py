@@ -21,8 +21,7 @@ from wdport.keras_runtime import layer_dtype, require_backend
 from wdport.model import KerasTensor as Tensor
 from wdport.model import KerasVariable
 from wdport.nets.norms import RMSNorm
-from wdport.nets.rotary import Rotary
-from wdport.nets.token_attention import TokenAttention
+from wdport.nets.token_attention import Rotary, TokenAttention
 
 Activation = Callable[[Tensor], Tensor]
 
