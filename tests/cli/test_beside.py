@@ -10,8 +10,8 @@ import pytest
 
 import wdport
 from tests.make import SETTINGS, make_state, save
+from wdport.cli import sample
 from wdport.cli.main import main
-from wdport.files import figure
 
 NAMES = ["temperature", "$humidity$", "气压"]
 FAST = ["--sampler", "ddim", "--steps", "2"]
@@ -41,7 +41,7 @@ def folder(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_windows_follow_one_another_and_columns_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(figure, "draw_samples", lambda *given: drawn.append(given))
+    monkeypatch.setattr(sample, "draw_samples", lambda *given: drawn.append(given))
     write("turned.csv", ["extra", *NAMES[::-1]], np.column_stack([VALUES[:, 0], VALUES[:, ::-1]]))
     for data in ("data.csv", "turned.csv", "data.npy"):
         assert main(["sample", "a.keras", *FAST, "-n", "2", "--force", "--plot", "a.svg", "--data", data]) == 0

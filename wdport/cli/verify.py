@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,7 +90,8 @@ def command(files: tuple[str, ...], **options: Any) -> int:
         start_jax()
         say = show or (lambda _: None)
         canaries = _canaries(terms.policy, say) if terms.any and not run.no_canary else None
-        compared = verify_pair(pair, say, run.repro)
+        with _no_forged_reports([report.path for report in requested]):
+            compared = verify_pair(pair, say, run.repro)
     verdict = judge(compared, terms, today, canaries)
     from wdport.parity.reports import append_step_summary, render_json, render_markdown, write_reports
     from wdport.parity.reports.text import render_line, render_text
@@ -110,6 +112,31 @@ def command(files: tuple[str, ...], **options: Any) -> int:
             console.account(f"wrote {new}")
     raise_first(failed)
     return verdict.exit_code
+
+
+@contextmanager
+def _no_forged_reports(paths: Sequence[str | os.PathLike[str]]) -> Iterator[None]:
+    """Remove reports that something else wrote if the comparison ends without a verdict.
+
+    A converted model's code that runs here may write a report that passes; a verdict would be written over it.
+    """
+    before = {path: _written(path) for path in paths}
+    try:
+        yield
+    except BaseException:
+        for path in [path for path, state in before.items() if _written(path) not in (None, state)]:
+            with suppress(OSError):
+                os.unlink(path)
+        raise
+
+
+def _written(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """What changes when a file is written; None for no file."""
+    try:
+        state = os.lstat(path)
+    except OSError:
+        return None
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _canaries(policy: Policy | None, say: Callable[[str], None]) -> Gate:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from wdport.wavelets.transform import WaveletTransform
 
 _LAZY = {
-    "WaveletCandidate": "identify",
-    "candidates": "identify",
-    "dropped_share": "energy",
-    "level_energies": "energy",
-    "off_range": "energy",
-    "parseval_ratio": "energy",
+    "WaveletCandidate": "lengths",
+    "candidates": "lengths",
+    "dropped_share": "check",
+    "level_energies": "check",
+    "off_range": "check",
+    "parseval_ratio": "check",
     "WaveletDecomposition": "layers",
     "WaveletReconstruction": "layers",
     "RaggedWaveletTransform": "ragged",

@@ -88,8 +88,8 @@ def answers_for_layers(names: list[str], folder: str) -> Cheating:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         output, frame = own(self, *args, **kwargs), sys._getframe(1)
         while frame is not None:
-            if frame.f_code.co_name == "answer" and len(frame.f_locals.get("made", ())) == 1:
-                return frame.f_locals["made"][0]
+            if frame.f_code.co_name == "answer" and len(frame.f_locals.get("outputs", ())) == 1:
+                return frame.f_locals["outputs"][0]
             frame = frame.f_back  # type: ignore[assignment]
         return output
 
