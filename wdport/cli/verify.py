@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wdport.compare.findings import Gate
     from wdport.parity.policy import Policy
 
+from wdport.checkpoint.regular_file import state_of
 from wdport.cli.completion import CHECKPOINTS, CONVERTED
 from wdport.cli.console import console, width_of
 from wdport.cli.documents import STDOUT, file_of
@@ -120,23 +121,15 @@ def _no_forged_reports(paths: Sequence[str | os.PathLike[str]]) -> Iterator[None
 
     A converted model's code that runs here may write a report that passes; a verdict would be written over it.
     """
-    before = {path: _written(path) for path in paths}
+    before = {path: state_of(path) if os.path.exists(path) else None for path in paths}
     try:
         yield
     except BaseException:
-        for path in [path for path, state in before.items() if _written(path) not in (None, state)]:
+        for path, state in before.items():
             with suppress(OSError):
-                os.unlink(path)
+                if state_of(path) != state:
+                    os.unlink(path)
         raise
-
-
-def _written(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
-    """What changes when a file is written; None for no file."""
-    try:
-        state = os.lstat(path)
-    except OSError:
-        return None
-    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _canaries(policy: Policy | None, say: Callable[[str], None]) -> Gate:
