@@ -1,8 +1,7 @@
 """Open a checkpoint and read its tensors, by the network's names, as numpy arrays.
 
-A line has the place and its content: ``hyper_parameters (class pytorch_lightning.utilities.parsing.AttributeDict)``.
-
 Opening reads only names, shapes and offsets. Reading a tensor reads only the bytes of its storage.
+What is not read is listed, each with its place: ``hyper_parameters (class pytorch_lightning...AttributeDict)``.
 """
 
 from __future__ import annotations

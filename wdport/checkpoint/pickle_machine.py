@@ -2,8 +2,8 @@
 bounded depth and size.
 
 Shared objects are normal (the same text or tensor occurs in several places). Refused are an object that contains
-itself, and a few hundred bytes that unfold to billions of nodes when traversed. Inert leaves are not
-inspected: objects may refer to themselves.
+itself, and a few hundred bytes that unfold to billions of nodes when traversed. Unloaded objects are
+not inspected: objects may refer to themselves.
 
 The opcodes are the 31 that ``torch.save`` writes for checkpoints (counted over real files with ``pickletools.genops``),
 and those that objects, tuples that contain themselves, and Python 2 add. Each is reimplemented here on a

@@ -1,12 +1,9 @@
 """Resolve the name of a pickled global to a known symbol or an unloaded object, or refuse it.
 
-Nothing in a file is ever imported or called here, so an unknown class is not a danger to this reader. A file that
-contains one of these names was made to harm another reader, and is refused as a whole: wherever the name occurs, called
-or not.
-
-Nothing is imported. The known names are those that weights need, and only the few functions below are ever applied:
-each reimplements a constructor on plain data. A name that only an attack needs is refused
-(:mod:`wdport.checkpoint.symbols`); every other name is an inert leaf.
+Nothing in a file is ever imported or called, so an unknown class is no danger to this reader. The known names are those
+that weights need, and only the few functions below are ever applied: each reimplements a constructor on plain data. A
+file with a name that only an attack needs was made to harm another reader, and is refused as a whole, wherever the name
+occurs, called or not; every other name is an unloaded object.
 """
 
 from __future__ import annotations

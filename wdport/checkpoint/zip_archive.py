@@ -29,7 +29,7 @@ _END64: Final = Struct("<4sQ2H2L4Q")
 _CENTRAL: Final = Struct("<4s6H3L5H2L")
 _EXTRA: Final = Struct("<2H")
 _FULL16: Final = 0xFFFF
-_FULL32_FIELD: Final = 0xFFFFFFFF
+_FULL32: Final = 0xFFFFFFFF
 
 
 Read = Callable[[int, int], bytes]
@@ -87,8 +87,7 @@ def _end_records(read: Read, file_size: int) -> tuple[int, int, int]:
     if wide is None:
         wide = fields
     elif any(
-        low not in (full, high)
-        for low, high, full in zip(fields, wide, (_FULL16,) * 4 + (_FULL32_FIELD,) * 2, strict=True)
+        low not in (full, high) for low, high, full in zip(fields, wide, (_FULL16,) * 4 + (_FULL32,) * 2, strict=True)
     ):
         raise Fault("the two end records of the zip archive disagree")
     disk, directory_disk, here, count, size, start = wide
@@ -130,11 +129,9 @@ def _entry(raw: bytes, position: int) -> tuple[Entry, int]:
         name = raw[names_at : names_at + name_len].decode("utf-8")
     except UnicodeDecodeError:
         raise Fault("a member's name in the zip directory is not UTF-8") from None
-    if _FULL32_FIELD in (size, packed, header):
+    if _FULL32 in (size, packed, header):
         extra = _zip64_extra(raw[names_at + name_len : after])
-        size, packed, header = (
-            next(extra, value) if value == _FULL32_FIELD else value for value in (size, packed, header)
-        )
+        size, packed, header = (next(extra, value) if value == _FULL32 else value for value in (size, packed, header))
     return Entry(name, flags, method, crc, packed, size, header), after
 
 
@@ -155,7 +152,6 @@ _DESCRIPTORS: Final = (Struct("<4s3L"), Struct("<4sL2Q"))
 _ENCRYPTED: Final = 0x2041  # bits 0, 6 and 13
 _DESCRIPTOR_FOLLOWS: Final = 0x0008
 _UTF8_NAMES: Final = 0x0800
-_FULL32: Final = 0xFFFFFFFF
 _DEFLATED: Final = 8
 _CODE: Final = "code/"
 

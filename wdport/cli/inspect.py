@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from wdport.checkpoint import Checkpoint
     from wdport.cli.results import InspectionDocument, StoredTensor
     from wdport.conversion.manifest_schema import Account, ConfigEntry
-    from wdport.files.json_document import NamedFile
 
 MANIFEST_END: Final = ".wdport.json"
 MOST_LINES: Final = 10
@@ -136,13 +135,18 @@ def _inspection_of(
     from wdport.cli.results import InspectionDocument, StoredTensor
 
     return InspectionDocument(
-        file=path.name,
+        file=_file_name(path),
         what=f"converted model ({format_at(path)})",
         bytes=size_at(path),
         model=model,
         config=config,
         tensors={name: StoredTensor(dtypes.get(name, "float32"), list(shape)) for name, shape in variables.items()},
     )
+
+
+def _file_name(path: Path) -> str:
+    """The name of a file or folder, also of `.` and `..`."""
+    return path.resolve().name if path.name in ("", "..") else path.name
 
 
 def _manifest(path: Path, account: Account) -> str:
@@ -158,7 +162,7 @@ def _checkpoint(path: Path, key: str | None) -> InspectionDocument:
 
     with open_checkpoint(path, key=key) as checkpoint:
         inspection = InspectionDocument(
-            file=path.resolve().name if path.name in ("", "..") else path.name,
+            file=_file_name(path),
             what=f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
             bytes=sum(file.stat().st_size for file in checkpoint.files.values()),
             files={name: str(file) for name, file in checkpoint.files.items()},

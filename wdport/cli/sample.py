@@ -32,8 +32,7 @@ from wdport.jax_settings import chosen_numerics
 from wdport.model import Array, Decoding, Diffused, NotDecoded
 from wdport.version import VERSION
 
-if TYPE_CHECKING:  # the first is not needed without a data file, and the others bring in jax
-    from wdport.files.series_figure import DataWindows
+if TYPE_CHECKING:
     from wdport.sampling import Job, Request
 
 

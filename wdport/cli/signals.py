@@ -3,7 +3,7 @@
 Click only makes an Abort of Ctrl-C. An exception while an extension module is loaded comes out as another, or ends the
 process; so the signal is then sent again a little later.
 
-Neither Python nor click does this: output that is lost at exit changes the exit code, or nobody is told.
+Output that is lost at exit changes the exit code; neither Python nor click does this.
 """
 
 from __future__ import annotations

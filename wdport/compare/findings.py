@@ -36,7 +36,7 @@ class Term:
         measures: tuple[Measure, ...] = (),
         facts: tuple[Finding, ...] = (),
     ) -> Gate:
-        """An outcome of this gate; arguments as those of :class:`~wdport.compare.findings.Gate`."""
+        """An outcome of this gate; arguments as those of :class:`Gate`."""
         return Gate(self.letter, self.name, compared, expected, measures, facts, self.meaning)
 
 
@@ -235,7 +235,7 @@ class Gate:
     """One gate's outcome: its measures, and its facts, which have no number.
 
     ``name`` is its letter, ``title`` its name and ``meaning`` what it compares, all from
-    :mod:`wdport.compare.findings`; ``seconds`` is its duration, ``None`` if it was not measured. It passes if there are
+    the table of gates; ``seconds`` is its duration, ``None`` if it was not measured. It passes if there are
     no findings other than notices and ``compared`` equals ``expected`` and is positive.
     """
 

@@ -25,7 +25,6 @@ from wdport.shared_types import Count, Positive
 if TYPE_CHECKING:
     from wdport.conversion.check import Check
     from wdport.conversion.explain import End, Route, Routes
-    from wdport.mapping.diff import Difference
 
 Kind = Literal["table", "checkpoint", "converted file"]
 

@@ -1,13 +1,9 @@
 """The published samplers, the checkpoint's own and those of flows, as plain loops in numpy that return every state.
 
-The plans of :mod:`wdport.diffusion.updates` are compared with it, so it shares no code with them: it writes each method
-as its paper does, over the clean state and the noise computed from the prediction at each call.
-
-The port's sampling is compared with it, so it shares no code with plans and scans: each update follows the formulas of
-the public code, step by step. Computes in the dtype of x_T.
-
-The plans of :mod:`wdport.diffusion.flow` are compared with it, so it shares no code with them: each method is written
-as in textbooks, over the velocity computed from the prediction at each call. Computes in the dtype of the noise.
+The plans of :mod:`wdport.diffusion.updates` and :mod:`wdport.diffusion.flow` are compared with these loops, which
+share no code with plans and scans. The published methods are written as in their papers, over the clean state and the
+noise computed from the prediction at each call; the checkpoint's own follow the formulas of the public code, step by
+step; those of flows are written as in textbooks, over the velocity. Each computes in the dtype of its first noise.
 """
 
 from __future__ import annotations
@@ -195,7 +191,7 @@ def ddpm_states(
 
     ``steps`` fall from 1000 to 1. If they skip some, beta and alpha are still those of the single step, and
     alpha_bar of the previous step is that of the next in the list. ``change`` and ``repeats`` are as in
-    :mod:`wdport.diffusion.reference_samplers`.
+    :func:`walk`.
     """
     beta, alpha, alpha_bar = (np.asarray(values).astype(init.dtype) for values in schedule)
     one = init.dtype.type(1.0)
@@ -250,7 +246,6 @@ def _prediction(network: Network, target: str, bar: Array, x: Array, step: int, 
     return changed
 
 
-VelocityNetwork = Callable[[Array, Array], Array]
 Velocity = Callable[[Array, float], Array]
 
 FIRST = {"velocity": 0.0, "noise": 1e-3, "sample": 0.0}
@@ -261,7 +256,7 @@ def flow_states(
     sampler: str,
     path: str,
     target: str,
-    network: VelocityNetwork,
+    network: Network,
     network_time: Callable[[float], float],
     steps: int,
     init: Array,

@@ -4,11 +4,8 @@ fields.
 A class is listed if its network is trained as DDPM's is: it sees signal * data + noise * noise at a whole step, and the
 betas determine both factors. Flows, consistency models and diffusions over noise levels are refused by name.
 
-Source: diffusers 0.42.1; defaults and fields are compared with the library's classes by tests.
-
-Facts: diffusers 0.42.1, ``DDPMScheduler`` and ``DDIMScheduler``. Its steps are numbered 0 to T - 1, ours 1 to T: its
-    network gets step - 1 at our step. Its tables are float32, these are float64. The classes that are read are in
-    :mod:`wdport.diffusion.scheduler`.
+Source: diffusers 0.42.1; tests compare defaults and fields with the library's classes. Its steps are numbered 0 to
+T - 1, ours 1 to T: its network gets step - 1 at our step. Its tables are float32, these are float64.
 """
 
 from __future__ import annotations
@@ -92,7 +89,7 @@ IMPLEMENTED: Final[Mapping[str, tuple[object, ...]]] = {
     "predict_epsilon": (True, None),
 }
 """Fields that change what a network is trained for, and their supported values. Others are read by
-:class:`wdport.diffusion.scheduler.Scheduler`, or concern the class's own steps alone."""
+:class:`Scheduler`, or concern the class's own steps alone."""
 
 _KNOWN: Final = frozenset(OLDER).union(*CLASSES.values())
 """Fields of any class: the library keeps those of another class when it converts a configuration."""

@@ -1,15 +1,13 @@
 """Apply rules to arrays: rearrange source arrays into target arrays, bit for bit, in either direction; sums and
 weight normalisation.
 
-It is separate from rules, which only move values. The result is computed in float64 from the stored values and rounded
-once, when it is written; the inverse is a choice, stated here, and does not restore the stored bits:
+One function serves both directions, because the inverse of a rule is a rule. Rules only move values; arithmetic is
+computed in float64 from the stored values and rounded once, when it is written. Its inverse is a choice, stated here,
+and does not restore the stored bits:
 
 * ``sum`` (two biases of a PyTorch LSTM): the inverse is the whole value and zeros;
 * ``weight_norm`` (``torch.nn.utils.weight_norm``: a magnitude g and a direction v, w = g * v / ||v||): the inverse is
   the norm of w as magnitude, and w as direction.
-
-The same function serves both directions, because the inverse of a rule is a rule. Arithmetic, which is
-not exact, is in :mod:`wdport.mapping.arrays`.
 """
 
 from __future__ import annotations

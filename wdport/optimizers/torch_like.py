@@ -1,8 +1,5 @@
 """Keras optimizers with PyTorch's arithmetic: Adam, AdamW and SGD, with parameter groups and clipping by norm.
 
-Formulas: Loshchilov and Hutter, arXiv 1711.05101, as `torch.optim.AdamW` computes them. Keras's optimiser differs in
-one place: it adds epsilon before the bias correction of the second moment.
-
 Keras's own differ from `torch.optim`: its Adam adds epsilon before the bias correction, its SGD multiplies the momentum
 by the learning rate, and it has no parameter groups. References: Kingma and Ba, arXiv 1412.6980; Loshchilov and Hutter,
 arXiv 1711.05101; Sutskever et al., ICML 2013; `torch.optim` of PyTorch 2.13.

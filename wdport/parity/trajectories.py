@@ -1,6 +1,6 @@
 """Gate trajectories (E): compare both sides' trajectories on one noise tape, along every run.
 
-Both start from the same x_T with the same noise tape; each returns its state after every step of every run.
+Both sides start from the same x_T with the same noise tape; each returns its state after every step of every run.
 
 The runs are the checkpoint's DDPM and DDIM, with the network's prediction target and with the other one. Each takes six
 steps from the last to the first: errors compound along a run, and a network of the released size is slow in float64.

@@ -1,9 +1,7 @@
 """Draw a job into a file: parts next to it keep finished samples, so that an interrupted run resumes; what processes
 agree on before.
 
-With several processes, only the first one has parts; the others draw their share and send it.
-
-With several processes, the first one writes; the others draw their share and send it.
+With several processes, only the first one has parts and writes; the others draw their share and send it.
 """
 
 from __future__ import annotations

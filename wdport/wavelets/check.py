@@ -5,7 +5,7 @@ With symmetric and most other boundary modes the transform is redundant (C > N):
 signal energy, and synthesis R (N, C) maps C - N directions to nothing. Coefficients from a network are not in the range
 of the analysis W (C, N) either. In any mode ||R c||^2 is the energy of the series.
 
-Everything here is per series and feature: (..., C, F) reduced over the axis C.
+The energies are per series and feature: (..., C, F) reduced over the axis C.
 
 A round trip proves nothing: a wrong boundary mode of equal shape, or any self-consistent wrong transform, round-trips
 to rounding error. And a single error over all levels hides the fine ones, which hold a hundredth of the energy.

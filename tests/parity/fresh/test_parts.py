@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import struct
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from wdport.errors import MisfitError, error_from
 from wdport.model import Signature
 from wdport.parity.fresh.gate import FreshCase, draw_seed, fresh_cases, sample_error
 from wdport.parity.fresh.messages import BrokenMessage, from_json, receive, send, to_json
+from wdport.parity.fresh.process import _START
 from wdport.parity.planned_items import expected
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_request import Pair
@@ -35,6 +39,16 @@ def npy(array: np.ndarray, pickles: bool = False) -> bytes:
     file = io.BytesIO()
     np.lib.format.write_array(file, array, allow_pickle=pickles)
     return file.getvalue()
+
+
+def test_a_process_is_confined_before_any_library_starts_threads() -> None:
+    """The kernel confines the calling thread and those that it starts, so that threads of numpy or jax would be free."""
+    code = _START.replace("main()", "") + "print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    command = [sys.executable, "-I", "-c", code, json.dumps(sys.path)]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    packages = set(ast.literal_eval(loaded)) - sys.stdlib_module_names
+    assert "wdport" in packages
+    assert packages.isdisjoint({"numpy", "jax", "keras", "torch", "msgspec", "yaml", "click"})
 
 
 def test_a_message_arrives() -> None:

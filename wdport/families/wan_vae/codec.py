@@ -4,8 +4,8 @@ pixels as bytes.
 Zeros come before the video, so that its frames fill whole chunks from the end: the first frame is the last slot of its
 latent frame. What the network makes of the slots before is cut off.
 
-Frames are computed as :class:`wdport.families.wan_vae.codec.Codec` does in chunks of one, with the past as the scan's
-carry. The device holds the whole video, before and after.
+For an export, a scan computes frames as :class:`Codec` does in chunks of one, with the past as its carry; the device
+then holds the whole video, before and after.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A converted model is compared with it if the user's own code is not available. S
 2510.11839. Built in float64, it is float64 throughout: every table is computed in the dtype in which it is used, and
 nothing is cast down.
 
-It shares nothing with the port's loss. Source: arXiv 2510.11839.
+The loss shares nothing with the port's.
 """
 
 from __future__ import annotations

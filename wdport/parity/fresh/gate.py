@@ -26,8 +26,9 @@ from wdport.compare.measure import FLOOR, ErrorPair
 from wdport.conversion.prepare import Prepared
 from wdport.errors import IncompleteError, MisfitError, error_from
 from wdport.model import Array, Signature
+from wdport.parity.fresh.confinement import FRAMEWORKS
 from wdport.parity.fresh.messages import BrokenMessage, Message
-from wdport.parity.fresh.process import FRAMEWORKS, Worker
+from wdport.parity.fresh.process import Worker
 from wdport.recorder import Input
 
 SPREAD: Final = 0.25

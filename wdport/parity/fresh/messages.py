@@ -3,7 +3,7 @@ pickles.
 
 Nothing that a process sends can run code in the process that reads it.
 
-They are read by the declared types of their fields, so that nothing in them is more than data.
+Dataclasses are read by the declared types of their fields, so that nothing in them is more than data.
 """
 
 from __future__ import annotations

@@ -1,31 +1,17 @@
-"""Start a confined process for one side of a comparison, ask it, and end it. Its answers are data that nobody
-trusts.
-
-A confined process has no PyTorch, none of the reference's files, no other programs and no network.
-
-On Linux the kernel enforces it without any privilege, by Landlock (files, signals, other processes) and seccomp
-(sockets). Everywhere, Python's audit hooks refuse the same in Python code, with errors that name the reason; they do
-not stop native code.
-
-This module needs only the standard library: the kernel confines the calling thread and those that it starts, so it must
-run before numpy and jax start theirs.
-"""
+"""Start a process for one side of a comparison, ask it, and end it. Its answers are data that nobody trusts."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from wdport.errors import IncompleteError, error_from
 from wdport.files.temporary import scratch_folder
@@ -34,170 +20,8 @@ from wdport.model import Array
 from wdport.parity.fresh.messages import BrokenMessage, Message, receive, send
 from wdport.platforms import plain_environment
 
-FRAMEWORKS: Final = ("torch", "torchgen", "functorch", "torchvision", "torchaudio")
-"""Packages that are not importable where a port runs alone."""
-
-ROLES: Final = {
-    "port": ("port_role", "serve_port"),
-    "reference": ("torch_roles", "serve_reference"),
-    "layers": ("torch_roles", "serve_layers"),
-    "names": ("torch_roles", "serve_layers"),
-}
-"""By role, the module and the function that answers until its input ends."""
-
-_SPAWNS: Final = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty")
-_NETWORK: Final = ("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo")
-
-_CREATE, _ADD, _RESTRICT = 444, 445, 446
-"""System calls of Landlock, on every architecture."""
-
-_EXECUTE, _WRITE, _READ, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 14
-_CHANGE: Final = sum(1 << bit for bit in (4, 5, 6, 7, 8, 9, 10, 11, 12))
-"""Removing and making files and folders."""
-
-_SOCKET: Final = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""By machine: the architecture as seccomp names it, and the number of `socket`."""
-_IO_URING: Final = 425
-
-
-def main() -> None:
-    """Run the job in the command line's last argument, JSON of :class:`wdport.parity.fresh.process.Worker`.
-
-    What models print goes to standard error.
-    """
-    job = json.loads(sys.argv[-1])
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # end with the process that started it
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    questions = os.fdopen(os.dup(0), "rb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.environ["KERAS_BACKEND"] = "jax"
-    enforced = confine(job["denied"], job["folder"]) if job["role"] == "port" else []
-    sys.argv[1:] = []
-    module, function = ROLES[job["role"]]
-    getattr(import_module(f"wdport.parity.fresh.{module}"), function)(job, enforced, questions, answers)
-
-
-def confine(denied: Collection[str], folder: str) -> list[str]:
-    """Confine this process, which has only one thread: nothing at or below the ``denied`` paths is readable, files are
-    writable only below ``folder`` and ``/dev``.
-
-    Returns what the kernel enforces, in words; empty where only Python's audit hooks do.
-    """
-    real = [os.path.realpath(path) for path in denied]
-    enforced = []
-    if sys.platform == "linux":
-        if _restrict_files(real, os.path.realpath(folder)):
-            enforced.append("Landlock")
-        if _refuse_sockets():
-            enforced.append("seccomp")
-    _audit(real)
-    return enforced
-
-
-def _audit(denied: Collection[str]) -> None:
-    """Refuse imports, files, programs and connections in Python code; a hook cannot be removed."""
-
-    def is_denied(path: object) -> bool:
-        if not isinstance(path, (str, bytes, os.PathLike)):
-            return False
-        real = os.path.realpath(os.fsdecode(path))
-        return any(real == folder or real.startswith(f"{folder}{os.sep}") for folder in denied)
-
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "import" and str(arguments[0]).partition(".")[0] in FRAMEWORKS:
-            raise ModuleNotFoundError(f"No module named {arguments[0]!r} where the port runs alone", name=arguments[0])
-        if event == "open" and is_denied(arguments[0]):
-            raise PermissionError(13, "the reference's files are not readable where the port runs alone")
-        if event in _SPAWNS:
-            raise PermissionError(1, "no other program runs where the port runs alone")
-        if event in _NETWORK:
-            raise PermissionError(1, "there is no network where the port runs alone")
-
-    sys.addaudithook(hook)
-
-
-def _restrict_files(denied: Collection[str], folder: str) -> bool:
-    """Restrict access to files by Landlock; returns whether the kernel has it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(_CREATE, None, 0, 1)
-    if version < 1:
-        return False
-    truncate = _TRUNCATE if version >= 3 else 0
-    change = _WRITE | _CHANGE | truncate
-    handled = [_EXECUTE | _READ | change, 3 if version >= 4 else 0, 3 if version >= 6 else 0]  # TCP; sockets, signals
-    size = 8 * (3 if version >= 6 else 2 if version >= 4 else 1)
-    rules = libc.syscall(_CREATE, (ctypes.c_uint64 * 3)(*handled), size, 0)
-    if rules < 0:
-        return False
-    for path in _beside(denied):
-        _allow(libc, rules, path, _READ, _READ)
-    for path in ("/dev", folder):
-        _allow(libc, rules, path, _READ | change, _READ | _WRITE | truncate)
-    libc.prctl(38, 1, 0, 0, 0)  # no new privileges
-    restricted = libc.syscall(_RESTRICT, rules, 0)
-    os.close(rules)
-    return bool(restricted == 0)
-
-
-class _ConfinementRule(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("access", ctypes.c_uint64), ("descriptor", ctypes.c_int32))
-
-
-def _allow(libc: ctypes.CDLL, rules: int, path: str, below: int, file: int) -> None:
-    """Allow ``below`` at and below a folder, or ``file`` for a file; what cannot be opened stays refused."""
-    try:
-        descriptor = os.open(path, getattr(os, "O_PATH") | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return
-    rule = _ConfinementRule(below if os.path.isdir(path) else file, descriptor)
-    libc.syscall(_ADD, rules, 1, ctypes.byref(rule), 0)
-    os.close(descriptor)
-
-
-def _beside(denied: Collection[str]) -> Iterator[str]:
-    """The files and folders that together contain everything but ``denied``. Symbolic links are left out: what they
-    lead to is allowed or not by itself."""
-    closed = {Path(path) for path in denied}
-    above = {folder for path in closed for folder in path.parents}
-    for folder in above or {Path("/")}:
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            continue
-        for sibling in (folder / name for name in names):
-            if sibling not in closed and sibling not in above and not sibling.is_symlink():
-                yield str(sibling)
-
-
-class _Filter(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("k", ctypes.c_uint32))
-
-
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_uint16), ("filters", ctypes.POINTER(_Filter)))
-
-
-def _refuse_sockets() -> bool:
-    """Refuse new sockets, and io_uring, which opens them too, by seccomp; returns whether that is possible here."""
-    if platform.machine() not in _SOCKET:
-        return False
-    architecture, socket = _SOCKET[platform.machine()]
-    load, equal, above, give = 0x20, 0x15, 0x35, 0x06
-    refuse, allow = 0x00050001, 0x7FFF0000  # EPERM
-    lines = [(load, 0, 0, 4), (equal, 0, 4, architecture), (load, 0, 0, 0), (equal, 2, 0, socket),
-             (equal, 1, 0, _IO_URING), (above, 0, 1, 0x40000000), (give, 0, 0, refuse),
-             (give, 0, 0, allow)]  # fmt: skip
-    program = _Program(len(lines), (_Filter * len(lines))(*(_Filter(*line) for line in lines)))
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(38, 1, 0, 0, 0)
-    return bool(libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0)
-
-
 _START: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from wdport.parity.fresh.process import main; main()"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from wdport.parity.fresh.confinement import main; main()"
 )
 
 
