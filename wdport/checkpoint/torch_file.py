@@ -4,9 +4,9 @@ A zip archive holds ``<root>/data.pkl``, one ``<root>/data/<key>`` per storage, 
 the headers, data.pkl and the byte order are read here. A TorchScript archive also contains source code, below
 ``code/``, and constants of that code: neither is read, since ``state_dict()`` does not use them.
 
-A file from before torch 1.6 has five consecutive pickles: a magic number, a protocol number, facts about the system, the object, and the
-keys of the storages. The storages follow in the order of the keys, each a count in 8 bytes and as many
-elements. The format has no checksums, so a flipped bit in a tensor cannot be seen.
+A file from before torch 1.6 has five consecutive pickles: a magic number, a protocol number, facts about the system,
+the object, and the keys of the storages. The storages follow in the order of the keys, each a count in 8 bytes and as
+many elements. The format has no checksums, so a flipped bit in a tensor cannot be seen.
 """
 
 from __future__ import annotations

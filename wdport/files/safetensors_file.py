@@ -1,11 +1,11 @@
 """Write a ``.safetensors`` file tensor by tensor: shapes first, then arrays in any order, the manifest last.
 
-The file bypasses the page cache where the file system allows it: cached pages cost a copy and, on a virtual machine that returns memory to its host, up to 1.5 s of CPU time per gigabyte
-(measured).
+The file bypasses the page cache where the file system allows it: cached pages cost a copy and, on a virtual machine
+that returns memory to its host, up to 1.5 s of CPU time per gigabyte (measured).
 
-The safetensors library is not used because it requires all arrays in memory at once and writes wrong values for arrays
-that are not C-contiguous. The library reads these files (`tests/files/test_formats.py`). The same input gives the same
-bytes: sorted names, no dates.
+The safetensors library is not used because it requires all arrays in memory at once and writes wrong values for
+arrays that are not C-contiguous. The library reads these files (`tests/files/test_formats.py`). The same input gives
+the same bytes: sorted names, no dates.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Candidate rows that fill a Keras layer from a unit, each tested by the table itself, and the order of guesses if
 several units have the same input.
 
-To test whether a layer and a unit fit, a table of this one row is read and planned on their names and shapes. The layer's
-variables get the values that the plan moves.
+To test whether a layer and a unit fit, a table of this one row is read and planned on their names and shapes. The
+layer's variables get the values that the plan moves.
 
 The models' values decide whether a guess is right; the order only affects the number of runs.
 """

@@ -42,7 +42,7 @@ def npy(array: np.ndarray, pickles: bool = False) -> bytes:
 
 
 def test_a_process_is_confined_before_any_library_starts_threads() -> None:
-    """The kernel confines the calling thread and those that it starts, so that threads of numpy or jax would be free."""
+    """The kernel confines the calling thread and those that it starts, so threads of numpy or jax would be free."""
     code = _START.replace("main()", "") + "print(sorted({name.partition('.')[0] for name in sys.modules}))"
     command = [sys.executable, "-I", "-c", code, json.dumps(sys.path)]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,8 +1,8 @@
 """Train an encoder on series alone: two overlapping crops of a series must be represented alike where they overlap.
 
-The network of one batch computes what the Keras model in :mod:`wdport.families.ts2vec.port` computes. Series are padded to one length, and
-steps beyond the end of a series are zero wherever a convolution reads them, as its padding is. Taps that read only
-padding are left out: with 24 steps and dilations up to 1024, half of the products remains.
+The network of one batch computes what the Keras model in :mod:`wdport.families.ts2vec.port` computes. Series are
+padded to one length, and steps beyond the end of a series are zero wherever a convolution reads them, as its padding
+is. Taps that read only padding are left out: with 24 steps and dilations up to 1024, half of the products remains.
 
 Crops, masks and the hierarchical loss are those of arXiv 2106.10466, sections 3.2 and 3.3. Crops have random lengths;
 here they are padded to the length of the series, so one program serves all.

@@ -1,10 +1,11 @@
 """The canary's faults: known bugs of WaveletDiff ports and of wavelet transforms, at least one for every gate, in
 the smallest port.
 
-Most faults of transforms affect both directions, so that the round trip is still exact: only a comparison with PyWavelets detects them.
+Most faults of transforms affect both directions, so that the round trip is still exact: only a comparison with
+PyWavelets detects them.
 
-`verify` tries all of these faults before it judges by a policy, and `wdport selftest --quick` shows them. A source checkout has all
-known bugs, in ``parity_tests/faults``, which are built from the same functions.
+`verify` tries all of these faults before it judges by a policy, and `wdport selftest --quick` shows them. A source
+checkout has all known bugs, in ``parity_tests/faults``, which are built from the same functions.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Locate the bytes of each array in an HDF5 file, and its attributes, without the HDF5 library, or raise a fault.
 
-Attributes are those of version 1 (section IV.A.2.m of the HDF5 File Format Specification) with one number or one string. A
-string of variable length is stored in a collection of a global heap (section III.E), which several objects share.
+Attributes are those of version 1 (section IV.A.2.m of the HDF5 File Format Specification) with one number or one
+string. A string of variable length is stored in a collection of a global heap (section III.E), which several objects
+share.
 
-The reader accepts what Keras and h5py write by default: a superblock of version 0, groups of the old form, contiguous numeric
-arrays, attributes with one number or string. External links, data in other files, virtual or compressed data and every
-newer form are refused: a converted model has none, and a reader that follows them can be led to any file. The caller
-reads the bytes of the arrays.
+The reader accepts what Keras and h5py write by default: a superblock of version 0, groups of the old form, contiguous
+numeric arrays, attributes with one number or string. External links, data in other files, virtual or compressed data
+and every newer form are refused: a converted model has none, and a reader that follows them can be led to any file.
+The caller reads the bytes of the arrays.
 """
 
 from __future__ import annotations
