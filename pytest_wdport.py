@@ -36,11 +36,22 @@ class Option:
     metavar: str = "FILE"
     kind: Literal["pair", "one", "several", "flag"] = "one"
     file: bool = True
+    former: str = ""
+    """A name that it had, and that still works."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Its names on the command line."""
+        return tuple(f"--wdport-{name}" for name in (self.name, self.former) if name)
 
     @property
     def key(self) -> str:
         """Its name in the configuration file."""
-        return f"wdport_{self.name.replace('-', '_')}"
+        return _key(self.name)
+
+
+def _key(name: str) -> str:
+    return f"wdport_{name.replace('-', '_')}"
 
 
 OPTIONS = (  # options of verify: made by make options
@@ -53,24 +64,24 @@ OPTIONS = (  # options of verify: made by make options
                      metavar="HEX", kind="pair", file=False),
     Option("policy", "Bounds and waivers, such as parity.toml."),
     Option("mapping", "A mapping table of your own. [default: the shipped one that fits]"),
-    Option("model", "Function of your own Keras model, if the table does not name it.",
-                    metavar="MODULE:FUNCTION", file=False),
     Option("input", "One input, such as 'x: b 3 48 48'.", metavar="'NAME: AXES'", kind="several", file=False),
     Option("reference", "Your own PyTorch model, instead of the built-in reference.",
-                        metavar="MODULE:FACTORY", file=False),
+                        metavar="MODULE:FUNCTION", file=False),
     Option("config", "Training configuration, to compare with that of CONVERTED."),
     Option("set", "One configuration value, such as num_heads=8.", metavar="KEY=VALUE", kind="several", file=False),
     Option("norm-stats", "Statistics of the training data: mean, std and names of features (JSON, NPZ)."),
     Option("data", "The training data, to compute them from (CSV, NPY, ARFF, MAT)."),
     Option("transform", "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own "
                         "MODULE:CLASS.", metavar="NAME", file=False),
+    Option("keras-model", "Function of your own Keras model, if the table does not name it.",
+                          metavar="MODULE:FUNCTION", file=False, former="model"),
     Option("key", "Key of the state_dict if the file holds several; ema is an average of the weights, raw the "
                   "trained ones. [default: automatic]", metavar="NAME", file=False),
-    Option("full", "Also compare bfloat16, gradients, optimiser steps and sampling.", kind="flag"),
-    Option("resume", "Also compare training steps from the optimizer's state (convert --with-optimizer).",
-                     kind="flag"),
-    Option("schedule", "Class of the checkpoint's learning-rate schedule, for --wdport-resume.",
-                       metavar="MODULE:CLASS", file=False),
+    Option("full", "Also compare bfloat16, gradients, optimizer steps and sampling.", kind="flag"),
+    Option("with-optimizer", "Also compare training steps from the optimizer's state (convert --with-optimizer).",
+                             kind="flag", former="resume"),
+    Option("schedule-class", "Class of the checkpoint's learning-rate schedule, for --wdport-with-optimizer.",
+                             metavar="MODULE:CLASS", file=False, former="schedule"),
     Option("seed", "Random seed of the inputs.", metavar="N", file=False),
     Option("cases", "Also compare on N more random inputs.", metavar="N", file=False),
     Option("fresh", "Also compare on new inputs and weights, the port alone in a process. [default with "
@@ -87,15 +98,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("wdport", "parity of PyTorch checkpoints and their ports")
     for each in OPTIONS:
         if each.kind == "flag":
-            group.addoption(f"--wdport-{each.name}", action="store_true", help=each.help)
-            parser.addini(each.key, each.help, type="bool", default=False)
+            group.addoption(*each.flags, action="store_true", help=each.help)
+            entry: dict[str, Any] = {"type": "bool", "default": False}
         elif each.kind == "one":
-            group.addoption(f"--wdport-{each.name}", metavar=each.metavar, help=each.help)
-            parser.addini(each.key, each.help, type="string", default="")
+            group.addoption(*each.flags, metavar=each.metavar, help=each.help)
+            entry = {"type": "string", "default": ""}
         else:
             more = " May be given several times."
-            group.addoption(f"--wdport-{each.name}", metavar=each.metavar, action="append", help=each.help + more)
-            parser.addini(each.key, each.help, type="linelist", default=[])
+            group.addoption(*each.flags, metavar=each.metavar, action="append", help=each.help + more)
+            entry = {"type": "linelist", "default": []}
+        parser.addini(each.key, each.help, **entry)
+        if each.former:
+            parser.addini(_key(each.former), f"The former name of {each.key}.", **entry)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -180,6 +194,7 @@ class Given:
         value, folder = self._config.getoption(f"--wdport-{option.name}"), self._config.invocation_params.dir
         if not value and ini:
             value, file = self._config.getini(option.key), self._config.inipath
+            value = value or (self._config.getini(_key(option.former)) if option.former else value)
             folder = file.parent if file is not None else self._config.rootpath
         if isinstance(value, list):
             return [folder / each if option.file else each for each in value]

@@ -41,7 +41,12 @@ def sentence(each: Declared, name: str) -> str:
     """The help of an option, other options written as ``name`` says."""
     elsewhere = each.marker(Elsewhere)
     text = " ".join(((elsewhere.help if elsewhere else "") or each.option.help).split())
-    return re.sub(rf"--({'|'.join(DECLARED)})\b(?!-)", name, text)
+    return re.sub(rf"(?<!convert )--({'|'.join(DECLARED)})\b(?!-)", name, text)
+
+
+def former(each: Declared) -> list[str]:
+    """Its former names in the plugin and the action."""
+    return [name.removeprefix("--") for name in each.option.former]
 
 
 def metavar(each: Declared) -> str:
@@ -66,6 +71,7 @@ def plugin(options: Sequence[Declared]) -> Iterator[str]:
         more = [f"metavar={json.dumps(metavar(each))}"] if metavar(each) not in ("", "FILE") else []
         more += [f'kind="{kind(each)}"'] if kind(each) != "one" else []
         more += ["file=False"] if not each.option.files and each.base is not bool else []
+        more += [f"former={json.dumps(name)}" for name in former(each)]
         rest = "".join(f", {argument}" for argument in more)
         if len(name + text.rpartition("\n")[2] + rest) > WIDTH:
             rest = f",\n{' ' * (len(name) - 1)}{rest[1:]}"
@@ -79,13 +85,19 @@ def inputs(options: Sequence[Declared]) -> Iterator[str]:
         text += " `true` or `false`." if each.base is bool else " One a line." if each.repeats else ""
         yield f"  {each.title}:"
         yield f"    description: {json.dumps(text + bracket + default)}"
-        yield f'    default: "{"false" if each.base is bool else ""}"'
+        yield f'    default: "{"false" if each.base is bool and not former(each) else ""}"'
+        for name in former(each):
+            yield f"  {name}:"
+            yield f'    description: "The former name of `{each.title}`."'
+            yield f'    deprecationMessage: "{name} is now called {each.title}"'
+            yield '    default: ""'
 
 
 def environment(options: Sequence[Declared]) -> Iterator[str]:
     """The environment of the action's script."""
     for each in options:
-        yield f"        {variable(each)}: ${{{{ inputs.{each.title} }}}}"
+        sources = " || ".join(f"inputs.{name}" for name in (each.title, *former(each)))
+        yield f"        {variable(each)}: ${{{{ {sources} }}}}"
 
 
 def script(options: Sequence[Declared]) -> Iterator[str]:

@@ -155,7 +155,7 @@ WORDED = {
     "give `--input 'x: b 3 48 48'`, or not": "give inputs=['x: b 3 48 48'], or not",
     "use `--dtype bfloat16`": "use dtype='bfloat16'",
     "give `--max-memory 12MiB` or more": "give max_memory=12582912 or more",
-    "give `--model MODULE:FUNCTION`, your own": "give model=MODULE:FUNCTION, your own",
+    "give `--keras-model MODULE:FUNCTION`, your own": "give model=MODULE:FUNCTION, your own",
     "wdport inspect --tensors lists the names": "wdport inspect --tensors lists the names",
     "its file is --data FILE.csv": "its file is --data FILE.csv",
     "add `torch: MODULE:FUNCTION`": "add `torch: MODULE:FUNCTION`",
@@ -164,17 +164,17 @@ WORDED = {
 
 @pytest.mark.parametrize("text", WORDED)
 def test_options_are_called_what_the_caller_calls_them(text: str) -> None:
-    error = UsageError("--model", text, text)
+    error = UsageError("--keras-model", text, text)
     assert str(error) == f"model=: {WORDED[text]}; {WORDED[text]}"
     plain = re.sub("`(-[^`]*)`", r"\1", text)
-    assert error.command_line == f"--model: {plain}; {plain}"
+    assert error.command_line == f"--keras-model: {plain}; {plain}"
     assert (error.what, error.fix) == (plain, plain)
     assert str(errors.error_from(error.as_data)) == str(error)
 
 
 def test_the_users_own_text_is_not_reworded() -> None:
-    error = UsageError(("a --data FILE.pt", "--model"), "has no --key EMA", "correct it")
-    assert str(error) == error.command_line == "a --data FILE.pt: --model: has no --key EMA; correct it"
+    error = UsageError(("a --data FILE.pt", "--keras-model"), "has no --key EMA", "correct it")
+    assert str(error) == error.command_line == "a --data FILE.pt: --keras-model: has no --key EMA; correct it"
 
 
 def test_every_argument_exists() -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import yaml
 
 import pytest_wdport
 import wdport
@@ -76,3 +77,14 @@ def test_verbs_declare_their_options_in_requests() -> None:
     """Not by decorators of click, in which an option stands a second time as a parameter."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "wdport" / "cli").glob("*.py")}
     assert [name for name, text in texts.items() if "@click.option" in text or "@click.argument" in text] == []
+
+
+def test_former_names_work_in_the_plugin_and_the_action() -> None:
+    former = {name.removeprefix("--"): each.title for each in DECLARED.values() for name in each.option.former}
+    assert former == {each.former: each.name for each in pytest_wdport.OPTIONS if each.former}
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    verify = next(step["env"] for step in action["runs"]["steps"] if step.get("id") == "verify")
+    for name, present in former.items():
+        assert action["inputs"][name]["deprecationMessage"] == f"{name} is now called {present}"
+        assert f"${{{{ inputs.{present} || inputs.{name} }}}}" in verify.values()
+        assert action["inputs"][present]["default"] == action["inputs"][name]["default"] == ""

@@ -108,7 +108,7 @@ def test_macos_samples(checkpoint: Path, tmp_path: Path) -> None:
     [
         ["convert", "small.ckpt"],
         ["verify", "small.ckpt", "small.keras"],
-        ["record", "small.ckpt", "--model", "x:y"],
+        ["record", "small.ckpt", "--keras-model", "x:y"],
         ["sample", "small.keras"],
         ["export", "small.keras"],
         ["inspect", "small.ckpt"],

@@ -252,6 +252,18 @@ def test_wrong_options_end_the_run(run: Run, arguments: tuple[str, ...], said: s
     done.stderr.fnmatch_lines([f"ERROR: *{said}*"])
 
 
+@pytest.mark.parametrize("name", ["schedule", "schedule-class"])
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_former_name_is_the_present_option(
+    run: Run, pytester: pytest.Pytester, name: str, in_file: bool
+) -> None:  # fmt: skip
+    if in_file:
+        pytester.makeini(f"[pytest]\nwdport_{name.replace('-', '_')} = m:Schedule")
+    done = run("--wdport-checkpoint", "small.ckpt", *([] if in_file else [f"--wdport-{name}", "m:Schedule"]))
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["ERROR: *--wdport-schedule-class: is for --wdport-with-optimizer; *"])
+
+
 def test_a_bad_file_is_a_collection_error(run: Run, pytester: pytest.Pytester, stub: Stub) -> None:
     (pytester.path / "bad.ckpt").write_text("no checkpoint")
     done = run("--wdport-checkpoint", "bad.ckpt", "--wdport-converted", "small.keras", "-k", "norm1")

@@ -501,7 +501,7 @@ def wrong_inputs() -> Any:
 
 BIAS = "level_transformers.0.input_proj.bias"
 REFUSALS: dict[str, tuple[str, Any, int, str]] = {
-    "no colon": ("tests.user_model", {}, 2, "is not MODULE:FACTORY"),
+    "no colon": ("tests.user_model", {}, 2, "is not MODULE:FUNCTION"),
     "no module": ("tests.nowhere:build", {}, 2, "no module named tests.nowhere"),
     "no function": ("tests.user_model:build", {}, 2, "has no build; name a function"),
     "not a function": ("tests.user_model:math.pi", {}, 2, "is not a function"),

@@ -22,13 +22,14 @@ from wdport.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 
 ARGUMENTS: Final = {
     **{f"--{name.replace('_', '-')}": f"{name}=" for name in (
-        "cases", "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "model", "norm_stats",
+        "cases", "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "norm_stats",
         "reference", "repro", "scale", "seed", "transform", "anchor")},
     **{f"--{name.replace('_', '-')}": f"{name}=True" for name in (
         "allow_nonfinite", "cast", "force", "fresh", "full", "strict", "unconditional")},
     "-o": "output=",
     "--against": "recording=",
     "--input": "inputs=",
+    "--keras-model": "model=",
     "--set": "values=",
 }  # fmt: skip
 """The Python argument of each option that has one."""

@@ -30,22 +30,32 @@ NAMES: Final = {"output": ("-o", "--output"), "values": ("--set",), "inputs": ("
 Kind = Literal["checkpoint", "converted", "model", "table", "any", "series", "known", "folder", "document"]
 """A kind of file; a model is a converted one or a checkpoint, and suffixes stand for themselves."""
 
+Group = Literal["inputs", "model", "run", "outputs", "messages"]
+"""The section of an option in the help."""
+
+GROUPS: Final[Mapping[str, Group]] = {"output": "outputs", "html": "outputs", "markdown": "outputs", "force": "outputs",
+                                      "animate": "outputs", "json": "messages", "dtype": "model"}  # fmt: skip
+"""Sections of options that several requests have, by their longest names; of others, files are inputs."""
+
 
 @dataclass(frozen=True)
 class Option:
     """What an option is, besides its type and its default.
 
-    ``names`` are those on the command line if they are not the field's or those of ``NAMES``; ``files`` is the kind of
-    its file, or the suffixes, and its ``metavar`` is FILE if not stated. ``bounds`` and ``choices`` are the values that
-    it takes; a shell completes it to ``completions``, several ``by_comma``. ``default`` is a word for None; the other
-    values are then whole numbers from 1. An option is listed ``after`` another one if not after the previous field. It
-    may be given several times if its type is a tuple or a dictionary. ``once`` refuses a second value, where two
-    ``names`` would overrule each other.
+    ``names`` are those on the command line if not those of the field or of ``NAMES``; the ``former`` ones still
+    work. ``files`` is the kind of its file, or the suffixes, and ``metavar`` is FILE if not stated. ``group`` is its
+    section of the help if not that of ``GROUPS``. ``bounds`` and ``choices`` are the values that it takes; a shell
+    completes it to ``completions``, several ``by_comma``. ``default`` is a word for None; the other values are then
+    whole numbers from 1. An option is listed ``after`` another one if not after the previous field. It may be given
+    several times if its type is a tuple or a dictionary. ``once`` refuses a second value, where two ``names`` would
+    overrule each other.
     """
 
     help: str
     metavar: str | None = None
     names: tuple[str, ...] = ()
+    former: tuple[str, ...] = ()
+    group: Group | None = None
     files: Kind | tuple[str, ...] | None = None
     bounds: tuple[int, int] | None = None
     choices: tuple[str, ...] = ()
@@ -101,6 +111,15 @@ class Declared:
     def flags(self) -> tuple[str, ...]:
         """Its names on the command line."""
         return self.option.names or NAMES.get(self.name) or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def group(self) -> Group:
+        """Its section in the help."""
+        return (
+            self.option.group
+            or GROUPS.get(max(self.flags, key=len).removeprefix("--"))
+            or ("inputs" if self.option.files else "run")
+        )
 
     @property
     def metavar(self) -> str | None:
@@ -164,31 +183,35 @@ def _declared(field: Field[Any], hint: Any) -> Declared | None:
     return Declared(field.name, option, base, None if required else field.default, required, markers)
 
 
-MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one that fits]", files="table")
-OWN_MAPPING: Final = Option("The table of your own model, with the settings for sampling.", files="table")
+MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one that fits]", files="table",
+                        group="model")  # fmt: skip
+OWN_MAPPING: Final = Option(
+    "The table of your own model, with the settings for sampling.", files="table", group="model"
+)
 MODEL: Final = Option("Function of your own Keras model, if the table does not name it.", "MODULE:FUNCTION",
-                      names=("--model",))  # fmt: skip
-SET: Final = Option("One configuration value; repeatable.", "KEY=VALUE")
-INPUTS: Final = Option("One input, such as 'x: b 3 48 48'.", "'NAME: AXES'")
+                      names=("--keras-model",), former=("--model",), group="model")  # fmt: skip
+SET: Final = Option("One configuration value; repeatable.", "KEY=VALUE", group="model")
+INPUTS: Final = Option("One input, such as 'x: b 3 48 48'.", "'NAME: AXES'", group="model")
 NORM_STATS: Final = Option(
     "Statistics of the training data: mean, std and names of features (JSON, NPZ).", files=(".json", ".npz")
 )
 DATA: Final = Option("The training data, to compute them from (CSV, NPY, ARFF, MAT).", files="series")
 TRANSFORM: Final = Option(
-    "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.", "NAME"
-)
+    "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.", "NAME",
+    group="model",
+)  # fmt: skip
 KEY: Final = Option(
     "Key of the state_dict if the file holds several; ema is an average of the weights, raw the trained ones.  "
-    "[default: automatic]", "NAME", names=("--key", "--weights"), once=True,
+    "[default: automatic]", "NAME", names=("--key", "--weights"), once=True, group="inputs",
 )  # fmt: skip
-NO_CONFIG: Final = Option("Do not read config.yaml beside the checkpoint.")
-SHA256: Final = Option("Required SHA-256 of the first file, which is the checkpoint if given.", "HEX")
+NO_CONFIG: Final = Option("Do not read config.yaml next to the checkpoint.", group="inputs")
+SHA256: Final = Option("Required SHA-256 of the first file, which is the checkpoint if given.", "HEX", group="inputs")
 FORCE: Final = Option("Replace files that wdport did not write.")
 FORCE_OUTPUT: Final = Option("Replace an existing output, but never a symbolic link.")
 DEVICES: Final = Option("Divide every batch among all devices, or the first N.  [default: 1]", "all|N")
 PAD_WIDTHS: Final = Option(
     "Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.", "M",
-    bounds=(1, MAX_PAD_WIDTHS), show_default=False,
+    bounds=(1, MAX_PAD_WIDTHS), show_default=False, group="model",
 )  # fmt: skip
 JSON: Final = Option(
     "Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).", "[FILE]",

@@ -1436,7 +1436,7 @@ def build_alone(
 
 
 def _find_factory(target: str) -> Factory:
-    _parted(target, "MODULE:FACTORY")
+    _parted(target, "MODULE:FUNCTION")
     try:
         importlib.import_module("torch")
     except ModuleNotFoundError as error:
@@ -1969,7 +1969,7 @@ def _file_digest(path: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run this file as a command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="recorder.py", description="Record a PyTorch model for wdport verify.")
-    parser.add_argument("reference", metavar="MODULE:FACTORY", help="the function that builds your model")
+    parser.add_argument("reference", metavar="MODULE:FUNCTION", help="the function that builds your model")
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file with its weights")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the NPZ file to write")
     parser.add_argument("--key", metavar="NAME", help="key of the state_dict, if the file holds several")

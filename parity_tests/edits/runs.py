@@ -152,7 +152,7 @@ def _resumed(folder: Path, name: str) -> Run:
     etth1 = name == "etth1"
     checkpoint = GOLDEN / "etth1-seq24-db2.ckpt" if etth1 else folder / f"{name}.pt"
     given = {} if etth1 else {"mapping": str(folder / "residual.yaml")}
-    return Run(f"{name} --resume", str(checkpoint), str(folder / f"{name}.keras"),
+    return Run(f"{name} --with-optimizer", str(checkpoint), str(folder / f"{name}.keras"),
                {**given, "resume": str(folder / f"{name}.optimizer.safetensors")})  # fmt: skip
 
 

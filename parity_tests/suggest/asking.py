@@ -77,7 +77,7 @@ def run_command(reference: str, model: str, inputs: Sequence[str], output: Path)
 
 
 def _words(reference: str, model: str, inputs: Sequence[str], output: Path) -> list[str]:
-    words = ["map", "suggest", "--reference", reference, "--model", model, "--json", "-o", str(output)]
+    words = ["map", "suggest", "--reference", reference, "--keras-model", model, "--json", "-o", str(output)]
     return [*words, *(word for text in inputs for word in ("--input", text))]
 
 

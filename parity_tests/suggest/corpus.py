@@ -43,7 +43,7 @@ class Pair:
 
     @property
     def model(self) -> str:
-        """What ``--model`` is given."""
+        """What ``--keras-model`` is given."""
         stem = f"nets.goldens:{self.name}_keras" if self.golden else f"twins.{self.name}:build"
         return f"parity_tests.suggest.{stem}"
 

@@ -17,7 +17,7 @@ from tests.bad.ground import recording
 from tests.bad.series import bomb, npy, npz
 
 AGAINST = ("verify good.keras --against bad.run.npz",)
-MORE = ("sample good.keras --sampler ddim --steps 2 -n 4 --chunk 2 --batch 2 --seed 3 -o out.npz",)
+MORE = ("sample good.keras --sampler ddim --steps 2 -n 4 --chunk 2 --batch-size 2 --seed 3 -o out.npz",)
 
 
 def small(index: object, **members: bytes) -> bytes:

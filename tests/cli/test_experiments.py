@@ -224,7 +224,7 @@ def test_a_recording_of_a_folder(tmp_path: Path) -> None:
 
 def test_an_interrupted_run_goes_on_with_its_own_windows(tmp_path: Path) -> None:
     """Samples in chunks, and one by one, are those of one run."""
-    base = ["sample", "prices.keras", "--scale", "data", "--sampler", "ddim", "--steps", "4", "--batch", "2", "-q"]
+    base = ["sample", "prices.keras", "--scale", "data", "--sampler", "ddim", "--steps", "4", "--batch-size", "2", "-q"]
     assert main([*base, "-n", "6", "-o", str(tmp_path / "whole.npz")]) == 0
     assert main([*base, "-n", "6", "--chunk", "1", "-o", str(tmp_path / "parts.npz")]) == 0
     assert main([*base, "-n", "4", "-o", str(tmp_path / "few.npz")]) == 0

@@ -231,7 +231,7 @@ def test_samples_that_are_not_finite(
         keep(parts, start, changed)
 
     monkeypatch.setattr(Parts, "save", save_odd)
-    words = ["-n", "4", "--chunk", "2", "--batch", "2", "--sampler", "ddim", "--steps", "1"]
+    words = ["-n", "4", "--chunk", "2", "--batch-size", "2", "--sampler", "ddim", "--steps", "1"]
     assert main(["sample", pair[1], *words, "-o", str(tmp_path / "a.npz")]) == 0
     assert capsys.readouterr().err == "warning: 2 of 4 samples have values that are not finite\n"
     assert (tmp_path / "a.npz").exists()

@@ -58,7 +58,7 @@ RULE: dict[str, tuple[str, str]] = {
     "map diff a b --json": ("a b", "-"),
     "map explain name --json a.keras": ("name a.keras", "-"),
     "map outline --reference m:build --json out.json": ("", "out.json"),
-    "map suggest --model m:build --json": ("", "-"),
+    "map suggest --keras-model m:build --json": ("", "-"),
 }
 
 

@@ -56,7 +56,7 @@ def test_strict_makes_warnings_faults(tmp_path: Path, capsys: pytest.CaptureFixt
     code, text = said(capsys, "check", table)
     assert code == 0
     assert "line 10: a is tied to b, which no row claims" in text
-    assert said(capsys, "check", table, "--strict")[0] == 4
+    assert said(capsys, "check", table, "--warnings-as-faults")[0] == 4
 
 
 def test_check_of_a_shipped_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,7 @@ def test_check_of_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert code == 0
     assert "settings: 39 compared at 6 layers\nbn: epsilon (eps) 0.001 where the reference has 1e-05\n" in text
     assert "read only in training\nbn: momentum 0.99 where" in text
-    right = ("--model", "tests.families.toys.twins:image", "--reference", "tests.families.toys.nets:image")
+    right = ("--keras-model", "tests.families.toys.twins:image", "--reference", "tests.families.toys.nets:image")
     assert "settings: 39 compared at 6 layers; none differ" in said(capsys, "check", table, "--settings", *right)[1]
     told = json.loads(said(capsys, "check", table, checkpoint, *right, "--settings", "--json")[1])["settings"]
     assert [each["level"] for each in told["found"]] == ["training"]

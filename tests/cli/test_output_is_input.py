@@ -33,7 +33,7 @@ WORDS = {
     "export": ["a.keras"],
     "inspect": ["a.ckpt"],
     "map outline": ["a.ckpt", "--mapping", "t.yaml"],
-    "map suggest": ["--model", "tests.user_model:small", "--checkpoint", "a.ckpt"],
+    "map suggest": ["--keras-model", "tests.user_model:small", "--checkpoint", "a.ckpt"],
     "map check": ["t.yaml", "a.ckpt"],
     "map diff": ["a.keras", "a.ckpt"],
     "map explain": ["alpha", "a.keras"],

@@ -155,7 +155,7 @@ Programs.__init__ = interrupting
 from wdport.cli.main import run
 run()
 """
-    arguments = ["sample", str(model), "-n", "4000", "--batch", "4000", "--sampler", "ddim", "--steps", "50"]
+    arguments = ["sample", str(model), "-n", "4000", "--batch-size", "4000", "--sampler", "ddim", "--steps", "50"]
     output = ["-o", str(tmp_path / "a.npz")]
     done = subprocess.run([sys.executable, "-c", code, *arguments, *output], capture_output=True, text=True)
     assert (done.returncode, done.stderr.strip()) == (130, "error: interrupted; nothing was changed")
@@ -185,7 +185,7 @@ REFUSALS: dict[str, tuple[list[str], int, str]] = {
     "output exists": (["MODEL", "-o", "MODEL"], 2, "unknown output format"),
     "chunk": (["MODEL", "--chunk", "many"], 2, "--chunk: invalid value 'many'; give a whole number of"),
     "shard": (["MODEL", "--shard-weights"], 2, "--shard-weights: needs several devices; add --devices"),
-    "batch": (["MODEL", "--batch", "0"], 2, "--batch: invalid value '0'; give a whole number of"),
+    "batch": (["MODEL", "--batch-size", "0"], 2, "--batch-size: invalid value '0'; give a whole number of"),
     "sampler": (["MODEL", "--sampler", "plms", "-o", "OUT"], 2, "--sampler: unknown name 'plms'; use one of ddpm"),
     "steps": (["MODEL", "--steps", "50", "-o", "OUT"], 2, "ddpm takes all 1000 steps, not 50"),
     "seed": (["MODEL", "--seed", "-1", "-o", "OUT"], 2, "invalid seed -1"),

@@ -20,7 +20,7 @@ from wdport.cli.main import main
 from wdport.files.atomic import machine_error
 from wdport.sampling.parts import Parts
 
-FAST = ["--sampler", "ddim", "--steps", "2", "--batch", "2"]
+FAST = ["--sampler", "ddim", "--steps", "2", "--batch-size", "2"]
 
 
 @pytest.fixture(scope="module")

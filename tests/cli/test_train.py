@@ -42,7 +42,7 @@ def test_a_run_of_waveletdiff_goes_on(
     again = wdport.load_optimizer("out/model.optimizer.safetensors", models[1])
     assert int(again.iterations.value) == 6
     assert main(["sample", "out/model.keras", "-n", "2", "--sampler", "ddim", "--steps", "2", "-o", "a.npz"]) == 0
-    assert main(["export", "out/model.keras", "--to", "torch", "--like", "run.ckpt", "--optimizer",
+    assert main(["export", "out/model.keras", "--to", "torch", "--like", "run.ckpt", "--optimizer-file",
                  "out/model.optimizer.safetensors", "-o", "back.pt"]) == 0  # fmt: skip
     import torch
 

@@ -276,13 +276,14 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "record good.ckpt",
         2,
-        "wdport record: MODULE:FACTORY or CHECKPOINT is missing; give MODULE:FACTORY and CHECKPOINT, or add "
+        "wdport record: MODULE:FUNCTION or CHECKPOINT is missing; give MODULE:FUNCTION and CHECKPOINT, or add "
         "--mapping FILE",
     ),
     (
         "record good.ckpt mymodel:build",
         2,
-        "wdport record: swapped? good.ckpt is a file; give MODULE:FACTORY first: wdport record mymodel:build good.ckpt",
+        "wdport record: swapped? good.ckpt is a file; give MODULE:FUNCTION first: "
+        "wdport record mymodel:build good.ckpt",
     ),
     (
         "sample good.ckpt",
@@ -342,7 +343,7 @@ WRONG: list[tuple[str, int, str]] = [
     ),
     ("map check good.ckpt", 3, "good.ckpt: is a binary file, not YAML; give a text file"),
     ("map outline", 2, "wdport map outline: no model is named; give --reference MODULE:FUNCTION, or --mapping FILE"),
-    ("map suggest", 2, "--model: is missing; name the function of the Keras model, as MODULE:FUNCTION"),
+    ("map suggest", 2, "--keras-model: is missing; name the function of the Keras model, as MODULE:FUNCTION"),
     (
         "inspect good.keras.wdport.json",
         3,
@@ -376,7 +377,7 @@ WRONG: list[tuple[str, int, str]] = [
         "wdport map outline: the PyTorch model runs in torch, which is not installed; pip install 'wdport[torch]'",
     ),
     (
-        "-torch map suggest --reference mymodel:build --model mymodel:keras",
+        "-torch map suggest --reference mymodel:build --keras-model mymodel:keras",
         5,
         "wdport map suggest: the PyTorch model runs in torch, which is not installed; pip install 'wdport[torch]'",
     ),

@@ -63,7 +63,7 @@ def test_it_agrees_with_convert_on_models_of_the_users_own(tmp_path: Path, name:
     assert agrees(table, checkpoint, tmp_path / "out.safetensors", Settings(model=model))
     without = check_table(table, checkpoint)
     assert (without.faults, without.planned, without.warnings) == ((), None, ())
-    assert without.notes == (f"the Keras model's variables were not checked; use --model {model}",)
+    assert without.notes == (f"the Keras model's variables were not checked; use --keras-model {model}",)
     bad = tmp_path / "bad.yaml"
     text = table.read_text()
     bad.write_text(text.replace("torch: ", "torch: no_").replace("torch: no_tests", "torch: tests", 1))

@@ -147,7 +147,7 @@ def _compare_by_table(
     plain.save(folder / "later.keras")
     words = ["--mapping", str(table), "--like", str(folder / "run.pt"), "--to", "torch"]
     assert main(["export", str(folder / "later.keras"), *words, "-o", str(folder / "later.pt"),
-                 "--optimizer", str(folder / "later.optimizer.safetensors")]) == 0  # fmt: skip
+                 "--optimizer-file", str(folder / "later.optimizer.safetensors")]) == 0  # fmt: skip
     back = torch.load(folder / "later.pt", weights_only=True)
     for name, parameter in module.named_parameters():
         _close(back["model"][name], parameter.detach())
@@ -179,7 +179,7 @@ def test_the_way_back_restores_every_bit(tmp_path: Path, name: str, capsys: pyte
     assert told["parameters"] == 20
     words = ["--mapping", str(table), "--like", str(checkpoint), "--to", "torch", "-o", str(tmp_path / "back.pt")]
     optimizer = tmp_path / "run.optimizer.safetensors"
-    assert main(["export", str(tmp_path / "run.keras"), *words, "--optimizer", str(optimizer)]) == 0
+    assert main(["export", str(tmp_path / "run.keras"), *words, "--optimizer-file", str(optimizer)]) == 0
     _same(torch.load(tmp_path / "back.pt", weights_only=True), torch.load(checkpoint, weights_only=True))
 
 
@@ -209,7 +209,7 @@ def test_lightnings_file_goes_there_and_back(tmp_path: Path) -> None:
     assert model.family == "waveletdiff"
     assert state.members.keys() == set(state.moments["exp_avg"])
     assert main(["export", str(made.output), "--to", "torch", "--like", str(checkpoint), "-o", str(tmp_path / "b.pt"),
-                 "--optimizer", str(made.optimizer.path)]) == 0  # fmt: skip
+                 "--optimizer-file", str(made.optimizer.path)]) == 0  # fmt: skip
     wanted = torch.load(checkpoint, weights_only=True)
     _same(
         torch.load(tmp_path / "b.pt", weights_only=True),
@@ -536,7 +536,7 @@ def test_a_state_beside_another_model_is_refused(tmp_path: Path, capsys: pytest.
         "torch",
         "--mapping",
         str(table),
-        "--optimizer",
+        "--optimizer-file",
         str(made.optimizer.path),
     ]
     assert main([*words, "-o", str(tmp_path / "back.pt")]) == MisfitError.exit_code

@@ -210,7 +210,7 @@ def test_convert_and_check_print_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     conversion = wdport.convert(tmp_path / "ck.pt", mapping=table, force=True)
     assert [each.kind for each in conversion.values] == ["all zero"]
     check = ["map", "check", str(table), str(tmp_path / "ck.pt"), "--values"]
-    assert main([*check, "--model", "tests.families.toys.twins:lstm"]) == 0
+    assert main([*check, "--keras-model", "tests.families.toys.twins:lstm"]) == 0
     assert "note: head.weight (3, 7) is all zero" in capsys.readouterr().out
     assert main(check) == UsageError.exit_code
     assert main([*check[:3], "--values"]) == UsageError.exit_code

@@ -244,7 +244,7 @@ def test_the_command_reads_every_format_and_writes_all(capsys: pytest.CaptureFix
     assert [each["name"] for each in found[0]["sets"]] == ["real", "itself", "samples"]
     assert found[0]["features"] == ["a", "b"]
     assert (found[0]["kind"], found[0]["cheapest"], found[0]["windows"]) == ("evaluation", None, 593)
-    assert main(["evaluate", "s.npy", *words, "--against", "s.npz", "--html", "e.html"]) == 0
+    assert main(["evaluate", "s.npy", *words, "--other-samples", "s.npz", "--html", "e.html"]) == 0
     told = capsys.readouterr().out
     assert re.search(r"^ +real +itself +samples +against$", told, re.MULTILINE)
     assert re.search(r"^  series +40 +20 +40 +40$", told, re.MULTILINE)

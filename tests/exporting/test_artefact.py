@@ -159,7 +159,7 @@ REFUSALS: dict[str, tuple[list[str], int, str]] = {
     ),
     "steps of a denoiser": (["MODEL", "--steps", "5", "-o", "OUT"], 2, "--sampler: requires --what sampler"),
     "sampler": (["MODEL", "--what", "sampler", "--sampler", "plms", "-o", "OUT"], 2, "unknown name 'plms'"),
-    "batch": (["MODEL", "--batch", "0", "-o", "OUT"], 2, "--batch: invalid value '0'; give a whole number"),
+    "batch": (["MODEL", "--batch-size", "0", "-o", "OUT"], 2, "--batch-size: invalid value '0'; give a whole number"),
 }
 
 

@@ -177,7 +177,7 @@ def test_other_families(tmp_path: Path) -> None:
     )
     same(found(x), called(wdport.load_model(encoder), x))
     unet = wdport.convert(unets.save(tmp_path / "unet", unets.fields_of("attention at every size"))).output
-    found = loader.load(exported(unet, "--what", "network", "--batch", "2"))
+    found = loader.load(exported(unet, "--what", "network", "--batch-size", "2"))
     image, time = found.facts["programs"]["call"]["inputs"]
     assert image["shape"][0] == time["shape"][0] == 2
     step = int(image["shape"][1].partition("*")[0])
@@ -313,6 +313,6 @@ class Counting(keras.Model):
 
 
 def test_sizes_that_jax_cannot_leave_open(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot be exported for any b: .*; fix sizes, with --batch N"):
+    with pytest.raises(UsageError, match=r"cannot be exported for any b: .*; fix sizes, with --batch-size N"):
         wdport.export(Counting(), tmp_path / "a.stablehlo", inputs=["x: b 6"])
     assert wdport.export(Counting(), tmp_path / "a.stablehlo", inputs=["x: b 6"], batch=4).facts["batch"] == 4

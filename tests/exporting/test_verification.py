@@ -166,7 +166,7 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], s
     ),
     "an integer input is cast": (
         of(network, "stateless", lambda call, m, w, v, inputs: call(m, w, v, (*inputs[:2], inputs[2] * 0))),
-        ("--what", "network", "--batch", "2"), {"call"},
+        ("--what", "network", "--batch-size", "2"), {"call"},
     ),
 }  # fmt: skip
 LONG = {"one step is edited", "slots of the tape are shifted", "one time for all samples", "the outputs are negative"}

@@ -41,7 +41,7 @@ def test_the_keras_function(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     target, status, words = KERAS[case]
     checkpoint, table = files(tmp_path, "lstm")
     output = tmp_path / "out.keras"
-    told = ["--mapping", str(table), "--model", target]
+    told = ["--mapping", str(table), "--keras-model", target]
     refused(capsys, ["convert", str(checkpoint), "-o", str(output), *told], status, words)
     assert not output.exists()
     wdport.convert(checkpoint, output, mapping=table)
@@ -50,7 +50,7 @@ def test_the_keras_function(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
 
 def test_a_class_without_get_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, table = files(tmp_path, "lstm")
-    told = ["convert", str(checkpoint), "--mapping", str(table), "--model", f"{BAD}:unkept", "-o"]
+    told = ["convert", str(checkpoint), "--mapping", str(table), "--keras-model", f"{BAD}:unkept", "-o"]
     words = "Unkept has arguments and no get_config, which a .keras file needs; give it a get_config, or write -o"
     refused(capsys, [*told, str(tmp_path / "out.keras")], 4, words)
     assert not (tmp_path / "out.keras").exists()
@@ -62,7 +62,7 @@ def test_a_class_without_get_config(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_what_cannot_be_float64(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     checkpoint, table = files(tmp_path, "lstm")
     output = wdport.convert(checkpoint, tmp_path / "out.weights.h5", mapping=table).output
-    told = ["--mapping", str(table), "--model", f"{BAD}:{name}"]
+    told = ["--mapping", str(table), "--keras-model", f"{BAD}:{name}"]
     words = "float32 where keras.config.dtype_policy() is float64; build a new model at every call"
     refused(capsys, ["verify", str(checkpoint), str(output), *told], 4, words)
 

@@ -50,7 +50,7 @@ def test_what_is_not_one_class_is_asked_for() -> None:
     own = Inverse(_optimizer(), 0.5, extra=True).state_dict()
     for each, text in ((stored["function"], "the fields of LambdaLR and of MultiplicativeLR"),
                        (stored["swa"], "the fields of no class"), (own, "the fields of no class")):  # fmt: skip
-        with pytest.raises(UsageError, match=f"{text}.*; name it: --schedule MODULE:CLASS"):
+        with pytest.raises(UsageError, match=f"{text}.*; name it: --schedule-class MODULE:CLASS"):
             schedule_class(state(each), None)
     assert schedule_class(state(stored["function"]), "torch.optim.lr_scheduler:LambdaLR") is lrs.LambdaLR
     assert schedule_class(state(own), f"{__name__}:Inverse") is Inverse

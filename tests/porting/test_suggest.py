@@ -134,7 +134,7 @@ def build():
 """
 
 
-BOTH = ["--reference", "suggested_net:build", "--model", "suggested_twin:build"]
+BOTH = ["--reference", "suggested_net:build", "--keras-model", "suggested_twin:build"]
 SUGGEST = ["map", "suggest", *BOTH, "--input", "x: b 4", "-o", "t.yaml"]
 
 
@@ -152,21 +152,23 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_checkpoint_alone_gives_a_guess(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
     torch.save(module.state_dict(), "net.pt")
-    assert main(["map", "suggest", "--checkpoint", "net.pt", "--model", "suggested_twin:build", "-o", "t.yaml"]) == 0
+    assert (
+        main(["map", "suggest", "--checkpoint", "net.pt", "--keras-model", "suggested_twin:build", "-o", "t.yaml"]) == 0
+    )
     text = Path("t.yaml").read_text()
     assert "nothing is proved" in text
     assert '{torch: "0", keras: first, kind: linear}' in text
-    assert main(["map", "check", "t.yaml", "net.pt", "--model", "suggested_twin:build"]) == 0
+    assert main(["map", "check", "t.yaml", "net.pt", "--keras-model", "suggested_twin:build"]) == 0
 
 
 def test_refusals(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
-        (["--model", "suggested_twin:build"], "--reference"),
-        (["--reference", "suggested_net:build"], "--model"),
+        (["--keras-model", "suggested_twin:build"], "--reference"),
+        (["--reference", "suggested_net:build"], "--keras-model"),
         (BOTH, "the models' inputs are not known"),
         ([*BOTH, "--input", "x: b 5"], "where the Keras model takes"),
         ([*BOTH, "--input", "x: b 4", "-o", "suggested_net.py"], "exists already"),
-        (["--reference", "suggested_net:none", "--model", "suggested_twin:build", "--input", "x: b 4"], "none"),
+        (["--reference", "suggested_net:none", "--keras-model", "suggested_twin:build", "--input", "x: b 4"], "none"),
     ):
         assert main(["map", "suggest", *words]) in (2, 4)
         error = capsys.readouterr().err

@@ -182,7 +182,7 @@ def test_a_refusal_of_the_first_process_ends_the_others(model: Path, tmp_path: P
 def test_a_process_that_dies_ends_the_first(model: Path, tmp_path: Path) -> None:
     """At once, with what is finished kept; jax waits for five minutes at its end, and aborts."""
     address, path = free_address(), tmp_path / "a.npz"
-    words = ["--sampler", "ddim", "--steps", "10", "-n", "200000", "--batch", "8", "--chunk", "8", "-o", str(path)]
+    words = ["--sampler", "ddim", "--steps", "10", "-n", "200000", "--batch-size", "8", "--chunk", "8", "-o", str(path)]
     both = [start(1, "-c", RUN, "sample", str(model), *words, "--distributed", f"{address},{i}/2") for i in (0, 1)]
     while both[0].poll() is None and not list(tmp_path.glob("a.npz.parts/0*.npz")):
         time.sleep(0.1)

@@ -73,7 +73,16 @@ def test_suggestions(width: int, folder: Path, capsys: pytest.CaptureFixture[str
     names = f"held_net_{width}", f"held_twin_{width}"
     (folder / f"{names[0]}.py").write_text(NET)
     (folder / f"{names[1]}.py").write_text(TWIN.format(width=width))
-    words = ["--reference", f"{names[0]}:build", "--model", f"{names[1]}:build", "--input", "x: b 4", "-o", "t.yaml"]
+    words = [
+        "--reference",
+        f"{names[0]}:build",
+        "--keras-model",
+        f"{names[1]}:build",
+        "--input",
+        "x: b 4",
+        "-o",
+        "t.yaml",
+    ]
     printed(capsys, "suggestion", "map", "suggest", *words, code=0 if width == 3 else 4)
     for name in names:
         sys.modules.pop(name, None)

@@ -43,7 +43,9 @@ class CodingRequest:
         Option("Latent frames at a time: affects memory, and results by rounding only.", "N", bounds=(1, 1 << 16)),
     ] = 1
     dtype: Annotated[str, Option("Dtype of the weights.", choices=DTYPES)] = "float32"
-    compute_dtype: Annotated[str | None, Option("Dtype of activations.  [default: --dtype]", choices=DTYPES)] = None
+    compute_dtype: Annotated[
+        str | None, Option("Dtype of activations.  [default: --dtype]", choices=DTYPES, group="model")
+    ] = None
     sha256: Annotated[str | None, SHA256] = None
     json_file: Annotated[str | None, JSON] = None
     force: Annotated[bool, FORCE_OUTPUT] = False

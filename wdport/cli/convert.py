@@ -55,19 +55,21 @@ class ConvertRequest:
     ] = None  # fmt: skip
     dtype: Annotated[
         str,
-        Option("Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.", "DTYPE",
-               choices=("float32", "bfloat16", "float16")),
+        Option("Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.",
+               choices=("float32", "bfloat16", "float16"), group="outputs"),
     ] = "float32"  # fmt: skip
     max_memory: Annotated[
         str | None, Option("Memory limit for tensors, such as 512MiB (.safetensors, .npz, folder).", "SIZE")
     ] = None
     max_shard_size: Annotated[
-        str | None, Option("Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]", "SIZE")
+        str | None, Option("Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]", "SIZE", group="outputs")
     ] = None
     config: Annotated[
         str | None, Option("Training configuration (YAML), for settings that shapes do not determine.", files="table")
     ] = None  # fmt: skip
-    values: Annotated[dict[str, str], Option("One configuration value, such as num_heads=8; repeatable.", "KEY=VALUE")]
+    values: Annotated[
+        dict[str, str], Option("One configuration value, such as num_heads=8; repeatable.", "KEY=VALUE", group="model")
+    ]
     norm_stats: Annotated[str | None, NORM_STATS] = None
     data: Annotated[str | None, DATA] = None
     transform: Annotated[str | None, TRANSFORM] = None
@@ -84,15 +86,17 @@ class ConvertRequest:
     allow_nonfinite: Annotated[bool, Option("Accept NaN and infinity among the weights.")] = False
     with_optimizer: Annotated[
         bool,
-        Option("Also convert the optimizer's state (Adam, AdamW, SGD), to NAME.optimizer.safetensors beside the "
-               "output."),
+        Option("Also convert the optimizer's state (Adam, AdamW, SGD), to NAME.optimizer.safetensors next to the "
+               "output.", group="outputs"),
     ] = False  # fmt: skip
     optimizer: Annotated[
         str | None,
-        Option("adam or adamw, if the checkpoint does not tell.", "NAME", choices=("adam", "adamw")),
+        Option(
+            "adam or adamw, if the checkpoint does not say which.", "NAME", choices=("adam", "adamw"), group="inputs"
+        ),
     ] = None
     optimizer_key: Annotated[
-        str | None, Option("Key of the optimizer's state, if the checkpoint has several.", "NAME")
+        str | None, Option("Key of the optimizer's state, if the checkpoint has several.", "NAME", group="inputs")
     ] = None
     parameter_names: Annotated[
         str | None,

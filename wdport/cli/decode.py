@@ -29,18 +29,22 @@ class DecodeRequest(CodingRequest):
     latents: Annotated[Path, Operand(files=LATENTS)]
     output: Annotated[
         Path | None,
-        Option("NAME.npy, .gif or .mp4.  [default: LATENTS.video.npy beside them]", files=(".npy", ".gif", ".mp4")),
+        Option("NAME.npy, .gif or .mp4.  [default: LATENTS.video.npy next to them]", files=(".npy", ".gif", ".mp4")),
     ] = None  # fmt: skip
     output_dtype: Annotated[
         str | None,
         Option("Values of a .npy file: from -1 to 1, or bytes.  [default: float32; .gif and .mp4 are bytes]",
-               choices=("float32", "uint8")),
+               choices=("float32", "uint8"), group="outputs"),
     ] = None  # fmt: skip
     truncate: Annotated[
-        bool, Option("Make bytes by dropping the fraction (half a level too dark on average) instead of rounding.")
+        bool,
+        Option(
+            "Make bytes by dropping the fraction (half a level too dark on average) instead of rounding.",
+            group="outputs",
+        ),
     ] = False
     normalised: Annotated[bool, Option("The latents are normalised, as diffusion models return them.")] = False
-    fps: Annotated[float | None, Option("Frames per second of a .gif or .mp4.  [default: 16]")] = None
+    fps: Annotated[float | None, Option("Frames per second of a .gif or .mp4.  [default: 16]", group="outputs")] = None
 
 
 @verb("decode", DecodeRequest)

@@ -29,7 +29,8 @@ class EncodeRequest(CodingRequest):
     video: Annotated[Path, Operand(files=(".npy",))]
     output: Annotated[
         Path | None,
-        Option("NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz beside it]", files=(".npz",)),
+        Option("NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz next to it]",
+               files=(".npz",)),
     ] = None  # fmt: skip
     normalised: Annotated[bool, Option("Normalise the latents, as diffusion models take them.")] = False
 

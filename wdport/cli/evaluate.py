@@ -35,7 +35,8 @@ class EvaluateRequest:
     samples: Annotated[str, Operand(metavar="SAMPLES|MODEL", files=(*SAMPLES, *CONVERTED))]
     data: Annotated[str, Option("Real data (CSV, NPY, ARFF, MAT), whose windows are compared.", files="series")]
     against: Annotated[
-        str | None, Option("Other samples to score, such as those of the PyTorch model.", files=SAMPLES)
+        str | None, Option("Other samples to score, such as those of the PyTorch model.",
+                           names=("--other-samples",), former=("--against",), files=SAMPLES)
     ] = None  # fmt: skip
     sweep: Annotated[
         str | None,

@@ -129,7 +129,12 @@ class ExportRequest:
         Option("Comma-separated: cpu, cuda, rocm, tpu; they need not be available here.", "NAMES",
                completions=_platforms, by_comma=True),
     ] = "cpu"  # fmt: skip
-    batch: Annotated[int | None, Option("Fixed batch size.  [default: any]", bounds=(1, 1 << 24))] = None
+    batch: Annotated[
+        int | None,
+        Option(
+            "Fixed batch size.  [default: any]", "N", names=("--batch-size",), former=("--batch",), bounds=(1, 1 << 24)
+        ),
+    ] = None
     sizes: Annotated[
         tuple[str, ...],
         Option("Fix another size of a network that may differ between calls, such as n=512.", "NAME=N",
@@ -142,7 +147,7 @@ class ExportRequest:
     steps: Annotated[int | None, Option("As in wdport sample.  [default: all; 20 of sde-dpm-solver++]")] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     dtype: Annotated[
-        str, Option("Keras dtype policy of the model.", choices=("float32", "mixed_bfloat16"))
+        str, Option("Keras dtype policy of the network.", choices=("float32", "mixed_bfloat16"))
     ] = "float32"  # fmt: skip
     precision: Annotated[
         str,
@@ -152,12 +157,14 @@ class ExportRequest:
     pad_widths: Annotated[int, PAD_WIDTHS] = 1
     mapping: Annotated[
         str | None,
-        Option("The table of your own model; a denoiser or sampler needs its settings for sampling.", files="table"),
+        Option("The table of your own model; a denoiser or sampler needs its settings for sampling.", files="table",
+               group="model"),
     ] = None  # fmt: skip
     function: Annotated[str | None, MODEL] = None
     inputs: Annotated[
         tuple[str, ...],
-        Option("One input of your own model, such as 'x: b 3 48 48', if its table states none.", "'NAME: AXES'"),
+        Option("One input of your own model, such as 'x: b 3 48 48', if its table states none.", "'NAME: AXES'",
+               group="model"),
     ] = ()  # fmt: skip
     like: Annotated[
         str | None,
@@ -166,7 +173,7 @@ class ExportRequest:
     optimizer: Annotated[
         str | None,
         Option("With --to torch, the file from convert --with-optimizer: writes a training checkpoint (.pt).",
-               files=(".safetensors",)),
+               names=("--optimizer-file",), former=("--optimizer",), files=(".safetensors",)),
     ] = None  # fmt: skip
     key: Annotated[str | None, KEY] = None
     sha256: Annotated[str | None, SHA256] = None
@@ -174,7 +181,7 @@ class ExportRequest:
     output: Annotated[
         str | None,
         Option("NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  [default: MODEL.stablehlo or "
-               "MODEL.torch.safetensors beside it]", files=(".stablehlo", ".safetensors", ".pt")),
+               "MODEL.torch.safetensors next to it]", files=(".stablehlo", ".safetensors", ".pt")),
     ] = None  # fmt: skip
     verify: Annotated[
         bool,
@@ -198,7 +205,7 @@ def command(request: ExportRequest) -> int:
     read = model_inputs(model, request.sha256, mapping=request.mapping, like=request.like, optimizer=request.optimizer)
     if request.to == "torch":
         return export_torch(request, read)
-    for option, value in (("--like", request.like), ("--optimizer", request.optimizer), ("--key", request.key)):
+    for option, value in (("--like", request.like), ("--optimizer-file", request.optimizer), ("--key", request.key)):
         if value:
             raise UsageError(option, "requires --to torch", "leave it out, or add --to torch")
     converted = open_own(model, request.mapping, request.function, request.inputs)

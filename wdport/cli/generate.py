@@ -23,6 +23,7 @@ from wdport.files.target import Target, file_target
 from wdport.files.writable import require_apart
 from wdport.limits import MAX_STEPS
 from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
+from wdport.shared_types import POLICIES
 
 if TYPE_CHECKING:  # imports jax
     from wdport.cli.results import GeneratedDocument
@@ -43,7 +44,9 @@ class GenerateRequest:
     model: Annotated[str, Operand(files="converted")]
     texts: Annotated[
         tuple[str, ...],
-        Option("A text, with [MASK] for every token that is wanted; repeatable.", "TEXT", names=("--text",)),
+        Option(
+            "A text, with [MASK] for every token to fill in; repeatable.", "TEXT", names=("--text",), group="inputs"
+        ),
     ] = ()
     text_file: Annotated[str | None, Option("One text on every line.", files=TEXTS)] = None
     prompt_ids: Annotated[
@@ -52,17 +55,17 @@ class GenerateRequest:
     gap: Annotated[int, Option("Tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
     length: Annotated[
         int,
-        Option("Tokens to write behind every prompt.  [default: 0, only fill]", "N", bounds=(0, 1 << 20),
+        Option("Tokens to append to each prompt.  [default: 0, only fill]", "N", bounds=(0, 1 << 20),
                show_default=False),
     ] = 0  # fmt: skip
     block_length: Annotated[
         int | None,
-        Option("Wanted tokens that are refined together.  [default: 32 with --length, otherwise all]", "N",
+        Option("Tokens of a block, which are generated together.  [default: 32 with --length, otherwise all]", "N",
                bounds=(1, 1 << 20)),
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
-        Option("Steps in which a block is filled at the latest.  [default: one per token]", bounds=(1, MAX_STEPS)),
+        Option("Maximum steps per block.  [default: one per token]", bounds=(1, MAX_STEPS)),
     ] = None
     threshold: Annotated[
         float, Option("Keep tokens with a probability above this earlier; 1 for never.", "P")
@@ -89,12 +92,19 @@ class GenerateRequest:
         int | None, Option("Number of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
     ] = None
     tokenizer: Annotated[
-        str | None, Option("tokenizer.json, or its folder.  [default: the one in the model's file]", files=(".json",))
+        str | None, Option("tokenizer.json, or its folder.  [default: the one in the model's file]", files=(".json",),
+                           group="model")
     ] = None  # fmt: skip
     seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 32) - 1))] = 0
     batch: Annotated[
         int | None,
-        Option("Prompts per call of the network.  [default: by the size of the vocabulary]", "N", bounds=(1, 1 << 20)),
+        Option(
+            "Prompts per call of the network.  [default: by the size of the vocabulary]",
+            "N",
+            names=("--batch-size",),
+            former=("--batch",),
+            bounds=(1, 1 << 20),
+        ),
     ] = None
     output: Annotated[
         str | None,
@@ -105,7 +115,7 @@ class GenerateRequest:
         str | None, Option("The first texts after every step, as a .gif or as pages of a .txt.", files=(".gif", ".txt"))
     ] = None  # fmt: skip
     dtype: Annotated[
-        str, Option("Keras dtype policy.", choices=("float32", "bfloat16", "mixed_bfloat16"))
+        str, Option("Keras dtype policy of the network.", choices=tuple(POLICIES))
     ] = "float32"  # fmt: skip
     sha256: Annotated[str | None, SHA256] = None
     json_file: Annotated[str | None, JSON] = None

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 MOST = 20
 """Lines printed per kind; all are in the JSON."""
 
-MODEL = Option("Function of your own Keras model; it is built to list its variables.", "MODULE:FUNCTION")
+MODEL = Option("Function of your own Keras model; it is built to list its variables.", "MODULE:FUNCTION",
+               names=("--keras-model",), former=("--model",), group="model")  # fmt: skip
 CONFIG = Option("Configuration (YAML), as for convert.", files="table")
 
 
@@ -53,7 +54,9 @@ class CheckRequest:
     config: Annotated[str | None, CONFIG] = None
     values: Annotated[dict[str, str], SET]
     key: Annotated[str | None, KEY] = None
-    strict: Annotated[bool, Option("Treat warnings as faults.")] = False
+    strict: Annotated[
+        bool, Option("Treat warnings as faults.", names=("--warnings-as-faults",), former=("--strict",))
+    ] = False
     every: Annotated[
         bool, Option("List every row and the number of tensors that it matches.", names=("--rows",))
     ] = False  # fmt: skip
@@ -63,7 +66,7 @@ class CheckRequest:
     ] = "float32"  # fmt: skip
     settings: Annotated[bool, Option("Build your two models and compare their hyper-parameters.")] = False
     reference: Annotated[
-        str | None, Option("With --settings: your own PyTorch model.", "MODULE:FUNCTION")
+        str | None, Option("With --settings: your own PyTorch model.", "MODULE:FUNCTION", group="model")
     ] = None  # fmt: skip
     json_file: Annotated[str | None, JSON] = None
 
@@ -72,8 +75,8 @@ class CheckRequest:
 def check(request: CheckRequest) -> int:
     """Look for faults in TABLE; with CHECKPOINT also for tensors that it does not map.
 
-    With --model, or for a table of a model that wdport ships, the complete plan is made, as convert does. Findings of
-    --values and --settings do not make a table unsound.
+    With --keras-model, or for a table of a model that wdport ships, the complete plan is made, as convert does.
+    Findings of --values and --settings do not make a table unsound.
     """
     from wdport.conversion.check import check_table, settings_report
     from wdport.conversion.prepare import Settings
@@ -96,7 +99,7 @@ def check(request: CheckRequest) -> int:
          lambda: _check_text(table_check, sound, request.every, report),
          verdict=lambda: _check_line(table_check, sound))  # fmt: skip
     if not sound:
-        fix = "correct the table" + (", or leave out --strict" if not table_check.faults else "")
+        fix = "correct the table" + (", or leave out --warnings-as-faults" if not table_check.faults else "")
         raise MisfitError(Path(table), f"is not sound: {_check_count(table_check)}", fix)
     return 0
 

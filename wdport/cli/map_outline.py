@@ -32,9 +32,13 @@ class OutlineRequest:
     """The command's argument and options."""
 
     checkpoint: Annotated[str | None, Operand(files="checkpoint")] = None
-    reference: Annotated[str | None, Option("Function that builds your PyTorch model.", "MODULE:FUNCTION")] = None
+    reference: Annotated[
+        str | None, Option("Function that builds your PyTorch model.", "MODULE:FUNCTION", group="model")
+    ] = None
     inputs: Annotated[tuple[str, ...], INPUTS] = ()
-    mapping: Annotated[str | None, Option("A table that names the function and the inputs.", files="table")] = None
+    mapping: Annotated[
+        str | None, Option("A table that names the function and the inputs.", files="table", group="model")
+    ] = None
     config: Annotated[
         str | None, Option("Arguments of the function (YAML or JSON), if a table says so.", files="table")
     ] = None  # fmt: skip

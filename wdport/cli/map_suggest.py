@@ -46,8 +46,11 @@ ENDS = (0, 130, 143)
 class SuggestRequest:
     """The command's options."""
 
-    reference: Annotated[str | None, Option("The PyTorch model.", "MODULE:FUNCTION")] = None
-    model: Annotated[str | None, Option("The Keras model.", "MODULE:FUNCTION")] = None
+    reference: Annotated[str | None, Option("The PyTorch model.", "MODULE:FUNCTION", group="model")] = None
+    model: Annotated[
+        str | None,
+        Option("The Keras model.", "MODULE:FUNCTION", names=("--keras-model",), former=("--model",), group="model"),
+    ] = None
     inputs: Annotated[tuple[str, ...], INPUTS] = ()
     config: Annotated[str | None, Option("Arguments of both functions (YAML).", files="table")] = None
     checkpoint: Annotated[str | None, Option("Weights to prove the table with as well.", files="checkpoint")] = None
@@ -72,7 +75,7 @@ def command(request: SuggestRequest) -> int:
     """
     reference, model, checkpoint, config = request.reference, request.model, request.checkpoint, request.config
     if not model:
-        raise UsageError("--model", "is missing", "name the function of the Keras model, as MODULE:FUNCTION")
+        raise UsageError("--keras-model", "is missing", "name the function of the Keras model, as MODULE:FUNCTION")
     if not reference and not checkpoint:
         raise UsageError("--reference", "is missing", "name the function of the PyTorch model, or give --checkpoint")
     if reference:

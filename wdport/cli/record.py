@@ -39,12 +39,13 @@ if TYPE_CHECKING:
 class RecordRequest:
     """The command's arguments, the function of the model and the checkpoint, and its options."""
 
-    subject: Annotated[tuple[str, ...], Operand(metavar="[MODULE:FACTORY] CHECKPOINT", files="checkpoint")]
+    subject: Annotated[tuple[str, ...], Operand(metavar="[MODULE:FUNCTION] CHECKPOINT", files="checkpoint")]
     mapping: Annotated[
-        str | None, Option("The table of your own model, with the function and the inputs.", files="table")
+        str | None,
+        Option("The table of your own model, with the function and the inputs.", files="table", group="model"),
     ] = None  # fmt: skip
     output: Annotated[
-        str | None, Option("NAME.npz.  [default: NAME.run.npz beside the checkpoint]", files=(".npz",))
+        str | None, Option("NAME.npz.  [default: NAME.run.npz next to the checkpoint]", files=(".npz",))
     ] = None  # fmt: skip
     leave_out: Annotated[
         tuple[str, ...], Option("Modules not to record, such as 'ema.*'; repeatable.", "PATTERN")
@@ -58,7 +59,7 @@ class RecordRequest:
 
 @verb("record", RecordRequest, arity=lambda options: (1 if "--mapping" in options else 2, 2))
 def command(request: RecordRequest) -> int:
-    """Run your own PyTorch model, MODULE:FACTORY with the weights of CHECKPOINT, and record its outputs.
+    """Run your own PyTorch model, MODULE:FUNCTION with the weights of CHECKPOINT, and record its outputs.
 
     `wdport verify CONVERTED --against FILE` compares with the recording, without torch.
     """
@@ -89,7 +90,7 @@ def command(request: RecordRequest) -> int:
     return 0
 
 
-_BOTH = "give MODULE:FACTORY and CHECKPOINT"
+_BOTH = "give MODULE:FUNCTION and CHECKPOINT"
 
 
 def _subject(subject: tuple[str, ...], mapping: str | None) -> tuple[str | None, str]:
@@ -97,15 +98,15 @@ def _subject(subject: tuple[str, ...], mapping: str | None) -> tuple[str | None,
     if len(subject) == 2:
         if Path(subject[0]).is_file() and ":" in subject[1] and not Path(subject[1]).exists():
             words = [printable(word, 60) for word in subject]
-            fix = f"give MODULE:FACTORY first: wdport record {words[1]} {words[0]}"
+            fix = f"give MODULE:FUNCTION first: wdport record {words[1]} {words[0]}"
             raise UsageError("wdport record", f"swapped? {words[0]} is a file", fix)
         return subject[0], subject[1]
     if len(subject) > 2:
         raise UsageError("wdport record", f"unexpected argument {printable(subject[2], 60)!r}", _BOTH)
     if not subject:
-        raise UsageError("wdport record", "MODULE:FACTORY and CHECKPOINT are missing", "see wdport record --help")
+        raise UsageError("wdport record", "MODULE:FUNCTION and CHECKPOINT are missing", "see wdport record --help")
     if mapping is None:
-        raise UsageError("wdport record", "MODULE:FACTORY or CHECKPOINT is missing", f"{_BOTH}, or add --mapping FILE")
+        raise UsageError("wdport record", "MODULE:FUNCTION or CHECKPOINT is missing", f"{_BOTH}, or add --mapping FILE")
     return None, subject[0]
 
 

@@ -12,7 +12,7 @@ import click
 
 from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, FilePath, FolderPath, Suggested
 from wdport.cli.documents import Document, mark_machine
-from wdport.cli.verb import CountOr, OneOf, Verb, Whole
+from wdport.cli.verb import CountOr, OneOf, Verb, VerbOption, Whole
 from wdport.errors import UsageError, printable
 from wdport.options import Argument, Declared, Operand, options_of
 
@@ -100,7 +100,8 @@ def _option(declared: Declared) -> click.Option:
         settings["callback"] = mark_machine
     elif default is not None:
         settings |= {"default": default, "show_default": option.show_default}
-    return click.Option([*declared.flags, declared.name], help=option.help, hidden=option.hidden, **settings)
+    return VerbOption([*declared.flags, declared.name], declared.group, option.former, help=option.help,
+                      hidden=option.hidden, **settings)  # fmt: skip
 
 
 def _type(declared: Declared) -> Any:

@@ -53,24 +53,27 @@ class SampleRequest:
     seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0
     chunk: Annotated[
         int | None,
-        Option("Samples saved at a time, or auto: several batches. Results do not depend on it.", default="auto"),
+        Option(
+            "Samples saved at a time, or auto: several batches. Results do not depend on it.", "N|auto", default="auto"
+        ),
     ] = None
     batch: Annotated[
         int | None,
         Option("Samples per call of the network, or auto: from the free memory. The batch size may change their last "
-               "bits.", default="auto"),
+               "bits.", metavar="N|auto", names=("--batch-size",), former=("--batch",), default="auto"),
     ] = None  # fmt: skip
     output: Annotated[
         str | None,
         Option("NAME.npz (coefficients and series), .npy, .csv or .parquet (series).  [default: MODEL.samples.npz "
-               "beside it]", files=(".npz", ".npy", ".csv", ".parquet")),
+               "next to it]", files=(".npz", ".npy", ".csv", ".parquet")),
     ] = None  # fmt: skip
     plot: Annotated[
-        str | None, Option("Plot the first samples to a .png, .svg or .pdf.", files=(".png", ".svg", ".pdf"))
+        str | None, Option("Plot the first samples to a .png, .svg or .pdf.", files=(".png", ".svg", ".pdf"),
+                           group="outputs")
     ] = None  # fmt: skip
     data: Annotated[
         str | None,
-        Option("With --plot, data (CSV, NPY, ARFF, MAT) of which windows are drawn beside the samples.",
+        Option("With --plot, data (CSV, NPY, ARFF, MAT) whose windows are plotted next to the samples.",
                files="series"),
     ] = None  # fmt: skip
     animate: Annotated[
@@ -78,7 +81,7 @@ class SampleRequest:
     ] = None  # fmt: skip
     save_every: Annotated[
         int,
-        Option("Save finished samples every K chunks; an interrupted run resumes from them.", "K",
+        Option("Save finished samples every N chunks; an interrupted run resumes from them.", "N", group="outputs",
                bounds=(1, 1 << 32)),
     ] = 1  # fmt: skip
     known: Annotated[
@@ -104,13 +107,13 @@ class SampleRequest:
     unconditional: Annotated[bool, Option("Call a model without the condition that it can take.")] = False
     anchor: Annotated[
         float | None,
-        Option("Price that samples begin near, for a model of prices.  [default: those of windows of the training "
+        Option("Price near which samples begin, for a model of prices.  [default: those of windows of the training "
                "data]", "PRICE"),
     ] = None  # fmt: skip
     transform: Annotated[
         str | None,
         Option("The model's own transform, whose code is then run: samples come in the units of the data.",
-               "MODULE:CLASS"),
+               "MODULE:CLASS", group="model"),
     ] = None  # fmt: skip
     guidance: Annotated[
         float | None,

@@ -46,7 +46,7 @@ class TrainRequest:
     data: Annotated[Path, Operand(files="series")]
     resume: Annotated[
         str | None,
-        Option("Converted model to train, with its optimizer (convert --with-optimizer) if that is beside it; or a "
+        Option("Converted model to train, with its optimizer (convert --with-optimizer) if that is next to it; or a "
                "PyTorch checkpoint.", "MODEL|CHECKPOINT", files="model"),
     ] = None  # fmt: skip
     config: Annotated[
@@ -56,8 +56,8 @@ class TrainRequest:
     values: Annotated[dict[str, str], SET]
     folder: Annotated[
         Path,
-        Option("Folder of the run; an unfinished run in it resumes.", "FOLDER", names=("-o", "--output"),
-               files="folder"),
+        Option("Folder of the run; an unfinished run in it is resumed.", "FOLDER", names=("-o", "--output"),
+               files="folder", group="outputs"),
     ]  # fmt: skip
     transform: Annotated[
         str | None,
@@ -74,9 +74,9 @@ class TrainRequest:
         Option("Train as the model's public script: steps drawn by the Min-SNR law, OneCycle to 1e-3 or the file's "
                "cosine_warmup, weight decay 1e-5, gradients clipped at 1.", "public", choices=(PUBLIC,)),
     ] = None  # fmt: skip
-    epochs: Annotated[int | None, Option("Epochs in all.  [default: --config's, or 1]", bounds=(1, 1 << 24))] = None
+    epochs: Annotated[int | None, Option("Total epochs.  [default: --config's, or 1]", bounds=(1, 1 << 24))] = None
     batch_size: Annotated[
-        int | None, Option("States in a step.  [default: --config's, or 32]", bounds=(1, 1 << 20))
+        int | None, Option("Batch size, in states.  [default: --config's, or 32]", "N", bounds=(1, 1 << 20))
     ] = None
     lr: Annotated[
         float | None,
@@ -111,7 +111,12 @@ class TrainRequest:
     ] = 0  # fmt: skip
     save_every: Annotated[
         int | None,
-        Option("Save the state every N steps, too.  [default: after every epoch]", "N", bounds=(1, 1 << 32)),
+        Option(
+            "Also save the state every N steps.  [default: after every epoch]",
+            "N",
+            bounds=(1, 1 << 32),
+            group="outputs",
+        ),
     ] = None
     stream: Annotated[
         bool | None,
@@ -126,9 +131,9 @@ class TrainRequest:
     ] = None  # fmt: skip
     shard_weights: Annotated[bool, Option("Also divide weights and moments among the devices.")] = False
     orbax: Annotated[
-        bool, Option("Save the state as an Orbax checkpoint, of which every process writes its part.")
+        bool, Option("Save the state as an Orbax checkpoint, of which every process writes its part.", group="outputs")
     ] = False  # fmt: skip
-    tensorboard: Annotated[bool, Option("Also write the metrics as events for TensorBoard.")] = False
+    tensorboard: Annotated[bool, Option("Also write the metrics as events for TensorBoard.", group="outputs")] = False
     force: Annotated[bool, Option("Start again in a folder with another run, and replace --json's file.")] = False
     mapping: Annotated[str | None, OWN_MAPPING] = None
     function: Annotated[str | None, MODEL] = None

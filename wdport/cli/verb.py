@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -15,7 +15,7 @@ from wdport.cli.machine import noted_cache
 from wdport.cli.usage_errors import dashed_file, mistyped_option, name_of, no_such_verb, unexpected
 from wdport.errors import UsageError, did_you_mean, printable
 from wdport.jax_settings import leave_unsafe_cache
-from wdport.options import whole_numbers
+from wdport.options import Group, whole_numbers
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -35,6 +35,21 @@ Arity = Callable[[Collection[str]], tuple[int, int]]
 
 JSON: Final = "--json"
 
+SECTIONS: Final[Mapping[Group, str]] = {"inputs": "Input files", "model": "Model", "run": "Run",
+                                        "outputs": "Output files", "messages": "Messages"}  # fmt: skip
+"""Sections of the help in their order."""
+
+FEW: Final = 12
+"""A command with fewer options has one section."""
+
+
+class VerbOption(click.Option):
+    """An option with its section in the help, and its former names, which are read as the present one."""
+
+    def __init__(self, names: Sequence[str], group: Group, former: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.group, self.former = group, former
+
 
 class Verb(click.Command):
     """A verb; ``arity`` gives the number of its arguments if that depends on its options."""
@@ -43,13 +58,26 @@ class Verb(click.Command):
         super().__init__(*arguments, **settings)
         self._arity = arity
         self.params += [
-            click.Option(["-q", "--quiet"], is_flag=True, is_eager=True, expose_value=False, callback=_quiet,
+            VerbOption(["-q", "--quiet"], "messages", is_flag=True, is_eager=True, expose_value=False, callback=_quiet,
                          help="Print only the verdict, errors and what is asked for."),
-            click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, callback=_verbose,
+            VerbOption(["-v", "--verbose"], "messages", is_flag=True, expose_value=False, callback=_verbose,
                          help="Also print times, paths and versions, on standard error."),
         ]  # fmt: skip
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the options by sections if there are many."""
+        listed = [(getattr(param, "group", "messages"), record) for param in self.get_params(ctx)
+                  if isinstance(param, click.Option) and (record := param.get_help_record(ctx))]  # fmt: skip
+        if len(listed) < FEW:
+            super().format_options(ctx, formatter)
+            return
+        for group, title in SECTIONS.items():
+            if records := [record for name, record in listed if name == group]:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args = self._with_present_names(ctx, args)
         names = [name for param in self.params for name in param.opts]
         for word in args:
             if word == "--":
@@ -66,6 +94,21 @@ class Verb(click.Command):
             raise unexpected(ctx, rest, args)
         self._require_values(ctx)
         return rest
+
+    def _with_present_names(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words with the present names of options in place of former ones, each of which is noted."""
+        options = [param for param in self.params if isinstance(param, VerbOption)]
+        present = {former: name_of(option) for option in options for former in option.former}
+        words = list(args)
+        for index, word in enumerate(args):
+            if word == "--":
+                break
+            name, equals, value = word.partition("=")
+            if name in present and not self._awaits_value(ctx, words[:index]):
+                words[index] = f"{present[name]}{equals}{value}"
+                if not ctx.resilient_parsing:
+                    console.note(f"{name} is now called {present[name]}")
+        return words
 
     def _with_json_file(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words with every ``--json`` written as ``--json=FILE``, with ``-`` for standard output.

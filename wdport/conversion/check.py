@@ -40,7 +40,7 @@ def settings_report(path: str | Path, settings: Settings, checkpoint: str | Path
     family = own_model(path, settings.model, settings.reference, settings.inputs)
     if family is None:
         raise UsageError("--settings", f"{path} is for a model that comes with wdport", "use wdport verify")
-    for option, field, target in (("--model", "keras", family.model), ("--reference", "torch", family.reference)):
+    for option, field, target in (("--keras-model", "keras", family.model), ("--reference", "torch", family.reference)):
         if not target:
             raise UsageError("--settings", f"no model is named for `{option}`", f"add `{field}: MODULE:FUNCTION`")
     stated, _ = user_configuration(family, settings)
@@ -107,14 +107,18 @@ def check_table(
     check = Check(table, (*unknown, *lint(table)))
     if checkpoint is None:
         if settings.model:
-            raise UsageError("--model", "needs the tensors of a checkpoint", "name a checkpoint after the table")
+            raise UsageError("--keras-model", "needs the tensors of a checkpoint", "name a checkpoint after the table")
         if values:
             raise UsageError("--values", "needs the tensors of a checkpoint", "name a checkpoint after the table")
         return check
     with open_checkpoint(Path(checkpoint), key=settings.key) as opened:
         planned = not unknown and (table.family != CUSTOM or settings.model is not None)
         if values and not planned:
-            option = f"`--model {table.keras}`, the model of the table" if table.keras else "`--model MODULE:FUNCTION`"
+            option = (
+                f"`--keras-model {table.keras}`, the model of the table"
+                if table.keras
+                else "`--keras-model MODULE:FUNCTION`"
+            )
             raise UsageError("--values", "needs the whole plan", f"add {option}")
         return _with_checkpoint(check, opened, settings, planned, values)
 
@@ -147,7 +151,7 @@ def _with_checkpoint(
             odd = find_unusual_values(prepared.plan, checkpoint, values) if values else None
             check = replace(check, planned=_counts(prepared.plan), values=odd)
     elif table.family == CUSTOM:
-        option = f"--model {table.keras}" if table.keras else "--model MODULE:FUNCTION"
+        option = f"--keras-model {table.keras}" if table.keras else "--keras-model MODULE:FUNCTION"
         notes.append(f"the Keras model's variables were not checked; use {option}")
     coverage = cover(table, checkpoint.tensors, features)
     return replace(check, checkpoint=str(checkpoint.path), coverage=coverage, notes=tuple(notes))

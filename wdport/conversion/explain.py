@@ -107,7 +107,12 @@ def routes_of(path: str | Path, settings: Settings) -> Routes:
 
 def _require_same_table(file: Path, account: Account, settings: Settings) -> None:
     """Refuse another table than the converted file's, and options that only a plan needs."""
-    options = {"--model": settings.model, "--config": settings.config, "--set": settings.values, "--key": settings.key}
+    options = {
+        "--keras-model": settings.model,
+        "--config": settings.config,
+        "--set": settings.values,
+        "--key": settings.key,
+    }
     for option, value in options.items():
         if value:
             raise UsageError(option, f"{file.name} is a converted file, whose manifest is used", "leave it out")

@@ -48,10 +48,10 @@ def recordable(
     """Read the table and the checkpoint; raises :class:`WdportError`."""
     family = own_model(mapping, None, reference, inputs)
     if family is None:
-        fix = "leave out `--mapping` and give MODULE:FACTORY"
+        fix = "leave out `--mapping` and give MODULE:FUNCTION"
         raise UsageError(Path(mapping), "is not a table for your own model", fix)
     if not family.reference:
-        fix = "add `torch: MODULE:FUNCTION`, or give MODULE:FACTORY before the checkpoint"
+        fix = "add `torch: MODULE:FUNCTION`, or give MODULE:FUNCTION before the checkpoint"
         raise UsageError(family.table.path, "does not name the PyTorch model", fix)
     patterns = [pattern for row in family.table.rows if row.combine for pattern in row.torch]
     dropped = [pattern for row in family.table.rows if row.drop is not None for pattern in row.torch]

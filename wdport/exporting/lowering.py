@@ -152,7 +152,7 @@ def lower_functions(
             if not varying:
                 raise
             first = str(error).strip().partition("\n")[0][:200]
-            fix = " ".join("--batch N" if name == "b" else f"--size {name}=N" for name in varying)
+            fix = " ".join("--batch-size N" if name == "b" else f"--size {name}=N" for name in varying)
             what = f"cannot be exported for any {', '.join(varying)}: {first or type(error).__name__}"
             raise UsageError("model", what, f"fix sizes, with {fix}") from error
 

@@ -279,7 +279,7 @@ class CustomFamily(PlainFamily):
 
     def _require_model(self) -> None:
         if not self.model:
-            fix = "add `keras: MODULE:FUNCTION`, or give `--model`"
+            fix = "add `keras: MODULE:FUNCTION`, or give `--keras-model`"
             raise UsageError(self.table.path, "does not name the Keras model", fix)
 
     def told(self) -> tuple[Input, ...]:

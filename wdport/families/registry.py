@@ -25,7 +25,7 @@ def family_of(table: Table, model: str | None, reference: str | None, inputs: Se
     """The family of a table; options for the user's own model are errors for other families."""
     if table.family == CUSTOM:
         return _own_family(table, model, reference, inputs)
-    for flag, value in (("--model", model), ("--input", inputs)):
+    for flag, value in (("--keras-model", model), ("--input", inputs)):
         if value:
             raise UsageError(flag, f"the {table.family} family has its own", "leave it out")
     return find_family(table.family, table.path)

@@ -72,7 +72,7 @@ class PairOptions:
     ] = None  # fmt: skip
     values: Annotated[
         tuple[tuple[str, str], ...],
-        Option("One configuration value, such as num_heads=8.", metavar="KEY=VALUE"),
+        Option("One configuration value, such as num_heads=8.", metavar="KEY=VALUE", group="model"),
         CONFIGURES,
     ] = ()  # fmt: skip
     norm_stats: Annotated[PathText | None, NORM_STATS, CONFIGURES] = None
@@ -85,16 +85,25 @@ class PairOptions:
         str | None, SHA256, Elsewhere("The SHA-256 that the checkpoint must have.", each_pair=True)
     ] = None  # fmt: skip
     full: Annotated[
-        bool, Option("Also compare bfloat16, gradients, optimiser steps and sampling."), NEEDS_MODEL
+        bool, Option("Also compare bfloat16, gradients, optimizer steps and sampling."), NEEDS_MODEL
     ] = False  # fmt: skip
     resume: Annotated[
         bool,
-        Option("Also compare training steps from the optimizer's state (convert --with-optimizer)."),
+        Option(
+            "Also compare training steps from the optimizer's state (convert --with-optimizer).",
+            names=("--with-optimizer",),
+            former=("--resume",),
+        ),
         NEEDS_MODEL,
     ] = False
     schedule: Annotated[
         str | None,
-        Option("Class of the checkpoint's learning-rate schedule, for --resume.", metavar="MODULE:CLASS"),
+        Option(
+            "Class of the checkpoint's learning-rate schedule, for --with-optimizer.",
+            metavar="MODULE:CLASS",
+            names=("--schedule-class",),
+            former=("--schedule",),
+        ),
     ] = None
     seed: Annotated[int, Option("Random seed of the inputs.", bounds=(0, MAX_SEED)), OWN_INPUTS] = 0
     cases: Annotated[
@@ -107,7 +116,7 @@ class PairOptions:
     ] = False
     reference: Annotated[
         str | None,
-        Option("Your own PyTorch model, instead of the built-in reference.", metavar="MODULE:FACTORY"),
+        Option("Your own PyTorch model, instead of the built-in reference.", metavar="MODULE:FUNCTION", group="model"),
         NEEDS_MODEL,
     ] = None
     against: Annotated[
@@ -124,7 +133,9 @@ class RunOptions:
     no_fresh: Annotated[bool, Option("With a policy: leave this out.", after="fresh")] = False
     json_file: Annotated[str | None, JSON, CommandOnly()] = None
     html: Annotated[str | None, Option("Write an HTML report.", files=(".html",)), CommandOnly()] = None
-    junit: Annotated[str | None, Option("Write a JUnit report for CI servers.", files=(".xml",)), CommandOnly()] = None
+    junit: Annotated[
+        str | None, Option("Write a JUnit report for CI servers.", files=(".xml",), group="outputs"), CommandOnly()
+    ] = None
     markdown: Annotated[
         str | None, Option("Write a Markdown summary for CI pages and pull requests.", files=(".md",)), CommandOnly()
     ] = None  # fmt: skip
@@ -134,11 +145,18 @@ class RunOptions:
         Option("Errors of an earlier run, such as parity-baseline.json.", files=(".json",)),
         Elsewhere(each_pair=True),
     ] = None  # fmt: skip
-    update_baseline: Annotated[bool, Option("Write this run's errors to the baseline."), CommandOnly()] = False
+    update_baseline: Annotated[
+        bool, Option("Write this run's errors to the baseline.", group="outputs"), CommandOnly()
+    ] = False
     no_canary: Annotated[bool, Option("With a policy or baseline: skip the check of known faults.")] = False
     repro: Annotated[
         str | None,
-        Option("Write the first faulty layer, its weights and inputs, and a script.", metavar="DIR", files="folder"),
+        Option(
+            "Write the first faulty layer, its weights and inputs, and a script.",
+            metavar="DIR",
+            files="folder",
+            group="outputs",
+        ),
         CommandOnly(),
     ] = None
     force: Annotated[bool, FORCE, CommandOnly()] = False

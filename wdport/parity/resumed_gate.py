@@ -89,7 +89,7 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
     try:
         schedule_of(state)
     except UsageError as error:
-        fix = "leave out --resume: load_optimizer needs a learning_rate"
+        fix = "leave out `--with-optimizer`: load_optimizer needs a learning_rate"
         raise UsageError(error.where, error.what, fix) from None
     theirs = schedule_class(state, schedule)
     with prepared.checkpoint.stream() as stream:

@@ -232,16 +232,16 @@ def schedule_class(state: Optimised, named: str | None) -> type | None:
     """
     if len(state.schedules) != 1:
         if named is not None:
-            raise UsageError("--schedule", f"the file has {len(state.schedules)} schedules", "leave it out")
+            raise UsageError("--schedule-class", f"the file has {len(state.schedules)} schedules", "leave it out")
         return None
     (stored,) = state.schedules.values()
     if named is None:
         return _own_class(stored)
     cls: object = find_function(named)
     if not isinstance(cls, type) or not issubclass(cls, LRScheduler):
-        raise UsageError("--schedule", f"{named} is not a learning-rate schedule of PyTorch", "name its class")
+        raise UsageError("--schedule-class", f"{named} is not a learning-rate schedule of PyTorch", "name its class")
     if cls in _torch_classes() and cls not in _classes_of(stored):
-        raise UsageError("--schedule", f"the file's schedule does not have the fields of {cls.__name__}",
+        raise UsageError("--schedule-class", f"the file's schedule does not have the fields of {cls.__name__}",
                          "name the class that wrote it")  # fmt: skip
     return cls
 
@@ -251,8 +251,8 @@ def _own_class(stored: Mapping[str, Any]) -> type:
     classes = _classes_of(stored)
     if len(classes) != 1:
         which = " and of ".join(cls.__name__ for cls in classes) or "no class of torch.optim.lr_scheduler"
-        raise UsageError("--schedule", f"the file's schedule does not name its class, and has the fields of {which}",
-                         "name it: --schedule MODULE:CLASS")  # fmt: skip
+        what = f"the file's schedule does not name its class, and has the fields of {which}"
+        raise UsageError("--schedule-class", what, "name it: `--schedule-class MODULE:CLASS`")
     return classes[0]
 
 

@@ -39,7 +39,7 @@ class Pair(PairOptions):
         """Raise :class:`UsageError` if a field is out of its bounds, or fields exclude each other."""
         require_bounds(self)
         if self.schedule and not self.resume:
-            raise UsageError("--schedule", "is the class of the schedule that --resume resumes", "add --resume")
+            raise UsageError("--schedule-class", "is for `--with-optimizer`", "add `--with-optimizer`")
         if self.against is None:
             return
         if self.checkpoint is not None:

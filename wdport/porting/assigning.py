@@ -212,7 +212,7 @@ class Assigning:
             except Exception as error:  # the user's own code, on inputs that it does not take
                 what = f"raises {first_line(error)} when called on the inputs"
                 fix = "state the inputs as both models take them, such as 'x: b c=3 h=32 w=32 -> b h w c'"
-                raise MisfitError("--model", what, fix) from error
+                raise MisfitError("--keras-model", what, fix) from error
         return replace(self._outcome(dead_end, outputs), deepest=self.deepest)
 
     # --- A call ------------------------------------------------------------------------------------------------------

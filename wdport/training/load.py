@@ -122,7 +122,7 @@ def save_optimizer(
 ) -> Path:  # fmt: skip
     """Write an optimizer of :func:`load_optimizer` to a file again, after more training.
 
-    ``wdport export --to torch --optimizer FILE`` converts it back to PyTorch.
+    ``wdport export --to torch --optimizer-file FILE`` converts it back to PyTorch.
 
     Args:
         optimizer: the optimizer.

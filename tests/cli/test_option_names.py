@@ -1,0 +1,78 @@
+"""The sections of help, and former names of options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from wdport.cli.group import group
+from wdport.cli.main import main
+from wdport.cli.verb import FEW, SECTIONS, Verb, VerbOption
+
+
+def verbs(command: click.Command = group, path: str = "wdport") -> Iterator[tuple[str, Verb]]:
+    """Every verb, with the words that call it."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from verbs(inner, f"{path} {name}")
+    else:
+        assert isinstance(command, Verb)
+        yield path, command
+
+
+VERBS = dict(verbs())
+
+
+@pytest.mark.parametrize("path", VERBS)
+def test_help_lists_every_option_once(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*path.split()[1:], "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    context = click.Context(VERBS[path])
+    options = [param for param in VERBS[path].get_params(context) if isinstance(param, click.Option)]
+    shown = [max(option.opts, key=len) for option in options if not option.hidden]
+    listed = [name for line in lines if line.startswith("  -") for name in shown if name in line.split("  ")[1].split()
+              or f"{name}," in line.split("  ")[1].split()]  # fmt: skip
+    titles = [line.removesuffix(":") for line in lines if line in {f"{title}:" for title in SECTIONS.values()}]
+    assert sorted(listed) == sorted(shown)
+    assert titles == ([] if len(shown) < FEW else [title for title in SECTIONS.values() if title in titles])
+    assert len(titles) != 1
+
+
+def test_a_former_name_is_read_as_the_present_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, former, present in (
+        (["sample", "none.keras", "--batch", "0"], "--batch", "--batch-size"),
+        (["sample", "none.keras", "--batch=0"], "--batch", "--batch-size"),
+        (["export", "none.keras", "--batch", "x"], "--batch", "--batch-size"),
+    ):
+        assert main(words) == 2
+        note, error = capsys.readouterr().err.splitlines()
+        assert note.endswith(f"{former} is now called {present}")
+        assert error.startswith(f"error: {present}: invalid value")
+
+
+def test_a_former_name_as_a_value_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of an option, and after ``--``."""
+    assert main(["sample", "--sampler", "--batch", "none.keras"]) == 2
+    assert main(["sample", "--", "--batch"]) == 3
+    assert "now called" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", VERBS)
+def test_no_name_is_both_present_and_former(path: str) -> None:
+    options = [param for param in VERBS[path].params if isinstance(param, VerbOption)]
+    present = [name for option in options for name in option.opts]
+    assert not {name for option in options for name in option.former} & set(present)
+
+
+def test_an_option_is_a_flag_on_every_verb_or_on_none() -> None:
+    flags: dict[str, set[bool]] = {}
+    for command in VERBS.values():
+        for option in command.params:
+            if isinstance(option, VerbOption):
+                flags.setdefault(max(option.opts, key=len), set()).add(option.is_flag)
+    assert [name for name, found in flags.items() if len(found) > 1] == []
