@@ -58,7 +58,7 @@ OPTIONS = (  # options of verify: made by make options
     Option("checkpoint", "A PyTorch checkpoint whose port to test.", kind="pair"),
     Option("against", "A recording by `wdport record`, instead of CHECKPOINT; needs no torch.", kind="pair"),
     Option("converted", "The converted file of each checkpoint or recording, in the same order. [default: the "
-                        ".keras file beside it]", kind="pair"),
+                        ".keras file next to it]", kind="pair"),
     Option("baseline", "Errors of an earlier run, such as parity-baseline.json, in the same order.", kind="pair"),
     Option("sha256", "The SHA-256 that the checkpoint must have, in the same order.",
                      metavar="HEX", kind="pair", file=False),
@@ -70,12 +70,12 @@ OPTIONS = (  # options of verify: made by make options
     Option("config", "Training configuration, to compare with that of CONVERTED."),
     Option("set", "One configuration value, such as num_heads=8.", metavar="KEY=VALUE", kind="several", file=False),
     Option("norm-stats", "Statistics of the training data: mean, std and names of features (JSON, NPZ)."),
-    Option("data", "The training data, to compute them from (CSV, NPY, ARFF, MAT)."),
+    Option("data", "Training data (CSV, NPY, ARFF, MAT), from which the statistics are computed."),
     Option("transform", "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own "
                         "MODULE:CLASS.", metavar="NAME", file=False),
     Option("keras-model", "Function of your own Keras model, if the table does not name it.",
                           metavar="MODULE:FUNCTION", file=False, former="model"),
-    Option("key", "Key of the state_dict if the file holds several; ema is an average of the weights, raw the "
+    Option("key", "Key of the state_dict if the file has several; or ema, the averaged weights, or raw, the "
                   "trained ones. [default: automatic]", metavar="NAME", file=False),
     Option("full", "Also compare bfloat16, gradients, optimizer steps and sampling.", kind="flag"),
     Option("with-optimizer", "Also compare training steps from the optimizer's state (convert --with-optimizer).",
@@ -83,10 +83,10 @@ OPTIONS = (  # options of verify: made by make options
     Option("schedule-class", "Class of the checkpoint's learning-rate schedule, for --wdport-with-optimizer.",
                              metavar="MODULE:CLASS", file=False, former="schedule"),
     Option("seed", "Random seed of the inputs.", metavar="N", file=False),
-    Option("cases", "Also compare on N more random inputs.", metavar="N", file=False),
-    Option("fresh", "Also compare on new inputs and weights, the port alone in a process. [default with "
+    Option("cases", "Compare on N additional random inputs.", metavar="N", file=False),
+    Option("fresh", "Also compare on new inputs and weights, with the port in a separate process. [default with "
                     "--wdport-policy]", kind="flag"),
-    Option("no-fresh", "With a policy: leave this out.", kind="flag"),
+    Option("no-fresh", "With a policy: skip this comparison.", kind="flag"),
     Option("no-canary", "With a policy or baseline: skip the check of known faults.", kind="flag"),
 )  # end of options  # fmt: skip
 SOURCES = ("checkpoint", "against")
@@ -121,7 +121,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell workers whether the command line has paths: pytest-xdist always passes them some."""
+    """Pass to workers whether the command line has paths: pytest-xdist always passes them some."""
     node.workerinput["wdport_tested"] = Given(node.config).tested
 
 
@@ -139,7 +139,7 @@ def wdport_verify(pytestconfig: pytest.Config) -> Verify:
     """``wdport_verify(checkpoint, converted=None, **others)`` returns the verdict under the policy; runs once per pair
     and process.
 
-    ``converted`` defaults to the ``.keras`` file beside the checkpoint. ``others`` are ``baseline``, and the fields of
+    ``converted`` defaults to the ``.keras`` file next to the checkpoint. ``others`` are ``baseline``, and the fields of
     :class:`wdport.parity.verify_request.Pair`, which default to the options. Raises what `wdport.verify` raises.
     """
     from wdport.parity.pytest_items import Tested
@@ -184,9 +184,9 @@ class Given:
     def tested(self) -> bool:
         """Whether the pairs are tested. Those of the configuration file are not, as its ``testpaths`` are not, if the
         command line names files or folders."""
-        told: bool | None = getattr(self._config, "workerinput", {}).get("wdport_tested")
-        if told is not None:
-            return told
+        passed: bool | None = getattr(self._config, "workerinput", {}).get("wdport_tested")
+        if passed is not None:
+            return passed
         return self.named or self._config.args_source is not pytest.Config.ArgsSource.ARGS
 
     def of(self, option: Option, ini: bool = True) -> Any:

@@ -1,4 +1,4 @@
-"""Declared options of a request: sentence, bounds, kind of file and exclusions stand at a field's type, only there.
+"""Declared options of a request: sentence, bounds, kind of file and exclusions are declared at a field's type.
 
 A request is a frozen dataclass whose fields have annotated types::
 
@@ -28,7 +28,7 @@ NAMES: Final = {"output": ("-o", "--output"), "values": ("--set",), "inputs": ("
 """Names on the command line of fields that several requests have, where they are not the field's."""
 
 Kind = Literal["checkpoint", "converted", "model", "table", "any", "series", "known", "folder", "document"]
-"""A kind of file; a model is a converted one or a checkpoint, and suffixes stand for themselves."""
+"""A kind of file; a model is a converted one or a checkpoint, and suffixes are meant literally."""
 
 Group = Literal["inputs", "model", "run", "outputs", "messages"]
 """The section of an option in the help."""
@@ -123,7 +123,7 @@ class Declared:
 
     @property
     def metavar(self) -> str | None:
-        """What stands for its value in the help; None for click's own word."""
+        """The placeholder of its value in the help; None for click's."""
         return self.option.metavar or ("FILE" if self.option.files and not isinstance(self.option, Operand) else None)
 
     @property
@@ -195,13 +195,13 @@ INPUTS: Final = Option("One input, such as 'x: b 3 48 48'.", "'NAME: AXES'", gro
 NORM_STATS: Final = Option(
     "Statistics of the training data: mean, std and names of features (JSON, NPZ).", files=(".json", ".npz")
 )
-DATA: Final = Option("The training data, to compute them from (CSV, NPY, ARFF, MAT).", files="series")
+DATA: Final = Option("Training data (CSV, NPY, ARFF, MAT), from which the statistics are computed.", files="series")
 TRANSFORM: Final = Option(
     "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.", "NAME",
     group="model",
 )  # fmt: skip
 KEY: Final = Option(
-    "Key of the state_dict if the file holds several; ema is an average of the weights, raw the trained ones.  "
+    "Key of the state_dict if the file has several; or ema, the averaged weights, or raw, the trained ones.  "
     "[default: automatic]", "NAME", names=("--key", "--weights"), once=True, group="inputs",
 )  # fmt: skip
 NO_CONFIG: Final = Option("Do not read config.yaml next to the checkpoint.", group="inputs")

@@ -50,7 +50,7 @@ class ConvertRequest:
     checkpoint: Annotated[str, Operand(files="checkpoint")]
     output: Annotated[
         str | None,
-        Option("NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras beside the "
+        Option("NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras next to the "
                "input]", files="converted"),
     ] = None  # fmt: skip
     dtype: Annotated[
@@ -110,8 +110,8 @@ class ConvertRequest:
 def command(request: ConvertRequest) -> int:
     """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .safetensors, a folder, or .tar.gz) into a Keras model file.
 
-    Writes the model, re-reads and compares it (a folder is hashed while it is written), and adds a manifest
-    FILE.wdport.json beside it.
+    Writes the model, reads it back and compares it (a folder is hashed while it is written), and writes a manifest
+    FILE.wdport.json next to it.
     """
     checkpoint, output = request.checkpoint, request.output
     if format_at(Path(checkpoint)) in KERAS:
@@ -136,7 +136,7 @@ def command(request: ConvertRequest) -> int:
     if conversion.doubts:
         assumptions = "; ".join(f"{name}={conversion.assumed[name]} ({why})" for name, why in conversion.doubts.items())
         console.warn(
-            f"assumed, since neither the file nor a configuration tells: {assumptions}; give --config FILE or --set"
+            f"assumed, since neither file nor configuration states them: {assumptions}; give --config FILE or --set"
         )
     return 0
 
@@ -147,7 +147,7 @@ def _summary(conversion: Conversion) -> str:
 
 
 def _optimizer(conversion: Conversion) -> list[str]:
-    """A summary of the converted optimiser."""
+    """A summary of the converted optimizer."""
     optimizer = conversion.optimizer
     if optimizer is None:
         return []

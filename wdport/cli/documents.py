@@ -74,7 +74,7 @@ def give(
 ) -> None:
     """Print the text, or the document if --json has no file; otherwise write the document to the file.
 
-    Under -q only ``verdict``, one line, is printed; without it, text that is ``asked`` for and goes to no file.
+    Under -q only ``verdict``, one line, is printed; without it, text that is ``asked`` for and is written to no file.
     """
     if document == STDOUT:
         click.echo(rendered(kind, content()))

@@ -52,7 +52,7 @@ class EvaluateRequest:
         Option("Scale of a MODEL's samples, as for wdport sample.  [default: data, if the model holds it]",
                "S,S,...|FILE|data"),
     ] = None  # fmt: skip
-    unconditional: Annotated[bool, Option("Call a MODEL without the condition that it can take.")] = False
+    unconditional: Annotated[bool, Option("Do not condition a MODEL that can be conditioned.")] = False
     metrics: Annotated[
         str | None,
         Option("context-fid, correlational, discriminative, predictive, dtw-js, sliced-wasserstein.  [default: all]",

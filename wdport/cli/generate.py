@@ -128,9 +128,9 @@ SETTINGS: Final = ("length", "block_length", "steps", "threshold", "edit", "temp
 
 @verb("generate", GenerateRequest)
 def command(request: GenerateRequest) -> int:
-    """Complete texts with a converted MODEL, a masked language model: fill their gaps, and write on.
+    """Fill gaps in texts, or continue them, with a converted MODEL, a masked language model.
 
-    In every step the network predicts all wanted tokens of a block, and the most probable are kept.
+    In each step the network predicts every missing token of a block, and the most probable predictions are kept.
     """
     from wdport.files.animation import TEXTS as SHOWN
     from wdport.files.animation import frames_target, write_frames

@@ -30,16 +30,16 @@ LIBRARIES = ("numpy", "jax", "keras", "torch", "h5py", "safetensors", "click")
 """Packages whose versions are shown if they were imported."""
 
 READER_GONE: Final = 141
-"""The exit code if the reader of the output has gone: that of a process ended by SIGPIPE."""
+"""The exit code if the reader of the output has exited: that of a process ended by SIGPIPE."""
 
 VERBS = {
     "convert": "Convert a PyTorch checkpoint into a Keras model file.",
     "verify": "Run both models side by side and compare them layer by layer.",
-    "record": "Record your own PyTorch model, for verify where torch is not installed.",
-    "train": "Train a converted model, on from its optimizer's state.",
+    "record": "Record outputs of your own PyTorch model, for verify without torch.",
+    "train": "Train a new model, or continue training a converted one.",
     "sample": "Draw samples from a converted model into a file.",
-    "evaluate": "Score generated series against real ones, or settings of a sampler.",
-    "generate": "Fill the gaps of texts and write on, with a converted language model.",
+    "evaluate": "Score generated series, or settings of a sampler, against real series.",
+    "generate": "Fill gaps in texts, or continue them, with a converted language model.",
     "encode": "Encode a video with a converted autoencoder.",
     "decode": "Decode latents with a converted autoencoder.",
     "export": "Export a converted model as StableHLO, to run with only jax.",
@@ -50,7 +50,7 @@ VERBS = {
 
 CODES = (
     "Exit codes: 0 done, or equal; 1 different; 2 wrong command line; 3 bad input; 4 table, configuration and file do "
-    "not fit; 5 the machine refused; 6 something was not compared; 70 a bug in wdport."
+    "not fit; 5 the machine lacks something; 6 something was not compared; 70 a bug in wdport."
 )
 COMPLETION = 'Tab completion: eval "$(_WDPORT_COMPLETE=bash_source wdport)"; also zsh_source and fish_source.'
 
@@ -79,7 +79,7 @@ def group() -> None:
 def execute(words: list[str]) -> int:
     """Run a command line, and print its error if it fails; the exit code.
 
-    Interruptions are raised, and whatever a library makes of them.
+    Raises interruptions, in the form in which a library passes them on.
     """
     WRITTEN.clear()
     console.reset()
@@ -104,8 +104,8 @@ def execute(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
-    """As click's own ``main``, which would make an Abort of an interruption, and end the process if the reader of the
-    output has gone."""
+    """Run a verb as click's ``main`` does, which would convert an interruption to an Abort, and end the process if the
+    reader of the output has exited."""
     try:
         with group.make_context("wdport", list(words)) as context:
             result = group.invoke(context)

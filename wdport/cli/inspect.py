@@ -211,7 +211,7 @@ def _text(inspection: InspectionDocument, every: bool) -> str:
         ("state_dict", inspection.key or ""),
         ("config.json", _config_json(inspection.config_json)),
         ("prefixes", " ".join(inspection.prefixes or ())),
-        ("beside it", ", ".join(inspection.other_keys or ())),
+        ("other keys", ", ".join(inspection.other_keys or ())),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in (inspection.ignored or {}).items())),
         *_rows("not read", inspection.not_read or ()),
         *_rows("one storage", [_names(names) for names in inspection.shared or ()]),

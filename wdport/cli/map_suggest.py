@@ -36,7 +36,7 @@ PAUSE = 0.3
 """Seconds between checks of the files under --watch."""
 
 GRACE = 1.0
-"""Seconds that an interrupted command has to end by itself."""
+"""Seconds that an interrupted command has to exit."""
 
 ENDS = (0, 130, 143)
 """Exit codes that end --watch: done, interrupted, terminated."""
@@ -53,8 +53,8 @@ class SuggestRequest:
     ] = None
     inputs: Annotated[tuple[str, ...], INPUTS] = ()
     config: Annotated[str | None, Option("Arguments of both functions (YAML).", files="table")] = None
-    checkpoint: Annotated[str | None, Option("Weights to prove the table with as well.", files="checkpoint")] = None
-    output: Annotated[str | None, Option("Where to write the table.  [default: print it]", files="table")] = None
+    checkpoint: Annotated[str | None, Option("Weights with which the table is also proved.", files="checkpoint")] = None
+    output: Annotated[str | None, Option("File to write the table to.  [default: print it]", files="table")] = None
     no_proof: Annotated[bool, Option("Skip verify; the table is then not proved.")] = False
     json_file: Annotated[str | None, JSON] = None
     watch: Annotated[

@@ -35,7 +35,7 @@ class InspectionDocument:
     files: Annotated[Mapping[str, str] | UnsetType, Meta(description=
         "Files of a checkpoint, by name, with their paths.")] = UNSET  # fmt: skip
     config_json: Annotated[Mapping[str, object] | UnsetType | None, Meta(description=
-        "`config.json` beside a checkpoint; null if there is none.")] = UNSET  # fmt: skip
+        "`config.json` next to a checkpoint; null if there is none.")] = UNSET  # fmt: skip
     model: Annotated[str, Meta(description=
         "Model family and key layout, in words; or why the file is not recognised; or empty.")]  # fmt: skip
     key: Annotated[str | UnsetType | None, Meta(description=
@@ -59,14 +59,14 @@ class InspectionDocument:
         "Checkpoint that a converted file was made from.")] = UNSET  # fmt: skip
     mapping: Annotated[NamedFile | UnsetType, Meta(description="Mapping table that it was made with.")] = UNSET
     manifest: Annotated[str | UnsetType, Meta(description=
-        "Whether the manifest beside a converted file agrees, in words.")] = UNSET  # fmt: skip
+        "Whether the manifest of a converted file agrees, in words.")] = UNSET  # fmt: skip
     notes: Annotated[Sequence[str] | UnsetType, Meta(description=
         "What to know of the model, such as a condition that it takes.")] = UNSET  # fmt: skip
 
 
 @dataclass(frozen=True)
 class OptimizerFacts:
-    """A converted optimiser."""
+    """A converted optimizer."""
 
     name: Annotated[str, Meta(description="Name of its file.")]
     sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
@@ -80,11 +80,11 @@ class OptimizerFacts:
 
 
 class ConversionDocument(Manifest):
-    """What ``wdport convert --json`` prints: the manifest beside the file, and findings on unusual values."""
+    """What ``wdport convert --json`` prints: the manifest of the file, and findings on unusual values."""
 
     values: Annotated[Sequence[ValueFinding], Meta(description="Findings on unusual values of tensors.")]
     optimizer: Annotated[OptimizerFacts | None, Meta(description=
-        "The optimiser's state; null if it was not converted.")]  # fmt: skip
+        "The optimizer's state; null if it was not converted.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -216,9 +216,11 @@ class GeneratedDocument:
     network_calls: Annotated[Count, Meta(description="Calls of the network for all texts.")]
     mask: Annotated[Count, Meta(description="The mask token.")]
     end: Annotated[Count | None, Meta(description="Token that ends a text; null for none.")]
-    forbid: Annotated[Sequence[Count], Meta(description="Tokens that are never generated, beside the mask token.")]
+    forbid: Annotated[
+        Sequence[Count], Meta(description="Tokens that are never generated, in addition to the mask token.")
+    ]
     steps: Annotated[Positive | None, Meta(description="Steps of a block; null for one for every token.")]
-    length: Annotated[Count, Meta(description="Tokens to write behind every prompt.")]
+    length: Annotated[Count, Meta(description="Tokens to append to each prompt.")]
     block_length: Annotated[Positive | None, Meta(description="Wanted tokens in a block; null for the default.")]
     threshold: Annotated[float, Meta(description="Probability above which tokens are kept earlier.")]
     edit: Annotated[float | None, Meta(description=

@@ -104,7 +104,7 @@ class SampleRequest:
     condition: Annotated[
         str | None, Option("The same for a conditioning input of any name.", "V,V,...|FILE")
     ] = None  # fmt: skip
-    unconditional: Annotated[bool, Option("Call a model without the condition that it can take.")] = False
+    unconditional: Annotated[bool, Option("Do not condition a model that can be conditioned.")] = False
     anchor: Annotated[
         float | None,
         Option("Price near which samples begin, for a model of prices.  [default: those of windows of the training "

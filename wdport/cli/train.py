@@ -22,9 +22,9 @@ from wdport.training.run_folder import FILES, require_run_folder
 def command(request: TrainRequest) -> int:
     """Train a model on DATA: a series, whose windows are taken, or clean states (n, *shape) in an .npy file.
 
-    Writes model.keras, metrics.csv and the state of the run to a folder. Run the same command again to continue an
-    interrupted run; its losses are those of an uninterrupted one. A run with another model, other data or other options
-    is refused.
+    Writes model.keras, metrics.csv and the state of the run to a folder. Run the same command again to resume an
+    interrupted run; its losses are those of an uninterrupted run. A folder of a run with another model, other data or
+    other options is refused.
     """
     chosen, join = parse_devices(request.devices, request.distributed, request.shard_weights)
     _require_positive({"--lr": request.lr, "--clip": request.clip, "--ema": request.ema, "--min-snr": request.min_snr})
@@ -85,9 +85,9 @@ def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
     if is_checkpoint(request.resume):
         return
     open_converted(request.resume, own_model(request.mapping, request.function, None, ()))
-    beside = optimiser_path(Path(request.resume))
-    if beside.is_file() and request.schedule is not None:
-        raise UsageError("--schedule", f"is for a new optimizer, and {beside.name} is used", "leave it out")
+    optimizer_file = optimiser_path(Path(request.resume))
+    if optimizer_file.is_file() and request.schedule is not None:
+        raise UsageError("--schedule", f"is for a new optimizer, and {optimizer_file.name} is used", "leave it out")
 
 
 def _require_positive(options: Mapping[str, float | None]) -> None:

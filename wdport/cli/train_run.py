@@ -84,12 +84,10 @@ class TrainRequest:
     ] = None
     schedule: Annotated[
         str | None,
-        Option("Of a new optimizer: constant, onecycle or cosine, with --lr as the largest rate.  [default: "
+        Option("Learning-rate schedule of a new optimizer, with --lr as its maximum.  [default: "
                "--config's, or constant]", choices=SCHEDULES),
     ] = None  # fmt: skip
-    warmup: Annotated[
-        int | None, Option("Steps in which a cosine schedule's rate rises.", "N", bounds=(1, 1 << 32))
-    ] = None
+    warmup: Annotated[int | None, Option("Warm-up steps of a cosine schedule.", "N", bounds=(1, 1 << 32))] = None
     weight_decay: Annotated[
         float | None, Option("AdamW's weight decay.  [default: the optimizer's, or 0.01]")
     ] = None  # fmt: skip
@@ -152,18 +150,18 @@ def is_checkpoint(path: str) -> bool:
     """Whether a path is a PyTorch checkpoint or an experiment with one, by its suffix or what the folder has."""
     place = Path(path)
     if place.is_dir():
-        with suppress(OSError):  # whoever opens the folder says so
+        with suppress(OSError):  # raised again when the folder is opened
             return any(name.suffix.lower() in TORCH for name in place.iterdir())
     return place.suffix.lower() in TORCH or place.name.lower().endswith(ARCHIVES)
 
 
 @dataclass(frozen=True)
 class _Begin:
-    """What a run begins with: ``make`` builds the model under a dtype policy; ``beside`` is the optimizer's file, if it
-    has one, and ``resumed`` the name of the file that the user gave with it."""
+    """The start of a run: ``make`` builds the model under a dtype policy; ``optimizer_file`` is None if the model has
+    none, and ``resumed`` the name of the optimizer's file as the user gave it."""
 
     make: Callable[[str | None], KerasModel]
-    beside: Path | None
+    optimizer_file: Path | None
     recipe: Recipe
     resumed: str = ""
 
@@ -185,8 +183,8 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
         recipe = _chosen(request, begin.recipe)
         model = begin.make(None if request.dtype == "float32" else request.dtype)
         changed = {} if request.weight_decay is None else {"weight_decay": request.weight_decay}
-        if begin.beside is not None:
-            optimizer: Any = load_optimizer(begin.beside, model, learning_rate=request.lr, settings=changed,
+        if begin.optimizer_file is not None:
+            optimizer: Any = load_optimizer(begin.optimizer_file, model, learning_rate=request.lr, settings=changed,
                                             clip_norm=recipe.clip)  # fmt: skip
             _note_end(begin.resumed, optimizer)
         else:
@@ -197,9 +195,9 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
         def finish(held: RunFolder, result: TrainingRun) -> None:
             plain = model if request.dtype == "float32" else _plain(begin, model)
             save_trained(plain, held.output("model.keras"))
-            if begin.beside is not None:
-                save_optimizer(optimizer, model, held.output("model.optimizer.safetensors").path, like=begin.beside,
-                               force=True)  # fmt: skip
+            if begin.optimizer_file is not None:
+                state = held.output("model.optimizer.safetensors").path
+                save_optimizer(optimizer, model, state, like=begin.optimizer_file, force=True)
             if result.averaged is not None:
                 save_trained(plain, held.output("model.ema.keras"), result.averaged)
 
@@ -215,7 +213,9 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
             )  # fmt: skip
         wait_for_all()
     if first:
-        content = _document(request, digest, begin.resumed if begin.beside else None, result, time.monotonic() - began)
+        content = _document(
+            request, digest, begin.resumed if begin.optimizer_file else None, result, time.monotonic() - began
+        )
         give("training", lambda: content, document, lambda: _text(content, request.folder))
 
 
@@ -251,11 +251,11 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
         table = own_model(request.mapping, request.function, None, ())
         family = open_converted(path, table).family
         recipe = _recipe(request, family) if is_checkpoint(request.resume) or request.recipe is not None else Recipe()
-        beside = optimiser_path(path)
+        optimizer_file = optimiser_path(path)
         table_path = None if table is None and is_checkpoint(request.resume) else request.mapping
         yield _Begin(lambda dtype: load_model(path, dtype, mapping=table_path, model=request.function),
-                     beside if beside.is_file() else None, recipe,
-                     beside.name if path == Path(request.resume) else request.name)  # fmt: skip
+                     optimizer_file if optimizer_file.is_file() else None, recipe,
+                     optimizer_file.name if path == Path(request.resume) else request.name)  # fmt: skip
 
 
 def _recipe(request: TrainRequest, family: Family) -> Recipe:
@@ -303,19 +303,23 @@ def _chosen(request: TrainRequest, recipe: Recipe) -> Recipe:
 
 
 def _note_recipe(request: TrainRequest, recipe: Recipe, begin: _Begin) -> None:
-    """Say how the public script trains, or in what a configuration's run differs from it."""
+    """Note how the public script trains, or how a configuration's run differs from it."""
     steps = "steps by the Min-SNR law" if recipe.law else "uniform steps"
     if request.recipe is not None:
-        rate = f"{recipe.schedule} to {recipe.learning_rate:g}" if begin.beside is None else "the optimizer's own rates"
+        rate = (
+            f"{recipe.schedule} to {recipe.learning_rate:g}"
+            if begin.optimizer_file is None
+            else "the optimizer's own rates"
+        )
         summary = f"{steps}, {rate}, weight decay {recipe.weight_decay:g}, gradients clipped at {recipe.clip:g}"
         console.note(f"the public recipe: {summary}")
         return
-    if begin.beside is None and request.config is not None:
+    if begin.optimizer_file is None and request.config is not None:
         _note_difference(request, recipe, request.config)
 
 
 def _note_difference(request: TrainRequest, recipe: Recipe, config: str) -> None:
-    """Say in what a run differs from that of the public training script with the same configuration."""
+    """Note how a run differs from that of the public training script with the same configuration."""
     from wdport.training.fresh import recipe_of
     from wdport.training.recipe import RATE
 

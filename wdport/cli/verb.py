@@ -59,7 +59,7 @@ class Verb(click.Command):
         self._arity = arity
         self.params += [
             VerbOption(["-q", "--quiet"], "messages", is_flag=True, is_eager=True, expose_value=False, callback=_quiet,
-                         help="Print only the verdict, errors and what is asked for."),
+                         help="Print only the verdict, errors and requested output."),
             VerbOption(["-v", "--verbose"], "messages", is_flag=True, expose_value=False, callback=_verbose,
                          help="Also print times, paths and versions, on standard error."),
         ]  # fmt: skip

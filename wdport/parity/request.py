@@ -57,7 +57,7 @@ class PairOptions:
 
     converted: Annotated[
         PathText,
-        Option("The converted file of each checkpoint or recording. [default: the .keras file beside it]",
+        Option("The converted file of each checkpoint or recording. [default: the .keras file next to it]",
                files="converted"),
         Argument(), Elsewhere(each_pair=True),
     ]  # fmt: skip
@@ -107,11 +107,11 @@ class PairOptions:
     ] = None
     seed: Annotated[int, Option("Random seed of the inputs.", bounds=(0, MAX_SEED)), OWN_INPUTS] = 0
     cases: Annotated[
-        int, Option("Also compare on N more random inputs.", metavar="N", bounds=(0, MAX_CASES)), OWN_INPUTS
+        int, Option("Compare on N additional random inputs.", metavar="N", bounds=(0, MAX_CASES)), OWN_INPUTS
     ] = 0  # fmt: skip
     fresh: Annotated[
         bool,
-        Option("Also compare on new inputs and weights, the port alone in a process. [default with --policy]"),
+        Option("Also compare on new inputs and weights, with the port in a separate process. [default with --policy]"),
         NEEDS_MODEL,
     ] = False
     reference: Annotated[
@@ -130,7 +130,7 @@ class PairOptions:
 class RunOptions:
     """How the comparison is judged, and what is written; ``json_file`` is "-" for standard output."""
 
-    no_fresh: Annotated[bool, Option("With a policy: leave this out.", after="fresh")] = False
+    no_fresh: Annotated[bool, Option("With a policy: skip this comparison.", after="fresh")] = False
     json_file: Annotated[str | None, JSON, CommandOnly()] = None
     html: Annotated[str | None, Option("Write an HTML report.", files=(".html",)), CommandOnly()] = None
     junit: Annotated[
