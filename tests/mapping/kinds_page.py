@@ -7,7 +7,7 @@ from pathlib import Path
 from wdport.mapping.kinds import KINDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "mapping.md"
-_BEFORE, _AFTER = "The kinds are\n\n", "\n[Layer by layer]"
+_BEFORE, _AFTER = "wdport supports these kinds:\n\n", "\n[Layer by layer]"
 
 
 def table() -> str:
