@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 .PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
-	@echo "make demo    train a small model in PyTorch, convert it, verify the port, draw weather beside the data"
+	@echo "make demo    train a small model in PyTorch, convert it, verify the port, plot drawn weather next to the data"
 	@echo "make demo-digits  the same with a U-Net of diffusers that draws digits"
 	@echo "make demo-text  a language model that fills gaps in sentences"
 	@echo "make docs    the documentation as a site in build/site"
@@ -21,7 +21,7 @@ help:
 	@echo "make parity  the full numeric-equivalence suite"
 	@echo "make conformance  PyTorch's layers against Keras's, pair by pair, with their mutants"
 	@echo "make kinds   the tables of layer kinds in docs/mapping.md and docs/conformance.md"
-	@echo "make house   sizes of the code, and what stands in it more than once"
+	@echo "make house   sizes of the code, and what it contains more than once"
 	@echo "make schemas  the published JSON Schemas in docs/schemas, and the tables in docs/formats"
 	@echo "make options  the options of verify in the pytest plugin, the action and docs/ci.md"
 	@echo "make selftest  known faults into correct ports: what verify finds"
@@ -59,7 +59,7 @@ demo-digits: $(READY)
 demo-text: $(READY)
 	@$(BIN)/python examples/demo.py text
 
-# The site, in an environment of its own; links and anchors are checked. Search needs a server:
+# The site, in a separate environment; links and anchors are checked. Search needs a server:
 # python3 -m http.server -d build/site
 .venv-docs/.ready: pyproject.toml constraints.txt
 	@echo "setting up .venv-docs (once; some minutes)"
@@ -78,7 +78,7 @@ docs-check: docs
 
 test: lint unit pairs
 
-# The tests with the lowest and the newest releases that pyproject.toml allows, each in an environment of its own.
+# The tests with the lowest and the newest releases that pyproject.toml allows, each in a separate environment.
 compat: compat-lowest compat-newest
 
 compat-lowest compat-newest:

@@ -1,4 +1,4 @@
-"""A video autoencoder's decoder: time beside diffusers in PyTorch, and memory by the number of frames.
+"""A video autoencoder's decoder: time compared with diffusers in PyTorch, and memory by the number of frames.
 
 `python bench/decode.py [--frames 17] [--size 128] [--chunk 1 2 4] [--rounds 5] [--memory] [--output FILE]`: an
 AutoencoderKLWan with the levels of Wan 2.1 and a small width, float32. Every contender decodes the same latents in

@@ -1,4 +1,4 @@
-"""Scores of generated series: training the encoder of Context-FID, the judges, and time warping, beside other code.
+"""Scores of generated series: Context-FID's encoder, the judges and time warping, compared with other code.
 
 `python bench/evaluation.py [--count 2000] [--rounds 3] [--loops 40]`. Series are 24 steps of 7 features. The encoder is
 trained for 600 steps by ours and by PyTorch in turn; ours is compiled in the first round, which is given apart. Time

@@ -1,6 +1,6 @@
-"""Conversion and verification at the released size, beside plain torch: prints ratios.
+"""Conversion and verification at the released size, compared with plain torch: prints ratios.
 
-Makes a checkpoint of 63,099,552 parameters with and without optimiser state in a temporary folder,
+Makes a checkpoint of 63,099,552 parameters with and without optimizer state in a temporary folder,
 then runs, in turn, as whole processes:
 
     A  wdport convert CHECKPOINT -o out.safetensors
@@ -101,7 +101,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # In a process of its own: a child's peak memory counts what its parent had when it was forked.
+        # In a separate process: a child's peak memory counts what its parent had when it was forked.
         subprocess.run([sys.executable, __file__, "--make", name], check=True)
         weights = (folder / "bare.pt").stat().st_size
         for checkpoint in (folder / "full.ckpt", folder / "bare.pt"):

@@ -1,4 +1,4 @@
-"""Text by confidence: tokens per second beside transformers and diffusers in PyTorch.
+"""Text by confidence: tokens per second compared with transformers and diffusers in PyTorch.
 
 `python bench/generate.py [--width 128 256 512] [--prompts 32] [--length 64] [--steps 16] [--block 32] [--rounds 5]
 [--output FILE]`: EuroBertForMaskedLM of six layers and 8,192 tokens, random weights, float32, prompts of 8 to 32.

@@ -1,4 +1,4 @@
-"""A synthetic language model of any size, converted beside ``cp``: throughput, memory, and the SHA-256 of everything.
+"""A synthetic language model of any size, converted and copied by ``cp`` in turn: throughput, memory, SHA-256.
 
     python bench/scale.py --gigabytes 2 --max-memory 512MiB FOLDER
 
@@ -6,7 +6,7 @@ makes a bfloat16 folder of a Llama-like model shard by shard (transposed linear 
 with ``cp`` and converts it with ``wdport convert``, taken in turn, and prints seconds, the ratio and peak memory. Both
 times include the sync of what was written. Before each run the files are dropped from the page cache (``--warm`` reads
 them into it instead). Memory is sampled from /proc every 20 ms: RssAnon and RssShmem, so that no page of a file counts,
-and VmHWM beside it. It is held against a bare interpreter, and against one that has loaded numpy, JAX and Keras. Files
+and VmHWM. It is held against a bare interpreter, and against one that has loaded numpy, JAX and Keras. Files
 are removed at the end (``--keep``).
 """
 

@@ -3,7 +3,7 @@
 `python bench/training.py [--batch 32] [--rounds 5] [--no-compile] [--no-torch]`. A step is forward pass, loss,
 backward pass, clipping and AdamW in float32, with dropout 0. Every contender runs in turn, round after round, in one
 process; the table has medians of the times and of the rounds' ratios. The floor are the blocks' products of the forward
-pass and their two gradients, and nothing else: no attention, no norms, no optimiser, which has its own row.
+pass and their two gradients, and nothing else: no attention, no norms, no optimizer, which has its own row.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _torch(tensors: Any, states: Any, compiled: bool) -> Step:
     """One step of the public training loop."""
     module = build_reference(RELEASED, tensors, "float32").train()
     network: Any = torch.compile(module) if compiled else module
-    optimiser = torch.optim.AdamW(module.parameters(), lr=1e-4, weight_decay=1e-5)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, weight_decay=1e-5)
     alpha_bar = tensors["alpha_bar_all"] if "alpha_bar_all" in tensors else np.linspace(1.0, 0.01, 1001)
     random = np.random.default_rng(0)
 
@@ -134,10 +134,10 @@ def _torch(tensors: Any, states: Any, compiled: bool) -> Step:
         batch = {"clean": states, "noise": random.standard_normal(states.shape).astype(np.float32),
                  "uniform": random.random(len(states)).astype(np.float32)}  # fmt: skip
         loss, _ = training_loss(network, batch, alpha_bar, RELEASED.level_lengths, RELEASED.prediction_target)
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
 
     step()
     step()

@@ -1,4 +1,4 @@
-"""The wavelet transform beside other libraries: prints milliseconds and ratios, run in turn in one process.
+"""The wavelet transform compared with other libraries: prints milliseconds and ratios, run in turn in one process.
 
 (17397, 24, 7) windows, db2, 3 levels, symmetric, float32, and (256, 1024, 7); whatever of jaxwt, ptwt and
 PyWavelets is installed (`pip install '.[bench]'`). Each makes one call over the whole array, along its axis 1,

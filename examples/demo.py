@@ -28,7 +28,7 @@ WEATHER: list[Step] = [
         "wdport verify demo/weather.ckpt demo/weather.keras --html demo/weather.html",
     ),
     (
-        "Draw 256 new weathers with the Keras model, and a figure of them beside the data.",
+        "Draw 256 new weathers with the Keras model, and a figure of them next to the data.",
         "wdport sample demo/weather.keras -n 256 --sampler ddim --steps 50 -o demo/weather.csv "
         "--plot demo/weather.png --data examples/weather/newark.csv --force",
     ),
@@ -65,7 +65,7 @@ TEXT: list[Step] = [
 STORIES = {"weather": WEATHER, "digits": DIGITS, "text": TEXT}
 LOOK_AT = {
     "weather": {
-        "demo/weather.png": "real days beside drawn ones: look at this first",
+        "demo/weather.png": "real and drawn days side by side: look at this first",
         "demo/weather.html": "what verify compared, layer by layer; open it in a browser",
         "demo/weather.csv": "the samples, a row per hour",
         "demo/weather.keras": "the model; keras.saving.load_model reads it after `import wdport`",

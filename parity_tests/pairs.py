@@ -1,6 +1,6 @@
 """Pairs for the pytest plugin: a folder in, checkpoints and their ports in it, and pytest's options on standard output.
 
-``python -m parity_tests.pairs FOLDER [--recorded]``; with the flag also the recorded checkpoints beside the project,
+``python -m parity_tests.pairs FOLDER [--recorded]``; with the flag also the recorded checkpoints next to the project,
 if they are there, whose ports go into the folder.
 """
 

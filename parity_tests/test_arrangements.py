@@ -70,7 +70,7 @@ def test_keys_and_values_in_different_orders_fail(pair: tuple[Path, Path], monke
 
 @pytest.mark.full
 def test_an_ill_conditioned_layer_is_told_from_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tokens of 3e8 that differ by one: one rounding of them is seen behind the norm, and a wrong epsilon still is."""
+    """Tokens of 3e8 that differ by one: one rounding of them is seen after the norm, and a wrong epsilon still is."""
     state = make_state()
     bias = "level_transformers.1.input_proj.bias"
     path = save(tmp_path / "a.ckpt", {**state, bias: torch.full_like(state[bias], 3e8)})

@@ -1,4 +1,4 @@
-"""Training goes on, and begins, as in PyTorch: the losses of whole runs, beside `torch.optim` and its scheduler.
+"""Training goes on, and begins, as in PyTorch: the losses of whole runs, compared with `torch.optim` and its scheduler.
 
 Both sides take the same batches with the same noise, in float64 and in float32; running freely, with their own orders,
 noise and dropout, they reach the same level.
@@ -227,7 +227,7 @@ def test_a_run_from_scratch_has_pytorchs_curve(tmp_path: Path, record_property: 
 
 @pytest.mark.full
 def test_free_runs_reach_the_level_of_pytorchs(tmp_path: Path, record_property: Record) -> None:
-    """`wdport.train` with its own order, noise and dropout, beside PyTorch's loop, three seeds each."""
+    """`wdport.train` with its own order, noise and dropout, compared with PyTorch's loop, three seeds each."""
     ours, theirs = [], []
     for seed in range(3):
         begin = from_scratch(tmp_path, seed, 0.1)

@@ -128,8 +128,8 @@ def action_table(options: Sequence[Declared]) -> Iterator[str]:
     several = [each for each in options if each.repeats]
     flags = [each for each in options if each.base is bool]
     single = [each for each in options if each not in several + flags]
-    beside = "`converted` is by default the `.keras` file beside the checkpoint or the recording"
-    for chosen, meaning in ((single, f"as the options of `wdport verify`; {beside}"), (several, "likewise, one a line"),
+    note = "`converted` is by default the `.keras` file next to the checkpoint or the recording"
+    for chosen, meaning in ((single, f"as the options of `wdport verify`; {note}"), (several, "likewise, one a line"),
                             (flags, "`true` or `false`")):  # fmt: skip
         yield f"| {', '.join(f'`{each.title}`' for each in chosen)} | {meaning} |"
     yield ""

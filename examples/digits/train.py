@@ -41,18 +41,18 @@ def main() -> None:
     scheduler = DDPMScheduler(num_train_timesteps=1000, beta_schedule="squaredcos_cap_v2")
     model = build()
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.995))
-    optimiser = torch.optim.AdamW(model.parameters(), RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), RATE)
     total = 0.0
     for step in range(1, given.steps + 1):
-        optimiser.param_groups[0]["lr"] = RATE * min(1.0, step / 100, 2.0 * (1.0 - step / given.steps))
+        optimizer.param_groups[0]["lr"] = RATE * min(1.0, step / 100, 2.0 * (1.0 - step / given.steps))
         chosen = torch.randint(len(images), (BATCH,))
         noise, t = torch.randn(BATCH, 1, 8, 8), torch.randint(1000, (BATCH,))
         noisy = scheduler.add_noise(images[chosen], noise, t)
         loss = torch.nn.functional.mse_loss(model(noisy, t, labels[chosen]).sample, noise)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         average.update_parameters(model)
         total += float(loss.detach())
         if step % 200 == 0:

@@ -49,12 +49,12 @@ def loss(model: MLP, process: str, data: torch.Tensor) -> torch.Tensor:
 def train(name: str, process: str, steps: int = STEPS) -> MLP:
     torch.manual_seed(0)
     model, data = MLP(), torch.tensor(points(name, 100_000))
-    optimiser = torch.optim.Adam(model.parameters(), RATE)
-    rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    optimizer = torch.optim.Adam(model.parameters(), RATE)
+    rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(model, process, data[torch.randint(len(data), (BATCH,))]).backward()
-        optimiser.step()
+        optimizer.step()
         rate.step()
     return model
 

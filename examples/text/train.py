@@ -2,7 +2,7 @@
 
 The text is that of ``help()``: chapters of the language reference in the package ``pydoc_data``, which every Python
 has, under the PSF licence. Code and grammar are left out. Single tokens and whole spans are masked, so that the network
-learns to fill gaps. Saves the folder that transformers would save, with a byte-pair tokenizer of its own.
+learns to fill gaps. Saves the folder that transformers would save, with a byte-pair tokenizer trained on the same text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def train_tokenizer(texts: list[str]) -> Tokenizer:
 
 
 def build() -> EuroBertForMaskedLM:
-    """The network, whose heads begin by reading the neighbours two and one before, and one and two behind: found from
+    """The network, whose heads begin by reading the two tokens before and the two tokens after: found from
     random weights, that takes longer than the whole of this training."""
     config = EuroBertConfig(
         vocab_size=WORDS, hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
@@ -89,19 +89,19 @@ def main(arguments: list[str] | None = None) -> None:
     tokenizer = train_tokenizer(texts)
     stream = torch.tensor([token for text in texts for token in (*tokenizer.encode(text).ids, END)])
     model = build()
-    optimiser = torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.05, betas=(0.9, 0.98))
+    optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.05, betas=(0.9, 0.98))
     count = sum(parameter.numel() for parameter in model.parameters())
     print(f"{len(texts)} paragraphs, {len(stream)} tokens, {count / 1e6:.2f} million parameters", flush=True)
     total = 0.0
     for step in range(1, given.steps + 1):
-        optimiser.param_groups[0]["lr"] = RATE * min(1.0, step / 50, 1.25 * (1.0 - step / (given.steps + 1)))
+        optimizer.param_groups[0]["lr"] = RATE * min(1.0, step / 50, 1.25 * (1.0 - step / (given.steps + 1)))
         tokens, hidden = batch(stream)
         features = model.model(tokens.masked_fill(hidden, MASK)).last_hidden_state
         loss = torch.nn.functional.cross_entropy(model.lm_head(features[hidden]), tokens[hidden])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         total += float(loss.detach())
         if step % 100 == 0:
             print(f"step {step}, loss {total / 100:.3f}", flush=True)

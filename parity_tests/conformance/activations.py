@@ -20,7 +20,7 @@ def pair(name: str, torch: Any, keras: Any, wrong: dict[str, Any], no_model: str
 
 
 class Drop(layers.Dropout):  # type: ignore[misc]
-    """Dropout that is told whether it is training."""
+    """Dropout that is called with ``training``."""
 
     def __init__(self, rate: float, training: bool = False):
         super().__init__(rate, seed=0)

@@ -18,13 +18,13 @@ UNDILATED = {"no dilation": {"dilation_rate": 1}}
 
 
 def strided(make: object, rank: int) -> Pair:
-    """Stride 2 and padding 1 on an even size, where Keras's ``same`` pads behind alone."""
+    """Stride 2 and padding 1 on an even size, where Keras's ``same`` pads only at the end."""
     module = getattr(nn, f"Conv{rank}d")
     widths = ((1, 1),) * rank + (NO,)
     return Pair(
         f"conv{rank}d, stride 2, padding 1", f"conv{rank}d", partial(module, 4, 5, 3, stride=2, padding=1),
         partial(Padded, partial(make, 5, 3, strides=2), widths=widths), ((2, 4, *(8, 6, 4)[:rank]),),
-        {"padding behind, as by same": {"widths": ((0, 1),) * rank + (NO,)},
+        {"padding at the end, as by same": {"widths": ((0, 1),) * rank + (NO,)},
          "all padding in front": {"widths": ((2, 0),) * rank + (NO,)}},
         LAST[rank], at=INNER, code=("widths",),
     )  # fmt: skip
@@ -60,7 +60,7 @@ PAIRS = (
         lambda: nn.Sequential(nn.ConstantPad1d((4, 0), 0.0), nn.Conv1d(4, 5, 3, dilation=2)),
         partial(C1, 5, 3, dilation_rate=2, padding="causal"), SEQ,
         UNDILATED | {"padding on both sides": {"padding": "same"}}, LAST[1], at=(".1", ""),
-        unnamed={"padding on both sides": "PyTorch's padding is a module of its own"},
+        unnamed={"padding on both sides": "PyTorch's padding is a separate module"},
         no_outline="its module is more layers than one",
     ),
     Pair(

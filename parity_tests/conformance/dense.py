@@ -18,7 +18,7 @@ FLAT = {"h": 3, "w": 4}
 ROW = 'flatten: "{} -> h w c", sizes: {{h: 3, w: 4}}'
 
 
-def behind_flatten(units: int = 5) -> Any:
+def after_flatten(units: int = 5) -> Any:
     return keras.Sequential([layers.Flatten(), layers.Dense(units, name="fc")])
 
 
@@ -89,21 +89,21 @@ PAIRS = (
         no_outline="its twin is another layer than the nearest",
     ),
     Pair(
-        "linear behind a flatten of (c h w)", "linear", Flattened, behind_flatten, ((2, 2, 3, 4),),
+        "linear after a flatten of (c h w)", "linear", Flattened, after_flatten, ((2, 2, 3, 4),),
         {"the order (w h c)": {"row": ROW.format("w h c")}, "the order (h w c)": {"row": ROW.format("h w c")}},
         LAST[2], "...", (".fc", "/fc"), ROW.format("c h w"), no_outline="its module is more layers than one",
     ),
     Pair(
-        "linear behind a permuted flatten, (w h c)", "linear", partial(Flattened, (0, 3, 2, 1)), behind_flatten,
+        "linear after a permuted flatten, (w h c)", "linear", partial(Flattened, (0, 3, 2, 1)), after_flatten,
         ((2, 2, 3, 4),), {"the order (c h w)": {"row": ROW.format("c h w")}},
         LAST[2], "...", (".fc", "/fc"), ROW.format("w h c"), no_outline="its module is more layers than one",
     ),
     Pair(
         "flatten of (c h w)", "flatten", nn.Flatten, layers.Flatten, ((2, 2, 3, 4),),
-        {"Keras told that channels come first": {"data_format": "channels_first"}},
+        {"Keras with channels_first": {"data_format": "channels_first"}},
         LAST[2], "b (c h w) -> b (h w c)", row=ROW.format("c h w"), sizes=FLAT,
-        no_outline="the order of its output stands in the row of the layer behind it",
-        no_model="its output has no layout that a table states; a linear layer behind it does",
+        no_outline="the order of its output is stated in the row of the next layer",
+        no_model="a table states no layout of its output, only that of a linear layer after it",
     ),
     Pair(
         "embedding", "embedding", partial(nn.Embedding, 7, 4), embedding, ((4, 9),),

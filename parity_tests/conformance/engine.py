@@ -253,7 +253,7 @@ def at_row(pair: Pair, path: str) -> bool:
 
 def settings(pair: Pair, reference: Reference, layer: Any, given: tuple[int, ...]) -> list[Setting]:
     """What the row's module and layer were told differently. A row cannot name a layer of which something is cut off
-    behind it: its outputs have another size."""
+    after it: its outputs have another size."""
     module = reference.module.get_submodule(f"m{pair.at[0]}")
     (fed, made), rule = reference.shapes, layout("... -> ..." if pair.axes in ("", "...") else pair.axes)
     if len(made) > 2 and getattr(layer, "data_format", "") == "channels_last":

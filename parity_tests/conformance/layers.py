@@ -21,7 +21,7 @@ class Twin(keras.layers.Layer):  # type: ignore[misc]
 
 
 class Padded(Twin):
-    """A layer behind a padding: ``widths`` before and after along every axis but the first of the batch."""
+    """A layer after a padding: ``widths`` before and after along every axis but the first of the batch."""
 
     def __init__(self, make: Any, widths: Widths, mode: str = "constant", value: float | None = None, **given: Any):
         super().__init__()
@@ -76,7 +76,7 @@ class Offset(Twin):
 
 
 class AfterStep(Twin):
-    """A running statistic of batch normalisation behind one step of training."""
+    """A running statistic of batch normalization after one step of training."""
 
     def __init__(self, statistic: str, **given: Any):
         super().__init__()
@@ -133,7 +133,7 @@ class Started(Twin):
 
 
 class Stack(Twin):
-    """Layers ``rnn_0``, ``rnn_1`` ..., one behind the other; ``reverse`` runs them in the other order."""
+    """Layers ``rnn_0``, ``rnn_1`` ..., one after the other; ``reverse`` runs them in the other order."""
 
     def __init__(self, make: Any, count: int, reverse: bool = False, **given: Any):
         super().__init__()

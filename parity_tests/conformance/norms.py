@@ -36,7 +36,7 @@ class PlusOne(nn.Module):
 
 
 class Trained(nn.Module):
-    """A running statistic of batch normalisation behind one step of training."""
+    """A running statistic of batch normalization after one step of training."""
 
     def __init__(self, statistic: str, momentum: float) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ PAIRS = (
          IMAGE, {"stride 2": {"strides": 2}}, channels_first=True),
     Pair("max_pool2d, padding 1", "max_pool2d", partial(nn.MaxPool2d, 3, 2, padding=1),
          partial(Padded, partial(M2, 3, strides=2), widths=(ONE, ONE, NO), value=-inf), IMAGE,
-         {"filled with zeros": {"value": 0.0}, "padding behind, as by same": {"widths": (ONE, (0, 1), NO)}},
+         {"filled with zeros": {"value": 0.0}, "padding at the end, as by same": {"widths": (ONE, (0, 1), NO)}},
          LAST[2], at=INNER, code=("value", "widths")),
     Pair("max_pool2d, stride 1, padding 1", "max_pool2d", partial(nn.MaxPool2d, 3, 1, padding=1),
          partial(M2, 3, strides=1, padding="same"), IMAGE, {"padding valid": {"padding": "valid"}}, LAST[2]),

@@ -32,7 +32,7 @@ def both(make: Any, merge: str = "concat", **given: Any) -> Any:
 
 
 class Lengths(nn.Module):
-    """An LSTM on packed sequences of these lengths, zeros behind them."""
+    """An LSTM on packed sequences of these lengths, zeros after them."""
 
     def __init__(self, lengths: Sequence[int], **given: Any) -> None:
         super().__init__()

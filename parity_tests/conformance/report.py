@@ -86,7 +86,7 @@ def report(groups: Mapping[str, Iterable[Pair]] = GROUPS, absent: Iterable[Absen
         f"With {releases()}.",
         "",
         f"{len(lines)} pairs, {len(missing)} layers that Keras does not have; "
-        + (f"**{len(wrong)} of them are not as they should be**." if wrong else "all are as they should be."),
+        + (f"**{len(wrong)} of them are not as they should be**." if wrong else "all pass."),
         f"Bound: relative L2 {BOUND:g} in float64.",
     ]
     for group, table in tables.items():

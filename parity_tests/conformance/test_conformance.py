@@ -21,7 +21,7 @@ from parity_tests.conformance.report import refusal, report
 from wdport.mapping.kinds import KINDS
 
 QUICK = {
-    "linear behind a flatten of (c h w)", "embedding with padding_idx and a trained row there",
+    "linear after a flatten of (c h w)", "embedding with padding_idx and a trained row there",
     "linear under spectral_norm, folded", "conv1d, groups and dilation", "depthwise_conv2d, channels first",
     "conv_transpose2d, window 3, stride 2, padding 1, output padding 1", "group_norm", "batch_norm of sequences",
     "rms_norm, weight stored less one", "gru", "packed, key_padding_mask: True is left out",
@@ -97,7 +97,7 @@ WRONG = {
 def test_a_good_pair_passes() -> None:
     result = report({"all": [GOOD]}, ())
     assert result.wrong == ()
-    assert "1 pairs, 0 layers that Keras does not have; all are as they should be." in result.text
+    assert "1 pairs, 0 layers that Keras does not have; all pass." in result.text
     assert "| elu | `activation` | < 1e-15 | 1 of 1 |" in result.text
 
 
@@ -114,7 +114,7 @@ def test_the_report_tells_what_is_wrong(
     text = (tmp_path / "report.md").read_text()
     assert "**1 of them are not as they should be**" in text
     assert main(["--markdown", str(tmp_path / "report.md")]) == 1
-    assert (tmp_path / "report.md").read_text() == text  # written again, not once more behind it
+    assert (tmp_path / "report.md").read_text() == text  # replaced, not appended
 
 
 def test_what_keras_now_has_is_told() -> None:

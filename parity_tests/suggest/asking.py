@@ -32,7 +32,7 @@ class Answer:
         causes: sentences about the hyper-parameter.
         seconds: wall time of the whole command, its proof included.
         document: the whole JSON answer.
-        text: what it printed beside that.
+        text: what else it printed.
     """
 
     code: int

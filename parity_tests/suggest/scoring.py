@@ -1,4 +1,4 @@
-"""The score of a suggested table: tensors right, in doubt and wrong, beside names-and-shapes matching."""
+"""The score of a suggested table: tensors right, in doubt and wrong, compared with names-and-shapes matching."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Fault:
         before: a text that stands in its source once.
         after: what replaces it.
         at: path of the Keras layer that computes something else, or is fed something else by the model's own code.
-        words: what a cause must contain, all of them, each with alternatives behind ``|``; empty where no
+        words: what a cause must contain, all of them, each with alternatives after ``|``; empty where no
             hyper-parameter is wrong, so that none can be named.
         scale: of the inputs that show it.
         harmless: the two models still compute the same, with weights that a table can move.
@@ -54,7 +54,7 @@ FAULTS: tuple[Fault, ...] = (
           "conv1d", ("relu",)),
     Fault("length one over the batch", "resemblyzer", "axis=-1, keepdims=True", "axis=0, keepdims=True",
           "unit", ("axis|dim",)),
-    Fault("an LSTM without tanh behind the cell", "resemblyzer",
+    Fault("an LSTM without tanh after the cell", "resemblyzer",
           'layers.LSTM(20, return_sequences=n < 2, name', 'layers.LSTM(20, "relu", return_sequences=n < 2, name',
           "lstm_0", ("activation|tanh",)),
     Fault("dilations exchanged", "attacut", "(5, 3), (9, 2)", "(5, 2), (9, 3)", "conv2/conv", ("dilation",)),
@@ -64,7 +64,7 @@ FAULTS: tuple[Fault, ...] = (
           'layers.Dense(16, name="linear1")', "linear1", ("relu",)),
     Fault("symmetric padding for reflect", "silero", 'mode="reflect"', 'mode="symmetric"',
           "transform", ("reflect|symmetric|padding",)),
-    Fault("no activation behind the cell", "silero", "self.decoder(ops.relu(h))", "self.decoder(h)",
+    Fault("no activation after the cell", "silero", "self.decoder(ops.relu(h))", "self.decoder(h)",
           "decoder", ("relu",)),
     Fault("max pooling that pads at the end alone", "resnet", "layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(x))",
           'layers.MaxPooling2D(3, 2, padding="same")(x)', "max_pooling2d", PADDING),
@@ -73,7 +73,7 @@ FAULTS: tuple[Fault, ...] = (
           "conv2d", PADDING),
     Fault("Keras's own epsilon in batch norms", "resnet", "epsilon=1e-5, momentum", "momentum",
           "batch_normalization", EPS),
-    Fault("no activation behind a sum", "resnet", "return layers.ReLU()(layers.Add()([x, same]))",
+    Fault("no activation after a sum", "resnet", "return layers.ReLU()(layers.Add()([x, same]))",
           "return layers.Add()([x, same])", "add", ("relu",)),
     Fault("no shortcut", "resnet", "layers.Add()([x, same])", "x", "batch_normalization_2",
           ("residual|shortcut|skip|add|sum",)),
@@ -93,7 +93,7 @@ FAULTS: tuple[Fault, ...] = (
           "blocks/0/project/norm", ("residual|shortcut|skip|add|sum",)),
     Fault("a squeeze without its sigmoid", "mobilenet", 'layers.Dense(2 * before, activation="hard_sigmoid")',
           "layers.Dense(2 * before)", "blocks/0/squeeze/1", ("sigmoid",)),
-    Fault("a skip connection behind what it joins", "unet", '(name="skip2")([b, x])', '(name="skip2")([x, b])',
+    Fault("a skip connection after what it joins", "unet", '(name="skip2")([b, x])', '(name="skip2")([x, b])',
           "skip2", ("order|concat|swap|exchang",), either=True),
     Fault("twice as many groups", "unet", "layers.GroupNormalization(2", "layers.GroupNormalization(4",
           "inc/norm_a", ("group",)),

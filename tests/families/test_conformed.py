@@ -18,7 +18,7 @@ QUICK = [
     "conv_transpose2d, window 3, stride 2, padding 1, output padding 1",
     "conv_transpose2d, output padding beyond the windows", "conv_transpose1d, window 2, stride 3: gaps",
     "max_pool2d, padding 1", "max_pool2d, ceil_mode, window 3, stride 2", "avg_pool2d, padding 1 that counts",
-    "linear behind a permuted flatten, (w h c)", "linear under weight_norm, new keys", "group_norm",
+    "linear after a permuted flatten, (w h c)", "linear under weight_norm, new keys", "group_norm",
     "pixel shuffle", "gru, from a state", "packed, causal",
 ]  # fmt: skip
 """Pairs that are verified by default."""

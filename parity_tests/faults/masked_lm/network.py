@@ -29,7 +29,7 @@ def network_mutants(config: Config) -> list[Mutant]:
             lambda s, x, read: s.mlp(s.mlp_norm(x + read(_normed(s, x)))))),
         Mutant("block: normed input added", BLOCK, _block(
             lambda s, x, read: _rest(s, _normed(s, x) + read(_normed(s, x))))),
-        Mutant("block: norm behind attention", BLOCK, _block(
+        Mutant("block: norm after attention", BLOCK, _block(
             lambda s, x, read: _rest(s, x + s.attention_norm(read(x)))), quick=True),
         Mutant("block: both parts of one input", BLOCK, _block(
             lambda s, x, read: x + read(_normed(s, x)) + s.mlp(s.mlp_norm(x)))),

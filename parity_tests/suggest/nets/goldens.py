@@ -1,6 +1,6 @@
 """wdport's own families as pairs: reference and port of the configuration that a golden checkpoint has.
 
-The goldens lie beside the project, as for ``parity_tests/test_golden.py``; ``WDPORT_GOLDEN`` names another folder.
+The goldens are next to the project, as for ``parity_tests/test_golden.py``; ``WDPORT_GOLDEN`` names another folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Opened:
 
 @cache
 def opened(name: str) -> Opened:
-    """Read a checkpoint of :data:`GOLDEN`, with the configuration beside it."""
+    """Read a checkpoint of :data:`GOLDEN`, with its configuration."""
     config = GOLDEN / f"{name.split('.')[0]}.config.yaml"
     with prepare(GOLDEN / name, Settings(config=config if config.exists() else None)) as prepared:
         tensors = {each: prepared.checkpoint.read(each) for each in prepared.checkpoint.tensors}

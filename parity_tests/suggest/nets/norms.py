@@ -1,4 +1,4 @@
-"""Norms over groups, over roots of means, over features behind a flatten; grouped convolutions; a head unused."""
+"""Norms over groups, over roots of means, over features after a flatten; grouped convolutions; a head unused."""
 
 import torch
 from torch import nn

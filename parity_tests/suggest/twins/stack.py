@@ -1,4 +1,4 @@
-"""The encoder by keras.layers.MultiHeadAttention, functional, names by Keras; norms come behind sums."""
+"""The encoder by keras.layers.MultiHeadAttention, functional, names by Keras; norms come after sums."""
 
 import keras
 from keras import layers, ops
