@@ -138,7 +138,11 @@ def main(arguments: list[str] | None = None) -> None:
     stem = options.out_dir / NAME
     torch.save(checkpoint, f"{stem}.ckpt")
     Path(f"{stem}.config.yaml").write_text(yaml.safe_dump(public_config(checkpoint["epoch"])), encoding="utf-8")
-    sys.stdout.write(f"wrote {stem}.ckpt ({checkpoint['global_step']} steps) and {stem}.config.yaml\n")
+    done = checkpoint["global_step"]
+    sys.stdout.write(f"wrote {stem}.ckpt ({done} steps) and {stem}.config.yaml\n")
+    if done < options.steps:
+        short = f"{done} of {options.steps} steps fitted into {options.seconds:g} s"
+        sys.stdout.write(f"{short}; for better samples, give more --seconds\n")
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def command(request: GenerateRequest) -> int:
     require_apart(named.items(), {})
     document = require_document(request.json_file, inputs, named, force)
     require_jax()
-    start_jax()
+    start_jax(request.dtype)
     from wdport.conversion.load import load_model
     from wdport.generation import generate
     from wdport.generation.program import generator_of

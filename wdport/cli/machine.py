@@ -61,8 +61,9 @@ def noted_cache() -> Iterator[None]:
         console.note(f"{printable(error, None)}: it is not used")
 
 
-def start_jax() -> None:
-    """Enable the compile cache and find the devices; raises :class:`MachineError` if there are none.
+def start_jax(dtype: str = "float32") -> None:
+    """Enable the compile cache, and float64 for that dtype, and find the devices; raises :class:`MachineError` if there
+    are none.
 
     A command compiles its own programs, so settings of JAX that are for other code have no effect: see
     :mod:`wdport.jax_settings`.
@@ -75,6 +76,8 @@ def start_jax() -> None:
     # tenth of the time of `verify`.
     gc.set_threshold(20_000, 20, 20)
     reset_jax()
+    if dtype == "float64":
+        jax.config.update("jax_enable_x64", True)
     try:
         jax.local_devices()
     except (RuntimeError, AssertionError) as error:

@@ -168,11 +168,9 @@ class _Begin:
 
 def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, document: Destination) -> None:
     """Train, and write the files; of several processes the first one does."""
-    start_jax()
+    start_jax(request.dtype)
     import jax
 
-    if request.dtype == "float64":
-        jax.config.update("jax_enable_x64", True)
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.placement import wait_for_all
     from wdport.training.recipe import optimizer_of
