@@ -42,7 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.docs", description=__doc__.partition("\n")[0])
     parser.add_argument("pages", nargs="*", metavar="PAGE")
     parser.add_argument("--update", action="store_true")
-    parser.add_argument("--files", type=Path)
+    parser.add_argument("--files", type=lambda text: Path(text).resolve())  # pages run in another folder
     options = parser.parse_args()
     for page in options.pages or pages() if options.update else ():
         if page in TRAINED and not (options.files and (options.files / TRAINED[page]).is_file()):
