@@ -64,12 +64,15 @@ class Diffusion:
     @property
     def few(self) -> tuple[str, int]:
         """See :attr:`wdport.diffusion.process.Process.few`."""
+        # A network that predicts the noise errs at the first step by its error over the signal (0.003). Deterministic
+        # solvers keep that error, whatever their number of steps; stochastic ones forget it. See docs/evaluation.md.
         return ("dpm-solver++", 10) if self.target == "sample" else ("sde-dpm-solver++", FEW)
 
     def noising(self, law: str = UNIFORM) -> StepNoising:
         from wdport.diffusion.noising import StepNoising, min_snr_law, step_noising  # imports jax
 
-        if law == MIN_SNR:  # over every entry of the tables
+        # The public training draws from every entry of its tables, the dummy at index 0 included.
+        if law == MIN_SNR:
             every = step_noising(self.target, self.times, self.schedule.alpha_bar, range(len(self.times)))
             return StepNoising(every.target, every.times, every.alpha_bar, min_snr_law(every.alpha_bar))
         if law != UNIFORM:
@@ -80,6 +83,7 @@ class Diffusion:
     @property
     def trained_last(self) -> int:
         """The last step on which the network was trained."""
+        # WaveletDiff, for one, trains on steps 0 to T - 1 and samples from T to 1: step T was never trained.
         return min(self.first + self.last - 1, self.last)
 
     @property

@@ -78,6 +78,7 @@ class FlowView:
             return out
         if self.target == "noise":
             return (x - place.noise * out) / place.signal
+        # Solved for the data: x = signal * data + noise * e, and the output is the derivative of both terms.
         return (place.noise * out - place.noise_slope * x) / (
             place.noise * place.signal_slope - place.noise_slope * place.signal
         )
@@ -126,6 +127,7 @@ def rk4(places: Sequence[PathPoint], path: Callable[[float], PathPoint], view: F
     for now, then in pairwise(places):
         length, slope = then.time - now.time, view.velocity(now)
         half = path((now.time + then.time) / 2.0)
+        # The base keeps the state at the start of the step, and the memory sums the slopes k1 + 2 k2 + 2 k3.
         yield now, (x + length / 2.0 * slope, x, slope)
         middle = view.velocity(half)
         if _is_blind(then, view):
@@ -145,6 +147,7 @@ def _straight(now: PathPoint, then: PathPoint, view: FlowView) -> Array:
 def _is_blind(place: PathPoint, view: FlowView) -> bool:
     """Whether the velocity depends on the noise, and no noise is left."""
     needs_noise = view.changed or view.target == "sample"
+    # The cosine path ends at cos(pi / 2), which is 6e-17 in float64 and not 0.
     return needs_noise and place.noise < 1e-9
 
 
@@ -195,6 +198,7 @@ class Flow:
         if law != UNIFORM:
             raise UsageError("law", f"{law} is for diffusions", "leave it out")
         network_time: Any = self.network_time
+        # float, the default, cannot be applied to a traced time.
         return FlowNoising(self.target, self.path, (lambda time: time) if network_time is float else network_time)
 
     def grid(self, steps: int | None = None) -> Array:
@@ -215,7 +219,9 @@ class Flow:
         forms = np.array([forms for _, forms in rows], np.float64)
         predictions = np.array([view.predicted(place)[[STATE, OUTPUT]] for place, _ in rows], np.float64)
         times = np.array([self.network_time(place.time) for place, _ in rows], np.float64)
-        left = np.array([np.sum(grid > place.time) for place, _ in rows], np.int64)  # of the grid's times
+        # Rows are numbered by their distance from the end, as a diffusion's are; here in times of the grid.
+        left = np.array([np.sum(grid > place.time) for place, _ in rows], np.int64)
+        # Without a change no form uses the sixth input, so its column is left out.
         return SamplingPlan(
             sampler, view.target, 0.0, left, times, forms if changed else forms[:, :, :CLEAN], predictions
         )

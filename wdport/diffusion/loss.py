@@ -73,6 +73,7 @@ class DiffusionLoss:
         """The errors of a prediction (B, *shape)."""
         expected = self.target(clean, drawn)
         squares = jnp.square(prediction - expected)
+        # (B, C): the parts divide the first axis of the state; everything after it is averaged.
         squares = squares.reshape(*squares.shape[:2], -1).mean(-1) if clean.ndim > 2 else squares
         has_parts = len(self.parts) > 1
         parts = squares @ jnp.asarray(self._means, clean.dtype) if has_parts else squares.mean(-1)[:, None]
@@ -93,6 +94,7 @@ class DiffusionLoss:
     @cached_property
     def _means(self) -> Array:
         """The matrix (C, P) that takes the mean of each part."""
+        # The part of each of the C coefficients.
         columns = np.repeat(np.arange(len(self.parts)), [part.length for part in self.parts])
         lengths = np.array([part.length for part in self.parts], np.float64)
         return np.asarray(np.eye(len(self.parts))[columns] / lengths)
@@ -110,6 +112,8 @@ class DiffusionLoss:
             return jnp.ones(clean.shape[:1], clean.dtype)
         snr = level.snr
         least = jnp.minimum(snr, self.min_snr)
+        # min(snr, gamma) weights the squared error of the clean state, which is snr times as large in the noise and
+        # snr + 1 times as large in the velocity.
         by = {"noise": snr, "sample": jnp.ones_like(snr), "velocity": snr + 1.0}[self.noising.target]
         return least / by
 
@@ -123,4 +127,5 @@ def mean(values: Tensor, counted: Tensor | None) -> Tensor:
     if counted is None:
         return values.mean()
     counted = counted.astype(values.dtype)
+    # At least 1, so that a batch of nothing but filling has a loss of 0 and not NaN.
     return jnp.sum(values * counted) / jnp.maximum(jnp.sum(counted), 1.0)

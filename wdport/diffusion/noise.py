@@ -30,6 +30,7 @@ def check_seed(seed: int) -> int:
 def sample_keys(seed: Tensor, indices: Tensor) -> Tensor:
     """(B,) keys of the samples with these indices (uint32), independent of the generator and offset that jax is set
     to."""
+    # The two words that jax.random.key makes of a 32-bit seed; the upper one is zero.
     words = jnp.stack([jnp.zeros((), jnp.uint32), jnp.asarray(seed, jnp.uint32)])
     key = jax.random.wrap_key_data(words, impl="threefry2x32")
     return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)
@@ -42,9 +43,11 @@ def step_noise(keys: Tensor, step: Tensor | int, shape: tuple[int, ...], dtype: 
     """
 
     def one(key: Tensor) -> Tensor:
+        # fold_in and not split: the noise of a step does not depend on how many steps the plan has.
         return jax.random.normal(jax.random.fold_in(key, step), shape, jnp.float32)
 
-    with jax.threefry_partitionable(True):  # jax's default, which settings can change
+    # The bits depend on this setting, which is JAX's default but can be changed by the user.
+    with jax.threefry_partitionable(True):
         return jax.vmap(one)(keys).astype(dtype)
 
 

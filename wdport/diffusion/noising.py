@@ -60,6 +60,7 @@ class StepNoising:
 
     def at(self, uniform: Tensor) -> NoiseLevel:
         """See :class:`Noising`; the step is floor(S u), or the first whose cumulative probability is above u."""
+        # In float64 on the host; each row is rounded once, to the dtype of the batch.
         signal, noise = np.sqrt(self.alpha_bar), np.sqrt(1.0 - self.alpha_bar)
         one, none = np.ones_like(signal), np.zeros_like(signal)
         target_factors = {"noise": (none, one), "sample": (one, none), "velocity": (-noise, signal)}[self.target]
@@ -67,6 +68,7 @@ class StepNoising:
             place = jnp.floor(uniform * len(self.times))
         else:
             place = jnp.searchsorted(jnp.asarray(np.cumsum(self.law), uniform.dtype), uniform, side="right")
+        # The last cumulative probability may round to below 1, and the search then returns S.
         step = jnp.clip(place, 0, len(self.times) - 1).astype(int)
         rows = (self.times, signal, noise, *target_factors)
         return NoiseLevel(*(jnp.asarray(row, uniform.dtype)[step] for row in rows))
@@ -98,6 +100,7 @@ class FlowNoising:
 MIN_SNR_GAMMA: Final = 5.0
 """Of the law of Min-SNR."""
 
+# Added to both denominators, as the public training does; alpha_bar is 1 at its dummy index 0.
 _LEAST: Final = 1e-8
 
 

@@ -46,6 +46,8 @@ def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> Samplin
     if np.any(plan.coefficients[:, 1:]):
         what = f"{plan.sampler} cannot repeat single steps"
         raise UsageError("resample", what, "take ddpm or ddim, or resample once")
+    # A repeated row is the step and the way back in one: the state is multiplied by the ratio of the signals, and the
+    # two noises, which are independent, are one draw with the sum of their variances.
     alpha_bar = np.asarray(schedule.alpha_bar, np.float64)
     back = plan.coefficients.copy()
     before = np.append(alpha_bar[plan.steps[1:]], 1.0)
@@ -112,6 +114,7 @@ class SamplingPlan:
     def padded(self, rows: int) -> SamplingPlan:
         """The same plan padded to ``rows`` rows, by rows that change nothing."""
         more = rows - len(self.steps)
+        # The identity on state, base and memory: the network is called, but its output has the coefficient 0.
         idle = np.tile(np.eye(3, self.coefficients.shape[2]), (more, 1, 1))
         return replace(
             self,
@@ -158,6 +161,7 @@ def make_plan(
     if target not in TARGETS:
         raise UsageError("target", f"unknown prediction target {target!r}", f"use one of {', '.join(TARGETS)}")
     _check_eta(sampler, eta)
+    # By step: a row of a sampler with two rows per step calls the network at either end of it.
     points = {point.step: point for point in _points(schedule, steps)}
     view = View(target, changed)
     rows = list(updates([*points.values(), end], view, float(eta)))
@@ -185,6 +189,7 @@ def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array) -> list[Point
         raise UsageError("noise schedule", what, "give three arrays of one length")
     listed = checked_steps(steps, beta.size - 1)
     for name, values in zip(NoiseSchedule._fields, (beta, alpha, alpha_bar), strict=True):
+        # Negated, so that NaN is refused as well. A file in bfloat16 has alpha_bar = 1 at its first steps.
         ruined = ~((values[listed] > 0.0) & (values[listed] < 1.0))
         if np.any(ruined):
             step = listed[ruined][-1]

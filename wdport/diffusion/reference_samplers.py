@@ -48,7 +48,9 @@ def walk(
             if then and again + 1 < repeats:
                 ratio = sqrt(bars[t] / bars[then])
                 mean, deviation = ratio * mean, sqrt((ratio * deviation) ** 2 + 1.0 - ratio**2)
+            # Only a noisy step draws, so that a tape needs no slot for the others.
             if deviation > 0.0:
+                # The deviation may be a NumPy float64, which would promote a float32 state.
                 mean = mean + init.dtype.type(deviation) * draw(t + 1024 * again).astype(init.dtype)
             x = mean.astype(init.dtype)
             states.append(x)
@@ -97,6 +99,7 @@ def solver_steps(bars: Array, number: int, last: int) -> list[int]:
     for i in reversed(range(number)):
         share = i / (number - 1) if number > 1 else 0.0
         goal = ratio[start] + share * (ratio[1] - ratio[start])
+        # The smaller step where two are equally near.
         nearest = min(ratio, key=lambda t: (abs(ratio[t] - goal), t))
         chosen.append(max(nearest, chosen[-1] + 1) if chosen else nearest)
     return [min(t, start - i) for i, t in enumerate(reversed(chosen))]
@@ -127,6 +130,7 @@ def _solver(split: Split, level: Levels, stochastic: bool) -> Step:
         clean, _ = split(x, t)
         h = log(b / r) - log(a / s) if then else inf
         estimate = clean
+        # At the end log(signal / noise) is infinite, so the last step is of first order.
         if before and then:
             previous, earlier = before.pop()
             share = h / (2.0 * earlier)  # 1 / (2 r) of the paper
@@ -147,6 +151,7 @@ def _heun(split: Split, level: Levels, _: float) -> Step:
         h, slope = r / b - s / a, split(x, t)[1]
         y = x / a + h * slope
         if then:
+            # No correction at the end: without noise, the slope there is not defined.
             y = x / a + h * (slope + split(b * y, then)[1]) / 2.0
         return b * y, 0.0
 
@@ -227,6 +232,7 @@ def ddim_states(
         else:
             x0 = prediction
             noise = (x - np.sqrt(alpha_bar[t]) * x0) / np.sqrt(one - alpha_bar[t])
+        # The public code does not shorten the direction by sigma, and takes beta of the single step when it strides.
         mean = np.sqrt(alpha_bar_prev) * x0 + np.sqrt(one - alpha_bar_prev) * noise
         sigma = init.dtype.type(eta) * np.sqrt((one - alpha_bar_prev) / (one - alpha_bar[t])) * np.sqrt(beta[t])
         return mean, sigma if t_prev > 0 else 0.0
@@ -272,8 +278,10 @@ def flow_states(
     states: list[Array] = []
     x = init
     for i, (t, then) in enumerate(pairwise(times)):
+        # At time 1 no noise is left from which a velocity could be computed.
         blind = target == "sample" and i == steps - 1
-        if blind and sampler == "heun":  # the end is the predicted data
+        if blind and sampler == "heun":
+            # Data and noise held as predicted, the state at time 1 is the data.
             return [*states, network(x, np.full(len(x), network_time(t), x.dtype)).astype(init.dtype)]
         for state in _METHODS[sampler](velocity, x, t, then - t, blind):
             x = state.astype(init.dtype)

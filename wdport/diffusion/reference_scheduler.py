@@ -57,7 +57,8 @@ class ReferenceScheduler:
 
         def step(x: Array, t: int, _: int) -> tuple[Array, float]:
             prediction = network(x, np.full(len(x), t - 1, x.dtype))
-            # From zeros, the mean is zero: what is left of a noise of ones is its deviation.
+            # The library returns mean plus noise only. From a state and a prediction of zeros the mean is zero, so the
+            # result for a noise of ones is the deviation. ``unchanged``: a change could map zeros to something else.
             nothing = np.zeros((1, 1))
             deviation = float(_next(unchanged, run, t - 1, nothing, nothing, 1.0)[0, 0])
             return _next(scheduler, run, t - 1, x, prediction, 0.0), deviation if deviation > FLOOR else 0.0
@@ -73,15 +74,17 @@ class ReferenceScheduler:
         limit = document.pop("clip")
         fields = {**document, "prediction_type": PREDICTIONS[target], "clip_sample": limit is not None,
                   "clip_sample_range": limit or 1.0}  # fmt: skip
+        # Each class rejects fields that only the other one has.
         if sampler == "ddim":
-            if document["beta_schedule"] == "sigmoid":  # which its DDPM alone has
+            if document["beta_schedule"] == "sigmoid":  # which only its DDPM implements
                 fields |= {"beta_schedule": "linear", "trained_betas": self._counting.betas.tolist()}
             del fields["variance_type"]
         else:
             del fields["set_alpha_to_one"]
         with lifted():
             scheduler = released_class("diffusers", KINDS[sampler])(**fields)
-        if change is not None:  # where the library changes the clean state itself
+        # Its dynamic thresholding is the only place where the library changes the clean state by a method.
+        if change is not None:
             scheduler.register_to_config(thresholding=True)
             scheduler._threshold_sample = _clipped(change, limit)
         return scheduler
@@ -107,5 +110,6 @@ def _next(scheduler: Any, run: Run, timestep: int, x: Array, prediction: Array, 
     with lifted():
         if type(scheduler).__name__ == KINDS["ddim"]:
             return np.asarray(scheduler.step(output, timestep, state, eta=run.eta, variance_noise=filled).prev_sample)
+        # Unlike DDIM's, DDPM's step takes no noise as an argument.
         with patch("diffusers.schedulers.scheduling_ddpm.randn_tensor", lambda *_, **__: filled):
             return np.asarray(scheduler.step(output, timestep, state).prev_sample)

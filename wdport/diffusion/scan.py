@@ -46,6 +46,7 @@ class PlanRows(NamedTuple):
 
 def plan_rows(plan: SamplingPlan, dtype: str) -> PlanRows:
     """A plan's arrays, cast once from float64 to the dtype of the state."""
+    # Computed in float64 and rounded once; in float32 the error of the products would accumulate over the steps.
     coefficients, clean = plan.coefficients.astype(dtype), plan.clean.astype(dtype)
     return PlanRows(plan.times.astype(dtype), plan.draws.astype(np.uint32), plan.noisy, coefficients, clean)
 
@@ -97,14 +98,18 @@ def run_rows(
         (time, number, noisy, matrix, clean), row_noise, embedding = row
         state = carry[0]
         if draw is not None:
+            # A branch, not a product with 0: the generator runs in noisy rows only.
             row_noise = jax.lax.cond(noisy, draw, lambda _: jnp.zeros_like(state), number)
         output = network(state, jnp.broadcast_to(time, state.shape[:1]) if embedded is None else embedding)
+        # The state keeps its precision if the network computes in bfloat16.
         output = output.astype(state.dtype)
+        # The order of the unit vectors in diffusion/updates.py.
         terms: tuple[Tensor, ...] = (*carry, output, row_noise)
         if change is not None:
             terms = (*terms, change(clean[0] * state + clean[1] * output))
         state, base, memory = (sum(matrix[i, j] * term for j, term in enumerate(terms)) for i in range(3))
         return (state, base, memory), state if record else None
 
+    # Scanned, the program has 22 kB of HLO for any number of steps; unrolled, 200 steps had 2.6 MB.
     carry, states = jax.lax.scan(advance, carry, (rows, None if draw else noise, embedded))
     return carry, states

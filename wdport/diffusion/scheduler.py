@@ -108,7 +108,7 @@ def scheduler_fields(document: Mapping[str, object]) -> dict[str, object]:
         raise ValueError(f"unknown field {printable(repr(unknown[0]), 60)} of {kind}{meant and f'; {meant}'}")
     for name, supported in IMPLEMENTED.items():
         if (value := stated.get(name, supported[0])) not in supported:
-            raise ValueError(f"{name} is not supported with {printable(repr(value), 60)}, as {kind} has it here")
+            raise ValueError(f"{name} {printable(repr(value), 60)} of {kind} is not supported")
     if "clip_sample" not in CLASSES[kind] and stated.get("clip_sample", False) is not False:
         raise ValueError(f"clip_sample is set, which {kind} does not have")
     values = {**CLASSES[kind], **stated}
@@ -122,6 +122,7 @@ LEAST, MOST = 1, 100_000
 
 TARGETS: Final = {"epsilon": "noise", "sample": "sample", "v_prediction": "velocity"}
 SPACINGS: Final = ("leading", "linspace", "trailing")
+# The second computes the same deviation by way of the logarithm of the variance.
 VARIANCES: Final = ("fixed_small", "fixed_small_log", "fixed_large")
 SCHEDULES: Final[Mapping[str, Callable[[int, float, float], Array]]] = {
     "linear": lambda count, start, end: np.linspace(start, end, count),
@@ -185,7 +186,7 @@ class Scheduler:
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Scheduler:
-        """From the library's fields that are this class's, without clipping unless they say so; raises
+        """From the library's fields that are this class's, without clipping unless ``clip_sample`` is true; raises
         ``ValueError``."""
         clips = values.get("clip_sample", False)
         if type(clips) is not bool:
@@ -230,11 +231,11 @@ class Scheduler:
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= last:
             raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {last}")
         if self.timestep_spacing == "linspace":
+            # Halves are rounded to even, as in the library, which also uses NumPy here.
             steps = np.linspace(0, last - 1, count).round()[::-1]
         elif self.timestep_spacing == "trailing":
-            steps = (
-                np.round(np.arange(last, 0, -last / count))[:count] - 1
-            )  # the library may add a step -1, by rounding
+            # Cut to ``count``: by rounding, arange may have one more element, which would be step -1.
+            steps = np.round(np.arange(last, 0, -last / count))[:count] - 1
         else:
             steps = np.arange(float(count))[::-1] * (last // count) + self.steps_offset
         if steps[0] >= last:
@@ -252,9 +253,11 @@ class Scheduler:
         last = self.num_train_timesteps
         all_points = [Point(t, sqrt(schedule.alpha_bar[t]), sqrt(1.0 - schedule.alpha_bar[t]), schedule.beta[t],
                        schedule.alpha[t]) for t in range(1, last + 1)]  # fmt: skip
+        # Otherwise the library's DDIM ends at the noise level of its step 0, our step 1.
         end = END if self.set_alpha_to_one else all_points[0]._replace(step=0)
 
         def ddim(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
+            # The library's DDIM goes back by T // steps at every step, also where the spacing visits other steps.
             stride = last // (len(points) - 1)
             for now in points[:-1]:
                 then = all_points[now.step - stride - 1] if now.step > stride else end
@@ -307,6 +310,7 @@ def _ddpm(now: Point, then: Point, view: View, large: bool) -> Array:
     mean = then.signal * beta / now.noise**2 * view.denoised(now)
     mean = mean + sqrt(1.0 - beta) * then.noise**2 / now.noise**2 * x
     variance = beta if large else beta * then.noise**2 / now.noise**2
+    # The library adds noise at every step but its step 0, which is our step 1.
     return mean + (sqrt(variance) * z if now.step > 1 else 0.0)
 
 

@@ -1,8 +1,8 @@
 """Noise schedules: the arrays beta, alpha and alpha_bar by name, and the steps that a sampler visits.
 
-All arrays are float64 and 1001 long: index t is step t, index 0 a dummy (beta 0, alpha 1,
-alpha_bar 1). Formulas: the three schedules of arXiv 2510.11839;
-the cosine one is Nichol and Dhariwal's (arXiv 2102.09672, eq. 17) with offset 0.008.
+All arrays are float64 and 1001 long: index t is step t, index 0 a dummy (beta 0, alpha 1, alpha_bar 1). Formulas: the
+three schedules of arXiv 2510.11839; the cosine one is Nichol and Dhariwal's (arXiv 2102.09672, eq. 17) with offset
+0.008.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def identify_schedule(beta: Array, tolerance: Mapping[str, float], relative: flo
 def _exponential() -> Array:
     u = np.linspace(0.0, 1.0, STEPS)
     beta = _BETA_MIN + (_BETA_MAX - _BETA_MIN) * (1.0 - np.exp(-2.0 * u))
+    # The running maximum belongs to the published formula; this curve rises anyway.
     clipped: Array = np.clip(np.maximum.accumulate(beta), _BETA_MIN, _BETA_CAP)
     return clipped
 
@@ -109,10 +110,14 @@ def even_steps(alpha_bar: Array, count: int | None, last: int) -> Array:
     count = FEW if count is None else count
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= start:
         raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {start}")
+    # log1p keeps the digits of 1 - alpha_bar where alpha_bar is small.
     ratios = np.log(values[:start]) - np.log1p(-values[:start])
     targets = np.linspace(ratios[-1], ratios[0], count)
+    # (count, start) distances, of which argmin takes the first minimum: the smaller step.
     nearest = np.abs(ratios - targets[:, None]).argmin(1) + 1
     room = np.arange(count)[::-1]  # steps that must fit below each
+    # Steps must fall strictly. The running maximum from the end pushes equal ones up; the minimum below keeps the
+    # first ones within ``start``.
     moved = np.maximum.accumulate((nearest - room)[::-1])[::-1] + room
     return np.minimum(moved, start - np.arange(count)).astype(np.int64)
 

@@ -124,9 +124,11 @@ def refine(
     ended = _ended(tokens, fixed, mask, settings.end)
     zero = step_counts = jnp.zeros(len(tokens), jnp.int32)
     calls = jnp.zeros((), jnp.int32)
+    # Each window has another static length, and so its own loop in the program.
     for window in among:
         visible, held = tokens[:, : window.end], fixed[:, : window.end]
 
+        # ``held`` is bound now, since the loop over windows assigns it again.
         def one(block_index: Tensor, carry: _Carry, held: Tensor = held) -> _Carry:
             return _refine_block(predict, carry, held, mask, start + block_index * block, start, block, settings, keys)
 
@@ -149,7 +151,7 @@ def _refine_block(
     settings: UnmaskingSettings,
     keys: Tensor,
 ) -> _Carry:
-    """Refine one block of ``size`` tokens until every sample's rule says stop; the first block begins at ``origin``."""
+    """Refine one block of ``size`` tokens until no sample continues; the first block begins at ``origin``."""
     held = jax.lax.dynamic_slice_in_dim(fixed, start, size, axis=1)
     places = start - origin + jnp.arange(size)
     edits = jnp.asarray(settings.editing) > 0
@@ -196,8 +198,10 @@ def committed(block: Tensor, chance: Tensor, mask: Tensor, fixed: Tensor, least:
     (B,), that many with the highest probabilities ``chance`` (B, L)."""
     confidence = jnp.where((block == mask) & ~fixed, chance, -jnp.inf)
     high = confidence > threshold
+    # The rank is the inverse of the sorting permutation. Stable: of equal probabilities the first position is taken.
     order = jnp.argsort(-confidence, axis=1, stable=True)
     rank = jnp.argsort(order, axis=1, stable=True)
+    # The quota may exceed the masks that are left; positions without a mask have -inf.
     best = (rank < least[:, None]) & jnp.isfinite(confidence)
     return jnp.where(jnp.sum(high, axis=1, keepdims=True) >= least[:, None], high, best)
 
@@ -211,11 +215,12 @@ def choose(
     logits: Tensor, settings: UnmaskingSettings, keys: Tensor, step_counts: Tensor, places: Tensor
 ) -> tuple[Tensor, Tensor]:
     """A token (B, L) for every position and its probability (B, L), from logits (B, L, V); ``step_counts`` (B,) are
-    the steps that the samples have taken and ``places`` (L,) the positions, each with draws of its own.
+    the steps that the samples have taken and ``places`` (L,) the positions, whose draws are independent.
 
     With a temperature above zero tokens are drawn from the tempered and filtered distribution, whose probabilities are
     returned; otherwise the most probable token is taken, with its probability before any filter.
     """
+    # At least float32, for the sums of exponentials over all words.
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     lowest = _lowest(logits)
     words = jnp.arange(logits.shape[-1])
@@ -223,6 +228,7 @@ def choose(
     logits = jnp.where(forbidden if forbidden.ndim else words == forbidden, lowest, logits)
 
     def greedy(_: Tensor) -> tuple[Tensor, Tensor]:
+        # argmax returns int64 under x64, where a loop's carry has to keep its dtype.
         return jnp.argmax(logits, axis=-1).astype(jnp.int32), logits
 
     def drawn(temperature: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,11 +237,13 @@ def choose(
         top_logits = jax.lax.cond(
             filters, lambda values: filtered(values, settings.top_k, settings.top_p), lambda e: e, tempered
         )
+        # One key per sample, step and position: a draw depends on neither the batch nor the length of a block.
         steps = jax.vmap(jax.random.fold_in)(keys, step_counts)
         place_keys = jax.vmap(lambda key: jax.vmap(partial(jax.random.fold_in, key))(places))(steps)
         return jax.vmap(jax.vmap(jax.random.categorical))(place_keys, top_logits).astype(jnp.int32), top_logits
 
     temperature = jnp.asarray(settings.temperature, logits.dtype)
+    # The temperature is a run-time number: both branches are compiled, and one of them runs.
     chosen, from_which = jax.lax.cond(temperature > 0, drawn, greedy, temperature)
     value = jnp.take_along_axis(from_which, chosen[..., None], axis=-1)[..., 0]
     return chosen, jnp.exp(value - jax.nn.logsumexp(from_which, axis=-1))
@@ -249,7 +257,9 @@ def filtered(logits: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
     count = jnp.where(jnp.asarray(top_k) > 0, jnp.minimum(top_k, size), size)
     ordered = jnp.where(jnp.arange(size) < count, ordered, lowest)
     before = jnp.cumsum(jax.nn.softmax(ordered, axis=-1), axis=-1)
+    # The probability before each token: the one with which top_p is reached stays, as in the library.
     before = jnp.concatenate([jnp.zeros_like(before[..., :1]), before[..., :-1]], axis=-1)
+    # The sum of all probabilities may exceed 1 by rounding, so 1 is no filter at all.
     inside = ((before <= top_p) | (jnp.asarray(top_p) >= 1)) & (jnp.arange(size) < count)
     least = jnp.min(jnp.where(inside, ordered, jnp.inf), axis=-1, keepdims=True)
     return jnp.where(logits >= least, logits, lowest)

@@ -24,6 +24,7 @@ from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 
 STATE, BASE, MEMORY, OUTPUT, NOISE, CLEAN = range(6)
+# The order of the terms in diffusion/scan.py.
 x, base, memory, out, z, clean = np.eye(6)
 NOTHING = np.zeros(6)
 
@@ -105,6 +106,7 @@ def ddpm(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
 def ddim(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
     """The checkpoint's DDIM: no correction of the direction for eta, and the single step's beta when striding."""
     for now, then in pairwise(points):
+        # As the public code has it; ``ddim_textbook`` is the published formula.
         sigma = eta * then.noise / now.noise * sqrt(now.beta)
         yield now.step, (_towards(now, then, view, then.noise) + sigma * z, NOTHING, NOTHING)
 
@@ -133,6 +135,7 @@ def dpm_solver(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
     before: float | None = None
     for now, then in pairwise(points):
         estimate = view.denoised(now)
+        # At the end log(signal / noise) is infinite: the step is of first order, and leads to the denoised state.
         if then.step:
             length = log(then.signal / then.noise) - log(now.signal / now.noise)
             if before is not None:
@@ -163,6 +166,7 @@ def sde_dpm_solver(points: Sequence[Point], view: View, _: float) -> Iterator[Ro
 def heun(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
     """Heun: two rows per step, an Euler step and its correction by the slope at its end; only Euler at the end."""
     for now, then in pairwise(points):
+        # Euler in y = x / signal over sigma = noise / signal, where dy / dsigma is the noise, written for x.
         slope = view.noise(now)
         scale = then.signal / now.signal
         length = then.noise - scale * now.noise

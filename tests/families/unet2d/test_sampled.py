@@ -162,7 +162,7 @@ def test_a_folder_of_another_process_is_refused_by_name(
     solver = json.loads(file.read_text())
     for change, what in (
         ({"_class_name": "FlowMatchEulerDiscreteScheduler"}, "'FlowMatchEulerDiscreteScheduler' is not supported"),
-        ({"use_flow_sigmas": True}, "use_flow_sigmas is not supported with True"),
+        ({"use_flow_sigmas": True}, "use_flow_sigmas True of DPMSolverMultistepScheduler is not supported"),
         ({"predction_type": "sample"}, "unknown field 'predction_type'"),
     ):
         file.write_text(json.dumps({**solver, **change}))
