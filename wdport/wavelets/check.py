@@ -7,8 +7,8 @@ of the analysis W (C, N) either. In any mode ||R c||^2 is the energy of the seri
 
 The energies are per series and feature: (..., C, F) reduced over the axis C.
 
-A round trip proves nothing: a wrong boundary mode of equal shape, or any self-consistent wrong transform, round-trips
-to rounding error. And a single error over all levels hides the fine ones, which hold a hundredth of the energy.
+A round trip does not test a transform: a wrong boundary mode of equal shape, or any self-consistent wrong transform,
+round-trips to rounding error. A single error over all levels hides the fine ones, which have one percent of the energy.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def dropped_share(transform: WaveletTransform, c: Array | Tensor, axis: int = -2
     W's range is orthogonal to null(R), as with periodization and an orthogonal wavelet."""
     c = jnp.asarray(c)
     axis_index = axis % c.ndim
+    # In 16 bits the projection's own rounding would look like dropped energy.
     c = c.astype(jnp.promote_types(c.dtype, jnp.float32))
     projection = apply_matrix(_row_space(transform).astype(c.dtype), c, axis_index)
     return _ratio(_energy(c - projection, axis_index), _energy(c, axis_index))
@@ -83,11 +84,13 @@ def _energy(x: Tensor, axis: int) -> Tensor:
 
 
 def _ratio(part: Tensor, total: Tensor) -> Tensor:
-    """part / whole, 0 where both are 0."""
+    """part / total, 0 where both are 0."""
+    # The divisor is replaced as well: jnp.where computes both branches, and 0 / 0 would make gradients NaN.
     return jnp.where(total > 0, part / jnp.where(total > 0, total, 1.0), jnp.where(part > 0, jnp.inf, 0.0))
 
 
 BATCH, FEATURES = 2, 3
+# Relative to the whole transform: below it, the error of a level is measured against this floor, not its own size.
 FLOOR = 1e-3
 NOISE = 1e-13
 """Relative to the whole transform: smaller values are rounding errors of zero. PyWavelets leaves 6e-16 of two samples
@@ -151,6 +154,7 @@ def wavelet_errors(transform: WaveletTransform, seed: int = 0) -> WaveletErrors:
             single = np.zeros_like(free)
             single[:, part] = free[:, part]
             groups = [single[:, level_slice] for level_slice in transform.level_slices]
+            # waverec returns one sample more for a series of odd length.
             series = pywt.waverec(groups, transform.wavelet, **arguments)[:, : transform.length]
             synthesis[name] = _error(np.asarray(transform.reconstruct(single)), series, 1.0)
     return WaveletErrors(analysis, synthesis)

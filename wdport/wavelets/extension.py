@@ -35,6 +35,7 @@ class Extension:
     def matrix(self, length: int) -> Array:
         """The same as a (P, N) matrix."""
         matrix = np.zeros((len(self.indices), length))
+        # add.at, and not an assignment: several terms of a sample may have the same index, and add up.
         np.add.at(matrix, (np.arange(len(matrix))[:, None], self.indices), self.weights)
         return matrix
 
@@ -83,6 +84,7 @@ def _periodic(p: Array, n: int) -> Terms:
 
 
 def _periodization(p: Array, n: int) -> Terms:
+    # A signal of odd length is first made even by repeating its last sample.
     return _one(np.minimum(p % (n + n % 2), n - 1))
 
 
@@ -110,6 +112,7 @@ def _antireflect(p: Array, n: int) -> Terms:
 
 
 def _smooth(p: Array, n: int) -> Terms:
+    # A single sample has no slope; PyWavelets repeats it as well.
     if n == 1:
         return _constant(p, n)
     beyond = np.where(p < 0, p, np.maximum(p - (n - 1), 0))  # steps outside, signed

@@ -20,6 +20,7 @@ def decompose(plan: TransformPlan, x: Tensor) -> Tensor:
     details: list[Tensor] = []
     for stage in plan.stages:
         extended, bank = _extended(stage, x), stage.bank
+        # Both filters read the same extension, which is computed once per stage.
         x = _filtered(extended, bank.dec_lo, stage.count)
         details.insert(0, _filtered(extended, bank.dec_hi, stage.count))
     return jnp.concatenate([x, *details], axis=-2)
@@ -30,6 +31,7 @@ def reconstruct(plan: TransformPlan, coefficients: Tensor) -> Tensor:
     groups = [coefficients[..., part, :] for part in plan.level_slices]
     x = groups[0]
     for stage, detail in zip(reversed(plan.stages), groups[1:], strict=True):
+        # An inverse stage may return one sample more than the next detail has, which waverec drops.
         x = _restored(stage, x[..., : stage.count, :], detail)[..., : stage.length, :]
     return x
 
@@ -51,8 +53,10 @@ def _outside(stage: TransformStage, x: Tensor, part: slice) -> Tensor:
 def _filtered(extended: Tensor, taps: Array, count: int) -> Tensor:
     """sum_j taps[Lf - 1 - j] * extended[2o + j] for o = 0 ... count - 1."""
     axis = extended.ndim - 2
+    # Reversed: the transform is a convolution, and the sum of slices a correlation.
     weights = taps[::-1].astype(extended.dtype)
     total: Tensor | float = 0.0
+    # Unrolled over the taps, 102 at most, so that XLA fuses the sum into one loop.
     for j, weight in enumerate(weights):
         total = total + weight * jax.lax.slice_in_dim(extended, j, j + 2 * count - 1, 2, axis)
     return jnp.asarray(total)

@@ -38,6 +38,7 @@ class _MatrixLayer(keras.layers.Layer):
         if keras.backend.backend() == "jax":
             import jax
 
+            # JAX's default on a TPU or a GPU rounds float32 factors to bfloat16 or TF32.
             with jax.default_matmul_precision("highest"):
                 return ops.matmul(matrix, x)
         return ops.matmul(matrix, x)

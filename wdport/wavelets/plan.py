@@ -69,6 +69,7 @@ def make_plan(length: int, wavelet: str, mode: str, level: int | None) -> Transf
     """Make a plan; ``level`` None is the automatic one. Raises :class:`UsageError` naming the invalid argument."""
     _require_integer("length", length, 1)
     require_mode(mode)
+    # Raises UsageError for an unknown wavelet, for which the automatic level would raise ValueError.
     filter_bank(wavelet)
     if level is None:
         level = auto_level(length, wavelet)
@@ -76,6 +77,7 @@ def make_plan(length: int, wavelet: str, mode: str, level: int | None) -> Transf
     return _cached_plan(length, wavelet, mode, level)
 
 
+# A plan compares by identity; cached, equal arguments give one static argument of jit, and so one program.
 @lru_cache(maxsize=1024)
 def _cached_plan(length: int, wavelet: str, mode: str, level: int) -> TransformPlan:
     stages: list[TransformStage] = []

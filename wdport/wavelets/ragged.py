@@ -45,6 +45,7 @@ class RaggedWaveletTransform:
         object.__setattr__(self, "lengths", tuple(self.lengths))
         if not self.lengths or len(set(self.lengths)) != len(self.lengths):
             raise UsageError("lengths", f"{list(self.lengths)} are not different lengths", "give each length once")
+        # The automatic level depends on the length; a batch needs one for all.
         object.__setattr__(self, "level", self.longest.level)
 
     @property
@@ -70,6 +71,7 @@ class RaggedWaveletTransform:
 
     def _which(self, lengths: ArrayLike) -> Tensor:
         """The index of each length in ``self.lengths``; concrete lengths that are not in it are refused."""
+        # Traced values are unknown here: within jit, a length that is not in the list selects another one's matrices.
         if not isinstance(lengths, jax.core.Tracer):
             unknown = sorted(set(np.asarray(lengths).tolist()) - set(self.lengths))
             if unknown:
@@ -98,6 +100,7 @@ def _stack(transform: RaggedWaveletTransform) -> tuple[Array, Array, Array]:
         plan = make_plan(length, transform.wavelet, transform.mode, transform.level)
         places = _places(plan, longest.plan)
         analysis[i, places, :length] = plan.analysis()
+        # Transposed: NumPy moves the axis of an index array to the front where a slice separates it from another index.
         synthesis[i, :length, places] = plan.synthesis().T
         mask[i, places] = True
     return analysis, synthesis, mask

@@ -78,6 +78,7 @@ class TransformStage:
     def synthesis(self) -> tuple[Array, Array]:
         """Matrices (restored, M) from approximation and from detail."""
         matrices = np.zeros((2, self.restored, self.count))
+        # Without periodization every o is within 0 ... M - 1: the 2 M - Lf + 2 samples are those that all taps reach.
         for parity, phase in enumerate(self.phases()):
             m = np.arange(self.restored // 2)
             for t in range(len(phase.low)):

@@ -62,6 +62,7 @@ class WaveletTransform:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise UsageError("method", f"unknown method {self.method!r}", f"use one of {', '.join(METHODS)}")
+        # The automatic level is resolved, so that equal transforms compare and hash alike.
         object.__setattr__(self, "level", len(self.plan.stages))
 
     @property
@@ -141,6 +142,7 @@ def _matrices(length: int, wavelet: str, mode: str, level: int | None) -> tuple[
     plan = make_plan(length, wavelet, mode, level)
     matrices = plan.analysis(), plan.synthesis()
     for matrix in matrices:
+        # The cache hands out the same arrays to every caller.
         matrix.setflags(write=False)
     return matrices
 
@@ -154,6 +156,7 @@ def _run(
     _require(transform, name, what, size, x, axis)
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         raise UsageError(name, f"is {x.dtype.name}", "transform the real and the imaginary part separately")
+    # Integers and 16-bit floats are computed in float32.
     return function(transform, axis, x.astype(jnp.promote_types(x.dtype, jnp.float32)))
 
 
@@ -202,6 +205,7 @@ def apply_matrix(matrix: Array | Tensor, x: Tensor, axis: int) -> Tensor:
     One product over everything else, which XLA:CPU runs as one large gemm. The matrix is an argument, so
     transforms of equal sizes share one program.
     """
+    # dot_general puts the new axis last, whichever axis was contracted.
     product = jax.lax.dot_general(x, matrix, (((axis,), (1,)), ((), ())), precision=jax.lax.Precision.HIGHEST)
     return jnp.moveaxis(product, -1, axis)
 
@@ -209,6 +213,7 @@ def apply_matrix(matrix: Array | Tensor, x: Tensor, axis: int) -> Tensor:
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _by_taps(plan: TransformPlan, function: Callable[[TransformPlan, Tensor], Tensor], axis: int, x: Tensor) -> Tensor:
     """Run a function of (..., N, F) along any axis."""
+    # The filters work on the last axis but one; any other one is moved there, with a feature axis of size 1 after it.
     if axis == x.ndim - 2:
         return function(plan, x)
     return jnp.moveaxis(function(plan, jnp.moveaxis(x, axis, -1)[..., None])[..., 0], -1, axis)
