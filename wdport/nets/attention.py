@@ -18,7 +18,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     softmax's largest logit. The weighted sums of values are divided by the softmax's sums, not the weights: these are
     L / K times fewer numbers.
     """
+    # Exponentials and their sums in at least float32, also where the products are computed in bfloat16.
     logits = wide((q * q.shape[-1] ** -0.5) @ jnp.swapaxes(k, -1, -2))
+    # The softmax does not depend on the maximum that is subtracted, so its gradient is zero and need not be computed.
     powers = jnp.exp(logits - lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True)))
     sums = jnp.matmul(ops.cast(powers, v.dtype), v, preferred_element_type=powers.dtype)
     return ops.cast(sums / jnp.sum(powers, axis=-1, keepdims=True), v.dtype)
@@ -42,6 +44,7 @@ class ImageAttention(layers.Layer):
         self.key = layers.Dense(inner, name="key")
         self.value = layers.Dense(inner, name="value")
         self.out = layers.Dense(channels, name="out")
+        # It does nothing; it is the counterpart of the module that PyTorch has there.
         self.dropout = layers.Dropout(0.0, name="dropout")
 
     def build(self, x_shape: tuple[int | None, ...]) -> None:

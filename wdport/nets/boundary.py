@@ -1,8 +1,8 @@
 """A boundary across which XLA does not fuse, in programs that compute gradients.
 
-XLA may compute a cheap value anew in every place that uses it. The gradient of a residual stream is a chain of sums
-through all blocks, and XLA for CPU repeated the whole chain for every product: work quadratic in the depth. Behind a
-boundary a value is computed once.
+XLA may recompute a cheap value in every place that uses it. The gradient of a residual stream is a chain of sums
+through all blocks, and XLA for CPU repeated the chain for every product: work quadratic in the depth. A value that
+passes through a boundary is computed once.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def once(x: Tensor) -> Tensor:
 @once.defjvp
 def _once(primals: tuple[Tensor], tangents: tuple[Tensor]) -> tuple[Tensor, Tensor]:
     (value,), (slope,) = primals, tangents
+    # The rule is only used under differentiation; a plain call keeps XLA's fusions.
     return barrier(value), barrier(slope)
 
 

@@ -27,6 +27,7 @@ class CausalConv3D(layers.Layer):
         super().__init__(**kwargs)
         self.filters, self.kernel_size, self.causal = filters, kernel_size, causal
         self.strides = (stride, 1, 1)
+        # The attributes of a Keras convolution, by which settings are compared with PyTorch's.
         self.dilation_rate, self.groups, self.use_bias = (1, 1, 1), 1, True
         self.padding, self.data_format = "valid", "channels_last"
 
@@ -57,6 +58,7 @@ class CausalConv3D(layers.Layer):
         kernel = ops.cast(self.kernel, x.dtype)
         total = None
         for tap in range(window):
+            # The frames that this position of the window meets, as one batch of images.
             strided = x[:, tap : tap + stride * (count - 1) + 1 : stride]
             output = _convolved(jnp.reshape(strided, (batch * count, height, width, channels)), kernel[tap])
             total = output if total is None else total + output

@@ -25,7 +25,7 @@ Held = Sequence[jax.Array]
 
 Step = Callable[[Weights, Held, jax.Array, jax.Array], tuple[list[jax.Array], jax.Array]]
 """Maps (weights, held, chunk (B, T, H, W, C), number of its first frame ()) to (what the next step holds, the result
-(B, T', H', W', C')). Empty ``held`` stand for zeros."""
+(B, T', H', W', C')). An empty ``held`` means zeros."""
 
 OPTIONS: Mapping[str, Option] = {}
 """Compiler options of a step: JAX's own."""
@@ -43,7 +43,9 @@ class Chunked:
         self._over = None if mesh is None else NamedSharding(mesh, _spec(mesh))
         over = None if self._over is None else (self._over,) * 2
         self._jitted = jax.jit(
+            # A bound method would make a cycle of the object and its programs, which is freed late or never.
             weakly(step),
+            # The past: the step writes the next one into its memory.
             donate_argnums=1,
             out_shardings=over,
             compiler_options=dict(OPTIONS if options is None else options),
@@ -73,6 +75,7 @@ class Chunked:
             if not index:
                 held = self._zeros(weights, part, start)
             held, result = self._jitted(weights, held, part, start)
+            # Calls return before their result is computed: the previous one is fetched while this one runs.
             if before is not None:
                 yield np.asarray(before)
             before = result
@@ -82,6 +85,7 @@ class Chunked:
     def _zeros(self, weights: Weights, part: Array | jax.Array, start: np.int32) -> list[jax.Array]:
         key = (part.shape, str(part.dtype), *sorted({str(value.dtype) for value in weights.values()}))
         if key not in self._starts:
+            # The shapes of the past are those that a step returns; no computation runs to learn them.
             state_shapes, _ = jax.eval_shape(self._step, weights, (), part, start)
             self._starts[key] = jax.jit(
                 lambda: [jnp.zeros(state.shape, state.dtype) for state in state_shapes], out_shardings=self._over
@@ -95,6 +99,7 @@ def scanned(
     """All chunks (N, B, T, H, W, C) in one `lax.scan` whose carry is the past; the results (N, B, T', H', W', C').
     ``first`` is the number of the first frame, and ``count`` by how much it grows from chunk to chunk (T if None)."""
     count = chunks.shape[2] if count is None else count
+    # A scan needs a carry of the right shapes from the start, which the step only returns.
     state_shapes, _ = jax.eval_shape(step, weights, (), chunks[0], first)
     zeros = [jnp.zeros(state.shape, state.dtype) for state in state_shapes]
 

@@ -34,6 +34,8 @@ class Halve(layers.Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
+        # Always one row and column at the end: PyTorch's padding of 1 is on both sides, and that of 0 is made up by
+        # diffusers with (0, 1, 0, 1).
         side = (self.before, 1)
         return self.conv(jnp.pad(x, ((0, 0), side, side, (0, 0))) if self.pads else x)
 

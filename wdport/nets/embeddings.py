@@ -25,16 +25,18 @@ class Sinusoid(layers.Layer):
     """Times (B,) -> (B, D): sines, then cosines of times multiplied by fixed frequencies; cosines first with ``flip``.
     A zero is appended where D is odd.
 
-    The angles are computed in at least float32 under any policy: bfloat16 cannot tell neighbouring steps apart.
+    The angles are computed in at least float32 under any policy: in bfloat16 neighbouring steps are equal.
     """
 
     def __init__(self, width: int, flip: bool = False, shift: float = 0.0, **kwargs: object) -> None:
+        # Keras would otherwise round the times to 16 bits before the call.
         super().__init__(autocast=False, **kwargs)
         self.width, self.flip = width, flip
         self.frequencies = frequencies(width // 2, shift).astype(_angles(self.compute_dtype))
 
     def call(self, times: Tensor) -> Tensor:
         angles = ops.cast(times, self.frequencies.dtype.name)[:, None] * self.frequencies
+        # jnp and not keras.ops, whose sin and cos compute in float32 inside a float64 model.
         waves = [jnp.sin(angles), jnp.cos(angles)]
         embedding = jnp.concatenate(waves[::-1] if self.flip else waves, axis=-1)
         return ops.cast(jnp.pad(embedding, ((0, 0), (0, self.width % 2))), self.compute_dtype)

@@ -42,6 +42,7 @@ class GroupNorm(layers.Layer):
         """Mean (B, ..., C) -> (B, 1, ..., C) over all positions and the channels of each group."""
         batch, *places, channels = x.shape
         width = channels // self.groups
+        # Partial sums per axis, for accuracy; see the class.
         for axis in range(len(places), 0, -1):
             x = jnp.sum(x, axis=axis)
         means = jnp.sum(jnp.reshape(x, (batch, self.groups, width)), axis=-1) / (math.prod(places) * width)

@@ -31,7 +31,7 @@ def rotary_frequencies(width: int, theta: float, dtype: str = "float64") -> Arra
 class Rotary(layers.Layer):
     """Positions (1 or B, N) -> cosines and sines (1 or B, N, D) of the angles; both halves of D have the same angles.
 
-    The angles are computed in at least float32 under any policy: bfloat16 cannot tell neighbouring positions apart.
+    The angles are computed in at least float32 under any policy: in bfloat16 neighbouring positions are equal.
     """
 
     def __init__(self, width: int, theta: float, **kwargs: object) -> None:
@@ -41,6 +41,7 @@ class Rotary(layers.Layer):
 
     def call(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
         angles = ops.cast(position_ids, self.frequencies.dtype.name)[..., None] * self.frequencies
+        # Halves and not interleaved pairs: feature k is turned with feature k + D / 2, as in the checkpoints.
         angles = jnp.concatenate([angles, angles], axis=-1)
         return ops.cast(jnp.cos(angles), self.compute_dtype), ops.cast(jnp.sin(angles), self.compute_dtype)
 
@@ -107,6 +108,7 @@ class TokenAttention(layers.Layer):
     def _read(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
         """Scaled queries (B, heads, N, K), keys and values (B, pairs, N, K) -> (B, heads, N, K)."""
         batch, _, length, width = q.shape
+        # Consecutive heads share a key, so joining them along the tokens needs no copy of keys and values.
         together = jnp.reshape(q, (batch, self.num_key_value_heads, -1, width))
         logits = wide(together @ jnp.swapaxes(k, 2, 3))
         if visible is not None:
