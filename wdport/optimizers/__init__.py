@@ -1,3 +1,3 @@
-"""Optimisers with PyTorch's arithmetic, and its learning-rate schedules; they know no model."""
+"""Optimizers with PyTorch's arithmetic, and its learning-rate schedules; independent of any model."""
 
 from __future__ import annotations

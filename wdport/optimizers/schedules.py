@@ -22,7 +22,7 @@ from wdport.errors import UsageError
 
 
 class Rates(NamedTuple):
-    """Learning rate and first-moment decay of every optimiser step, (S,) each, float64."""
+    """Learning rate and first-moment decay of every optimizer step, (S,) each, float64."""
 
     rate: NDArray[np.float64]
     beta1: NDArray[np.float64]
@@ -42,6 +42,7 @@ def cosine_rate(steps: int, largest: float = 1e-3, warm_up: int = 0, beta1: floa
     if not 0 <= warm_up < steps:
         raise UsageError("warm_up", f"is {warm_up} of {steps} steps", "give fewer")
     index = np.arange(steps, dtype=np.float64)
+    # Counted from 1, so that no step has a rate of 0.
     rising = (index + 1.0) / (warm_up + 1.0)
     falling = (1.0 + np.cos(np.pi * (index - warm_up) / (steps - warm_up))) / 2.0
     return Rates(largest * np.where(index < warm_up, rising, falling), np.full(steps, beta1))
@@ -56,6 +57,7 @@ def warmup_cosine(epochs: int, steps: int, largest: float, warm_up: int, least: 
     if not 0 <= warm_up < epochs:
         raise UsageError("warmup_epochs", f"is {warm_up} of {epochs} epochs", "give fewer, or train longer")
     index = np.arange(epochs, dtype=np.float64)
+    # A LambdaLR's function returns factors of the largest rate, so the least one is divided by it.
     low = least / largest
     falling = low + (1.0 - low) * (1.0 + np.cos(np.pi * (index - warm_up) / (epochs - warm_up))) / 2.0
     factors = np.where(index < warm_up, (index + 1.0) / max(warm_up, 1), falling)
@@ -77,6 +79,7 @@ def one_cycle(
     ``largest / divisor / final_divisor``; beta1 moves in the opposite direction between the two given values.
     Raises :class:`UsageError` if the warm-up or the descent would have no step.
     """
+    # torch's first phase ends at this step, which need not be a whole number.
     top = warm_up * steps - 1.0
     if not 0.0 < top < steps - 1.0:
         raise UsageError("one_cycle", f"a warm-up of {warm_up:g} of {steps} steps", "give more steps")
@@ -181,7 +184,7 @@ class Schedule:
         return int(self.state["total_steps"] - self.state["last_epoch"]) if self.kind == "OneCycleLR" else None
 
     def step(self, metric: float | None = None) -> None:
-        """Go on by one step; ``metric`` is the value that ``ReduceLROnPlateau`` watches."""
+        """Advance by one step; ``metric`` is the value that ``ReduceLROnPlateau`` watches."""
         if self.needs_metric:
             if metric is None:
                 raise UsageError("metric", "is needed by ReduceLROnPlateau", "give the watched value")
@@ -194,7 +197,7 @@ class Schedule:
         self.state["_last_lr"] = [group["lr"] for group in self.groups]
 
     def ahead(self, steps: int, every: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return learning rates and momenta (steps, G) of the next optimizer steps; the schedule itself stays.
+        """Return learning rates and momenta (steps, G) of the next optimizer steps; the schedule does not advance.
 
         The schedule advances once every ``every`` of them.
         """
@@ -217,6 +220,7 @@ def _require_known(state: Values, inner: bool = False) -> str:
         raise UsageError("the schedule", f"with {', '.join(sorted(state)[:4])} is of an unknown class", fix)
     for inner_state in state["_schedulers"] if kind == "SequentialLR" else ():
         _require_known(inner_state, inner=True)
+    # A class of the user's own may store the same fields, but has other rates.
     if kind in _CLOSED and not inner:
         for base, rate in zip(state["base_lrs"], state["_last_lr"], strict=True):
             usual = _CLOSED[kind](state, base)
@@ -227,7 +231,7 @@ def _require_known(state: Values, inner: bool = False) -> str:
 
 
 def _step(state: Values, groups: list[Values], epoch: int | None = None) -> None:
-    """Go on by one step, or to ``epoch`` by the closed form, as torch does at a milestone of a sequence."""
+    """Advance by one step, or to ``epoch`` by the closed form, as torch does at a milestone of a sequence."""
     kind = kind_of(state)
     state["last_epoch"] = state["last_epoch"] + 1 if epoch is None else epoch
     if epoch is not None and kind in _CLOSED:
@@ -281,8 +285,10 @@ def _cosine(state: Values, group: Values, index: int) -> float:
     rate = float(group["lr"])
     if step == 0:
         return rate
+    # torch's own case for a schedule that was created in the middle of a run and has not taken a step.
     if state.get("_step_count") == 1 and step > 0:
         return _closed_cosine_started(state, state["base_lrs"][index])
+    # One step after the minimum the recurrence would divide by zero; torch computes this step from the base rate.
     if (step - 1 - half) % (2 * half) == 0:
         return rate + float(state["base_lrs"][index] - least) * (1 - math.cos(math.pi / half)) / 2
     now, before = (1 + math.cos(math.pi * position / half) for position in (step, step - 1))
@@ -290,6 +296,7 @@ def _cosine(state: Values, group: Values, index: int) -> float:
 
 
 def _closed_cosine_started(state: Values, base: float) -> float:
+    # Not the order of _closed_cosine: torch has the product both ways, and the angles may differ in the last bit.
     angle = state["last_epoch"] * math.pi / state["T_max"]
     return float(state["eta_min"] + (base - state["eta_min"]) * (1 + math.cos(angle)) / 2)
 

@@ -29,7 +29,7 @@ CLIP_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class AdamW:
-    """The optimiser's constants. Weight decay applies to every parameter, biases and norms included."""
+    """The optimizer's constants. Weight decay applies to every parameter, biases and norms included."""
 
     beta2: float = 0.999
     epsilon: float = 1e-8
@@ -41,6 +41,7 @@ class AdamW:
         """Return one parameter and its moments after step ``step`` (from 1) at learning rate ``rate``."""
         first = beta1 * moments[0] + (1.0 - beta1) * gradient
         second = self.beta2 * moments[1] + (1.0 - self.beta2) * gradient**2
+        # Epsilon after the bias correction, as in torch; Keras's Adam adds it before.
         size = jnp.sqrt(second) / (1.0 - self.beta2**step) ** 0.5 + self.epsilon
         decayed = parameter * (1.0 - rate * self.weight_decay)
         return decayed - rate / (1.0 - beta1**step) * (first / size), (first, second)
@@ -130,6 +131,7 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         name: str | None = None,
         **unsupported: object,
     ) -> None:
+        # Keras stores its own arguments in a configuration; their defaults are accepted (0.99 is that of ema_momentum).
         if rejected := {key for key, value in unsupported.items() if value not in (None, False, 0.99)}:
             raise UsageError(sorted(rejected)[0], "is not an argument of this optimizer", "leave it out")
         if not groups:
@@ -167,6 +169,7 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         if self.rates is not None:
             return _at(self.rates[:, group], self._iterations.value - self.start, dtype)
         first = np.asarray(self.groups[0].lr, self.learning_rate.dtype)
+        # The rates of the other groups have no ratio to a rate of 0.
         if not first:
             return jnp.asarray(self.groups[group].lr if group else self.learning_rate.value, dtype)
         # Keras's variable has Keras's default dtype; unless it is set, the quotient is 1 exactly
@@ -176,6 +179,7 @@ class TorchOptimizer(keras.optimizers.Optimizer):
     def _momentum(self, group: int, constant: float, dtype: Any) -> tuple[Tensor, Tensor, Tensor]:
         """The momentum m, 1 - m and log m of this step, each rounded once from float64."""
         table = np.array([constant]) if self.momenta is None else self.momenta[:, group]
+        # The logarithm of 0 is -inf, for which the bias correction is 1.
         with np.errstate(divide="ignore"):
             forms = (table, 1.0 - table, np.log(table))
         first, rest, log = (_at(form, self._iterations.value - self.start, dtype) for form in forms)
@@ -306,9 +310,11 @@ def _table(name: str, values: Array | Sequence[object] | None, groups: int) -> A
 
 
 def _at(table: Array, step: Tensor, dtype: Any) -> Tensor:
+    # A table of one value is a constant of the program, and takes no memory on the device.
     values = np.unique(table)
     if len(values) == 1:
         return jnp.asarray(values[0], dtype)
+    # After its last step the table's last rate holds.
     return jnp.asarray(table, dtype)[jnp.clip(step, 0, len(table) - 1)]
 
 
