@@ -206,7 +206,7 @@ def test_frames_show_every_step(model: KerasModel) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"prompts": []}, "there are none"),
     ({"prompts": [[3, 30]]}, "prompts[0]: has the token 30"),
-    ({"prompts": [[3, [4, 5]]]}, "prompts[0]: is no list of tokens"),
+    ({"prompts": [[3, [4, 5]]]}, "prompts[0]: is not a list of tokens"),
     ({"prompts": [[3], [-1]]}, "prompts[1]: has the token -1"),
     ({"prompts": [[0.5]]}, "give one list of whole numbers"),
     ({"prompts": [[[3]]]}, "shape (1, 1)"),

@@ -1,4 +1,4 @@
-"""Generation: fill the masked tokens of texts, and write on."""
+"""Generation: fill the masked tokens of texts, and continue texts."""
 
 from wdport.generation.api import Generated as Generated
 from wdport.generation.api import generate as generate

@@ -80,7 +80,7 @@ def generate(
     seed: int = 0,
     batch: int | None = None,
 ) -> Generated:
-    """Replace the mask tokens of prompts, and write on, with a converted masked language model.
+    """Replace the mask tokens of prompts, and append tokens to them, with a converted masked language model.
 
     Wanted tokens are filled in blocks, in the order of the text; a block reads all given tokens, and the wanted ones up
     to its own end. In every step the network predicts all open tokens of a block, and the most probable are kept. The
@@ -190,11 +190,14 @@ def _part(arrangement: Arranged, first: int, rows: int) -> tuple[Arranged, Array
     """``rows`` samples from ``first`` on, their numbers, and how many are not repeated ones that fill the batch."""
     last = min(first + rows, len(arrangement.tokens))
     begin = last - rows
+    # The last batch begins earlier instead of being padded: one program serves all batches, and the samples that it
+    # repeats are dropped.
     return arrangement[begin:last], np.arange(begin, last), last - first
 
 
 def _joined(parts: Iterable[tuple[Arranged, Refined, int]], end: int | None, words: Words | None) -> Generated:
     tokens, steps, step_counts, calls = [], [], [], 0
+    # The repeated samples of a batch are its first ones.
     for part, refined, count in parts:
         for text, set_at in list(zip(part.texts(refined.tokens), part.texts(refined.steps), strict=True))[-count:]:
             last = _last(text, set_at, end)

@@ -1,4 +1,4 @@
-"""The whole of a generation as one compiled program, of which every setting is an argument."""
+"""A generation as one compiled program; every setting is an argument of it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Generator:
     ) -> None:
         self.vocabulary, self._network, self.wide = vocabulary, network, wide
         chosen = fast_run() if options is None else options
+        # Start and block are shapes of the program; everything else is an argument, so that no setting compiles again.
         self._jitted = jax.jit(weakly(self._run), static_argnames=("start", "block"), compiler_options=chosen)
 
     @property
@@ -47,6 +48,7 @@ class Generator:
 
     def run(self, batch: Arranged, settings: UnmaskingSettings, seed: int, samples: Any) -> Refined:
         """Generate for a batch whose samples have these numbers (B,): they and the seed determine the draws."""
+        # A float64 model needs 64-bit arrays, whatever the process is set to.
         with jax.enable_x64(self.wide):
             number = np.float64 if self.wide else np.float32
             numbers = UnmaskingSettings(*(_number(value, number) for value in settings))
@@ -68,6 +70,7 @@ class Generator:
         start: int,
         block: int,
     ) -> Refined:
+        # Keys by the number of a sample, so that its text does not depend on the batch that it is in.
         keys = jax.vmap(lambda sample: jax.random.fold_in(jax.random.key(seed), sample))(samples)
         among = windows(start, tokens.shape[1] - start, block)
 

@@ -1,9 +1,9 @@
 """Texts to tokens and back by a ``tokenizer.json``, and prompts of any length, with gaps anywhere, arranged in one
 batch.
 
-A network with explicit positions reads tokens in any order. So filling a gap and writing on are the same task: the
-wanted tokens of every sample are side by side, logits are computed only for them, and a sample's arrangement depends on
-the others only by its padding.
+A network with explicit positions reads tokens in any order. So filling a gap and continuing a text are the same task:
+the wanted tokens of every sample are contiguous, logits are computed only for them, and a sample's arrangement depends
+on the others only by its padding.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Words:
         """The tokens of a text, with those that the tokenizer puts around it; if it ``goes_on``, none after it."""
         text = text.replace(GAP, str(self.named))
         tokens = list(self._tokenizer.encode(text).ids)
+        # A tokenizer may put special tokens around a text: those in front stay, those after it would end the text.
         if goes_on:
             plain = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
             ends = [start + len(plain) for start in range(len(tokens)) if tokens[start : start + len(plain)] == plain]
@@ -156,13 +157,13 @@ class Arranged:
 
 
 def read_prompts(prompts: Iterable[Sequence[int] | Array], vocabulary: Vocabulary) -> list[Array]:
-    """Prompts as int32 arrays; raises :class:`UsageError` naming the first that is none of this vocabulary."""
+    """Prompts as int32 arrays; raises :class:`UsageError` naming the first that is not of this vocabulary."""
     arrays = []
     for number, prompt in enumerate(prompts):
         try:
             array = np.asarray(prompt)
         except ValueError as error:
-            raise UsageError(f"prompts[{number}]", f"is no list of tokens ({error})", "give whole numbers") from None
+            raise UsageError(f"prompts[{number}]", f"is not a list of tokens ({error})", "give whole numbers") from None
         if array.size == 0:
             array = array.reshape(-1).astype(np.int32)
         if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -184,9 +185,11 @@ def arranged(prompts: Sequence[Array], mask: int, length: int, block: int | None
     texts = [np.concatenate([prompt, np.full(length, mask, np.int32)]) for prompt in prompts]
     open_masks = [text == mask for text in texts]
     largest = max(int(open_mask.sum()) for open_mask in open_masks)
+    # All given tokens come before all wanted ones; the positions keep the order of the text.
     start = _multiple(max(int((~open_mask).sum()) for open_mask in open_masks), ROUNDED)
     size = block or (min(BLOCK, largest) if length else _multiple(largest, ROUNDED))
     shape = (len(texts), start + _multiple(largest, size))
+    # Padding must not be the mask, which would be filled: token 0, or 1 if 0 is the mask.
     tokens = np.full(shape, int(mask == 0), np.int32)
     visible, positions = np.zeros(shape, bool), np.zeros(shape, np.int32)
     for row, (text, open_) in enumerate(zip(texts, open_masks, strict=True)):
