@@ -38,10 +38,10 @@ DATA = "data"
 """Draw conditions from those of the training data."""
 
 LARGEST = 1e6
-"""Absolute value of a condition."""
+"""Largest absolute value of a condition."""
 
 SMALLEST = float(np.finfo(np.float32).tiny)
-"""Of a positive condition."""
+"""Smallest positive condition: the smallest normal number of float32."""
 
 
 def checked_condition(about: Diffused, request: Request, count: int, drawn: Array | None) -> Array | None:
@@ -134,6 +134,7 @@ def _cycled(declared: Condition, values: Array, count: int, name: str) -> Array:
     if declared.kind == "positive" and (smallest := float(values.min())) < SMALLEST:
         what = f"{smallest:g} is not positive" if smallest <= 0 else f"{smallest:g} is 0 in float32"
         raise UsageError(name, what, "give positive numbers")
+    # numpy.resize repeats the values; the method of the same name would fill up with zeros.
     return np.resize(values, (count, *declared.shape))
 
 
@@ -174,6 +175,7 @@ def guided(network: Network, guidance: float | None) -> Network:
     weight, null = float(guidance), declared.null
 
     def apply(weights: Tree, state: Tensor, embedded: Tree, condition: Tensor) -> Tensor:
+        # One doubled batch: both halves share the embedded time, and the program has one call of the network.
         both = jnp.concatenate([condition, jnp.full_like(condition, null)])
         conditional, plain = jnp.split(network.apply(weights, jnp.concatenate([state, state]), embedded, both), 2)
         return plain + weight * (conditional - plain)
@@ -241,6 +243,7 @@ def with_known(network: Network, known_values: ArrayLike, standard: Array | None
         raise UsageError("known", what, f"add `--transform {windowed.transform}`")
     values = checked_known(known_values, decoding.shape) if standard is None else standard
     mask = np.isfinite(values)
+    # Zeros and not NaN where unknown: the mask multiplies them, and NaN times 0 is NaN.
     scores = np.where(mask, decoding.standard(values), 0.0)
     if np.abs(scores).max() > FURTHEST:
         what = f"has a value {np.abs(scores).max():.3g} standard deviations from the mean"
@@ -253,6 +256,7 @@ def with_known(network: Network, known_values: ArrayLike, standard: Array | None
         apply=lambda weights, state, embedded, condition: network.apply(weights[0], state, embedded, condition),
         change=partial(_change, network, decoding),
         finish=partial(_finish, network, decoding),
+        # With the weights, as arguments of the programs: other known values do not compile anything again.
         weights=lambda batch=None: (network.weights(batch), held),
         specs=inner and (lambda batch=None: (inner(batch), held)),
     )
@@ -275,12 +279,14 @@ def _fitted(decoding: Decoding, held: Held, state: Tensor) -> Tensor:
 
 def _change(network: Network, decoding: Decoding, weights: Tree, clean: Tensor) -> Tensor:
     network_weights, held = weights
+    # After the model's own clipping, which would move known values.
     return _fitted(decoding, held, clean if network.change is None else network.change(network_weights, clean))
 
 
 def _finish(network: Network, decoding: Decoding, weights: Tree, state: Tensor) -> tuple[Tensor, Tensor | None]:
     network_weights, held = weights
     last, decoded = network.finish(network_weights, _fitted(decoding, held, state))
+    # Decoding the state gives the known values up to rounding; the result has them exactly.
     return last, None if decoded is None else jnp.where(held.mask > 0, held.values, decoded)
 
 

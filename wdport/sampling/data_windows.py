@@ -18,10 +18,10 @@ from wdport.sampling.samples import Samples
 
 ANCHORS = "anchors"
 LARGEST = 1e12
-"""Of an anchor; its inverse is the smallest."""
+"""Largest anchor; its inverse is the smallest."""
 
 STREAM = 1
-"""Of the random numbers of a seed that choose windows; those of noise are JAX's."""
+"""Stream of a seed's random numbers that chooses windows; noise comes from JAX's generator."""
 
 
 def drawn_windows(about: Diffused, request: Request, count: int) -> Array | None:
@@ -40,6 +40,7 @@ def drawn_windows(about: Diffused, request: Request, count: int) -> Array | None
         known_values = checked_known(request.known, shape)
         if windowed.transform == OHLC_ATR:
             nearest = OhlcAtr(shape[0]).nearest(known_values, windowed.statistics)
+    # NumPy draws in order, so the first windows are the same for every number of samples.
     drawn = np.random.default_rng([request.seed, STREAM]).integers(0, windowed.count, different)
     return np.resize(drawn if nearest is None else nearest, count)
 
@@ -82,6 +83,7 @@ class Restoring:
         standard: Array = np.asarray(normalize(self.known_values[None], self._of(np.zeros(1, np.intp))), np.float64)
         if standard.shape != (1, *self.known_values.shape):
             raise UsageError(self.name, f"normalize returns {standard.shape}", "return windows (B, N, F)")
+        # A value of a window may need several of the series: the body of a candle needs its open and its close.
         counts, held = (np.isfinite(array).sum(axis=-1) for array in (standard[0], self.known_values))
         if (counts != held).any():
             step = int(np.argmax(counts != held))
@@ -115,6 +117,7 @@ def restoring(about: Diffused, request: Request, drawn: Array | None, condition:
         _no_anchor(request.anchor)
         return None
     length = about.decoding.shape[0]
+    # By the protocol of transforms, an array of another length than the number of windows holds for all of them.
     shared = {name: array for name, array in windowed.statistics.items() if len(array) != windowed.count}
     statistics: dict[str, Array] = {
         name: array[drawn] for name, array in windowed.statistics.items() if name not in shared

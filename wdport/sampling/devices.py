@@ -53,6 +53,7 @@ class DeviceSpread:
 
     def batch(self, samples: int) -> int:
         """The size of a batch for ``samples`` samples."""
+        # Every device gets as many samples, since a compiled program has one shape.
         return samples + -samples % self.count
 
     def own(self, values: Array, axis: int = 0) -> Array:
@@ -66,6 +67,7 @@ class DeviceSpread:
     def weights(self, weights: Tree) -> Tree:
         """Place weights on every device of this process, replicated or sharded; once for as long as they are the same
         arrays."""
+        # Compared by identity: a variable that is assigned to has another array.
         leaves = jax.tree.leaves(weights)
         before, placed = self._weights
         if len(before) != len(leaves) or any(one is not other for one, other in zip(before, leaves, strict=True)):
@@ -118,6 +120,7 @@ SMALL, SMALL_BATCH = 1 << 19, 4096
 def auto_batch(numbers: int, dtype: str, count: int, memories: int = 1) -> int:
     """Samples per batch, shared by ``memories`` such as this one: as many as fit into half of the free memory, up to
     the largest useful batch. A sample takes ``numbers`` values of ``dtype`` while the network runs."""
+    # A tiny network is bound by the overhead of its calls, so its batches may be larger.
     largest = max(CPU_BATCH, min(SMALL_BATCH, SMALL // numbers)) if jax.default_backend() == "cpu" else DEVICE_BATCH
     fitting = free_bytes() // 2 // sample_bytes(numbers, dtype)
     return max(1, min(count, memories * min(largest, fitting)))
@@ -173,5 +176,6 @@ def _limits(mount: Path, path: str, limit: str, used: str, cached: str) -> Itera
             return
         with suppress(OSError, ValueError, KeyError):  # no such group, or no limit
             statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            # Every group on the way to the root may have a limit, and each applies.
             in_use = int((folder / used).read_text()) - int(statistics[cached])
             yield max(0, int((folder / limit).read_text()) - in_use)

@@ -133,6 +133,7 @@ def plan_job(programs: Programs, request: Request) -> Job:
     condition = checked_condition(network.about, request, count, drawn)
     restore = restoring(network.about, request, drawn, condition)
     if request.known is not None:
+        # Not before the condition and the windows are known: they determine the units of known values.
         programs = programs.over(with_known(network, request.known, None if restore is None else restore.normalized()))
     sampler = Sampler(programs, plan, request.seed, spread_over(request.devices, request.shard_weights))
     _check_number("batch", request.batch)
@@ -202,6 +203,7 @@ def chunked(
     for samples in _batches(sampler, count, batch, init, tape, condition, restore, start, done):
         waiting.append(samples)
         there += len(samples)
+        # Chunks need not be multiples of a batch.
         while there >= chunk:
             joined = Samples.join(waiting)
             yield joined.part(0, chunk)
@@ -222,8 +224,11 @@ def _batches(
     done: Done | None,
 ) -> Iterator[Samples]:
     """The part of every batch between ``start`` and ``count``."""
+    # A resumed run draws the batch of its first sample again, so that every sample is in the same place of the same
+    # batch as in a run without an interruption.
     for begin in range(start - start % batch, count, batch):
         indices = np.arange(begin, begin + batch)
+        # The last batch is filled up with the inputs of the last sample.
         rows = np.minimum(indices, count - 1)
         samples = sampler.run(
             indices,

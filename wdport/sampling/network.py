@@ -90,11 +90,13 @@ def fast_network(model: KerasModel, pad_widths: int = 1, known_values: Known | N
 
     def variables() -> dict[str, Tensor]:
         by_path = variables_by_path(_alive(model_ref))
+        # Tables are part of the process, which turns them into the numbers of a plan.
         return {path: v.value for path, v in by_path.items() if not path.startswith(role.tables)}
 
     def weights(batch: int | None = None) -> Tree:
         with lock:  # several threads may compare one port
             present = variables()
+            # By identity: assigning to a Keras variable replaces its array.
             if any(value is not before.get(path) for path, value in present.items()):
                 arranged.make(present, batch)
                 before.update(present)
@@ -138,6 +140,7 @@ def stored_network(
 
     def weights(batch: int | None = None) -> Tree:
         if variables:
+            # Variables are float32 in the file, and rounded here to what the policy holds.
             arranged.make({path: jax.device_put(np.asarray(variables[path], held)) for path in trained}, batch)
             variables.clear()
         return arranged.weights(batch)
@@ -148,6 +151,7 @@ def stored_network(
         finish=lambda _, state: (state, role.to_series(config, state)),
         weights=weights,
         process=lambda: process,
+        # Of the state, which stays in float32 under a 16-bit policy.
         dtype="float64" if dtype == "float64" else "float32",
         about=role.diffused(config),
         change=_clipping(role.diffused(config)),
@@ -185,6 +189,7 @@ class _Arranged:
 
 def _once(arrange: Callable[..., Tree]) -> Any:
     """``arrange``, compiled for a single run; its second argument is the layout of the weights."""
+    # The program runs once, so the time to compile it counts more than its speed.
     options = fast_compile() if jax.default_backend() == "cpu" else None
     return jax.jit(arrange, static_argnums=1, compiler_options=options)
 
@@ -208,6 +213,7 @@ def keras_network(model: KerasModel, known_values: Known | None = None) -> Netwo
     model_ref = ref(model)
 
     def apply(weights: Tree, state: Tensor, time: Tensor, condition: Tensor | None = None) -> Tensor:
+        # All samples of a step share one time; the Keras model takes one for each.
         every = jnp.broadcast_to(time, state.shape[:1])
         inputs = (state, every) if condition is None else (state, every, condition)
         output: Tensor = _alive(model_ref).stateless_call(*weights, inputs, training=False)[0]

@@ -53,6 +53,7 @@ def fill_parts(
     ``parts`` is None in all processes but the first; there ``start`` is the number of samples that exist already.
     """
     start = start if parts is None else parts.done
+    # A chunk of whole batches needs no splitting, so the automatic one is a multiple of this.
     batch = job.sampler.batch(min(job.batch, job.count))
     waiting: list[Samples] = []
     for samples in job.draw(chunk or auto_chunk(job.count, batch, _bytes(job.sampler)), start, done):
@@ -124,6 +125,7 @@ def frames_of(job: Job, samples: int, limit: int = MOST) -> Array:
         for rows, slots, _ in sampler.segments(tape):
             carry, states = some(weights, rows, carry, slots)
             recorded.append(np.asarray(states))
+        # The last segment is padded with rows that change nothing.
         every = np.concatenate(recorded)[: len(sampler.plan.steps) + 1]
         chosen = np.unique(np.linspace(0, len(every) - 1, min(limit, len(every))).round().astype(int))
         finished = (programs.finish(weights, state) for state in every[chosen])
@@ -243,6 +245,7 @@ def _reporting_interruption(parts: Parts, count: int, path: Path) -> Iterator[No
             parts.remove()
             raise
         message = f"{parts.done} of {count} samples are kept; run the same command to resume"
+        # The same class: the exit code depends on the signal, and signals other than SIGINT have their own class.
         raise type(interruption)(message) from None
     except MachineError as error:
         more = f"; {parts.done} of {count} samples are kept: run the same command to resume" if parts.done else ""

@@ -67,6 +67,7 @@ def _arrays(file: IO[bytes]) -> dict[str, Array]:
     if not isinstance(archive, NpzFile) or archive.zip is None or not archive.files:
         raise Fault("holds no arrays")
     with archive:
+        # Parts are written uncompressed. Stored members cannot unpack to more than the size of the file.
         if any(member.compress_type != zipfile.ZIP_STORED for member in archive.zip.infolist()):
             raise Fault("is compressed")
         return {name: np.asarray(archive[name]) for name in archive.files}
@@ -157,6 +158,7 @@ class Parts:
     def save(self, start: int, block: Mapping[str, Any]) -> None:
         """Keep a block of samples that begins with sample ``start``."""
         rows = len(next(iter(block.values())))
+        # Written to memory first, because the name of the file has the digest of its bytes.
         buffer = BytesIO()
         np.savez(buffer, **block)
         digest = self._digest(buffer.getbuffer())
@@ -164,6 +166,7 @@ class Parts:
             keep_private(opened)
             opened.write(buffer.getbuffer())
         for other in self._stored_parts():
+            # A part that begins with the same sample is replaced, such as one of another length.
             if other.start == start and other.digest != digest:
                 other.file.unlink()
         self._layout = layout_of(block)
@@ -183,6 +186,7 @@ class Parts:
 
     def _digest(self, data: memoryview | IO[bytes]) -> str:
         """SHA-256 of the facts and the bytes of a part."""
+        # The facts are hashed too, so that a part of another run does not pass for one of this run.
         digest = hashlib.sha256(json.dumps(self.facts, sort_keys=True).encode() + b"\n")
         for piece in [data] if isinstance(data, memoryview) else iter(lambda: data.read(CHUNK), b""):
             digest.update(piece)

@@ -48,6 +48,7 @@ class Programs:
         self.carry = jax.jit(first_carry)
         self.drawn = jax.jit(weakly(self._drawn), compiler_options=self._options)
         self.taped = jax.jit(weakly(self._taped), compiler_options=self._options)
+        # Without the options of the steps: it runs once per batch.
         self.finish = jax.jit(network.finish)
 
     def over(self, network: Network) -> Programs:
@@ -182,6 +183,7 @@ class Sampler:
                     carry = programs.drawn(weights, rows, carry, condition_input, seed, numbers)
                 else:
                     carry = programs.taped(weights, rows, carry, condition_input, self._placed(slots, 1))
+                # jax returns before it has computed: without waiting, progress and signals are handled only at the end.
                 carry[0].block_until_ready()
                 if report:
                     report(done, len(self.plan.steps))
@@ -207,6 +209,7 @@ class Sampler:
         if not lowered:
             yield
             return
+        # One thread compiles while this one loads the weights.
         with ThreadPoolExecutor(1) as pool:
             compiled = [pool.submit(program.compile) for program in lowered]
             yield
@@ -259,4 +262,5 @@ def segment_length(count: int, limit: int = SEGMENT) -> int:
     """Rows per segment: all of them if they are few, otherwise the length that needs the least padding."""
     if count <= limit:
         return count
+    # A padded row calls the network as any other. Of equal paddings, the longest segment makes the fewest calls.
     return min(range(limit // 2 + 1, limit + 1), key=lambda length: (-count % length, -length))

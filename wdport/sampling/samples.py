@@ -38,6 +38,7 @@ class Samples:
         return f"Samples({', '.join([f'{len(self)}', *arrays, *([repr(self.features)] if self.features else [])])})"
 
     def __getattr__(self, name: str) -> Any:
+        # From the dictionary: copying and unpickling ask for attributes before there are any, and would recurse.
         names = self.__dict__.get("names", ())
         if name not in names:
             raise AttributeError(f"samples have no {name!r}; they have {', '.join(names)}")
