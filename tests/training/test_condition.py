@@ -61,9 +61,9 @@ def states(count: int = 6) -> np.ndarray:
     [
         (labels_of(4), None, "the model takes a condition with every state: labels"),
         (labels_of(4), np.arange(6) % 5, "has other labels than the model; give 0 to 3"),
-        (Condition("scale", "positive"), np.zeros(6), "has values that are no scale; give positive finite numbers"),
+        (Condition("scale", "positive"), np.zeros(6), "has invalid values of scale; give positive finite numbers"),
         (Condition("scale", "positive"), np.ones(5), r"has shape \(5,\), and there are 6 states"),
-        (Condition("text", "real", (2,)), np.full((6, 2), np.nan), "has values that are no text"),
+        (Condition("text", "real", (2,)), np.full((6, 2), np.nan), "has invalid values of text"),
         (None, np.ones(6), "condition: the model takes none"),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_process_that_dies_ends_the_other_and_the_run_goes_on(points: Any, vic
     assert time.monotonic() - killed < 60
     assert (said[victim][0], said[1 - victim][0]) == (-9, 5), said
     assert "error: --distributed: another process has ended (" in said[1 - victim][2]
-    assert "start all processes again: the run goes on from its last saved state" in said[1 - victim][2]
+    assert "start all processes again: the run resumes from its last saved state" in said[1 - victim][2]
     assert len(losses() if Path("out/metrics.csv").exists() else []) < 40
     address = free_address()
     again = ended(*(begin(address, at, LONG) for at in (0, 1)))

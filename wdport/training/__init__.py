@@ -1,1 +1,1 @@
-"""Training of converted models: their optimisers resumed, and their objectives for ``fit``."""
+"""Training of converted models: their optimizers resumed, and their objectives for ``fit``."""

@@ -65,7 +65,7 @@ def new_configuration(
 
 
 def recipe_of(config: str | PathLike[str] | Mapping[str, object], public: bool = False) -> Recipe:
-    """How a training configuration says that the model is trained, or the public script with it; raises as
+    """How the model is trained by a training configuration, or by the public script with it; raises as
     :func:`new_model`."""
     document, where = _document(config)
     return family_recipe(trainable_family(where, document), document, where, public)
@@ -73,6 +73,7 @@ def recipe_of(config: str | PathLike[str] | Mapping[str, object], public: bool =
 
 def family_recipe(family: Any, document: Document, where: str | Path, public: bool) -> Recipe:
     """The same for a family with the role :class:`~wdport.families.roles.Fresh`."""
+    # Read for its errors: unknown and invalid settings are refused before anything is taken from the file.
     if document or not public:
         family.read_settings(document, where)
     recipe: Recipe = family.recipe(document, where, public)

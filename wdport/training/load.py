@@ -1,4 +1,4 @@
-"""A converted optimiser as a Keras optimizer, and back to its file after more training."""
+"""A converted optimizer as a Keras optimizer, and back to its file after more training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load_optimizer(
     steps_per_epoch: int | None = None,
     clip_norm: float | None = None,
 ) -> TorchOptimizer:
-    """Load a converted optimiser for a model: moments, steps, groups, and the position of the learning-rate schedule.
+    """Load a converted optimizer for a model: moments, steps, groups, and the position of the learning-rate schedule.
 
     Its arithmetic is that of `torch.optim`, so training continues as it would have in PyTorch:
     ``model.compile(optimizer=wdport.load_optimizer(path, model), ...)``.
@@ -96,6 +96,7 @@ def optimizer_of(
         rates, momenta = _ahead(schedule, state, steps, steps_per_epoch)
         momenta = None if {"betas", "momentum"} & set(changed) else momenta
     step = steps_taken(state)
+    # PyTorch counts the steps of every parameter; one that was frozen for a while has taken fewer.
     late = [step - state.steps.get(name, step if _has_state(state, name) else 0) for name in names]
     optimizer = (Adam if state.kind == "adam" else SGD)(
         [{key: group[key] for key in (*SETTINGS[state.kind], DECOUPLED) if key in group} for group in groups],
@@ -163,12 +164,13 @@ def save_optimizer(
 
 
 def steps_taken(state: Optimised) -> int:
-    """The steps that the optimiser took; SGD does not count them, but its schedule or Lightning may."""
+    """The steps that the optimizer took; SGD does not count them, but its schedule or Lightning may."""
     if state.step:
         return state.step
     global_step = state.extra.get("global_step")
     if isinstance(global_step, int) and global_step > 0:
         return global_step
+    # A momentum without a count: at least one step was taken, so that dampening applies from the next one on.
     return 1 if state.moments else 0
 
 
@@ -197,13 +199,14 @@ def every(schedule: Schedule, state: Optimised, steps_per_epoch: int | None) -> 
     if position and step_count % position == 0:
         return step_count // position
     what = f"is at {position} after {step_count} optimizer steps"
-    raise UsageError("steps_per_epoch", f"the schedule {what}, which is no whole number of steps for each", "give it")
+    raise UsageError("steps_per_epoch", f"the schedule {what}, not a whole number for each of its steps", "give it")
 
 
 def _ahead(
     schedule: Schedule, state: Optimised, steps: int | None, steps_per_epoch: int | None
 ) -> tuple[Array, Array | None]:
     between = every(schedule, state, steps_per_epoch)
+    # One rate beyond the end of the schedule, which then holds.
     step_limit = steps if steps is not None else FAR if schedule.left is None else max(schedule.left, 0) * between + 1
     rates, momenta = schedule.ahead(max(step_limit, 1), between)
     return rates, momenta if (momenta != momenta[:1]).any() or schedule.kind == "OneCycleLR" else None
@@ -216,6 +219,7 @@ def _position(
     current_groups = tuple({**group, **{name: value for name, value in asdict(used).items() if name in group}}
                 for group, used in zip(state.groups, optimizer.groups, strict=True))  # fmt: skip
     if optimizer.rates is None:
+        # Keras holds the rate in float32; against the float64 rate, an unchanged one would have a ratio other than 1.
         base = float(np.float32(optimizer.groups[0].lr))
         scale = float(np.asarray(optimizer.learning_rate.value)) / base if base else 1.0
         return tuple({**group, "lr": group["lr"] * scale} for group in current_groups), state.schedules
@@ -233,7 +237,7 @@ def _has_state(state: Optimised, name: str) -> bool:
 
 
 def _require_fit(path: Path, state: Optimised, names: list[str], variables: Mapping[str, KerasVariable]) -> None:
-    """Raise :class:`MisfitError` unless the model's trainable variables are those of the optimiser."""
+    """Raise :class:`MisfitError` unless the model's trainable variables are those of the optimizer."""
     moved = {name for arrays in state.moments.values() for name in arrays}
     for name in names:
         if name not in state.members or (moved and name not in moved):

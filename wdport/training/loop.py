@@ -96,6 +96,7 @@ class Loop:
         self.state: dict[str, Any] = self.placement.state(begin)
         options, shardings = step_options(trained.network.compute_dtype), self.placement.shardings(self.state)
         step = weakly(self._step)
+        # The state is donated: a step writes the new one into the memory of the old one.
         self.step = jax.jit(step, donate_argnums=0, compiler_options=options, out_shardings=shardings)
 
     @property
@@ -161,11 +162,13 @@ class Loop:
             clean = self.source.take(held, fed[0]), fed[1]
         loss_of = jax.value_and_grad(self._loss, has_aux=True)
         (_, (other, part_means)), slopes = loss_of(state["trained"], state["other"], clean, counted)
+        # Without it XLA fuses the update with the sums of the backward pass, and computes these more than once.
         slopes = barrier(slopes)
         trained, optimizer = self.optimizer.stateless_apply(state["optimizer"], slopes, state["trained"])
         averaged = state["averaged"]
         if self.ema is not None:
             averaged = [self.ema * old + (1.0 - self.ema) * new for old, new in zip(averaged, trained, strict=True)]
+        # Sums stay on the device; reading the loss of every step would make the host wait for it.
         count = counted.sum().astype(part_means.dtype)
         sums = [state["sums"][0] + count * jnp.concatenate([jnp.ones(1, part_means.dtype), part_means])]
         return {"trained": trained, "other": other, "optimizer": optimizer, "averaged": averaged, "sums": sums}
@@ -178,6 +181,7 @@ class Loop:
 
     def _order(self, epoch: int) -> tuple[Array, Array]:
         """The numbers of all states in the order of an epoch, filled up to whole batches, and which count."""
+        # From seed and epoch only, so that a resumed run needs no state of the generator.
         order = np.random.default_rng([self.seed, epoch]).permutation(self.source.count)
         fill = self.per_epoch * self.batch - self.source.count
         numbers = np.concatenate([order, np.resize(order, fill)]).astype(np.int32)
@@ -198,6 +202,7 @@ class Loop:
         return float(rates[min(max(int(iterations) - 1 - self.optimizer.start, 0), len(rates) - 1), 0])
 
     def _require_finite(self, step: int) -> None:
+        # Looked at when a state is saved, as it waits for the device; NaN stays in the sum of the epoch.
         if not isfinite(float(self.state["sums"][0][1])):
             fate = "the state of the last save is kept" if self.saves.exist() else "nothing was saved"
             fix = "lower the learning rate, clip gradients, or look at the data"
@@ -232,6 +237,7 @@ class Loop:
 
     def _starts(self, state: Mapping[str, list[Any]]) -> dict[str, str]:
         """Digests of the values of a model, without the states of random generators, and of an optimizer."""
+        # The states of random generators differ for every seed, which is compared by itself.
         weights = [value for value, is_weight in zip(state["other"], self._weights, strict=False) if is_weight]
         return {"model": _digest([state["trained"], weights]), "optimizer_state": _digest(state["optimizer"])}
 
@@ -244,6 +250,7 @@ class Loop:
 
     def _digest(self) -> str:
         """A hash of the optimizer's settings; rates of a schedule may be many."""
+        # Keras numbers the names of optimizers within a process: adam, adam_1.
         config = {name: value for name, value in self.optimizer.get_config().items() if name != "name"}
         return sha256(json.dumps(config).encode()).hexdigest()[:16]
 
@@ -276,6 +283,7 @@ class Loop:
 
 def _sample(source: StateSource) -> list[Array]:
     """The data on the device, or some of those that are streamed."""
+    # All of a streamed data set would have to be read for a digest.
     some = source.feed(np.linspace(0, source.count - 1, 64).astype(np.int64))
     return [source.held, some, *_of(source.condition)]
 

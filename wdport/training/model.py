@@ -32,12 +32,14 @@ class DiffusionTraining(keras.Model):
         self.diffusion_loss = loss
         self.conditioned = conditioned
         self.law = UNIFORM
+        # A variable of the model, so that it is saved and restored with the state of a run.
         self.seeds = keras.random.SeedGenerator(seed)
         self.trackers = [keras.metrics.Mean(name=part.name) for part in loss.parts] if len(loss.parts) > 1 else []
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The errors of every sample; see :class:`~wdport.diffusion.loss.Errors`."""
         clean, condition = inputs if self.conditioned else (inputs, None)
+        # States, noise and errors in the dtype of the variables; the network itself computes in its policy's.
         clean = jnp.asarray(clean, self.variable_dtype)
         drawn = self.diffusion_loss.draw(self.seeds.next(), clean)
         arguments = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
@@ -54,6 +56,7 @@ class DiffusionTraining(keras.Model):
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """The loss of every part, as a mean over the epoch."""
         part_losses = self.diffusion_loss.by_part(Errors(**y_pred), y)
+        # Batches count by their samples: the last one of an epoch may be filled up.
         count = None if y is None else jnp.sum(y)
         for tracker in self.trackers:
             tracker.update_state(part_losses[tracker.name], sample_weight=count)
@@ -63,6 +66,7 @@ class DiffusionTraining(keras.Model):
     def metrics(self) -> list[Any]:
         """The running means of Keras and of the parts."""
         keras_metrics = super().metrics
+        # Keras resets these at the beginning of an epoch; those that it has found itself are not listed twice.
         return [*keras_metrics, *(tracker for tracker in self.trackers if tracker not in keras_metrics)]
 
 

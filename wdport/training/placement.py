@@ -17,7 +17,7 @@ from wdport.errors import UsageError
 from wdport.model import Array
 
 AXIS: Final = "batch"
-KEPT: Final = "the run goes on from its last saved state"
+KEPT: Final = "the run resumes from its last saved state"
 
 Feed = Callable[[Array], Array]
 """Rows of a batch by their numbers."""
@@ -38,6 +38,7 @@ class Placement:
 
     def state(self, tree: Any) -> Any:
         """Owned copies of arrays, placed; a step may take their memory."""
+        # jax.numpy.array copies; device_put may return the same buffer, which donation would delete for its owner.
         return jax.tree.map(lambda leaf: jax.numpy.array(leaf), tree)
 
     def like(self, tree: Any) -> Any:
@@ -95,9 +96,11 @@ class Divided(Placement):
         def placed(leaf: Any) -> Tensor:
             sharding = self._of(leaf)
             if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+                # An array of several processes cannot be read by one of them; a program copies it where it is.
                 copied: Tensor = jax.jit(jax.numpy.copy, out_shardings=sharding)(leaf)
                 return copied
             host = np.asarray(leaf)
+            # Copies: on a CPU jax may use the memory of an aligned array, which a step then overwrites.
             return jax.make_array_from_callback(host.shape, sharding, lambda part: np.array(host[part]))
 
         return jax.tree.map(placed, tree)
@@ -159,6 +162,7 @@ def _everywhere(count: int) -> list[jax.Device]:
     """The first devices of every process, in the order of the processes."""
     devices: list[jax.Device] = []
     for process in range(jax.process_count()):
+        # Every process must order the devices of the mesh alike.
         local = (device for device in jax.devices() if device.process_index == process)
         devices += sorted(local, key=lambda device: device.id)[:count]
     return devices

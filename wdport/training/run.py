@@ -39,6 +39,7 @@ def save_trained(model: KerasModel, output: OutputPath, values: Mapping[str, Arr
     Raises :class:`MachineError` if writing fails.
     """
     named = variables_by_path(model)
+    # Keras saves the values of the variables, so others are assigned for a moment and put back, also after an error.
     original = {name: np.array(named[name].value) for name in values or ()}
     try:
         for name, array in (values or {}).items():

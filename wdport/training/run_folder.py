@@ -88,12 +88,13 @@ class Events:
             self._writer.close()
 
     def begin(self, rows: Rows) -> None:
-        """Go on after these rows: TensorBoard forgets later ones of an interrupted run."""
+        """Continue after these rows: TensorBoard drops later ones of an interrupted run."""
         if self._writes_events:
             from tensorboardX import SummaryWriter
 
             steps = int(rows[-1]["steps"]) if rows else 0
             purge = steps + 1 if rows else None
+            # The suffix: a run that resumes within the same second would otherwise write to the file of the first.
             writer: Any = SummaryWriter(str(self.folder / EVENTS), purge_step=purge, filename_suffix=f".{steps}")
             self._writer = writer
 

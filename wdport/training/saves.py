@@ -31,6 +31,7 @@ class Saves:
         if self._opened is None:
             import orbax.checkpoint as ocp
 
+            # Synchronous: a state counts as saved when write returns.
             options = ocp.CheckpointManagerOptions(max_to_keep=1, enable_async_checkpointing=False)
             self._opened = ocp.CheckpointManager((self.folder / FOLDER).resolve(), options=options)
         return self._opened
@@ -44,7 +45,7 @@ class Saves:
         return (self.folder / NAME).exists()
 
     def check(self) -> None:
-        """Raise :class:`InputError` if the state was saved otherwise, or is damaged; Orbax opens its folder anew."""
+        """Raise :class:`InputError` if the state was saved otherwise, or is damaged; Orbax opens its folder again."""
         self._opened = None
         if self._other.exists():
             keeps = "keeps" if self.orbax else "does not keep"

@@ -61,6 +61,7 @@ def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | 
     except InputError as error:
         raise InputError(path, error.what, ANEW) from None
     arrays: dict[str, list[Array]] = {}
+    # By number: as text, 10 would come before 9.
     for name in sorted(flat, key=lambda name: int(name.rpartition("/")[2])):
         arrays.setdefault(name.rpartition("/")[0], []).append(flat[name])
     return arrays, facts

@@ -25,7 +25,7 @@ from wdport.errors import UsageError
 from wdport.model import Array, Condition, Decoding, Diffused, Windowed
 
 SHARE: Final = 0.25
-"""Of a device's memory: larger data are streamed."""
+"""Share of a device's memory; larger data are streamed."""
 
 
 class StateSource(Protocol):
@@ -137,6 +137,7 @@ class SeriesWindows:
         return numbers
 
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
+        # Windows are cut on the device: they overlap, and all of them would take N times the memory of the series.
         rows = fed[:, None] + jnp.arange(self.decoding.shape[0])
         return self.decoding.encode(held[rows])
 
@@ -293,7 +294,7 @@ def _condition(declared: Condition | None, values: Array | None, count: int, dty
         or not np.isfinite(array).all()
         or (declared.kind == "positive" and array.min() <= 0)
     ):
-        raise UsageError("condition", f"has values that are no {declared.name}", f"give {declared.kind} finite numbers")
+        raise UsageError("condition", f"has invalid values of {declared.name}", f"give {declared.kind} finite numbers")
     return array.astype(dtype)
 
 
