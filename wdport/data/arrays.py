@@ -36,6 +36,7 @@ def understood(kind: str) -> Iterator[None]:
 
 def read_npy(path: Path, key: str | None) -> ColumnTable:
     """Read the table in an ``.npy`` file: (T, F), or (T,) for one feature."""
+    # The readers of all formats have one signature; an .npy file has no keys.
     del key
     with open_regular(path) as file, understood(".npy"):
         array = read_array(file, os.fstat(file.fileno()).st_size)
@@ -56,6 +57,7 @@ def opened_npz(path: Path, max_bytes: int | None = None) -> Iterator[Arrays]:
     Exceptions of its parser in the block become a :class:`Fault`.
     """
     with open_regular(path) as file, understood(".npz"):
+        # NumPy loads an .npy file under any name, but it has no member for this reader.
         magic = file.read(6)
         if magic == b"\x93NUMPY":
             raise Fault("holds a single array, not an .npz archive", "name it .npy")
@@ -77,7 +79,7 @@ def choose_key(key: str | None, candidates: Sequence[str], names: Sequence[str])
     if len(candidates) > 1:
         raise Fault(
             f"has {len(candidates)} arrays: {_few(candidates)}",
-            "choose one with key in Python, or save it in a file of its own",
+            "choose one with key in Python, or save it in a separate file",
         )
     return candidates[0]
 

@@ -45,6 +45,7 @@ def read_mat(path: Path, key: str | None) -> ColumnTable:
         if _HDF5 in file.read(1024):
             raise Fault("is a MATLAB 7.3 file", "save it with save(..., '-v7')")
         size = os.fstat(file.fileno()).st_size
+        # Before scipy reads anything: it ends the process on an invalid type of numbers.
         is_complex = _require_sound(file, size)
         file.seek(0)
         variables = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(file)}
@@ -55,15 +56,16 @@ def read_mat(path: Path, key: str | None) -> ColumnTable:
         if variables[name][1] not in _NUMERIC:
             raise Fault(
                 f"{name} is {variables[name][1]}, not a full array of numbers",
-                "choose another with key in Python, or save it in a file of its own",
+                "choose another with key in Python, or save it in a separate file",
             )
         if name in is_complex:
             raise Fault(
                 f"{name} holds complex numbers",
-                "choose another with key in Python, or save it in a file of its own",
+                "choose another with key in Python, or save it in a separate file",
             )
         _require_room(name, *variables[name], size)
         file.seek(0)
+        # Only this variable is unpacked.
         array = scipy.io.loadmat(file, variable_names=[name])[name]
     return table_of(array)
 
@@ -90,6 +92,7 @@ def _require_sound(file: IO[bytes], size: int) -> set[str]:
     file.seek(0)
     header = file.read(128)
     order: Order = "little" if header[126:] == b"IM" else "big"
+    # A zero among the first four bytes marks a file of version 4.
     if header[126:] not in (b"IM", b"MI") or 0 in header[:4]:
         raise Fault("is not a MATLAB file of version 5 to 7", "save it with save(..., '-v7')")
     offset, count, left, complex_names = 128, 0, _most(size), set[str]()
@@ -107,6 +110,7 @@ def _require_sound(file: IO[bytes], size: int) -> set[str]:
             left -= _unpacked(data, left)
             if left < 0:
                 raise Fault(f"unpacks to more than {_most(size)} bytes", _SMALLER)
+            # A second pass over the beginning, whose tags are checked once the size of all is known to be allowed.
             data = zlib.decompressobj().decompress(data, _HEAD + 8)
             kind, length, data = int.from_bytes(data[:4], order), int.from_bytes(data[4:8], order), data[8:]
         if kind != _MATRIX or not _is_sound(data, order):
@@ -148,6 +152,7 @@ def _part(head: bytes, offset: int, order: Order) -> tuple[int, int, int, int]:
     if word >> 16:  # both in one word, and up to four bytes of data after it
         return word & 0xFFFF, word >> 16, offset + 4, offset + 8
     length = int.from_bytes(head[offset + 4 : offset + 8], order)
+    # Parts begin at multiples of eight bytes.
     return word, length, offset + 8, offset + 8 + -(-length // 8) * 8
 
 

@@ -39,6 +39,7 @@ def read_array(file: Readable, size: int, text: bool = False) -> Array:
     """Read the array of real numbers in ``file``, of ``size`` bytes, or that of texts; raises :class:`Fault`, and
     numpy's exceptions."""
     shape, fortran, dtype, _ = _checked(file, size, text)
+    # Filled by hand, since numpy.fromfile reads from real files only, and a member of an archive is none.
     flat = np.empty(prod(shape), dtype)
     _fill(flat.view(np.uint8), file)
     return flat.reshape(shape, order="F" if fortran else "C")
@@ -57,6 +58,7 @@ def _checked(file: Readable, size: int, text: bool = False) -> tuple[tuple[int, 
     head = file.read(8)
     if head[:6] != _MAGIC:
         raise ValueError("the magic string is not correct")
+    # Version 1 of the format has two bytes for the length of the header, later ones four.
     width = 2 if head[6] == 1 else 4
     length = file.read(width)
     count = int.from_bytes(length, "little")
@@ -64,10 +66,12 @@ def _checked(file: Readable, size: int, text: bool = False) -> tuple[tuple[int, 
         raise ValueError(f"a header of {count} bytes")
     header = head + length + file.read(count)
     shape, fortran, dtype = _declared(header)
+    # Unpickling could run code.
     if dtype.hasobject:
         raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
     if not (text and dtype.kind == "U"):
         require_real(dtype)
+    # Compared before memory is allocated.
     room = size - len(header)
     if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > room:
         raise Fault(f"declares an array of shape {shape} and {dtype}, but has {room} bytes", "copy the file again")
@@ -121,6 +125,7 @@ class Arrays(Mapping[str, Array]):
         self._members: dict[str, zipfile.ZipInfo] = {}
         for member in self._archive.infolist():
             name = member.filename.removesuffix(".npy")
+            # zipfile would return the last of two members with one name, other readers the first.
             if name in self._members:
                 raise Fault(f"has two arrays named {name!r}", _FIX)
             self._members[name] = member
@@ -161,6 +166,7 @@ class Arrays(Mapping[str, Array]):
 
 def _require_short_directory(file: IO[bytes], size: int) -> None:
     """Refuse a directory with too many members: the library loads all of them when it opens the file."""
+    # The end record is the last of the file, but for a comment of up to 65,535 bytes.
     start = max(0, size - (1 << 16) - _END_BYTES)
     file.seek(start)
     tail = file.read(size - start)
@@ -172,6 +178,7 @@ def _require_short_directory(file: IO[bytes], size: int) -> None:
     if locator[:4] == b"PK\6\7":  # the 64-bit form of the same
         file.seek(int.from_bytes(locator[8:16], "little") & (1 << 62) - 1)
         length = int.from_bytes(file.read(48)[40:], "little")
+    # Bounded by bytes, not by the stated number of members, which a file can state wrongly; names may be long.
     if length > MAX_ARCHIVE_ARRAYS * 4 * _ENTRY_BYTES:
         raise Fault(f"has more than {MAX_ARCHIVE_ARRAYS} arrays", "save the needed arrays in a separate file")
     file.seek(0)

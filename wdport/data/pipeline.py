@@ -141,6 +141,7 @@ def transform_dataset(
     if target is not None:
         coefficients = write_npy(target, shape, kind, blocks)
     else:
+        # Read-only, as the memory-mapped result is.
         coefficients = next(blocks).view()
         coefficients.flags.writeable = False
     return Dataset(coefficients, statistics, series.names, series.dropped)
@@ -172,7 +173,8 @@ def _statistics(series: Series, normalize: bool | Statistics) -> Statistics | No
 
 
 def _cast(values: Array, kind: np.dtype[Any]) -> Array:
-    with np.errstate(over="ignore"):  # found right below
+    # NumPy warns of an overflow, which is refused with an error below.
+    with np.errstate(over="ignore"):
         cast = values.astype(kind)
     if not np.isfinite(cast).all():
         what = f"{kind} cannot hold values of up to {np.abs(values).max():.3g}"
@@ -195,6 +197,7 @@ def _blocks(windows: Array, transform: Transform, shape: tuple[int, ...], chunk:
     """Yield the coefficients, up to ``chunk`` windows at a time; all chunks have the same length."""
     for start in range(0, shape[0], chunk):
         stop = min(start + chunk, shape[0])
+        # The last chunk begins earlier, so that all have one shape; what it repeats is cut off below.
         block = np.asarray(transform.decompose(np.ascontiguousarray(windows[stop - chunk : stop])))
         if block.shape != (chunk, *shape[1:]):
             what = f"returns shape {block.shape}, expected {(chunk, *shape[1:])}"

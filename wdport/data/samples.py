@@ -110,6 +110,7 @@ def _csv(path: Path) -> Found:
     values = table.load(range(len(table.names)))
     numbers = values[:, 0]
     count = int((numbers == numbers[0]).sum())
+    # The number of a sample is constant over its rows, and all have as many rows as the first.
     if len(numbers) % count or not np.array_equal(numbers.reshape(-1, count), numbers[::count, None].repeat(count, 1)):
         raise Fault("has samples of different lengths", "give as many rows for every sample")
     names = tuple(table.names[2:])

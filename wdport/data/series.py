@@ -37,7 +37,7 @@ class Series:
     """A multivariate time series; two of them are equal only if they are the same object.
 
     ``values`` is (T, F) float64 and finite, ``names`` has F entries, all different, and ``dropped`` names the
-    columns of the file without numbers. ``named`` says whether the names come from the file: otherwise they are
+    columns of the file without numbers. ``named`` states whether the names come from the file; otherwise they are
     ``column_1``, ``column_2``, ... Raises :class:`UsageError` for other values or names.
     """
 
@@ -108,7 +108,7 @@ def read_series(path: PathText, *, columns: Sequence[str] | None = None, key: st
 
     Raises:
         InputError: the file is missing, damaged, of another kind, ragged, without rows, or has text among numbers,
-            NaN or infinity; the message says where.
+            NaN or infinity; the message gives the place.
         UsageError: ``columns`` or ``key`` names something that is not in the file.
         MachineError: reading fails.
     """
@@ -146,4 +146,5 @@ def sliding_windows(values: ArrayLike, length: int, stride: int = 1) -> Array:
         what = f"of {length} steps does not fit into a series of {len(table)}"
         raise UsageError("window", what, "use a shorter window or a longer series")
     windows = sliding_window_view(table, length, axis=0)  # (T - length + 1, F, length)
+    # sliding_window_view appends the axis of the window.
     return windows[::stride].transpose(0, 2, 1)

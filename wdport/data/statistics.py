@@ -80,10 +80,12 @@ class Statistics:
         table = np.asarray(values, np.float64)
         if table.ndim != 2 or 0 in table.shape:
             raise UsageError("values", f"have shape {table.shape}", "give (time steps, features)")
+        # The mean of equal numbers may be off by a rounding, and their deviation would then be tiny but not zero.
         with np.errstate(over="ignore", invalid="ignore"):  # refused below, as not finite
             constant = (table == table[0]).all(axis=0)
             mean = np.where(constant, table[0], table.mean(axis=0))
             std = np.where(constant, 1.0, table.std(axis=0))
+        # Values whose squares underflow have a deviation of zero without being constant.
         return Statistics(tuple(mean), tuple(np.where(std == 0, 1.0, std)), None if names is None else tuple(names))
 
     def normalize(self, x: ArrayLike) -> Array:

@@ -35,6 +35,7 @@ def data_file(path: str | PathLike[str]) -> Iterator[Path]:
     if "\0" in str(file):
         raise InputError(file, "a path cannot contain a zero byte", "check the path")
     with located(file):
+        # Before it is opened: opening a named pipe would wait for a writer.
         mode = os.stat(file).st_mode
         if not stat.S_ISREG(mode):
             raise Fault("is a directory" if stat.S_ISDIR(mode) else "is not a regular file", "give a data file")
@@ -102,9 +103,9 @@ FILL: Final = "fill the gap or remove these rows"
 
 @dataclass(frozen=True)
 class ColumnTable:
-    """The columns of a file: ``numeric`` says which contain numbers, ``load`` reads those at given positions.
+    """The columns of a file: ``numeric`` states which of them contain numbers, ``load`` reads those at given positions.
 
-    ``load`` returns (T, F) float64. ``place`` describes a row of it, such as ``line 17``. ``named`` says whether
+    ``load`` returns (T, F) float64. ``place`` describes a row of it, such as ``line 17``. ``named`` states whether
     the file names its columns: otherwise they are ``column_1``, ``column_2``, ...
     """
 

@@ -40,6 +40,7 @@ def is_number(cell: str) -> bool:
 
 def split(line: str, delimiter: str | None, quote: str = '"') -> list[str]:
     """Split one line into cells as `loadtxt` does; None separates at runs of blanks and ignores quotes."""
+    # Counted before the line is split, which would create as many strings.
     if line.count(delimiter or " ") > MAX_FEATURES or (delimiter is None and line.count("\t") > MAX_FEATURES):
         raise too_wide()
     if delimiter is None or quote not in line:
@@ -114,6 +115,7 @@ class TextRows:
 
     def load(self, names: Sequence[str], picked: Sequence[int]) -> Array:
         """Return the columns at ``picked`` as (T, F) float64; rows must have equal width. ``names``: of all columns."""
+        # Without a quote character numpy takes a faster path, and blanks as separators leave no room for quotes.
         quote = self.quote if self.delimiter is not None and any(self.quote in line for line in self.lines) else None
         try:
             return np.loadtxt(
@@ -126,6 +128,7 @@ class TextRows:
                 quotechar=quote,
             )
         except ValueError as error:
+            # numpy names a row of its input only; the lines are searched for the cell, its column and line.
             self._raise_text(names, sorted(picked))
             raise Fault(f"cannot be parsed ({error})", "write it again as plain numbers") from error
 
@@ -157,6 +160,7 @@ def read_text(path: Path, key: str | None, gaps: bool = False) -> ColumnTable:
         lines.pop()
     if first == len(lines):
         raise Fault("is empty", "give a file with rows of numbers")
+    # As numpy.savetxt writes headers.
     marked = lines[first].startswith("#")
     lines[first] = lines[first].lstrip("#")
     table = TextRows(lines[first:], range(first + 1, len(lines) + 1), _delimiter(lines[first : first + 2]))

@@ -43,7 +43,7 @@ LEAST_ATR: Final = 1e-6
 LEAST_VOLUME: Final = 1e-6
 LARGEST_LOG: Final = 20.0
 LARGEST_PRICE: Final = 1e18
-"""Of a price or a volume."""
+"""Largest price or volume."""
 
 MOST_BYTES: Final = 256 << 20
 """Bytes of the statistics of all windows."""
@@ -110,6 +110,7 @@ class WindowStatistics:
             raise ValueError(f"window_statistics has {size} bytes, at most {MOST_BYTES} are supported")
         unpacking = zlib.decompressobj()
         try:
+            # One byte more than stated is asked for, so that a larger stream is noticed without being unpacked.
             values = unpacking.decompress(base64.b64decode(data, validate=True), size + 1)
         except (binascii.Error, zlib.error, ValueError):
             raise ValueError("window_statistics is damaged") from None
@@ -152,6 +153,7 @@ class OhlcAtr:
         mean = sliding_windows(wilder[:, None], self.length)[..., 0].mean(axis=1)
         statistics = {
             "anchors": anchors,
+            # A window of constant prices has a range of zero, by which features are divided.
             "atr_pcts": np.maximum(mean / anchors * 100.0, LEAST_ATR),
             "vol_smas": sliding_windows(average[:, None], self.length)[..., 0],
         }
@@ -190,8 +192,10 @@ class OhlcAtr:
         first, body, upper, lower = np.moveaxis(values[..., :4] * percent[:, None, None], -1, 0) / 100.0
         opened = anchor * (1.0 + first)
         closed = opened + body * anchor
+        # A drawn wick may be slightly negative, which would put the highest price inside the body.
         high = np.maximum(opened, closed) + np.maximum(upper, 0.0) * anchor
         low = np.minimum(opened, closed) - np.maximum(lower, 0.0) * anchor
+        # The bounds are those of the public code; without them a wild sample would overflow.
         volume = np.exp(np.clip(values[..., 4], -LARGEST_LOG, LARGEST_LOG)) * average
         return np.stack([opened, high, low, closed, np.maximum(volume, 0.0)], axis=-1)
 
@@ -225,9 +229,11 @@ def _require_prices(columns: Array) -> None:
 def _average_true_range(columns: Array) -> Array:
     """Wilder's average of the true range, from the 14th step on; before it, zeros."""
     _, high, low, close, _ = columns.T
+    # The first row has no previous close, and takes its own, as the public code does.
     before = np.concatenate([close[:1], close[:-1]])
     true = np.maximum(high - low, np.maximum(np.abs(high - before), np.abs(low - before)))
     averages = np.zeros(len(true))
+    # A recursion in Python, since every average depends on the one before; the series is read once.
     averages[ATR_PERIOD - 1] = average = true[:ATR_PERIOD].mean()
     for step in range(ATR_PERIOD, len(true)):
         average = average * (1.0 - 1.0 / ATR_PERIOD) + true[step] / ATR_PERIOD
@@ -272,7 +278,9 @@ class _UserTransform:
 
     def inverse(self, windows: Array, statistics: Mapping[str, Array]) -> Array:
         return self._array(
-            "inverse", self._called("inverse", self._instance.inverse, windows.copy(), _copied(statistics))
+            # Copies: the user's code may change its arguments in place.
+            "inverse",
+            self._called("inverse", self._instance.inverse, windows.copy(), _copied(statistics)),
         )
 
     @property

@@ -56,7 +56,7 @@ class Units:
         return {**settings, "window_statistics": self._packed}
 
     def fresh_flags(self) -> dict[str, Any]:
-        """The same for a new model, whose number of features they give, too."""
+        """The same for a new model, whose number of features they also give."""
         if self.statistics is not None:
             return self.flags()
         of_length = cache(self.of_length)  # a family needs the statistics and the features of the same windows
