@@ -119,7 +119,7 @@ def test_a_given_encoder_is_used_as_it_is(tmp_path: Path) -> None:
         (np.full((9, 8, 2), np.nan), {}, "samples: have NaN or infinite values in 9 of 9"),
         (np.zeros((9, 8, 3)), {}, "data: has 2 columns of numbers, and 3 are needed"),
         (np.zeros((9, 700, 2)), {}, "data: has 600 steps, and a sample 700"),
-        (np.zeros((4, 8, 2)), {}, "samples: are 4 beside 593 real windows; give at least 5 of both"),
+        (np.zeros((4, 8, 2)), {}, "samples: are 4 with 593 real windows; give at least 5 of both"),
         (np.zeros((9, 8, 2)), {"metrics": ["fid"]}, "unknown metric 'fid'; use context-fid"),
         (np.zeros((9, 8, 2)), {"metrics": []}, "metrics: are empty"),
         (np.zeros((9, 8, 2)), {"repeats": 0}, "repeats: is 0; give a whole number from 1"),

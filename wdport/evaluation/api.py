@@ -89,6 +89,7 @@ def _repetition(
     """Every score by set and metric, with one draw of subsets and trainings; what depends on the real series alone
     sees those compared with the set ``first``, which are those compared with every set."""
     drawn = {name: pair.draw(seed) for name, pair in pairs.items()}
+    # Streams 0 and 1 of a repetition draw the subsets, stream 2 the seed of trainings, which all sets share.
     number = int(np.random.default_rng([*seed, 2]).integers(1 << 31))
     scores = {}
     for metric in chosen:
@@ -141,16 +142,19 @@ class _Sets:
 
 def _pairs(sets: Mapping[str, SeriesSet], real: Real) -> dict[str, _Sets]:
     """What is scored by name, the floors first; raises :class:`UsageError`."""
+    # Of the real data only: a generated outlier must not shrink the real range.
     scale = Scaling.of(real.windows)
+    # One size for all: scores such as the Fréchet distance depend on the number of series.
     count = min(len(real.windows), *map(len, sets.values()))
     for series_set in sets.values():
         require_scale(series_set, scale)
         if min(len(series_set), len(real.windows)) < LEAST:
-            what = f"are {len(series_set)} beside {len(real.windows)} real windows"
+            what = f"are {len(series_set)} with {len(real.windows)} real windows"
             raise UsageError(series_set.where, what, f"give at least {LEAST} of both")
     pairs = {name: _Sets(real.windows, series_set.values, scale, count) for name, series_set in sets.items()}
     first = next(iter(sets.values())).values
     if len(first) >= 2 * LEAST:
+        # Every other series, since samples of a run that was cut off may be sorted, by label for example.
         pairs = {ITSELF: _Sets(first[::2], first[1::2], scale, min(len(first) // 2, count)), **pairs}
     if (fewer := min(map(len, real.floor))) >= LEAST:
         pairs = {FLOOR: _Sets(*real.floor, scale, min(fewer, count)), **pairs}

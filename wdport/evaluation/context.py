@@ -94,6 +94,7 @@ def _order(random: np.random.Generator, count: int, steps: int) -> Array:
 
 @cache
 def _program() -> Any:
+    # Made when it is first needed, since the options ask jax for its platform.
     return jax.jit(_steps, static_argnums=(0, 1), donate_argnums=4, compiler_options=short_run())
 
 
@@ -126,6 +127,7 @@ def embeddings(encoder: SeriesEncoder, weights: Mapping[str, Array | Tensor], se
     parts = []
     for begin in range(0, len(series), CHUNK):
         part = np.asarray(series[begin : begin + CHUNK], dtype)
+        # One shape for all chunks, and so one program; a small set is not padded to a full chunk.
         padded = np.pad(part, ((0, min(CHUNK, len(series)) - len(part)), (0, 0), (0, 0)))
         parts.append(np.asarray(_embedded(encoder, weights, padded))[: len(part)])
     return np.concatenate(parts)

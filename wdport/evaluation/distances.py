@@ -15,7 +15,7 @@ from wdport.errors import UsageError
 from wdport.model import Array
 
 LARGEST: Final = 1e9
-"""Of a scaled value: beyond it squares of single precision overflow in a judge."""
+"""Largest scaled value; squares of larger ones would overflow float32 in a judge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ def sliced_wasserstein(real: Array, generated: Array, seed: int) -> float:
 
 BINS: Final = 50
 MARGIN: Final = 0.05
-"""Of the joint range of the distances, on both sides of the histograms."""
+"""Margin on both sides of the histograms, relative to the joint range of the distances."""
 
 SMALL: Final = 1e-10
 """Added to every bin, so that empty ones have a logarithm."""
@@ -125,6 +125,7 @@ def _to_all(one: Tensor, references: Tensor) -> Tensor:
         inside = (column >= 1) & (column <= columns)
         local = jnp.abs(left - jnp.take(right, jnp.clip(column - 1, 0, columns - 1), axis=-1))
         diagonal, above, beside = earlier.cost[..., :-1], last.cost[..., :-1], last.cost[..., 1:]
+        # The order of preference of the backtracking: the diagonal, then the row above, then the left.
         steps = jnp.where(above <= beside, last.length[..., :-1], last.length[..., 1:])
         least = jnp.minimum(above, beside)
         steps = jnp.where(diagonal <= least, earlier.length[..., :-1], steps)
@@ -132,6 +133,7 @@ def _to_all(one: Tensor, references: Tensor) -> Tensor:
         current = _Diagonals(endless.at[..., 1:].set(cost), none.length.at[..., 1:].set(steps + 1.0))
         return (last, current), current.cost[..., -1] / current.length[..., -1]
 
+    # From 2, the antidiagonal of cell (1, 1). The last one has the cell (N, M) alone, in the last row.
     _, ends = jax.lax.scan(step, (start, none), jnp.arange(2, rows + columns + 1))
     distances: Tensor = ends[-1].mean(-1)
     return distances
@@ -150,7 +152,7 @@ def jensen_shannon(one: Array, other: Array) -> float:
 
 
 DIVISOR: Final = 10.0
-"""Of the sum over pairs, in the public evaluation."""
+"""The public evaluation divides the sum over pairs by it."""
 
 
 def correlations(series: Array) -> Array:
@@ -160,6 +162,7 @@ def correlations(series: Array) -> Array:
     centred = flat - flat.mean(0)
     deviation = np.sqrt((centred**2).sum(0) / (len(flat) - 1))
     standard = centred / np.where(deviation > 0.0, deviation, 1.0)
+    # The public evaluation standardises with n N - 1 and averages over n N, so that the diagonal is not exactly 1.
     matrix: Array = standard.T @ standard / len(flat)
     return matrix
 

@@ -28,13 +28,13 @@ POINTS: Final = 800
 """Series of each set in a cloud."""
 
 FEATURES: Final = 12
-"""At most, in figures with a panel for every feature."""
+"""Maximum number of features in figures with a panel for every feature."""
 
 GRID: Final = 6
 """Series of each set in the grid."""
 
 LAGS: Final = 0.75
-"""Of the length, up to which autocorrelations are drawn: later ones are means of few products."""
+"""Share of the length up to which autocorrelations are drawn; later ones are means of few products."""
 
 BINS: Final = 50
 
@@ -58,10 +58,12 @@ def clouds(real: Array, sets: Mapping[str, Array], seed: int = 0) -> bytes:
     flat = _flat(some(random, real, POINTS), real)
     figure = _figure(9.0, 4.2 * len(sets))
     panels = figure.subplots(len(sets), 2, squeeze=False)
+    # Fitted to the real series only, so that the axes are the same for every set.
     main = PCA(2, random_state=seed).fit(flat)
     for row, (name, series), colour in zip(panels, sets.items(), _colours(sets)[1:], strict=True):
         other = _flat(some(random, series, POINTS), real)
         both = np.concatenate([flat, other])
+        # t-SNE cannot place new points, so both sets are embedded together; the perplexity must be below their number.
         near = TSNE(2, random_state=seed, init="pca", perplexity=min(30.0, (len(both) - 1) / 3)).fit_transform(both)
         for panel, points, title in zip(row, (main.transform(both), near), ("PCA", "t-SNE"), strict=True):
             for part, shade, label in ((points[: len(flat)], REAL, "real"), (points[len(flat) :], colour, name)):
@@ -85,6 +87,7 @@ def marginals(real: Array, sets: Mapping[str, Array], names: Sequence[str]) -> b
     figure, panels = _panels(real, names)
     for feature, panel in enumerate(panels):
         values = [series[..., feature].ravel() for series in (real, *sets.values())]
+        # Without the outermost thousandths, which would leave most bins empty.
         low, high = np.quantile(np.concatenate(values), [0.001, 0.999])
         edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
         for (name, series), colour in zip({"real": real, **sets}.items(), _colours(sets), strict=True):
@@ -168,6 +171,7 @@ def _panels(real: Array, names: Sequence[str]) -> tuple[Figure, list[Any]]:
 def _figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
+    # Not pyplot, which keeps figures alive and may need a display.
     return Figure(figsize=(width, height), layout="constrained")
 
 

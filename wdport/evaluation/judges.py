@@ -1,4 +1,5 @@
-"""The two scores that need a trained judge: can real and generated be told apart, and do they predict the same.
+"""The two scores that need a trained judge: how well real and generated series are distinguished, and how well a
+predictor that is trained on generated series predicts real ones.
 
 Initial weights are those of `torch.nn.GRU` and `torch.nn.Linear`; the equations are the same, that of the new gate with
 the reset after the product (`reset_after`).
@@ -27,9 +28,10 @@ class Judge:
     def __init__(self, features: int, width: int, dtype: Any = jnp.float32) -> None:
         options: dict[str, Any] = {"dtype": jnp.dtype(dtype).name, "kernel_initializer": "zeros"}
         with jax.ensure_compile_time_eval():  # also if a program is being traced
+            # The activation is JAX's tanh: in float64, Keras's computes in float32.
             self._gru = keras.layers.GRU(
                 width, jnp.tanh, recurrent_initializer="zeros", return_sequences=True, seed=0, **options
-            )  # in float64, Keras's tanh computes in float32
+            )
             self._linear = keras.layers.Dense(1, **options)
             self._gru.build((None, None, features))
             self._linear.build((None, None, width))
@@ -67,6 +69,7 @@ class Judge:
             slopes = jax.grad(loss)(held, jax.random.fold_in(key, step_number))
             return adam.stateless_apply(moments, slopes, held), None
 
+        # A scan: thousands of small steps are one call, where each would cost more to dispatch than to compute.
         (trained, _), _ = jax.lax.scan(step, (weights, start), jnp.arange(steps))
         return trained
 
@@ -90,6 +93,7 @@ def discriminative_scores(keys: Tensor, real: Tensor, generated: Tensor, steps: 
     A judge is trained on four fifths of each and tested on the rest; splits, batches and weights follow from its key.
     0 is best.
     """
+    # One after the other: judges side by side would multiply the memory of a training.
     scores: Tensor = jax.lax.map(lambda key: _discriminative(key, real, generated, steps), keys)
     return scores
 
@@ -103,6 +107,7 @@ def _discriminative(key: Tensor, real: Tensor, generated: Tensor, steps: int) ->
         one, other = jax.random.split(key)
         true = judge.outputs(weights, _batch(one, real))[:, -1]
         false = judge.outputs(weights, _batch(other, generated))[:, -1]
+        # The two binary cross-entropies, from logits.
         return jax.nn.softplus(-true).mean() + jax.nn.softplus(false).mean()
 
     trained = judge.fit(steps_key, judge.begin(weights_key), loss, steps)
@@ -150,5 +155,6 @@ def _split(key: Tensor, series: Tensor) -> tuple[Tensor, Tensor]:
 
 def _batch(key: Tensor, series: Tensor) -> Tensor:
     """128 different series, or all if there are fewer."""
+    # The places of the largest random numbers are a sample without replacement; a permutation would sort all series.
     _, chosen = jax.lax.top_k(jax.random.uniform(key, (len(series),)), min(BATCH, len(series)))
     return series[chosen]

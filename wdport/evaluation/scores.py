@@ -1,4 +1,4 @@
-"""What an evaluation gives: scores by set and metric, as data."""
+"""The result of an evaluation: scores by set and metric."""
 
 from __future__ import annotations
 

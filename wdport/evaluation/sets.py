@@ -130,6 +130,7 @@ def real_windows(data: Data, length: int, features: int, names: Sequence[str] = 
         raise UsageError(where, f"has {len(series.values)} steps, and a sample {length}", "give a longer series")
     windows = sliding_windows(np.ascontiguousarray(series.values), length)
     starts = np.arange(len(windows))
+    # Windows that cross the border of a block belong to neither set, so the two share no step.
     inside = starts % (BLOCK * length) <= (BLOCK - 1) * length
     first = starts // (BLOCK * length) % 2 == 0
     return Real(windows, (windows[inside & first], windows[inside & ~first]), series.names if series.named else ())

@@ -30,7 +30,7 @@ from wdport.sampling.sampler import Programs, programs_of
 from wdport.sampling.samples import Samples
 
 MOST: Final = 1_000_000
-"""Steps of a setting."""
+"""Maximum steps of a setting."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def _draw(job: Job) -> tuple[Samples, float]:
 def _jobs(
     programs: Programs, settings: Sequence[SamplerSetting], count: int, seed: int, options: Mapping[str, Any]
 ) -> dict[SamplerSetting, Job]:
-    """A job for every setting; raises :class:`UsageError` for one that the model has not, or one that is another."""
+    """A job for every setting; raises :class:`UsageError` for one that the model does not have, or for equal ones."""
     jobs: dict[SamplerSetting, Job] = {}
     for setting in settings:
         request = Request(
