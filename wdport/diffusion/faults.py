@@ -24,7 +24,7 @@ class SamplerFault:
     """One known bug of these ``samplers``.
 
     ``apply(plan, process)`` is the faulty port's plan; ``change``, if given, changes the clean state at every step.
-    ``applies(process)`` is whether a process can have the bug.
+    ``applies(process)`` returns whether a process can have the bug.
     """
 
     name: str
