@@ -208,7 +208,7 @@ def test_from_python(tmp_path: Path) -> None:
         "pad_widths: is for a denoiser or sampler": (own, {"inputs": ["ids: b 8, below 50"], "pad_widths": 8}),
         "a .* is not a diffusion model": (own, {"what": "sampler"}),
         "inputs: are for a network": (own, {"what": "denoiser", "inputs": ["ids: b 8, below 50"]}),
-        "--size n: is no size of this model that varies; leave it out": (
+        "--size n: is not a size of this model that varies; leave it out": (
             own, {"inputs": ["ids: b 8, below 50"], "sizes": {"n": 2}}
         ),
     }  # fmt: skip
@@ -261,7 +261,7 @@ REFUSALS: dict[str, tuple[list[str], str]] = {
     "its own way": (["VAE", "--what", "sampler"], "--what network exports this one"),
     "steps": (["VAE", "--steps", "5"], "--sampler: requires --what sampler"),
     "widths": (["VAE", "--pad-widths", "8"], "--pad-widths: is for a denoiser or sampler"),
-    "size": (["VAE", "--size", "n=5"], "--size n: is no size of this model that varies; give t, h, w"),
+    "size": (["VAE", "--size", "n=5"], "--size n: is not a size of this model that varies; give t, h, w"),
     "no size": (["VAE", "--size", "t"], "--size: 't' is not NAME=N"),
     "nothing": (["VAE", "--size", "t=0"], "--size t: invalid size 0"),
     "size of a denoiser": (["LEVELS", "--size", "n=5"], "--size: requires --what network"),

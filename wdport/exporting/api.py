@@ -182,6 +182,7 @@ def _lowering(order: Order) -> Lowering:
 
 def checked_platforms(platforms: Iterable[str]) -> tuple[str, ...]:
     """Return platform names without duplicates; raises :class:`UsageError` for unknown ones or none."""
+    # dict.fromkeys keeps the order, which is that of the code in the program.
     names = tuple(dict.fromkeys([platforms] if isinstance(platforms, str) else platforms))
     for name in names or ("",):
         if name not in PLATFORMS:
@@ -222,12 +223,13 @@ def condition_facts(condition: Condition | None) -> dict[str, object]:
 
 
 def _provenance(lowering: Lowering) -> dict[str, object]:
-    """Return what made the artefact, and for what."""
+    """Return the versions that made the artefact, and its targets."""
     versions = {"wdport": VERSION, "jax": jax.__version__}
     return {**versions, "platforms": list(lowering.platforms), "batch": lowering.batch}
 
 
 def _plan_facts(plan: SamplingPlan, order: Order) -> dict[str, object]:
-    """Return what was asked for, from which a verification makes a plan of its own, and the steps of this one."""
+    """Return the requested settings, from which a verification makes its own plan, and the steps of this plan."""
+    # The request and not the plan: a verification plans it anew, so a file with another sampler fails.
     asked = {"name": order.sampler or plan.sampler, "eta": float(order.eta), "count": order.steps}
     return {**asked, "steps": plan.steps.tolist(), "slots": plan.slots}

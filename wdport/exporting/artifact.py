@@ -167,10 +167,12 @@ def write_artefact(
     """
     listed = [{"dtype": str(array.dtype), "shape": list(array.shape)} for array in weights]
     document = json.dumps({"format": FORMAT, **facts, "weights": listed}, indent=1).encode()
+    # ZipInfo without a date writes 1980-01-01, so that equal contents give equal bytes.
     with sealed_archive(target.output) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(FACTS), document)
         for name, program in programs.items():
             archive.writestr(zipfile.ZipInfo(f"{name}{PROGRAM}"), program)
+        # zip64 from the start: the size is not known when the header is written, and may exceed 2 GiB.
         with archive.open(zipfile.ZipInfo("weights.bin"), "w", force_zip64=True) as member:
             for array in weights:
                 member.write(np.ascontiguousarray(array).tobytes())
@@ -207,6 +209,7 @@ def member_digests(path: Path) -> dict[str, str]:
     try:
         with located(path), zipfile.ZipFile(path) as archive:
             names, digests = [name for name in archive.namelist() if name != FACTS], digests_in(archive)
+            # Readers differ in which of two members of one name they take.
             if len(set(names)) != len(names):
                 raise Fault("has two members of one name", EXPORT_AGAIN)
             for name in names:
@@ -220,7 +223,7 @@ def member_digests(path: Path) -> dict[str, str]:
 
 
 def write_compared(target: Target, source: Path, compared: Mapping[str, object]) -> int:
-    """Write a copy of an artefact whose facts say what was ``compared``; return the size in bytes.
+    """Write a copy of an artefact whose facts state what was ``compared``; return the size in bytes.
 
     Raises :class:`MachineError` if writing fails.
     """

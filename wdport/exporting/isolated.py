@@ -20,11 +20,13 @@ ABSENT = ("wdport", "keras", "torch", "tensorflow")
 
 def main(folder: Path, artefact: str, sha256: str, paths: list[str]) -> None:
     """Run every call and write the results."""
-    sys.modules.update(dict.fromkeys(ABSENT))  # type: ignore[arg-type]  # importing one of them raises ImportError
+    # None in sys.modules makes an import raise ImportError.
+    sys.modules.update(dict.fromkeys(ABSENT))  # type: ignore[arg-type]
     sys.path[:0], sys.path[len(sys.path) :] = [str(folder)], paths
     import numpy as np
 
     with open(artefact, "rb") as file:
+        # The facts and digests were read before, in the other process.
         if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
             raise ValueError("the file changed while it was verified")
     loaded: Any = import_module("loader").load(artefact)
@@ -39,6 +41,7 @@ def main(folder: Path, artefact: str, sha256: str, paths: list[str]) -> None:
                 results.append({"error": _line(error)})
                 continue
             results.append({"dtypes": [str(output.dtype) for output in call_outputs]})
+            # NumPy files cannot hold bfloat16; every bfloat16 is a float32.
             wide = [
                 output.astype(np.float32) if str(output.dtype) == "bfloat16" else np.asarray(output)
                 for output in call_outputs

@@ -226,7 +226,7 @@ def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
 
 
 def _check_platform(file: str, facts: Facts, device: jax.Device) -> None:
-    """Raise :class:`ArtefactError` unless ``device`` has an exported platform; jax says "gpu" for "cuda" and "rocm"."""
+    """Raise :class:`ArtefactError` unless ``device`` has an exported platform; for jax "cuda" and "rocm" are "gpu"."""
     names = {device.platform, "cuda", "rocm"} if device.platform == "gpu" else {device.platform}
     if not names & set(facts["platforms"]):
         platforms = ", ".join(facts["platforms"])
@@ -235,6 +235,7 @@ def _check_platform(file: str, facts: Facts, device: jax.Device) -> None:
 
 def _program(data: bytes) -> Program:
     try:
+        # jit, so that the call is compiled once for each shape.
         program = jax.export.deserialize(bytearray(data))
         return Program(jax.jit(program.call), [aval.shape for aval in program.in_avals])
     except ImportError:
@@ -257,6 +258,7 @@ def _weights(
             data = member.read(dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
             digest.update(data)
             weights.append(jax.device_put(np.frombuffer(data, dtype).reshape(shape), device))
+        # Also compares the CRC, which zipfile does at the end of a member.
         if member.read(1):
             raise ValueError("weights are left over")
     _require("weights.bin", digest, digests)
@@ -273,12 +275,14 @@ def _inputs(name: str, facts: Sequence[Facts], values: Sequence[ArrayLike]) -> l
 def _input(facts: Facts, value: ArrayLike) -> jax.Array:
     """Return one input; sizes that may differ between calls are checked by the program."""
     array, shape, dtype = np.asarray(value), facts["shape"], jnp.dtype(facts["dtype"])
+    # strict=False: the number of axes is compared next.
     fixed = all(isinstance(size, str) or size == got for size, got in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or not fixed:
         raise ValueError(f"{_shapes([facts])} has shape {array.shape}")
     accepted = {"b": (np.bool_, np.integer), "i": (np.integer,)}.get(dtype.kind, (np.floating,))
     if not any(jnp.issubdtype(array.dtype, kind) for kind in accepted):
         raise ValueError(f"{facts['name']} has dtype {array.dtype}, not {dtype}")
+    # A cast of int64 to int32 would wrap around without an error.
     if dtype.kind == "i" and not np.array_equal(array.astype(dtype), array):
         raise ValueError(f"{facts['name']} has values that {dtype} does not hold")
     return jnp.asarray(array, dtype)

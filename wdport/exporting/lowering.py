@@ -89,11 +89,12 @@ def _call_of(model: KerasModel, signature: Signature) -> Function:
         what = f"the inputs of a {type(model).__name__} are not known"
         raise UsageError("model", what, "state them, such as 'x: b 48 48 3', in its table or as inputs (`--input`)")
     paths = {id(variable): path for path, variable in variables_by_path(model).items()}
+    # Keras on JAX computes parts of a float64 model in float32, unless it is lifted.
     exact = any(str(variable.dtype) == "float64" for variable in model.weights)
     groups = model.trainable_variables, model.non_trainable_variables
 
     def value(variable: Any, weights: Mapping[str, Tensor]) -> Any:
-        """Seeds of random generators are no weights, and nothing reads them here."""
+        """Seeds of random generators are not weights, and are not read here."""
         path = paths.get(id(variable))
         return np.asarray(variable.value) if path is None else weights[path]
 
@@ -151,6 +152,7 @@ def lower_functions(
         except Exception as error:
             if not varying:
                 raise
+            # jax explains over many lines, of which the first is the error.
             first = str(error).strip().partition("\n")[0][:200]
             fix = " ".join("--batch-size N" if name == "b" else f"--size {name}=N" for name in varying)
             what = f"cannot be exported for any {', '.join(varying)}: {first or type(error).__name__}"
@@ -189,7 +191,7 @@ def _require_known(functions: Mapping[str, Function], lowering: Lowering) -> Non
     for name, value in lowering.sizes.items():
         if name not in names:
             fix = f"give {', '.join(names)}" if names else "leave it out: its sizes are fixed"
-            raise UsageError(f"--size {name}", "is no size of this model that varies", fix)
+            raise UsageError(f"--size {name}", "is not a size of this model that varies", fix)
         if value < 1:
             raise UsageError(f"--size {name}", f"invalid size {value}", "give 1 or more")
 
@@ -240,6 +242,7 @@ class Lowering:
         held = tuple(spec(array.shape, array.dtype) for array in arrays)
         programs, results = {}, {}
         for name, (function, specs) in functions.items():
+            # One scope for a program: sizes of one name are the same size in all of its inputs.
             scope = export.SymbolicScope()
             inputs = [spec(_dimensions(self.shape(shape), scope), dtype) for shape, dtype in specs]
             program = jax.jit(_of_leaves(function, tree))
@@ -269,6 +272,7 @@ def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
     def denoise(weights: Tree, state: Tensor, time: Tensor, *condition: Tensor) -> Tensor:
         embedded = network.embed(weights, time)
 
+        # A sampler's network has one time for a batch; vmap gives every sample its own.
         def one(x: Tensor, embedding: Tree, *value: Tensor) -> Tensor:
             prediction: Tensor = network.apply(weights, x[None], embedding, value[0][None] if value else None)[0]
             return prediction
@@ -317,6 +321,7 @@ def _segments(plan: SamplingPlan, dtype: str) -> tuple[PlanRows, Array]:
     depends only on time is held for one segment at a time; and the tape slot of every row."""
     length = segment_length(len(plan.steps))
     padded = plan.padded(len(plan.steps) + -len(plan.steps) % length)
+    # A row without noise points to any slot: it does not read it.
     slots = np.maximum(np.cumsum(padded.noisy) - 1, 0).astype(np.uint32)
     rows = PlanRows(*(values.reshape(-1, length, *values.shape[1:]) for values in plan_rows(padded, dtype)))
     return rows, slots.reshape(-1, length)
@@ -339,6 +344,7 @@ def _run(
         return run_rows(lambda x, e: network.apply(weights, x, e, value), rows, carry, noise, embedded=embedded,
                         change=network.changing(weights))[0], None  # fmt: skip
 
+    # A scan of scans: the embeddings of one segment are computed at once, and only these are held.
     carry, _ = jax.lax.scan(segment, first_carry(state), rows)
     state_after: Tensor = carry[0]
     return state_after

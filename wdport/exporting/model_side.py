@@ -59,6 +59,7 @@ class ModelSide:
             self.network: Network | None = None
             if isinstance(converted.family, Sampled) and not converted.family.unsampled(converted.config):
                 self.network = keras_network(self.model, (converted.family, converted.config))
+        # Called a few times only, so the time to compile counts more than the speed.
         self._program: CompiledProgram[Any, Any, list[Any]] = CompiledProgram(self._outputs, FAST_COMPILE)
 
     @contextmanager
@@ -109,6 +110,7 @@ class ModelSide:
             terms = [state, base, memory, output.astype(kind), next(slots) if noisy else nothing]
             if clip is not None:
                 terms.append(np.clip(clean[0] * state + clean[1] * terms[3], -clip, clip))
+            # In NumPy, which shares no code with the scan that is verified.
             state, base, memory = np.tensordot(matrix, np.stack(terms), 1)
         return state
 
@@ -205,7 +207,9 @@ def denoiser_trials(converted: Converted, network: Network, batches: Sequence[in
     trials = []
     for index, batch in enumerate(batches):
         inputs = _drawn(signature, sizes, SEED + index, batch)
+        # The Keras model may have an input for a condition that the exported denoiser is called without.
         inputs = inputs if about.condition is not None and about.condition.taken else inputs[:2]
+        # Rounded to float32, so that both sides get the same values in either precision.
         narrow = (inputs[0], inputs[1].astype(np.float32), *map(_rounded, inputs[2:]))
         trials.append(ProgramTrial("denoise", narrow, ("",), _calling(inputs), network.dtype))
     return trials
@@ -228,6 +232,7 @@ def sampler_trials(network: Network, plan: SamplingPlan, batches: Sequence[int])
     """Trials of a sampler, from seeds and from a noise tape."""
     trials = []
     for index, batch in enumerate(batches):
+        # Different for every sample, not in order and not from 0, so that a program that ignores them is noticed.
         indices = np.resize(np.array(INDICES, np.uint32), batch) + np.arange(batch, dtype=np.uint32) // len(INDICES) * 8
         keys = sample_keys(jax.numpy.uint32(SEED + index), jax.numpy.asarray(indices))
         init, *slots = (np.asarray(step_noise(keys, number, network.shape, "float32"))

@@ -59,6 +59,7 @@ def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
 def _write_safetensors(file: IO[bytes], tensors: Mapping[str, Array]) -> None:
     """Write one tensor after another, those with the largest item size first, so that all are aligned."""
     entries = [PlannedTensor(name, array.dtype.name, array.shape) for name, array in tensors.items()]
+    # Then every tensor begins at a multiple of its item size, without gaps, which the format does not allow.
     entries.sort(key=lambda entry: (-ITEMSIZE[entry.dtype], entry.name))
     file.write(header_bytes(entries, {"format": "pt"}))
     for entry in entries:
@@ -78,12 +79,14 @@ def _pickled(tree: Mapping[str, Any]) -> memoryview:
 
     def tensor(array: Array) -> torch.Tensor:
         if array.dtype.name == "bfloat16":
+            # torch does not take ml_dtypes' bfloat16: the bits go by way of 16-bit integers.
             return torch.from_numpy(array.view("<u2").copy()).view(torch.bfloat16)
         return torch.from_numpy(array.copy())
 
     def converted(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return tensor(value)
+        # The milestones of a schedule, which torch keeps as a Counter.
         if isinstance(value, Counter):
             return value
         if isinstance(value, Mapping):
@@ -203,7 +206,7 @@ def _is_original(converted: Converted, checkpoint: Checkpoint) -> bool:
 
 
 class _Check:
-    """What the comparison found so far."""
+    """The findings of the comparison so far."""
 
     def __init__(self, converted: Converted, exported: Checkpoint, back: Restored) -> None:
         self._converted, self._exported, self._back, self._plan = converted, exported, back, cast("Plan", back.plan)
@@ -266,7 +269,7 @@ class _Check:
                 self.facts.append(notice(f"{message}: {excused[name]}", name) if name in excused else
                                   fact(message, name, "unequal"))  # fmt: skip
         more = set(self._exported.tensors) - set(names.values())
-        self.facts += [fact(f"{name} is no tensor of the checkpoint", name) for name in sorted(more)]
+        self.facts += [fact(f"{name} is not a tensor of the checkpoint", name) for name in sorted(more)]
 
     def _without_prefixes(self, name: str) -> str:
         for prefix in self._back.prefixes:

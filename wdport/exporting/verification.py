@@ -70,7 +70,9 @@ def run_calls(path: Path, sha256: str, calls: Sequence[Call]) -> list[Result]:
         arrays: dict[str, Any] = {f"{index}.{place}": array for index, (_, inputs) in enumerate(calls)
                                   for place, array in enumerate(inputs)}  # fmt: skip
         np.savez(folder / "inputs.npz", **arrays)
+        # Both processes have programs on the device, so neither may reserve its memory in advance.
         environment = {**plain_environment(), **cache_variables(), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        # -I: neither the environment nor the current folder can add modules.
         command = [
             sys.executable,
             "-I",
@@ -83,6 +85,7 @@ def run_calls(path: Path, sha256: str, calls: Sequence[Call]) -> list[Result]:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd=folder,
                               stdin=subprocess.DEVNULL, env=environment)  # fmt: skip
         if done.returncode:
+            # The last line is the error; jax may warn before it.
             message = (done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"])[-1]
             what = message.removeprefix(f"{path.absolute()}: ").removesuffix("; export it again")
             raise InputError(path, f"does not run: {printable(what)}", "export the model again")
@@ -110,7 +113,7 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float64": "floa
 
 @dataclass(frozen=True)
 class Verification:
-    """What the comparison of an exported file with its model found; true if it passes.
+    """The result of comparing an exported file with its model; true if it passes.
 
     ``ratios`` are the largest errors of every program, ``inputs`` the inputs that were compared, in words, and
     ``members`` the SHA-256 of the members of an artefact.
@@ -146,7 +149,7 @@ class Verification:
                                     self.environment, self.seconds)  # fmt: skip
 
     def compared(self) -> dict[str, object]:
-        """What the facts of the artefact say about it."""
+        """What the facts of the artefact state about it."""
         return {"model": self.digests["model"], "members": dict(self.members), "programs": dict(self.ratios),
                 "bound": NUMERICS, "inputs": list(self.inputs), "device": self.environment["device"]}  # fmt: skip
 
@@ -170,6 +173,7 @@ def verify_artefact(converted: Converted, path: Path, say: Callable[[str], None]
     trials = _trials(converted, side, facts, plan)
     say("running the artefact")
     results = run_calls(path, snapshot.sha256, [(trial.program, trial.inputs) for trial in trials])
+    # Built now, so that it is not in memory while the artefact runs.
     exact = side if policy == "float64" else ModelSide(converted, "float64", "highest")
     comparison = ProgramComparison(facts["compute_dtype"])
     for trial, result in zip(trials, results, strict=True):
@@ -350,9 +354,9 @@ def _unlike(name: str, stated: object, expected: object) -> Finding | None:
 def _members(
     facts: Mapping[str, Any], members: Mapping[str, str], called: set[str], model: str
 ) -> list[Finding | None]:
-    """Programs that were not run, and what the facts say was compared earlier."""
+    """Programs that were not run, and what was compared earlier according to the facts."""
     programs = {name.removesuffix(PROGRAM) for name in members if name.endswith(PROGRAM)}
-    problems = {True: "is no program of the model", False: "is missing: the model has this program"}
+    problems = {True: "is not a program of the model", False: "is missing: the model has this program"}
     findings: list[Finding | None] = [
         fact(f"{name} {problems[name in programs]}", name) for name in sorted(programs ^ called)
     ]
