@@ -53,6 +53,7 @@ class KerasSide:
         self.model = model
         every = layers_by_path(model)
         opaque = [path for path, layer in every.items() if _is_keras_layer(layer, _OPAQUE)]
+        # Layers below an opaque one are not watched: their variables are filled as those of the outer layer.
         self.layers = {
             path: layer for path, layer in every.items() if not any(path.startswith(f"{prefix}/") for prefix in opaque)
         }
@@ -194,6 +195,7 @@ class Assigning:
         """Run the model on inputs in its own layout."""
         model, dead_end, outputs = self.side.model, None, list[Array]()
         mode = {"training": False} if model._call_has_training_arg else {}
+        # In float64 a correct layer agrees to 1e-15, so equal values mean equal functions.
         with jax.enable_x64(True), exact_float64(), jax.default_matmul_precision("highest"):
             try:
                 self._fill_direct_variables("", model, [])
@@ -218,6 +220,7 @@ class Assigning:
     # --- A call ------------------------------------------------------------------------------------------------------
 
     def _handle(self, call: str, compute: Compute, arguments: CallArguments) -> object:
+        # Retries inside a layer count too: without a bound they would multiply from level to level.
         self.budget -= 1
         event = InputCall(call, [np.asarray(tensor) for tensor in arguments.tensors])
         path = event.path
@@ -254,6 +257,7 @@ class Assigning:
                 dead_end = error
             if dead_end is None and (final or not is_open or self._all_occur(event.outputs)):
                 return output
+            # Copies, since a decision changes in place when it is settled.
             guesses = [replace(decision) for decision in self.decisions[state.count :]]
             if dead_end is None and first is None:
                 first = guesses
@@ -288,6 +292,7 @@ class Assigning:
     def _stop(self, reason: StopReason, event: InputCall | None, option: FillOption | None = None) -> DeadEnd:
         """A dead end; the one after the most layers is reported in the end."""
         dead_end = DeadEnd(reason, event, option)
+        # Later dead ends may follow from a wrong guess; the run that filled the most layers got the furthest.
         if self.deepest is None or len(self.matched) > len(self.deepest.matched):
             self.deepest = self._outcome(dead_end)
         return dead_end
@@ -333,8 +338,9 @@ class Assigning:
             output = compute(arguments.tensors)
             event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
             agreed = agreement(option, option.unit.calls[option.call_index], layer, event.inputs, event.outputs)
+            # Equal after an activation, but PyTorch has no such value: it has another function there.
             if agreed is not None and agreed.after and not self._all_occur(event.outputs):
-                agreed = None  # PyTorch has another function there
+                agreed = None
             if agreed is not None:
                 self._settle([Print(array) for array in event.inputs])
                 self.agreed[event.path] = agreed
@@ -395,6 +401,7 @@ class Assigning:
                 option = self._fitting(unit, keras, kind, below, event, call_index)
                 if option is not None:
                     options.append(option)
+            # Only where the plain row does not fit: a Dense kernel with a head axis.
             if "linear" in possible(unit, layer) and not any(other.unit is unit for other in options):
                 option = heads_option(unit, keras, below, call_index)
                 options += [option] if option else []
@@ -416,7 +423,7 @@ class Assigning:
         for value in self.run.values:
             if numbers & set(value.sources):
                 shapes.append(value.result.array.shape)
-                if value.result.array.shape == output.shape:  # an activation, say
+                if value.result.array.shape == output.shape:  # for example an activation
                     numbers.add(value.number)
         reshaped = [
             shape for shape in shapes if len(shape) > 2 and shape[0] == len(output) and prod(shape) == output.size
@@ -493,6 +500,7 @@ class Assigning:
         """The candidate tensors for a variable: first those of modules with the same input, then those of modules that
         contain others, or of any module if the Keras layer contains others."""
         used = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
+        # Integers give no unique print, and a layer with several variables may take them from other modules.
         spare = len(self.side.direct_variables(keras.rpartition("/")[0])) > 1 or all(
             fingerprint.exact for fingerprint in prints
         )
@@ -513,6 +521,7 @@ class Assigning:
                     continue
                 key = (0.0 if near else 1.0 if inside else 2.0, away, -likeness(full_name, keras))
                 candidates += [(key, option) for option in tensor_options(unit, name, keras, shape)]
+        # Only the keys are compared: options have no order.
         yield from (option for _, option in sorted(candidates, key=lambda candidate: candidate[0]))
 
     def _root(self) -> list[Unit]:
@@ -568,6 +577,7 @@ class Assigning:
 
 def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
     """Whether both sides have about as many numbers: vectors may be joined, or left out."""
+    # Cheap, and before any plan is made: most units are excluded by their number of weights.
     spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
     return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
 

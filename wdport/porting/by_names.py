@@ -25,6 +25,7 @@ from wdport.porting.suggest import Models, Suggestion, family_of
 from wdport.porting.units import Unit, likeness
 from wdport.porting.writing import Doubt, fold, fold_doubts, sections
 
+# Finite, since linear_sum_assignment refuses a matrix in which a row has no finite cost.
 _UNFIT = 1e6
 
 
@@ -60,6 +61,7 @@ def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields]
         costs = np.array([[_cost(row, unit, path, position / len(layers), place / len(units))
                            for place, (unit, row) in enumerate(zip(units, fits, strict=True))]
                           for position, ((path, _), fits) in enumerate(zip(layers, options, strict=True))])  # fmt: skip
+        # The least total cost: layer by layer, an early layer could take a tensor that only a later one can use.
         for position, place in zip(*linear_sum_assignment(costs), strict=True):
             row, unit, path = options[position][place], units[place], layers[position][0]
             if row is None:
@@ -74,6 +76,7 @@ def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields]
                 )
     rows += _loose(side, shapes, used, filled, doubts)
     for name in shapes:
+        # BatchNorm's counter of training steps, which inference does not read.
         if name not in used and not name.endswith("num_batches_tracked"):
             doubts.append(Doubt(name, "no variable of its shape is left"))
     for name in side.variables:

@@ -45,6 +45,7 @@ def mends(run: TorchRun, port_value: Array, suspects: Sequence[TorchValue]) -> l
 def _occurs(run: TorchRun, call_index: int, change: Change, goal: Print) -> bool:
     """Whether the value occurs in a run with the function call ``call_index`` changed."""
 
+    # Raised to end the run at once: what comes after the value is not needed.
     class ValueOccurs(Exception):
         pass
 
@@ -76,6 +77,7 @@ def _has_print(result: object, goal: Print) -> bool:
     high, low = float(result.max()), float(result.min())
     if not np.isfinite(high) and not np.isfinite(low):
         return False
+    # The extremes are compared first; a print sorts all values.
     near = 1e-7 * goal.size
     if np.isfinite(high) and np.isfinite(low) and max(abs(high), abs(low)) > 0:
         top, bottom = goal.extremes
@@ -93,7 +95,7 @@ def _changes(value: TorchValue, run: TorchRun) -> Iterator[tuple[str, Change]]:
     place = f"{name} ({arguments})" if arguments and len(arguments) < 40 else name
     place = f"{place}, which makes {value.names[0]}" if value.names and value.names[0] != name else place
     source = next((run.values[number].text.strip("_") for number in value.sources), "")
-    behind = f" (behind {source})" if source else ""
+    behind = f" (after {source})" if source else ""
     shape = value.result.array.shape
     if name in _ACTIVATIONS:
         for other, function in _activations().items():
@@ -233,6 +235,7 @@ def _scores(axis: int = -1, upper: bool = False) -> Change:
             scores = scores.masked_fill(~(ones.triu() if upper else ones.tril()), float("-inf"))
         if (mask := call[1].get("attn_mask")) is not None:
             scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+        # A row that is masked throughout is NaN after the softmax.
         return scores.softmax(axis).nan_to_num() @ value
 
     return change

@@ -127,6 +127,7 @@ def _first_wrong_layer(state: _SearchState) -> InputCall | None:
              and state.all_occur(event.inputs) and not state.all_occur(event.outputs)]  # fmt: skip
     inner = [index for index in wrong if not any(events[b].path.startswith(f"{events[index].path}/") for b in wrong)]
     later = [index for index in inner if index >= start]
+    # Earlier ones may be branches whose outputs PyTorch joins in another way.
     chosen = later[:1] or inner[-1:]
     return events[chosen[0]] if chosen else None
 
@@ -222,6 +223,7 @@ def _setting_differences(
     differences = [setting for setting in compared if setting.level == "differs"]
     # The activation of a Keras layer may be a separate function in PyTorch; the values show whether it is.
     differences = [setting for setting in differences if setting.name != "activation" or setting.torch is not None]
+    # Last: a layout is often a choice, and an activation may be a separate function in PyTorch.
     differences.sort(key=lambda setting: setting.name in ("data_format", "activation"))
     return [setting.text for setting in differences]
 
@@ -435,6 +437,7 @@ def _attention_causes(state: _SearchState, unit: Unit, event: InputCall) -> list
     wrong = event.inputs[0]
     if wrong.ndim != 3 or right.size != wrong.size:
         return []
+    # PyTorch's attention may have the batch second.
     right = right if right.shape == wrong.shape else right.transpose(1, 0, 2) if right.ndim == 3 else right
     parts = [other.outputs[0] for other in state.outcome.events if other.path in state.outcome.matched and other.outputs
              and other.outputs[0].ndim >= 3 and other.outputs[0].size == wrong.size][-4:]  # fmt: skip

@@ -28,8 +28,8 @@ class SuggestionDocument:
     proved: Annotated[bool, Meta(description="Whether the table was proved by `verify`.")]
     layers: Annotated[Count, Meta(description="Number of layers.")]
     passes: Annotated[Count, Meta(description="Number of passes through the models.")]
-    seconds: Annotated[float, Meta(description="Seconds in all.")]
-    forward_seconds: Annotated[float, Meta(description="Seconds of them in the models.")]
+    seconds: Annotated[float, Meta(description="Total seconds.")]
+    forward_seconds: Annotated[float, Meta(description="Seconds of these spent running the models.")]
     doubts: Annotated[Sequence[str], Meta(description="What is uncertain, one sentence each.")]
     notes: Annotated[Sequence[str], Meta(description="What a reader should know, one sentence each.")]
     rows: Annotated[Sequence[Mapping[str, object]], Meta(description=

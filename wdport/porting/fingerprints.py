@@ -67,6 +67,7 @@ class Print:
     def distinct(self) -> Array:
         """The sorted values, without near duplicates."""
         values = np.sort(self._values)
+        # Padding repeats values, and rounding may make them differ in the last bits.
         apart: Array = values[np.diff(values, prepend=-np.inf) > NEAR * self.size]
         return apart
 
@@ -75,6 +76,7 @@ class Print:
         if self.exact or other.exact:
             return self.exact and other.exact and _repeats(self.array.ravel(), other.array.ravel())
         within = NEAR * max(self.size, other.size)
+        # Cheap, and enough for most pairs: the full comparison sorts.
         if any(abs(a - b) > within for a, b in zip(self.extremes, other.extremes, strict=True)):
             return False
         return self.distinct.shape == other.distinct.shape and bool(
@@ -99,6 +101,7 @@ class Prints(Generic[T]):
         """Add a print; empty ones are uninformative and ignored."""
         if key.empty:
             return
+        # By the largest value: a look-up compares only prints that are near in it.
         insort(self._sorted, (key.extremes[0], len(self._held)))
         self._held.append((key, value))
 
@@ -112,6 +115,7 @@ class Prints(Generic[T]):
         while position < len(self._sorted) and self._sorted[position][0] <= key.extremes[0] + within:
             near.append(self._sorted[position][1])
             position += 1
+        # In the order of the run: of equal values the first one is meant.
         for place in sorted(near):
             stored, value = self._held[place]
             if stored.same(key):

@@ -85,6 +85,7 @@ def layer_option(
     tensors = unit.names
     sources = {name: array.shape for name, array in tensors.items()}
     try:
+        # The same code that converts with the finished table, so that a fit is what convert would accept.
         plan = make_plan(table_of_rows([fields]), sources, variables, {})
     except (WdportError, ValueError):
         return None
@@ -222,11 +223,13 @@ def agreement(
         return None
     theirs, ours = np.asarray(call.outputs[0]), np.asarray(outputs[0])
     tap = table_of_rows(option.rows).taps[0] if option.kind else None
+    # The layer's stated activation first, then none, then all others.
     order = tuple(dict.fromkeys([*activation_name(layer), "", *ROW_NAMES]))
     for after in order:
         if tap is not None and _agrees(layout_of(tap, layer), after, call, inputs, outputs):
             return Agreement(after)
     for after in order:
+        # Functions such as exp are tried on values that they are not made for.
         with np.errstate(over="ignore", invalid="ignore"):
             array = AFTER[after](theirs) if after else theirs
         if Print(array).same(Print(ours)):
@@ -258,6 +261,7 @@ def axes_between(theirs: Array, ours: Array) -> Iterator[str]:
     spare = theirs.ndim - ours.ndim
     if not names or not 0 <= spare < theirs.ndim:
         return
+    # Not the first axis: a batch of one is no axis of size one.
     for dropped in combinations([axis for axis, size in enumerate(theirs.shape) if size == 1 and axis], spare):
         remaining = [axis for axis in range(theirs.ndim) if axis not in dropped]
         for order in permutations(range(len(remaining))):
@@ -276,6 +280,7 @@ def tensor_rules(source: Shape, target: Shape) -> Iterator[str]:
         yield "... -> ..."
     source_sizes = [size for size in source if size != 1]
     target_sizes = [size for size in target if size != 1]
+    # Five axes have 120 orders, and no kernel has more axes.
     if sorted(source_sizes) != sorted(target_sizes) or len(source_sizes) > 5:
         return
     names = iter(_AXES)

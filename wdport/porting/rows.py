@@ -51,6 +51,7 @@ def suggested_rows(run: TorchRun, side: KerasSide, outcome: RunOutcome, units: S
     rows += _pools(join)
     rows += _unfilled(join, rows)
     rows += _unused_tensor_rows(join, rows)
+    # Reversed, so that the first call of a layer determines its place.
     order = {event.path: position for position, event in reversed(list(enumerate(outcome.events)))}
     rows.sort(key=lambda row: _place(row, order))
     return SuggestedRows(tuple(rows), tuple(join.doubts))
@@ -94,7 +95,8 @@ def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fiel
         layer = subject if subject in join.side.layers else _parent(subject, "/")
         if not option.unit.part and not option.unit.members and _is_equal(join, option.unit.path, layer):
             yield {"torch": option.unit.path, "keras": layer}
-    elif unseen:  # with a mask, say, what is in it is not recorded
+    # With a mask, for example, what happens in it is not recorded.
+    elif unseen:
         yield from tensor_rows(join, option)
         yield {"torch": option.unit.path, "keras": option.rows[0]["keras"]}
     elif agreed.placed:

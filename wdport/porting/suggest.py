@@ -53,6 +53,7 @@ def search(
     """Run the model, and after every dead end run it again with the last unsettled guess changed."""
     prefix: list[Decision] = []
     best: RunOutcome | None = None
+    # In calls of layers, since retries inside a run cost as much as runs.
     budget = max_passes * max(len(side.layers), 1)
     for count in range(1, max_passes + 1):
         if say:
@@ -229,7 +230,9 @@ def _random_checkpoint(models: Models, path: Path) -> Path:
     import torch
 
     module = build_module(models.reference, models.arguments, models.checkpoint)
+    # Another seed than the search's: a table that fits its values by chance fails.
     fill(module, SEED + 1)
+    # float32, as real checkpoints are; convert refuses float64 values that float32 cannot hold.
     torch.save({name: tensor.float() if tensor.is_floating_point() else tensor
                 for name, tensor in module.state_dict().items()}, path)  # fmt: skip
     return path

@@ -33,7 +33,8 @@ BATCH = 3
 class TorchValue:
     """A tensor of the run: its function, that function's inputs, and the parameters that it depends on, as bits.
 
-    ``by`` is a function of torch, such as ``relu``, the ``at``-th call; ``names`` are the modules that return it.
+    ``by`` is a function of torch, such as ``relu``, and ``call_index`` the number of its call; ``names`` are the
+    modules that return it.
     """
 
     number: int
@@ -99,6 +100,7 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     except (Exception, SystemExit) as error:
         raise MisfitError(target, f"raises {recorder.one_line(error)}", "correct the function") from error
     module = built[0] if isinstance(built, tuple) and built else built
+    # torch.compile wraps a module.
     module = getattr(module, "_orig_mod", module)
     if not isinstance(module, nn.Module):
         raise MisfitError(target, f"gives a {type(module).__name__}, not a torch.nn.Module", "return the model")
@@ -131,14 +133,17 @@ def fill(module: torch.nn.Module, seed: int = SEED) -> None:
         for parameter in module.parameters():
             if not parameter.is_floating_point():
                 continue
+            # Deviation 1 / sqrt(fan-in), so that activations neither vanish nor grow through a deep network.
             fan = parameter[0].numel() if parameter.ndim > 1 else 0
-            scale = parameter.ndim < 2 and bool((parameter > 0).all())  # shifts start at zero, scales at one
+            # A vector that is positive as initialised is a scale and stays near its mean; shifts are drawn around zero.
+            scale = parameter.ndim < 2 and bool((parameter > 0).all())
             middle = float(parameter.mean()) if scale else 0.0
             parameter.copy_(draw(parameter.shape, middle, 1 / sqrt(fan) if fan else 0.3))
         for part in module.modules():
             if isinstance(part, nn.modules.batchnorm._NormBase) and part.running_mean is not None:
                 part.running_mean.copy_(draw(part.running_mean.shape, 0.0, 0.3))
                 if part.running_var is not None:
+                    # Positive, as a variance must be.
                     part.running_var.copy_(torch.from_numpy(random.uniform(0.5, 2.0, tuple(part.running_var.shape))))
 
 
@@ -194,7 +199,8 @@ class _Trace:
         self.values: list[TorchValue] = []
         self._known: dict[int, tuple[int, int]] = {id(state[name]): (-1, bit) for name, bit in bits.items()}
         self._count = -1
-        self._kept: list[object] = []  # so that no tensor's id is another's
+        # Ids identify tensors, and the id of a freed one is given to another.
+        self._kept: list[object] = []
 
     def function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
         """Compute one call of a function, and record the tensors that it returns as values."""

@@ -115,6 +115,7 @@ class Unit:
 
 def units_of(run: TorchRun) -> list[Unit]:
     """Every called module with its own tensors, or of a kind without tensors, and their parts."""
+    # Reversed, so that the first call of a module determines its order.
     order = {layer_of(name): position for position, name in reversed(list(enumerate(run.calls)))}
     by_layer: dict[str, list[Call]] = {}
     for name, call in run.calls.items():
@@ -129,6 +130,7 @@ def units_of(run: TorchRun) -> list[Unit]:
         if not path or calls is None or not (kinds or tensor_names):
             continue
         if not kinds:
+            # A user's own class: only its own tensors, since its submodules are units themselves.
             below = {name: value for name, value in below.items() if "." not in name or "parametrizations" in name}
         bits = _bits(run, path, below)
         unit = _unit(path, kinds, below, path, "", calls, order[path], bits, module)
@@ -148,8 +150,8 @@ def possible(unit: Unit, layer: object) -> tuple[str, ...]:
     layer_kinds = kinds_of_layer(layer)
     if not unit.kinds or layer_kinds is None:
         return unit.kinds or layer_kinds or ()
+    # In the layer's kinds too: a Dense layer may take a convolution with a window of one, and the reverse.
     kinds = [kind for kind in unit.kinds if kind in layer_kinds]
-    # A linear layer may be a convolution with a window of one, and a convolution with one a linear layer.
     return tuple(kinds)
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from wdport.mapping.names import NamePattern
 from wdport.porting.options import Fields
 
+# A number in a name, but not one within an index such as <n+1>.
 _NUMBER = re.compile(r"(?<![0-9])(\d+)(?![0-9])(?![^<]*>)")
 _INDICES = ("n", "m", "i", "j", "k")
 
@@ -47,7 +48,7 @@ def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[s
 
 
 def fold_doubts(doubts: Sequence[Doubt]) -> list[str]:
-    """Join doubts that say the same of several names, in words."""
+    """Join doubts that state the same about several names, in words."""
     groups: dict[tuple[str, str], list[Doubt]] = {}
     for doubt in doubts:
         groups.setdefault((_NUMBER.sub("#", doubt.name), _NUMBER.sub("#", doubt.what)), []).append(doubt)
@@ -190,6 +191,7 @@ def _shortened(row: Fields, head: tuple[str, str]) -> Mapping[str, object]:
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./<>+-]*")
 _QUOTED = frozenset({"rule", "flatten", "axes", "drop"})
+# Plain words that YAML 1.1 reads as another type.
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"})
 
 

@@ -132,6 +132,7 @@ def regroup(axes: Axes, shape: Sequence[int]) -> AxisMove | None:
     for size in shape:
         group: list[Atom] = []
         left = int(size)
+        # An axis of size one stays the same axis where both shapes have one in this place.
         if left == 1 and rest and rest[0].size == 1:
             group.append(rest.pop(0))
         while left > 1:
@@ -144,6 +145,7 @@ def regroup(axes: Axes, shape: Sequence[int]) -> AxisMove | None:
                 group.append(atom)
                 left //= atom.size
                 continue
+            # The new axis would end inside an axis that it does not divide.
             if atom.size % left:
                 return None
             first, second = _parted(atom, left, size, used)

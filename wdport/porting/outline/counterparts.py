@@ -26,6 +26,7 @@ from wdport.porting.outline.settings import equal, parameters, short
 
 _EMPTY = inspect.Parameter.empty
 
+# A bare number would not show which setting it is, as in Softmax(1).
 _FIRST_BY_NAME = ("axis", "epsilon", "max_value", "negative_slope", "alpha", "approximate", "keepdims", "data_format",
                   "alpha_initializer", "dim")  # fmt: skip
 """First arguments that are written by name."""
@@ -182,6 +183,7 @@ def _along(function: str, arguments: Mapping[str, Any], call: TorchCall) -> dict
     """The axis of a function, in Keras's layout."""
     rank = len(call.shape)
     if function == "stack":
+        # stack adds an axis, so an axis counted from the end is one further than in its inputs.
         position = (dims(arguments.get("dim", 0), rank + 1) or [0])[0]
         call_axes = call.axes or ()
         order = keras_permutation((*call_axes[:position], (Atom("n", 2),), *call_axes[position:]))
@@ -192,6 +194,7 @@ def _along(function: str, arguments: Mapping[str, Any], call: TorchCall) -> dict
     if not torch:
         return {}
     keras = [keras_axis(call.axes, index) for index in torch]
+    # The last axis is written as -1, which is right for any rank.
     axes = [index - rank if index == rank - 1 else index for index in torch]
     axes = [old if new is None else new for old, new in zip(axes, keras, strict=True)]
     axis: dict[str, object] = {"axis": axes[0] if len(axes) == 1 else tuple(axes)}
@@ -207,6 +210,7 @@ def _sections(function: str, arguments: Mapping[str, Any], call: TorchCall) -> o
         if len(sizes) == 1:
             sizes = [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
     elif function == "chunk":
+        # torch.chunk rounds the size up, so that it may return fewer chunks than requested.
         chunk = -(-size // int(arguments.get("chunks", 1)))
         sizes = [min(chunk, size - start) for start in range(0, size, chunk)]
     else:

@@ -156,7 +156,8 @@ def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingPr
         return f"{_inner(text(values['input']))}[{index(values.get('index'), name)}]"
     if function == "setitem":
         return f"{_inner(text(values['input']))}[{index(values.get('index'), name)}] = {text(values.get('value'))}"
-    if function.startswith("new_"):  # of the first tensor's dtype, which is all that it is asked for
+    # Only the dtype of the first tensor matters.
+    if function.startswith("new_"):
         function, values = (
             function.removeprefix("new_"),
             {key: value for key, value in values.items() if key != "input"},

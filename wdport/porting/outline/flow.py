@@ -25,6 +25,7 @@ def product(a: Axes, b: Axes, output: TracedTensor) -> Axes | None:
 
 def summed(equation: str, operands: Sequence[Axes]) -> Axes | None:
     left, arrow, right = equation.replace(" ", "").partition("->")
+    # Without an arrow the order of the outputs is alphabetical; neither form is followed.
     if not arrow or "..." in equation:
         return None
     groups: dict[str, Group] = {}
@@ -50,6 +51,7 @@ def without(axes: Axes, gone: Sequence[int]) -> Axes:
 def indexed(axes: Axes, index: object) -> Axes | None:
     """Axes after indexing: slices keep an axis, numbers remove one, ``None`` adds one."""
     items = list(index) if isinstance(index, tuple) else [index]
+    # The axes of advanced indexing depend on the shapes and places of the index arrays.
     if any(isinstance(item, (TracedTensor, tuple)) for item in items):
         return None
     used = sum(item is not None and item is not ... for item in items)

@@ -63,6 +63,7 @@ def canonical(name: str) -> str:
     tail = name.rpartition(".")[2]
     if tail.startswith("__") and tail.endswith("__"):
         tail = tail[2:-2]
+    # In-place forms: add_ for add.
     elif tail.endswith("_") and not tail.startswith("_"):
         tail = tail.rstrip("_")
     return _ALIASES.get(tail, tail)

@@ -139,6 +139,7 @@ def _signature(step: Step) -> object:
     return step.what, name, step.type, step.kind, repr(settings), plain, sizes, notes, [*map(_signature, step.steps)]
 
 
+# Sizes that differ between the runs depend on the batch.
 BATCHES = (CASES[0].batch, CASES[0].batch - 1)
 """The batch sizes of the two runs."""
 

@@ -20,7 +20,8 @@ _RENAMED: Mapping[str, str] = MappingProxyType({"NonDynamicallyQuantizableLinear
 
 _SHAPES = ("unflattened_size", "target_shape", "newshape", "shape")
 _LISTS = ("normalized_shape", "axes", "axis", "dims")
-"""Arguments of which a number is no list, or a list of one, and not the value for every axis."""
+"""Arguments without one value per axis: tuples of the first are always written in full, those of the second unless they
+have one element."""
 
 _SILENT = ("device", "dtype", "inplace", "init", "_weight", "_freeze", "sparse", "scale_grad_by_freq")
 """Parameters that do not affect inference."""
@@ -30,6 +31,7 @@ def torch_class(module: torch.nn.Module) -> str:
     """The class of ``torch.nn`` whose ``forward`` the module runs, such as ``Conv2d``; "" for a module of others."""
     for base in type(module).__mro__:
         if base.__module__.startswith("torch.nn.modules") and base.__name__ != "Module":
+            # A subclass with its own forward may compute anything.
             inherits_forward = type(module).forward is getattr(base, "forward", None)
             return _RENAMED.get(base.__name__, base.__name__) if inherits_forward else ""
     return ""

@@ -37,6 +37,7 @@ def needed(trace: Trace) -> set[int]:
     layers = [event for event in trace.events if event.module is not None and event.is_layer]
     left += [tensor.source for event in layers for tensor in event.inputs]
     serials: set[int] = set()
+    # Backwards, so that functions that neither an output nor a layer needs are left out.
     while left:
         source = left.pop()
         if source.kind == "event" and source.event not in serials:

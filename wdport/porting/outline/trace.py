@@ -39,6 +39,7 @@ class Batches:
         """A number of the first run, expressed in terms of the batch if the second run has another."""
         if a == b:
             return Size(a)
+        # Proportional to the batch, such as b * heads; otherwise the batch plus a constant.
         if a * self.second == b * self.first:
             times = a // self.first
             return Size(a, "b" if times == 1 else f"{times}b")
@@ -135,6 +136,7 @@ class _Tracer:
         self.origins: MutableMapping[torch.Tensor, TensorSource] = WeakTensorKeyDictionary()
         self._open: list[Event] = []
         self._is_layer, self._within = is_layer, False
+        # Tied tensors keep the first name.
         for name, kind, tensor in _held(module):
             if tensor not in self.origins:
                 self.origins[tensor] = TensorSource(kind, name)
@@ -172,6 +174,7 @@ class _Tracer:
         if self._within:
             return function(*args, **kwargs)
         name = _name_of(function)
+        # Before the call: a function in place changes what its arguments are.
         before = None if name.endswith("set_") else (self._plain(args), self._plain(kwargs))
         result = function(*args, **kwargs)
         if before is not None:
@@ -194,6 +197,7 @@ class _Tracer:
         event = self._begin(Event(-1, name, *recorded))
         self._end(event, output)
         if short == "__setitem__" or (short.endswith("_") and not short.endswith("__")):
+            # A function in place on a view changes the tensor that it is a view of.
             base = tensors[0]._base
             if base is not None:
                 self.origins[base] = event.outputs[0].source
