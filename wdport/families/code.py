@@ -57,6 +57,7 @@ def save_whole(target: str, model: KerasModel, path: Path) -> None:
     :class:`MisfitError` if one of the user's classes does not support this."""
     try:
         model.save(path)
+    # A full disk or a missing folder is reported as it is, not as a fault of the user's class.
     except OSError:
         raise
     except Exception as error:
@@ -92,6 +93,7 @@ def _policy(dtype: str) -> Iterator[None]:
     from wdport.keras_runtime import default_float, exact_float64, fresh_names, unfilled
 
     before = keras.config.dtype_policy()
+    # `x if … else y` belongs to the last context only; the first three are always entered.
     with TRACING, fresh_names(), unfilled(), exact_float64() if dtype == "float64" else default_float("float32"):
         keras.config.set_dtype_policy(dtype)
         try:
@@ -104,6 +106,7 @@ def _require_plain(target: str, model: KerasModel) -> None:
     from wdport.keras_runtime import layers_by_path
 
     for path, layer in layers_by_path(model).items():
+        # Keras stores the Python bytecode of a Lambda, and refuses to load it in its safe mode.
         if type(layer).__name__ == "Lambda":
             what = f"has a Lambda layer, {path}, which no file can hold safely"
             raise MisfitError(target, what, "write it as a separate layer, or with keras.ops")
@@ -114,6 +117,7 @@ def _require_policy(target: str, model: KerasModel) -> None:
     from wdport.keras_runtime import variables_by_path
 
     for path, variable in variables_by_path(model).items():
+        # Integers, such as the state of a random generator, are exact under any policy.
         if str(variable.dtype) != "float64" and "float" in str(variable.dtype):
             what = f"makes {path} {variable.dtype} where keras.config.dtype_policy() is float64"
             raise MisfitError(target, what, "build a new model at every call, and set no dtype on any layer")
@@ -149,6 +153,7 @@ def open_axes(model: KerasModel, inputs: Sequence[Input]) -> dict[str, int]:
     named = {axis: size for port in inputs for axis, size in port.sizes.items() if not axis.startswith("_")}
     steps = {}
     for axis, size in named.items():
+        # Keras accepts another size at once or raises: a Dense layer after a Flatten has fixed the axis in its weights.
         larger = {axis: size + 1}
         with suppress(Exception):  # whatever the user's code raises
             changed = (replace(port, sizes={**port.sizes, **larger}) if axis in port.sizes else port for port in inputs)
@@ -162,6 +167,7 @@ def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
 
     from wdport.compare.probe import model_arguments
 
+    # Symbolic tensors build the layers as a call does, without computing anything.
     symbols = [keras.KerasTensor(_shape(port), dtype=_dtype(port)) for port in inputs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, which the caller reports
@@ -177,7 +183,7 @@ def _dtype(port: Input) -> str | None:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The original exception, which Keras raises again with advice added."""
+    """The original exception: Keras raises another one from it, with advice added."""
     while (before := error.__cause__ or error.__context__) is not None:
         error = before
     return error

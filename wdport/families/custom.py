@@ -56,6 +56,8 @@ def _differences(saved: object, now: object, layer: str, strict: bool, key: str 
         layer = _name(saved) or layer
         for name in dict.fromkeys((*saved, *now)):
             one, other = saved.get(name, _ABSENT), now.get(name, _ABSENT)
+            # Releases of Keras add keys to a layer's configuration, so a key on one side alone is a difference only
+            # within one.
             if name not in _IGNORED and (strict or _ABSENT not in (one, other)):
                 yield from _differences(one, other, layer, strict, name)
     elif isinstance(saved, list) and isinstance(now, list):
@@ -69,12 +71,14 @@ def _differences(saved: object, now: object, layer: str, strict: bool, key: str 
             return
         for one, other in zip(saved, now, strict=True):
             yield from _differences(one, other, layer, strict, key)
+    # In Python 1 == True == 1.0, which are different settings here.
     elif saved != now or type(saved) is not type(now):
         yield _sentence(layer, key, saved, now)
 
 
 def _name(value: object) -> str:
     """The name of a described layer; "" for anything else."""
+    # A dtype policy has a class and a name too, "float32" for instance, and is not a layer.
     if not isinstance(value, Mapping) or "class_name" not in value or str(value["class_name"]).endswith("Policy"):
         return ""
     inner = value.get("config")
@@ -124,7 +128,7 @@ class CustomFamily(PlainFamily):
         self._open: Mapping[str, int] | None = None
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
-        """All values of a configuration file: the table says which of them the functions take."""
+        """All values of a configuration file: the table states which of them the functions take."""
         return dict(document)
 
     def parse_setting(self, key: str, text: str) -> NoReturn:
@@ -148,7 +152,7 @@ class CustomFamily(PlainFamily):
         """The arguments of the functions, in Keras and in PyTorch; raises :class:`MisfitError`."""
         values = {**(source.document() if self.table.config else {}), **config}
         if missing := [key for key in self.table.config if key not in values]:
-            fix = "give a config.json beside the checkpoint, or `--config FILE`"
+            fix = "give a config.json next to the checkpoint, or `--config FILE`"
             raise MisfitError(source.path, f"{', '.join(missing)} not given, and {self.table.path} asks for it", fix)
         return {key: values[key] for key in self.table.config}
 
@@ -170,6 +174,7 @@ class CustomFamily(PlainFamily):
         from wdport.keras_runtime import shapes_by_path, traced_model
 
         try:
+            # Abstract evaluation: a model that is larger than the memory can still be planned.
             return shapes_by_path(traced_model(lambda: self._build(config, "float32")))
         except MisfitError:  # it may read its own values, or fail: the full build reports that
             return self.variables(config)
@@ -184,6 +189,7 @@ class CustomFamily(PlainFamily):
     def build(self, config: CustomConfig, dtype: str | None = None) -> KerasModel:
         """The user's model, owned by the caller from now on: in float32 the one that was inspected before, if any."""
         if (dtype or "float32") == "float32":
+            # Handed over, not shared: the caller changes its values.
             model, self._inspected = self._keep(config), None
             return model
         return self._build(config, str(dtype))
@@ -213,6 +219,7 @@ class CustomFamily(PlainFamily):
         for name, array in arrays:
             set_variable(variables[name], array)
             values[name] = array
+        # HDF5 ends the process by a signal when a write fails.
         with quiet_hdf5():
             if path.name.endswith(".weights.h5"):
                 model.save_weights(path)
@@ -233,10 +240,12 @@ class CustomFamily(PlainFamily):
         from wdport.files.weights_file import open_weights
         from wdport.keras_runtime import set_variable, variables_by_path
 
+        # Keras opens the file without such a check.
         with located(path), open_weights(path):
             pass
         model = self._keep(config)
         for variable in variables_by_path(model).values():
+            # Integers have no NaN; a variable of integers that the file lacks keeps its value.
             if np.dtype(variable.dtype).kind == "f":
                 set_variable(variable, np.full(variable.shape, np.nan, np.float32))
         try:
@@ -262,6 +271,7 @@ class CustomFamily(PlainFamily):
         ports = self.told()
         if self._input_shapes is None:
             self._keep(config)
+        # A subclass of keras.Model has no symbolic inputs to take shapes from.
         if self._input_shapes is None or len(self._input_shapes) != len(ports):
             if self._open is None:
                 self._open = open_axes(self._keep(config), ports)
@@ -298,6 +308,7 @@ def _in_keras_order(port: Input, shape: Sequence[int | None], where: str) -> Inp
     if port.axes != port.keras_axes:
         return port
     sizes = [None if axis == "b" else port.sizes[axis] for axis in port.axes]
+    # As stated, or with the second axis last: PyTorch's channels first, Keras's channels last.
     for axes in (port.axes, (port.axes[0], *port.axes[2:], *port.axes[1:2])):
         expected = [None if axis == "b" else port.sizes[axis] for axis in axes]
         if len(expected) == len(shape) and all(b in (None, a) for a, b in zip(expected, shape, strict=True)):

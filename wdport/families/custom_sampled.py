@@ -100,7 +100,7 @@ _OWN: Final = {*SamplingForm.__annotations__, "process", "time"}
 
 _TIMES: Final = ("step", "fraction")
 _MOST: Final = 1 << 24
-"""Values of one sample."""
+"""Largest number of values of one sample."""
 
 LAYERS: Final = 64
 """Upper estimate of the activations of about the state's size that exist at once; a model's own number is unknown."""
@@ -131,6 +131,7 @@ def _sampling(document: Document) -> Sampling:
     if kind not in ("diffusion", "flow"):
         raise ValueError("process is not diffusion or flow")
     shape, name = document.get("shape"), document.get("name", "samples")
+    # YAML's `true` is a bool, which Python counts among the integers.
     if isinstance(shape, int) and not isinstance(shape, bool):
         shape = [shape]
     if not isinstance(shape, list) or not shape or not all(type(size) is int and size > 0 for size in shape):
@@ -140,6 +141,7 @@ def _sampling(document: Document) -> Sampling:
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError("name is not one word, such as points")
     classes, no_class = _class(document, "classes"), _class(document, "no_class")
+    # The label without a class is a row of the same table, so it is below `classes`.
     if no_class is not None and (classes is None or no_class >= classes):
         raise ValueError("no_class is not one of the classes")
     condition = labels_of(classes, no_class)

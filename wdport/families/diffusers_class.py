@@ -30,6 +30,7 @@ class DiffusersClass:
     def require(self, values: Mapping[str, object]) -> Any:
         """The class; raises :class:`MachineError` if it is not installed, or lacks a field that ``values`` need."""
         library_class = released_class(LIBRARY, self.name)
+        # `from_config` drops a field that it does not know with a warning, and the model would be another one.
         if lacking := set(self._arguments(values)) - set(inspect.signature(library_class.__init__).parameters):
             what = f"{self.name} of {release(LIBRARY)} has no field {min(lacking)}, and is the reference"
             raise MachineError(LIBRARY, what, f"pip install 'wdport[{LIBRARY}]'")
@@ -65,9 +66,12 @@ class DiffusersClass:
     ) -> nn.Module:
         """The model of :meth:`build` in evaluation mode with these weights, every one of them used; ``dtype`` float32
         or float64."""
+        # Buffers outside the state_dict, such as frequencies, are computed at construction: in float64 only if it is
+        # lifted.
         with lifted() if dtype == "float64" else nullcontext():
             model = self.build(values, stated, changed)
         kind = getattr(torch, dtype)
+        # Without `assign`, torch would copy the values into the parameters of the model, which are float32.
         model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
         return model.requires_grad_(True).eval()
 
@@ -76,6 +80,7 @@ class DiffusersClass:
     ) -> list[str]:
         """The fields that the library, whose ``module`` it built of a stated configuration, reads otherwise than
         ``values``; ``load`` makes a configuration of fields."""
+        # Through our own reader, so that two spellings of one value compare equal.
         theirs = load({name: value for name, value in module.config.items() if name in values}).to_dict()
         return [f"{name} is {value!r} as {LIBRARY} reads config.json, and {values[name]!r} here"
                 for name, value in theirs.items() if name not in self.others and value != values[name]]  # fmt: skip

@@ -92,7 +92,7 @@ class FaultSet:
     checkpoint's tensors from a configuration and a seed, float32, with every weight and bias random. ``mutants`` are
     those that a configuration can have. ``around`` yields the results of faults outside the network at the family's own
     gates, under these bounds. ``rewrites`` are correct ports that compute the same in another way: mutants, applied
-    everywhere at once, that must survive. ``causes_known`` says whether the faults have the words of a correct
+    everywhere at once, that must survive. ``causes_known`` states whether the faults have the words of a correct
     diagnosis, so that reported causes can be judged.
     """
 
@@ -107,7 +107,7 @@ class FaultSet:
 
 
 def fate(example: str, place: str, gate: str, fault: str, margin: float, killed: bool) -> Kill:
-    """Result of a fault at a gate that does not distinguish places; a ``fault`` without a name is no fault, and must
+    """Result of a fault at a gate that does not distinguish places; a ``fault`` without a name is not a fault, and must
     survive."""
     reason = "" if fault else "nothing is changed"
     return Kill(example, fault or "no fault", place, gate if killed else "", gate, (place,) if killed else (),
@@ -122,7 +122,7 @@ Change = Callable[[KerasLayer, KerasModel], AbstractContextManager[object]]
 class Mutant:
     """One known bug.
 
-    ``sites`` are patterns of Keras layer paths where it can be, "" for the network itself. ``equivalent`` says why it
+    ``sites`` are patterns of Keras layer paths where it can be, "" for the network itself. ``equivalent`` states why it
     changes nothing, if it does not; ``gate`` is the gate expected to kill it: A, 0 if layers no longer run, A' or B if
     float64 does not show it. ``shares`` allows the fault to be found at every layer below its site. The ``quick``
     mutants of a family have one in every part, and are found in seconds. ``facts`` are words of a correct diagnosis.
@@ -147,6 +147,7 @@ class Mutant:
 @contextmanager
 def attributes(target: object, **values: object) -> Iterator[None]:
     """Context in which ``target`` has other attributes, set without Keras's tracking of layers and variables."""
+    # Through __dict__: Keras's __setattr__ would track a layer set here, and the model would get another variable.
     before = {name: target.__dict__[name] for name in values if name in target.__dict__}
     target.__dict__.update(values)
     try:
@@ -159,6 +160,7 @@ def attributes(target: object, **values: object) -> Iterator[None]:
 
 def setting(**values: object) -> Change:
     """A fault that sets attributes of the layer."""
+    # The layer is known only when the fault is put into a model.
     return lambda layer, _: attributes(layer, **values)
 
 

@@ -46,6 +46,7 @@ class KerasDenoiser:
         # Built at once: Keras's dtype policy is global, and other threads may build models later.
         with jax.enable_x64(True) if dtype == "float64" else nullcontext():
             self._model = build(POLICIES.get(dtype, dtype))
+        # Found by name: the user's class need not know wdport.
         self._embeds = hasattr(self._model, "embed") and hasattr(self._model, "denoise")
         self._conditioned = conditioned
         self._paths = {id(variable): path for path, variable in variables_by_path(self._model).items()}
@@ -61,6 +62,7 @@ class KerasDenoiser:
 
     def embed(self, weights: Weights, times: Tensor) -> Tensor:
         """The embedding (S, T) of the times (S,), if it does not depend on a condition; otherwise the times."""
+        # The condition is not known before `predict`.
         if not self._embeds or self._conditioned:
             return times
         with self._holding(weights):
@@ -70,6 +72,7 @@ class KerasDenoiser:
     def predict(self, weights: Weights, state: Tensor, embedded: Tensor, condition: Tensor | None = None) -> Tensor:
         if self._embeds:
             with self._holding(weights):
+                # All samples are at the same step.
                 every = jnp.broadcast_to(embedded, (*state.shape[:1], *embedded.shape))
                 embedding = self._model.embed(every, condition) if self._conditioned else every
                 prediction: Tensor = self._model.denoise(state, embedding)
@@ -86,6 +89,8 @@ class KerasDenoiser:
 
         from wdport.keras_runtime import exact_float64
 
+        # Keras reads a variable's value from the innermost scope, so the weights stay arguments of the compiled
+        # program.
         held = [(variable, self._value(variable, weights)) for variable in self._model.variables]
         with exact_float64() if self._exact else nullcontext(), keras.StatelessScope(state_mapping=held):
             yield

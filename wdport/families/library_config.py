@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Fields)
 
 NONE: Final = "null"
-"""Of a part that the tensors lack, or the network."""
+"""Value for a part that the tensors, or the network, do not have."""
 
 FIX: Final = "correct config.json, or give the right value with `--config FILE` or `--set NAME=VALUE`"
 
@@ -81,6 +81,7 @@ class LibraryFamily(PortedFamily[C]):
         if any(name in UNITS for name in values["flag"]):
             what = f"{self.model_phrase} has no series to normalise"
             raise MisfitError(source.path, what, "leave out `--norm-stats` and `--data`")
+        # Later documents replace values of earlier ones: the library's file, then --config, then --set.
         merged = {name: value for document in values.values() for name, value in document.items()}
         value_origins = {name: origin for origin, document in values.items() for name in document}
         try:
@@ -97,6 +98,7 @@ class LibraryFamily(PortedFamily[C]):
         ours = {**config.to_dict(), **self.compared(config)}
         for name, theirs in self.sizes(shapes).items():
             label, mine = value if isinstance(value := ours[name], tuple) else (name, value)
+            # Sizes are found in the tensors by name; a missing tensor is reported by the plan, which names it.
             if theirs is not None and theirs != mine:
                 yield f"{label} is {_word(mine)}, but {_word(theirs)} in the tensors"
 
@@ -123,6 +125,7 @@ class LibraryFamily(PortedFamily[C]):
             "description": f"Configuration of {article} {self.library_class} as {self.library} writes it. "
             "Absent fields have its defaults.",
             "properties": {**head, **{name: field.schema() for name, field in declared.items()}, **(more or {})},
+            # The library writes its release and the class's name into keys with an underscore.
             "patternProperties": {"^_": {}},
             "additionalProperties": False,
         }

@@ -28,7 +28,7 @@ C = TypeVar("C", bound=fields.Fields)
 
 
 class PlainFamily:
-    """A family whose network has no optional parts, and no tables or gates beside it."""
+    """A family whose network has no optional parts, and which has no tables or gates."""
 
     bounds: Mapping[str, Bound] = MappingProxyType({})
 

@@ -53,6 +53,7 @@ def own_model(
 
 def find_family(name: str, where: str | Path) -> Family:
     """The family named by a table or a converted file; raises :class:`MisfitError` if unknown."""
+    # First, so that no installed package can take the name of one of these.
     if name in SHIPPED:
         return cast(Family, import_module(f"wdport.families.{name}.family").FAMILY)
     if name not in known_names():
@@ -138,6 +139,7 @@ def family_of_model(model: object) -> Family | None:
     """The family of a Keras model, by its class or a base class; ``None`` if it is not a wdport model."""
     if (keras := sys.modules.get("keras")) is None:
         return None
+    # A user's subclass of one of our classes is registered under its own name.
     for kind in type(model).__mro__:
         if (name := family_name(keras.saving.get_registered_name(kind))) is not None:
             return find_family(name, name)

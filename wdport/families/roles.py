@@ -236,7 +236,7 @@ class OwnFamily(Family, KeptByKeras, Protocol):
 
     def require_saved(self, config: Configuration, path: Path, saved: Document, same_release: bool) -> None:
         """Raise :class:`MisfitError` if the model that is built now is not the one that Keras described as ``saved`` in
-        a file; ``same_release`` says whether this release of Keras wrote it."""
+        a file; ``same_release`` states whether this release of Keras wrote it."""
         ...
 
     def told(self) -> tuple[Input, ...]:
@@ -367,7 +367,7 @@ class TokenNetwork(Protocol):
     ) -> Tensor:
         """The logits (B, count, V) of the tokens from ``first`` on, a traced integer.
 
-        All others are (B, N): the tokens in any order, which of them are read, and where in the text they stand.
+        All others are (B, N): the tokens in any order, which of them are read, and their positions in the text.
         """
         ...
 
@@ -414,8 +414,8 @@ class Fresh(Protocol):
         ...
 
     def recipe(self, document: Document, where: str | Path, public: bool = False) -> Recipe:
-        """How the configuration file says that the model is trained or, with ``public``, how the public training script
-        trains with this file; raises :class:`MisfitError`."""
+        """How the model is trained according to the configuration file or, with ``public``, by the public training
+        script with this file; raises :class:`MisfitError`."""
         ...
 
     def fresh(self, config: Configuration, seed: int, dtype: str | None = None) -> KerasModel:

@@ -41,6 +41,7 @@ def first_unlike(model: KerasModel, reference: str | None, arguments: Document, 
         module = recorder.find_function(reference)(**arguments)
         taps = align(table, recorder.module_names(module), layers, ())
         modules = dict(module.named_modules())
+    # The caller reports that the table does not fit; whatever the PyTorch model raises would hide that.
     except Exception:  # the function is the user's, and this is only a hint
         return ""
     taps_by_layer = {tap.candidate: tap for tap in taps if tap.reference in modules}
@@ -69,6 +70,7 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
     layers = layers_by_path(model)
     try:
         module = find_function(reference)(**arguments)
+        # A module that is used in several places has a row in the table for each, under each of its names.
         modules = dict(getattr(module, "named_modules")(remove_duplicate=False))
     except WdportError:
         raise
@@ -77,8 +79,11 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
     taps = align(table, recorder.module_names(cast("torch.nn.Module", module)), layers, ())
     input_shapes = {path: shape for path, layer in layers.items() if (shape := _known_input_shape(layer))}
     kinds = {tap.candidate: tap.kind or kind_of(modules[tap.reference]) for tap in taps if tap.reference in modules}
+    # A PyTorch module that pads is often a ZeroPadding layer and a layer without padding in Keras, so their paddings
+    # differ.
     doubtful = {path for path, kind in kinds.items() if has_windows(kind)}
     doubtful -= {path for path in input_shapes if path in doubtful and not _may_be_padded(layers[path], model)}
+    # Only the shapes are read: a broadcast zero takes no memory at any size.
     calls = {path: Call((np.broadcast_to(np.float32(0), shape),), ()) for path, shape in input_shapes.items()}
     report = compare_settings(taps, modules, layers, None, calls)
     settings = (setting for setting in report.found if setting.name != "padding" or setting.candidate not in doubtful)
@@ -91,10 +96,12 @@ def _may_be_padded(layer: KerasLayer, model: KerasModel) -> bool:
         return True  # not a functional model as a whole
     tensor = layer.input
     while not any(tensor is model_input for model_input in model.inputs):
+        # Keras notes on a symbolic tensor which call made it; there is no public way back through the graph.
         history = tensor._keras_history
         inputs = history.operation._inbound_nodes[history.node_index].input_tensors
         if not inputs:
             return True  # inside a nested model: the layers before it are unknown
+        # Another layer with windows: its own comparison covers what happens before it.
         if hasattr(history.operation, "kernel_size") or hasattr(history.operation, "pool_size"):
             return False
         tensor_sizes = _sizes(tensor.shape, layer)

@@ -13,6 +13,7 @@ from wdport.mapping.axes import Shape
 
 Shapes = Mapping[str, Shape]
 
+# No leading zeros, so that two names of a file never mean the same index.
 NUMBER: Final = "(0|[1-9][0-9]{0,5})"
 """Pattern of an index in a tensor's name."""
 
@@ -28,6 +29,7 @@ def size(shapes: Shapes, name: str, axis: int) -> int | None:
 def most_frequent(sizes: Iterable[int | None]) -> int | None:
     """The most frequent of the sizes that are known, so that a single wrong tensor is reported by the plan and does not
     change the configuration."""
+    # Of equally frequent sizes the first counts: Counter keeps the order of insertion.
     counts = Counter(dimension for dimension in sizes if dimension is not None)
     return counts.most_common(1)[0][0] if counts else None
 

@@ -32,7 +32,7 @@ from wdport.limits import MAX_LAYERS, MAX_STEPS, MAX_WIDTH, require_model_size
 from wdport.model import Document
 
 ROPE: Final = ("rope_parameters", "rope_scaling")
-"""The rotary positions in new and in old files; old ones have a separate ``rope_theta``."""
+"""Names of the rotary positions in new and in old files; the latter have a separate ``rope_theta``."""
 
 FACTOR: Final = "partial_rotary_factor"
 
@@ -40,7 +40,7 @@ FACTOR: Final = "partial_rotary_factor"
 def rotary(document: Document, where: str | Path) -> dict[str, object]:
     """``rope_theta`` if the document states it; raises :class:`MisfitError` for other kinds of rotary positions.
 
-    ``rope_scaling`` precedes ``rope_parameters``, and what is in them the field beside them, as in the library.
+    ``rope_scaling`` precedes ``rope_parameters``, and a value in either of them the separate field, as in the library.
     """
     name = next((name for name in reversed(ROPE) if document.get(name)), "")
     rope = document.get(name) if name else {}
@@ -73,7 +73,7 @@ def rotary_schema() -> dict[str, object]:
     either = {"anyOf": [table, {"type": "null"}]}
     return {
         ROPE[0]: {"description": "Rotary positions.", **either},
-        ROPE[1]: {"description": "The same in old files, with rope_theta beside it.", **either},
+        ROPE[1]: {"description": "The same in old files, with rope_theta next to it.", **either},
         FACTOR: factor,
     }
 
@@ -89,7 +89,7 @@ TOKENIZER: Final = "tokenizer.json"
 """The file of the library's tokenizer, which a converted model keeps."""
 
 LAYER_VARIABLES: Final = 16
-"""Of one layer with all biases."""
+"""Variables of a layer with all biases: those of seven products, and of two norms."""
 
 Token = Annotated[int, Meta(ge=0, le=MAX_STEPS)]
 NOT_REAL: Final = FieldRefusal("is not a number from 0 to 1e30")
@@ -101,8 +101,8 @@ class Config(Fields):
     support.
 
     ``num_key_value_heads`` and ``head_dim`` are computed if they are ``None``, as in the library. ``mask_token_id`` is
-    used by generation, and the embedding of ``pad_token_id`` only has no gradient. ``rope_theta`` stands for all
-    spellings of the rotary positions.
+    used by generation, and the embedding of ``pad_token_id`` only has no gradient. ``rope_theta`` holds the value of
+    all spellings of the rotary positions.
     """
 
     vocab_size: Annotated[
@@ -161,10 +161,11 @@ class Config(Fields):
         Effect(gates=("C",)),
     ] = 128001
     mask_token_id: Annotated[
-        Token | None, Meta(description="Token that stands for one to be predicted; null for none."), UNUSED
+        Token | None, Meta(description="Token in place of one to be predicted; null for none."), UNUSED
     ] = 128002
 
     def __post_init__(self) -> None:
+        # Before the fields are checked, whose bound would report it as not a number above zero; False is not a number.
         if self.rope_theta == 0 and self.rope_theta is not False:
             raise ValueError("rope_theta is zero")
         super().__post_init__()
@@ -180,11 +181,13 @@ class Config(Fields):
                              f"{self.num_attention_heads}")  # fmt: skip
         if self.head_dim is None:
             object.__setattr__(self, "head_dim", self.hidden_size // self.num_attention_heads)
+        # A rotary position turns pairs of features, the first half of a head with the second.
         if self.width % 2:
             raise ValueError(f"head_dim {self.width} is odd, and rotary positions turn pairs")
         self._require_sizes()
 
     def _require_sizes(self) -> None:
+        # Queries and the output have all heads, keys and values only theirs: twice the sum, times the width of a head.
         inner = self.num_attention_heads + self.kv_heads
         layer = self.hidden_size * (2 * inner * self.width + 3 * self.intermediate_size)
         values = layer * self.num_hidden_layers + 2 * self.vocab_size * self.hidden_size

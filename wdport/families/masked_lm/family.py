@@ -33,6 +33,7 @@ sequence is as long as the model states."""
 
 def signature(config: Config) -> Signature:
     """Tokens (B, N) and the mask of padding (B, N), true for tokens that are read; sequences differ in length."""
+    # The angles grow with the position, and with them their rounding error, which only a long sequence shows.
     length = f"{LENGTH}..{max(LENGTH, min(LONGEST, config.max_position_embeddings))}"
     inputs = (f"input_ids: b n={length}, below {config.vocab_size}", f"attention_mask: b n={length}, mask")
     return Signature(tuple(map(parse_input, inputs)), (Port("logits"),), free={"n": 1})
@@ -107,6 +108,7 @@ class MaskedLMFamily(LibraryFamily[Config]):
             "hidden_size": size(shapes, table, 1),
             "intermediate_size": size(shapes, f"{first}mlp.gate_proj.weight", 0),
             "num_hidden_layers": count(shapes, "model.layers"),
+            # Rows of a projection are heads times their width, so these two are compared as products, see `compared`.
             "num_attention_heads": size(shapes, f"{first}self_attn.q_proj.weight", 0),
             "num_key_value_heads": size(shapes, f"{first}self_attn.k_proj.weight", 0),
             "attention_bias": f"{first}self_attn.q_proj.bias" in shapes,
@@ -130,6 +132,7 @@ class MaskedLMFamily(LibraryFamily[Config]):
         return frozenset({"tied", "tied_bias"} if config.mlp_bias else {"tied"})
 
     def misread(self, config: Config, stated: Stated, module: Any) -> list[str]:
+        # The library writes its defaults and its own notes as well; only the fields that fix the function are compared.
         written = {name: value for name, value in module.config.to_dict().items() if name in (*FIELDS, *ROPE)}
         theirs = self.load_config(self.read_settings(written, "config.json")).to_dict()
         return [f"{name} is {library_value!r} as transformers reads config.json, and {value!r} here"
@@ -147,6 +150,7 @@ class MaskedLMFamily(LibraryFamily[Config]):
 
     def vocabulary(self, config: Config) -> Vocabulary:
         mask = config.mask_token_id
+        # The default mask token, 128,002, is outside the vocabulary of a smaller model.
         return Vocabulary(config.vocab_size, mask if mask is not None and mask < config.vocab_size else None)
 
     def token_network(self, model: MaskedLM) -> TokenNetwork:

@@ -35,6 +35,7 @@ class TokenEmbedding(layers.Embedding):
         self.padding_idx = padding_idx
 
     def call(self, inputs: Tensor) -> Tensor:
+        # torch sets the gradient of this row to zero; the value of the row is looked up all the same.
         embedded = super().call(inputs)
         if self.padding_idx is None:
             return embedded
@@ -42,11 +43,12 @@ class TokenEmbedding(layers.Embedding):
 
 
 class TiedHead(layers.Layer):
-    """(B, N, C) -> logits (B, N, T) by the ``table`` (T, C) of an embedding, which has the variable, and a bias of its
-    own."""
+    """(B, N, C) -> logits (B, N, T) by the ``table`` (T, C) of an embedding, which has the variable, and by a separate
+    bias."""
 
     def __init__(self, units: int, table: Callable[[], KerasVariable], use_bias: bool, **kwargs: object) -> None:
         super().__init__(**kwargs)
+        # A function, not the variable: Keras would track it here too, and count and store the table twice.
         self.units, self.table, self.use_bias = units, table, use_bias
 
     def build(self, _: object = None) -> None:
@@ -55,6 +57,7 @@ class TiedHead(layers.Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         table = ops.cast(self.table(), inputs.dtype)
+        # The embedding is (T, C), where a Dense kernel would be (C, T).
         logits = inputs @ jnp.swapaxes(table, 0, 1)
         return logits if self.bias is None else logits + self.bias
 
@@ -80,6 +83,7 @@ class GatedMlp(layers.Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
+        # Only the gate is activated.
         return self.down(self.act(self.gate(x)) * self.up(x))
 
 
@@ -104,6 +108,7 @@ class Block(layers.Layer):
             channels, config.num_attention_heads, config.kv_heads, config.width, config.attention_bias, name="attention"
         )
         self.mlp_norm = RMSNorm(epsilon, name="mlp_norm")
+        # Keras's "gelu" is the exact one, with the error function.
         act = FUNCTIONS.get(config.hidden_act, config.hidden_act)
         self.mlp = GatedMlp(channels, config.intermediate_size, act, config.mlp_bias, name="mlp")
 
@@ -130,6 +135,7 @@ class Block(layers.Layer):
     ) -> Tensor:
         """The result for a part of the tokens, (B, M, C), which ``cut`` takes of any array (B, N, ...)."""
         normed = self.attention_norm(hidden_states)
+        # Keys and values are of all tokens; only queries, and everything after them, are cut.
         tokens = cut(hidden_states) + self.attention.part(normed, position_embeddings, visible, cut)
         return tokens + self.mlp(self.mlp_norm(tokens))
 
@@ -189,6 +195,7 @@ class MaskedLM(keras.Model):
 
     def hidden(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The features (B, N, C) after the last norm; all tokens are read if ``attention_mask`` is ``None``."""
+        # Padding on the left shifts positions too: the library numbers all tokens, read or not.
         positions = self.rotary(jnp.arange(input_ids.shape[1])[None])
         x = self.embed_tokens(input_ids)
         for index in range(self.depth):
@@ -198,7 +205,7 @@ class MaskedLM(keras.Model):
     def part(self, input_ids: Tensor, visible: Tensor, position_ids: Tensor, first: Tensor, count: int) -> Tensor:
         """The logits (B, count, vocab_size) of the tokens from ``first`` on, which may be a traced integer.
 
-        All arguments but these two are (B, N); the tokens stand at ``position_ids``, and may be in any order.
+        All arguments but these two are (B, N); ``position_ids`` are positions in the text, in any order.
         """
 
         def cut(x: Tensor) -> Tensor:
@@ -208,6 +215,7 @@ class MaskedLM(keras.Model):
         x = self.embed_tokens(input_ids)
         for index in range(self.depth - 1):
             x = getattr(self, f"block_{index}")(x, positions, visible)
+        # Earlier blocks need every token: the last one reads all of them.
         x = getattr(self, f"block_{self.depth - 1}").part(x, positions, visible, cut)
         return self.logits(self.norm(x))
 

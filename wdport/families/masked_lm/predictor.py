@@ -15,6 +15,7 @@ class Predictor:
     """Implements :class:`wdport.families.roles.TokenNetwork`."""
 
     def __init__(self, model: MaskedLM) -> None:
+        # What keeps this network, with its compiled programs, must not keep the model alive.
         self._model = ref(model)
 
     def weights(self) -> list[Tensor]:
@@ -23,6 +24,7 @@ class Predictor:
     def predict(
         self, weights: list[Tensor], tokens: Tensor, visible: Tensor, positions: Tensor, first: Tensor, count: int
     ) -> Tensor:
+        # Values as arguments: a program that closed over them would hold them as constants.
         mapping = list(zip(self._variables(), weights, strict=True))
         with keras.StatelessScope(state_mapping=mapping):
             return self._live_model().part(tokens, visible, positions, first, count)

@@ -51,6 +51,7 @@ def library_model(config: Config, stated: Stated | None = None, attention: str =
     """The library's model with random weights; raises :class:`MachineError` without transformers."""
     model_class = released_class(LIBRARY, CLASS)
     settings = model_class.config_class.from_dict(library_arguments(config, stated))
+    # Left to itself, the library would choose `sdpa`.
     settings._attn_implementation = attention
     return cast(nn.Module, model_class(settings))
 
@@ -73,5 +74,6 @@ def build_reference(
         state[HEAD] = state[TABLE]
     model.load_state_dict(state, assign=True)
     if config.tie_word_embeddings:
+        # `assign` has replaced both parameters by separate ones, and gradients of a tied head are summed in one.
         model.get_submodule("lm_head").weight = model.get_submodule("model.embed_tokens").weight
     return model.requires_grad_(True).eval()

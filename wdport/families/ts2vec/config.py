@@ -58,12 +58,14 @@ class Config(Fields):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kernel_size % 2 == 0:
+            # The first block has a dilation of 1, so K - 1 zeros are divided between the two sides.
             raise ValueError(f"kernel_size {self.kernel_size} is even, so no padding is the same on both sides")
         require_model_size(0, self._values())
 
     def _values(self) -> int:
         """Lower bound of the number of values in the variables, computed without building the model."""
         hidden, out, kernel = self.hidden_dims, self.output_dims, self.kernel_size
+        # The last block has a projection even where its widths are equal.
         return self.input_dims * hidden + kernel * (2 * self.depth * hidden**2 + hidden * out + out**2) + hidden * out
 
     @property

@@ -5,7 +5,7 @@ padded to one length, and steps beyond the end of a series are zero wherever a c
 is. Taps that read only padding are left out: with 24 steps and dilations up to 1024, half of the products remains.
 
 Crops, masks and the hierarchical loss are those of arXiv 2106.10466, sections 3.2 and 3.3. Crops have random lengths;
-here they are padded to the length of the series, so one program serves all.
+here they are padded to the length of the series, so one compiled program is enough for all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Weights = Mapping[str, Tensor]
 """The variables of the Keras model by path."""
 
 Block = dict[str, Tensor]
-"""Those of a block, by their path within it."""
+"""The variables of a block by their path within it."""
 
 
 def represent(
@@ -40,6 +40,7 @@ def represent(
     Outputs beyond the end of a series are without meaning.
     """
     x = series @ weights["input_fc/kernel"] + weights["input_fc/bias"]
+    # After the projection: of a masked input its bias would remain.
     if visible is not None:
         x = jnp.where(visible[..., None], x, 0.0)
     for i in range(config.depth + 1):
@@ -66,7 +67,9 @@ def _block(weights: Block, dilation: int, x: Tensor, inside: Tensor) -> Tensor:
 def _convolution(x: Tensor, kernel: Tensor, dilation: int) -> Tensor:
     """(B, T, C) and a kernel (K, C, C') -> (B, T, C'), as one product of the taps that reach a step of the series."""
     length, middle = x.shape[1], kernel.shape[0] // 2
+    # Taps beyond these read only padding for every step of the series.
     half = min(middle, (length - 1) // dilation)
+    # One product with (2 half + 1) C inputs, in place of a product for each tap.
     if half:
         padded = jnp.pad(x, ((0, 0), (half * dilation, half * dilation), (0, 0)))
         x = jnp.concatenate([padded[:, tap * dilation : tap * dilation + length] for tap in range(2 * half + 1)], -1)
@@ -80,7 +83,7 @@ def embed(config: Config, weights: Weights, series: Tensor) -> Tensor:
 
 
 DROPOUT = 0.1
-"""Of the representation."""
+"""Rate of the dropout of the representation."""
 
 SEEN = 0.5
 """Share of the steps that a mask keeps."""
@@ -116,6 +119,7 @@ def initial(shapes: Mapping[str, Shape], random: np.random.Generator) -> dict[st
 
     Drawn by numpy, since JAX would compile a program for every shape.
     """
+    # A bias has no inputs: torch takes the fan-in of its layer's kernel.
     fans = {path.rpartition("/")[0]: int(np.prod(shape[:-1])) for path, shape in shapes.items() if len(shape) > 1}
     return {path: (random.uniform(-1.0, 1.0, shape) * fans[path.rpartition("/")[0]] ** -0.5).astype(np.float32)
             for path, shape in shapes.items()}  # fmt: skip
@@ -127,6 +131,8 @@ def draw_crops(key: Tensor, count: int, length: int) -> Crops:
 
     def between(index: int | slice, least: Tensor | int, end: Tensor) -> Tensor:
         """A whole number from ``least`` to ``end``, which is excluded."""
+        # `uniform` is at most 1 - 2^-23, and float32 numbers near n are 2^-23 n or less apart: the product never rounds
+        # to n.
         number: Tensor = least + (drawn[index] * (end - least)).astype(jnp.int32)
         return number
 
@@ -144,12 +150,15 @@ def loss(config: Config, weights: Weights, key: Tensor, series: Tensor) -> Tenso
     count, length, _ = series.shape
     crops = draw_crops(crops_key, count, length)
     steps = jnp.arange(length)
+    # Both crops in one batch: the network runs once.
     inputs = jnp.concatenate([_shifted(series, first) for first in crops.first])
     inside = jnp.repeat(steps < crops.length[:, None], count, 0)
     visible = jax.random.bernoulli(masks_key, SEEN, inside.shape)
     representations = represent(config, weights, inputs, inside, visible)
+    # A mask of shape (2 B, T, D): dropout is independent for each crop.
     keep_mask = jax.random.bernoulli(dropout_key, 1.0 - DROPOUT, representations.shape)
     representations = jnp.where(keep_mask, representations / (1.0 - DROPOUT), 0.0)
+    # `dynamic_slice` moves the start back where the slice would pass the end, so there must be steps to pass into.
     padded = jnp.pad(representations[:count], ((0, 0), (0, length), (0, 0)))
     one = jax.lax.dynamic_slice_in_dim(padded, crops.length[0] - crops.shared, length, 1)
     return hierarchical_loss(one, representations[count:], crops.shared)
@@ -168,12 +177,14 @@ def hierarchical_loss(one: Tensor, other: Tensor, length: Tensor) -> Tensor:
     halved by maxima until one step is left, where the first half alone counts. The result is the mean over the scales.
     """
     total, scales = jnp.zeros((), one.dtype), jnp.zeros((), one.dtype)
+    # Unrolled when it is traced: the shapes halve, the number of valid steps is a traced value.
     while True:
         valid = jnp.arange(one.shape[1]) < length
         both = _among_series(one, other, valid) / 2.0
         if one.shape[1] > 1:
             both += jnp.where(length > 1, _among_steps(one, other, valid) / 2.0, 0.0)
         total += jnp.where(length > 0, both, 0.0)
+        # A crop shorter than the series has no valid steps left at the last scales.
         scales += length > 0
         if one.shape[1] == 1:
             return total / scales
@@ -188,8 +199,9 @@ def _halved(x: Tensor) -> Tensor:
 
 
 def _among_series(one: Tensor, other: Tensor, valid: Tensor) -> Tensor:
-    """Of the 2 B - 1 other series at the same step, the one that shows the same series is to be found; the mean over
-    the valid steps."""
+    """The cross-entropy of finding, at a step, the other crop of a series among the 2 B - 1 other vectors; the mean
+    over the valid steps."""
+    # A series alone has its partner only, which is found with certainty.
     if one.shape[0] == 1:
         return jnp.zeros((), one.dtype)
     both = jnp.moveaxis(jnp.concatenate([one, other]), 1, 0)  # (T, 2 B, D)
@@ -198,8 +210,8 @@ def _among_series(one: Tensor, other: Tensor, valid: Tensor) -> Tensor:
 
 
 def _among_steps(one: Tensor, other: Tensor, valid: Tensor) -> Tensor:
-    """Of the 2 T - 1 other steps of the same series, the one that shows the same step is to be found; the mean over
-    series and valid steps."""
+    """The cross-entropy of finding, in a series, the same step of the other crop among the 2 T - 1 other vectors; the
+    mean over series and valid steps."""
     both = jnp.tile(valid, 2)
     log_probabilities = _partner_log_probabilities(jnp.concatenate([one, other], 1), both).mean(0)  # of (B, 2 T)
     return -jnp.where(both, log_probabilities, 0.0).sum() / jnp.maximum(both.sum(), 1)
@@ -210,6 +222,8 @@ def _partner_log_probabilities(z: Tensor, valid: Tensor) -> Tensor:
     its row (A, n, D): the softmax of their products."""
     count = z.shape[1]
     same = np.eye(count, dtype=bool)
+    # Not -inf: rows without a valid vector must stay finite, since a NaN passes through a later `where` in the
+    # gradient.
     products = jnp.where(valid & ~same, jnp.einsum("aid,ajd->aij", z, z), -1e30)
     partner = jnp.where(np.roll(same, count // 2, 1), products, 0.0).sum(-1)
     return partner - jax.nn.logsumexp(products, -1)

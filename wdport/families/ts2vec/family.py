@@ -41,6 +41,7 @@ class TS2VecFamily(PortedFamily[Config]):
 
     def sizes(self, shapes: Shapes) -> dict[str, int | None]:
         """All fields. Dilations leave no trace in a file: block i has 2^i, and the public code builds no other."""
+        # The public code appends one wider block to the `depth` others.
         last = consecutive(int(match[1]) for name in shapes if (match := _BLOCK.fullmatch(name))) - 1
         first, end = "feature_extractor.net.0.conv1.conv.weight", f"feature_extractor.net.{last}"
         hidden = (("input_fc.bias", 0), ("input_fc.weight", 0), (first, 1))
@@ -57,6 +58,7 @@ class TS2VecFamily(PortedFamily[Config]):
         """Series (B, T, F) of 24 steps, some of them missing; one is longer, so that both outer taps of the widest
         dilation see values."""
         series = parse_input(f"x: b t={STEPS} {config.input_dims}")
+        # The outer tap of a convolution is half its width times its dilation away from the middle.
         longest = max(config.kernel_size // 2 * 2**config.depth + STEPS, LONGEST)
         outputs = (Port("representation"), Port("embedding"))
         return Signature((replace(series, alone={"t": longest}),), outputs, free={"t": 1})

@@ -43,7 +43,9 @@ class Block(layers.Layer):
         self.channels = channels
         self.projector = None
         if last or channels[0] != channels[1]:
+            # The public code projects in its last block whatever the widths are.
             self.projector = layers.Conv1D(channels[1], 1, name="projector")
+        # "same" is symmetric for an odd kernel and a stride of 1, as the public code's explicit padding is.
         for name in ("conv1", "conv2"):
             convolution = layers.Conv1D(channels[1], kernel, padding="same", dilation_rate=dilation, name="conv")
             setattr(self, name, Around(convolution, name=name))
@@ -112,6 +114,7 @@ class TS2Vec(keras.Model):
         config = self.config
         self.input_fc = layers.Dense(config.hidden_dims, name="input_fc")
         self.feature_extractor = Around(Blocks(config, name="net"), name="feature_extractor")
+        # Without effect in inference, but a tap: the table aligns it with the public code's module.
         self.repr_dropout = layers.Dropout(DROPOUT, name="repr_dropout")
         self.pool = layers.GlobalMaxPooling1D(name="pool")
 
@@ -122,6 +125,7 @@ class TS2Vec(keras.Model):
 
     def call(self, series: Tensor, training: bool | None = None) -> tuple[Tensor, Tensor]:
         missing = jnp.any(jnp.isnan(series), axis=-1, keepdims=True)
+        # NaN times zero is NaN: a missing value has to be replaced before the product.
         x = self.input_fc(jnp.where(missing, 0, series))
         x = self.feature_extractor(jnp.where(missing, 0, x))
         representation = self.repr_dropout(x, training=training)

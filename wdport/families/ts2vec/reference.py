@@ -74,6 +74,7 @@ class TS2Vec(nn.Module):
     def forward(self, series: Tensor) -> tuple[Tensor, Tensor]:
         missing = series.isnan().any(dim=-1, keepdim=True)
         x = self.input_fc(series.masked_fill(missing, 0.0)).masked_fill(missing, 0.0)
+        # torch convolves (B, C, T).
         x = self.repr_dropout(self.feature_extractor(x.transpose(1, 2))).transpose(1, 2)
         return x, self.pool(x)
 
@@ -81,8 +82,10 @@ class TS2Vec(nn.Module):
 def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) -> TS2Vec:
     """The encoder in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64."""
     with torch.device("meta"):
+        # On the meta device modules have no storage, and torch draws no random weights.
         model = TS2Vec(config)
     state = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in tensors.items()}
+    # `assign`, since a meta tensor cannot be copied into.
     model.load_state_dict(state, assign=True)
     return model.eval()
 

@@ -76,13 +76,16 @@ class Resnet(layers.Layer):
 
     def call(self, x: Tensor, embedding: Tensor) -> Tensor:
         hidden = self.nonlinearity(self.norm1(x))
+        # After the norm and its activation, and on both paths, as in the library.
         for resize in (self.upsample, self.downsample):
             if resize is not None:
                 x, hidden = resize(x), resize(hidden)
         hidden = self.conv1(hidden)
+        # Every block activates the embedding again: the MLP ends with a product.
         time = self.time_emb_proj(self.nonlinearity(embedding))[:, None, None, :]
         if self.scales:
             scale, shift = jnp.split(time, 2, axis=-1)
+            # The scale is the first half.
             hidden = self.norm2(hidden) * (1 + scale) + shift
         else:
             hidden = self.norm2(hidden + time)
@@ -171,6 +174,7 @@ class Up(layers.Layer):
 
     def call(self, x: Tensor, skips: Sequence[Tensor], embedding: Tensor) -> Tensor:
         for index in range(len(self.stage.inputs)):
+            # The skip connection comes second, which fixes the order of the next kernel's input channels.
             x = jnp.concatenate([x, skips[-1 - index]], axis=-1)
             x = getattr(self, f"resnet_{index}")(x, embedding)
             if self.stage.attention:

@@ -24,10 +24,10 @@ UP: Final = ("UpBlock2D", "AttnUpBlock2D", "ResnetUpsampleBlock2D")
 MID: Final = "UNetMidBlock2D"
 
 RES: Final = "UNetRes"
-"""Prefixes of block names in old files."""
+"""Prefix of block names in old files."""
 
 STEPS: Final = 1000
-"""Steps of training if their number is unknown; the network then does not use it."""
+"""Steps of training if their number is unknown, in which case the network does not use it."""
 
 SCHEDULER: Final = "scheduler_config.json"
 """The file of the process that the network was trained to undo, next to the model."""
@@ -169,6 +169,7 @@ class Config(Fields):
             raise ValueError("mid_block_scale_factor is zero, and outputs are divided by it")
         if self.time_embedding_type == "learned" and self.num_train_timesteps is None:
             raise ValueError("a learned time embedding needs num_train_timesteps")
+        # The exponents of the frequencies are divided by half the width minus the shift.
         if self.time_embedding_type == "positional" and self.block_out_channels[0] // 2 == self.freq_shift:
             raise ValueError("freq_shift is half of block_out_channels[0], so the frequencies have no values")
         require_sizes(self)
@@ -182,8 +183,10 @@ class Config(Fields):
                 plain = tuple(block.removeprefix(RES) if isinstance(block, str) else block for block in value)
                 object.__setattr__(self, name, plain)
         if isinstance(self.scheduler, Mapping):
+            # A frozen dataclass: only __post_init__ replaces its values.
             object.__setattr__(self, "scheduler", Scheduler.from_dict(self.scheduler))
         if isinstance(self.act_fn, str):
+            # The library looks an activation up in lower case, so "SiLU" is a valid spelling.
             object.__setattr__(self, "act_fn", self.act_fn.lower())
 
     @property
@@ -218,14 +221,14 @@ class Config(Fields):
 
 
 _VARIABLES = 22
-"""Of a residual block with its shortcut and the attention after it."""
+"""Variables of a residual block with its shortcut, 12, and of the attention after it, 10."""
 
 
 @dataclass(frozen=True)
 class Stage:
     """One resolution, on the way down or up.
 
-    ``inputs`` are the input channels of each residual block, ``channels`` its output channels. ``attention`` says
+    ``inputs`` are the input channels of each residual block, ``channels`` its output channels. ``attention`` states
     whether attention follows each block. ``step`` is the kind of resolution change at the end: "conv", "resnet" or "".
     """
 
@@ -244,6 +247,7 @@ def down_stages(config: Config) -> list[Stage]:
     """The stages from the image size to the smallest."""
     stages, before = [], config.block_out_channels[0]
     for index, (block, channels) in enumerate(zip(config.down_block_types, config.block_out_channels, strict=True)):
+        # Only the first block of a level changes the number of channels.
         inputs = (before, *[channels] * (config.layers_per_block - 1))
         last = index == len(config.block_out_channels) - 1
         stages.append(Stage(inputs, channels, block.startswith("Attn"),
@@ -257,7 +261,9 @@ def up_stages(config: Config) -> list[Stage]:
     skip_channels = skips(config)
     stages, before = [], config.block_out_channels[-1]
     for index, (block, channels) in enumerate(zip(config.up_block_types, config.block_out_channels[::-1], strict=True)):
+        # A level has one block more on the way up: it also takes the output of the step before the level.
         widths = (before, *[channels] * config.layers_per_block)
+        # Skip connections are used from the last to the first.
         inputs = tuple(width + skip_channels.pop() for width in widths)
         last = index == len(config.block_out_channels) - 1
         stages.append(Stage(inputs, channels, block.startswith("Attn"),
@@ -270,6 +276,7 @@ def skips(config: Config) -> list[int]:
     """The channels of all skip connections, in order; the first is the output of the first convolution."""
     channels = [config.block_out_channels[0]]
     for stage in down_stages(config):
+        # A change of resolution is a skip connection too.
         channels += [stage.channels] * (len(stage.inputs) + bool(stage.step))
     return channels
 
@@ -296,6 +303,7 @@ def faults(config: Config) -> Iterator[str]:
     networks."""
     down, up = down_stages(config), up_stages(config)
     normed = {channels for stage in (*down, *up) for channels in (*stage.inputs, stage.channels)}
+    # The norms of the output and of the middle block.
     normed |= {config.block_out_channels[0], config.block_out_channels[-1]}
     if odd := sorted(channels for channels in normed if channels % config.norm_num_groups):
         yield f"norm_num_groups {config.norm_num_groups} does not divide {', '.join(map(str, odd[:4]))} channels"
@@ -303,6 +311,8 @@ def faults(config: Config) -> Iterator[str]:
     if attends(config) and groups is not None and last % groups:
         yield f"attn_norm_num_groups {groups} does not divide {last} channels"
     attended = {stage.channels for stage in (*down, *up) if stage.attention} | ({last} if attends(config) else set())
+    # `attention_head_dim` is the width of a head: the library divides the channels by it, and zero heads cannot be
+    # built.
     if wide := sorted(channels for channels in attended if head_width(config, channels) > channels):
         yield f"attention_head_dim {config.attention_head_dim} is more than {wide[0]} channels have"
 

@@ -107,6 +107,7 @@ def _numbers(config: Config) -> int:
     for level, stage in enumerate(down_stages(config)):
         pixels = (height >> level) * (width >> level)
         heads = stage.channels // (config.attention_head_dim or stage.channels) if stage.attention else 0
+        # Attention has a number for every pair of pixels and every head.
         total += _LAYERS * pixels * stage.channels + 2 * heads * pixels**2
     return total
 
@@ -144,6 +145,7 @@ def signature(config: Config) -> Signature:
 def _other_height(height: int, width: int, stride: int) -> int:
     """The height of the image in a batch of one: twice as large, or half as large if attention would take too much
     memory."""
+    # Attention takes memory with the square of the number of pixels.
     if 2 * height * width <= LARGEST**2:
         return 2 * height
     return max(stride, height // 2 // stride * stride)
@@ -202,12 +204,14 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
         if "scheduler" in document:
             raise MisfitError(source.path, "unknown field 'scheduler'", self.supported)
         stated = "scheduler" in config or "scheduler" in flags
+        # The file is read only if no scheduler is given, so that a faulty one can be left out.
         undone, refusal, notes = (None, None, ()) if stated else _scheduler(source)
         origin = "assumed" if undone is None else SCHEDULER
         resolved = self.resolve_values(source, {
             origin: {"scheduler": undone or Scheduler()}, "config.json": document, "config": config, "flag": flags,
         })  # fmt: skip
         if refusal is not None:
+            # A scheduler that is not supported concerns only a model that could be sampled with it.
             if not unsampled(resolved.config):
                 raise refusal
             unread = replace(resolved.config, scheduler=None)
@@ -235,8 +239,10 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
             for level in range(count(shapes, "down_blocks"))
         ]
         projected, channels = size(shapes, f"{first}time_emb_proj.weight", 0), size(shapes, f"{first}conv1.bias", 0)
+        # A scale and a shift for every channel, so twice as many outputs.
         scales = "scale_shift" if projected == 2 * (channels or 0) else "default"
         classes = size(shapes, "class_embedding.weight", 0)
+        # Sines have no tensor, Fourier frequencies are a vector, and a learned embedding is a table.
         time = {0: "positional", 1: "fourier"}.get(len(shapes.get("time_proj.weight", ())), "learned")
         return {
             "block_out_channels": None if not levels or None in levels else levels,

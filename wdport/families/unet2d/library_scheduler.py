@@ -12,10 +12,10 @@ from wdport.libraries import released_class
 from wdport.model import Stated
 
 COUNT = 5
-"""Of steps that are compared."""
+"""Number of steps that are compared."""
 
 ROUNDING = 1e-5
-"""Relative, of the library's tables, which are products in float32."""
+"""Relative tolerance for the library's tables, which are products in float32."""
 
 
 def misread_scheduler(config: Config, stated: Stated) -> list[str]:
@@ -40,5 +40,6 @@ def _clip(theirs: Any) -> float | None:
 
 def _steps(theirs: Any, ours: Scheduler) -> dict[str, bool]:
     count = min(COUNT, ours.num_train_timesteps)
+    # The library numbers steps from 0, a plan from 1: step 0 is the clean sample.
     theirs.set_timesteps(count)
     return {"spacing of steps": np.array_equal(theirs.timesteps.numpy() + 1, ours.steps(count))}

@@ -60,6 +60,7 @@ class UNet2D(keras.Model):
         for level, stage in enumerate(up_stages(config)):
             setattr(self, f"up_{level}", Up(config, stage, name=f"up_{level}"))
         self.conv_norm_out = GroupNorm(config.norm_num_groups, config.norm_eps, name="conv_norm_out")
+        # Always SiLU in the library, whatever `act_fn` is; so are the activations of the time embedding.
         self.conv_act = layers.Activation("silu", name="conv_act")
         self.conv_out = conv(config.out_channels, name="conv_out")
 
@@ -98,11 +99,13 @@ class UNet2D(keras.Model):
             embedding = embedding + ops.cast(labels, embedding.dtype)
         if self.config.time_embedding_type != "fourier":
             return embedding
+        # The time is a divisor of the output, and would be rounded in 16 bits.
         embedding = wide(embedding)
         return jnp.concatenate([embedding, ops.cast(times, embedding.dtype)[:, None]], axis=-1)
 
     def denoise(self, state: Tensor, embedding: Tensor) -> Tensor:
         """The prediction (B, H, W, C') for an image (B, H, W, C) and the output of :meth:`embed`."""
+        # An array without columns, unless the embedding is a Fourier embedding.
         divisor, embedding = embedding[:, None, None, self.config.time_width :], embedding[:, : self.config.time_width]
         embedding = ops.cast(embedding, self.compute_dtype)
         x = self.conv_in(2 * state - 1 if self.config.center_input_sample else state)

@@ -20,12 +20,12 @@ GROUPS: Final = 2
 """Groups of frames after the first: in the second, every layer at the latents' size sees two frames before it."""
 
 HEIGHT, WIDTH = 2, 3
-"""Of the latents; they differ, so that an exchange is noticed."""
+"""Size of the latents; height and width differ, so that an exchange is noticed."""
 
 
 def signature(config: Config) -> Signature:
-    """A video (B, C, T, H, W) of two lengths, of which the outputs are the posterior's mean and log-variance, and the
-    video decoded of the mean."""
+    """A video (B, C, T, H, W) of two lengths; the outputs are the mean and log-variance of its posterior, and the video
+    decoded from the mean."""
     channels, frames = config.in_channels // config.patch**2, 1 + GROUP * GROUPS
     height, width = HEIGHT * config.pixels, WIDTH * config.pixels
     video = parse_input(f"video: b c={channels} t={frames}..{frames + GROUP} h={height} w={width} -> b t h w c")

@@ -53,6 +53,7 @@ class Residual(layers.Layer):
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         stream = stream or Frames()
+        # What is kept of past frames is the input of a convolution, after its norm and activation.
         hidden = stream.causal(self.conv1, self.nonlinearity(self.norm1(x)))
         hidden = self.dropout(self.nonlinearity(self.norm2(hidden)))
         hidden = stream.causal(self.conv2, hidden)
@@ -79,6 +80,7 @@ class FrameAttention(layers.Layer):
         batch, frames, height, width, channels = x.shape
         images = jnp.reshape(x, (batch * frames, height, width, channels))
         projected = jnp.reshape(self.to_qkv(self.norm(images)), (batch * frames, height * width, 3 * channels))
+        # Among the pixels of one frame only, so attention needs no past.
         read = attend(*jnp.split(projected, 3, axis=-1))
         attended = self.proj(jnp.reshape(read, (batch * frames, height, width, channels)))
         return jnp.reshape(attended, x.shape) + x
@@ -110,9 +112,11 @@ class Smaller(layers.Layer):
     def __init__(self, channels: int, temporal: bool, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.channels = channels
+        # Zeros below and on the right only, as the library's ZeroPad2d((0, 1, 0, 1)).
         self.resample = Halve(channels, padding=0, name="resample")
         self.time_conv: KerasLayer = None
         if temporal:
+            # Without padding in time: the stream puts the last past frame before these.
             self.time_conv = CausalConv3D(channels, (3, 1, 1), stride=2, causal=False, name="time_conv")
 
     def build(self, _: Shape = ()) -> None:
@@ -134,6 +138,7 @@ class Larger(layers.Layer):
         self.channels = channels
         self.time_conv: KerasLayer = None
         if temporal:
+            # The two halves of the channels are the two frames that one frame becomes.
             self.time_conv = CausalConv3D(2 * channels, (3, 1, 1), name="time_conv")
         self.resample = Double(resized, name="resample")
 
@@ -161,6 +166,7 @@ class Averages(layers.Layer):
 
     def call(self, x: Tensor) -> Tensor:
         time, space = self.time, self.space
+        # Before, not after: the first frame is alone in its group.
         x = jnp.pad(x, ((0, 0), (-x.shape[1] % time, 0), (0, 0), (0, 0), (0, 0)))
         batch, frames, height, width, channels = x.shape
         size = (frames // time, height // space, width // space)
@@ -181,6 +187,7 @@ class Copies(layers.Layer):
 
     def call(self, x: Tensor, first: bool = False) -> Tensor:
         batch, frames, height, width, channels = x.shape
+        # Each channel is repeated in place, as by torch's repeat_interleave.
         x = jnp.repeat(x, self.channels * self.time * 4 // channels, axis=-1)
         x = jnp.reshape(x, (batch, frames, height, width, self.channels, self.time, 2, 2))
         x = jnp.transpose(x, (0, 1, 5, 2, 6, 3, 7, 4))

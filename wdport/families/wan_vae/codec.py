@@ -2,7 +2,7 @@
 pixels as bytes.
 
 Zeros come before the video, so that its frames fill whole chunks from the end: the first frame is the last slot of its
-latent frame. What the network makes of the slots before is cut off.
+latent frame. The network's outputs for the slots before it are cut off.
 
 For an export, a scan computes frames as :class:`Codec` does in chunks of one, with the past as its carry; the device
 then holds the whole video, before and after.
@@ -39,6 +39,7 @@ def to_bytes(x: Tensor, truncate: bool = False) -> Tensor:
     ``truncate`` drops the fraction, as a plain cast does: images get darker by half a level on average, and only an
     exact 1 gives 255.
     """
+    # bfloat16 has 8 significant bits, which leave no fraction to round near 255.
     scaled = jnp.clip((wide(x) + 1.0) * 127.5, 0.0, 255.0)
     return (scaled if truncate else jnp.round(scaled)).astype(jnp.uint8)
 
@@ -92,9 +93,11 @@ class Codec:
     def encode(self, weights: Weights, video: Array, chunk: int) -> Iterator[Array]:
         """Mean and log-variance (B, t', h, w, 2z), clipped, of a video (B, T, H, W, C), in parts along t."""
         frames, slots = self.config.frames, chunk * self.config.frames
+        # The first latent frame has one frame of the video, every other one `frames`.
         latents = (video.shape[1] - 1) // frames + 1
         before = -latents % chunk
         padded = _padded(video, before * frames + frames - 1, slots)
+        # Numbers below zero are latent frames before the video, which are cut off.
         parts = self.encoder.run(weights, padded, -before, chunk)
         return (part[:, before:] if index == 0 else part for index, part in enumerate(parts))
 
@@ -110,6 +113,7 @@ class Codec:
         stream = Chunk(held, video.shape[1] // self.config.frames, start)
         with self._holding(weights):
             moments = self._model.encode_part(video.astype(self.settings.compute_dtype), stream)
+        # One array, so that a step has one result for either direction.
         clipped_moments = jax.numpy.concatenate(self._model.split(wide(moments)), axis=-1)
         return stream.kept, clipped_moments
 
@@ -189,6 +193,7 @@ class Coding:
         mean, logvar = np.split(moments, 2, axis=-1)
         if normalise:
             centre, spread = statistics(self.config, mean.dtype)
+            # The variance is divided by the square of the deviation.
             return Posterior((mean - centre) / spread, logvar - 2 * np.log(spread))
         return Posterior(mean, logvar)
 
@@ -277,6 +282,7 @@ def _codec(model: Any, settings: CodecSettings) -> Codec:
 
 def codecs_of(model: KerasModel) -> Any:
     """A function from settings to the codec, which keeps the last few."""
+    # Per model: a cache of the module would keep every model alive.
     return lru_cache(maxsize=8)(lambda settings: Codec(model, settings))
 
 
@@ -307,6 +313,7 @@ def _require(array: Array, channels: int, name: str, axes: str, chunk: int) -> N
         raise UsageError(name, f"has the shape {tuple(shape)}, so it is empty", f"give at least one of each of {axes}")
     if array.dtype.kind != "f" and str(array.dtype) != "bfloat16":
         raise UsageError(name, f"has dtype {array.dtype}", "give floating-point numbers")
+    # In Python True is an int.
     if isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1:
         raise UsageError("chunk", f"invalid number of latent frames {chunk!r}", "give 1 or more")
     if not np.isfinite(array).all():

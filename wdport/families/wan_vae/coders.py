@@ -48,6 +48,7 @@ class Encoder(Ends):
                 Level(stage, True, True, config.dropout, name=f"down_{index}") for index, stage in enumerate(stages)
             ]
         else:
+            # Wan 2.1 numbers residual blocks and steps in one list, so names of layers follow from the position in it.
             for index, (level, block) in enumerate(flat(config)):
                 stage, name = stages[level], f"down_{index}"
                 down_layers.append(Smaller(stage.channels, stage.temporal, name=name) if block is None else

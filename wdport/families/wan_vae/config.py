@@ -23,7 +23,7 @@ STD: Final = (
     2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
     3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160,
 )  # fmt: skip
-"""Of the latents of Wan 2.1, by channel."""
+"""Mean and standard deviation of the latents of Wan 2.1, by channel."""
 
 GROUP: Final = 4
 """Video frames that the library's encoder takes at a time, after the first; it cannot halve them more than twice."""
@@ -154,7 +154,7 @@ class Config(Fields):
 
 
 _VARIABLES = 10
-"""Of a residual block with its shortcut, and its part of the steps."""
+"""Variables of a residual block with its shortcut, and of its part of the steps."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class CoderStage:
     """One level of the encoder or the decoder.
 
     ``inputs`` are the input channels of each residual block, ``channels`` its output channels. ``resized`` are the
-    channels after the step to the next level, 0 without one; ``temporal`` says whether that step also changes the
+    channels after the step to the next level, 0 without one; ``temporal`` states whether that step also changes the
     number of frames.
     """
 
@@ -192,12 +192,14 @@ def down_stages(config: Config) -> list[CoderStage]:
 
 def up_stages(config: Config) -> list[CoderStage]:
     """The decoder's levels, from the smallest size to the video's."""
+    # The decoder begins at the width that the encoder ends with.
     widths = [config.decoder_dim * factor for factor in (config.dim_mult[-1], *config.dim_mult[::-1])]
     stages = []
     for index, (before, channels) in enumerate(pairwise(widths)):
         last = index == len(config.dim_mult) - 1
         first = before // 2 if index and not config.is_residual else before  # the step before it has halved them
         inputs = (first, *[channels] * config.num_res_blocks)
+        # In Wan 2.1 a step up also halves the channels, in Wan 2.2 the next level's first block changes them.
         resized = 0 if last else channels if config.is_residual else channels // 2
         stages.append(CoderStage(inputs, channels, resized, not last and config.temperal_downsample[::-1][index]))
     return stages
@@ -232,5 +234,6 @@ def faults(config: Config) -> Iterator[str]:
 def require_sizes(config: Config) -> None:
     """Raise ``ValueError`` if the model, which is not built for this, exceeds the size limits."""
     stages = (*down_stages(config), *up_stages(config))
+    # Two convolutions of 3 x 3 x 3.
     blocks = [27 * (inputs + stage.channels) * stage.channels for stage in stages for inputs in stage.inputs]
     require_model_size(_VARIABLES * len(blocks), sum(blocks), "about ")

@@ -36,6 +36,7 @@ class WanVaeFamily(LibraryFamily[Config]):
         levels, blocks = count(shapes, "decoder.up_blocks"), count(shapes, "decoder.up_blocks.0.resnets")
         ups = [f"decoder.up_blocks.{level}." for level in reversed(range(levels))]
         widths = [size(shapes, f"{up}resnets.0.conv2.bias", 0) for up in ups]
+        # Listed as the encoder's steps, which the decoder has in reverse.
         steps = [any(f"{up}{name}.time_conv.bias" in shapes for name in _UPSAMPLERS) for up in ups[1:]]
         return {
             "is_residual": any_below(shapes, "encoder.down_blocks.0.resnets."),
@@ -44,6 +45,7 @@ class WanVaeFamily(LibraryFamily[Config]):
             "z_dim": size(shapes, "post_quant_conv.weight", 0),
             "in_channels": size(shapes, "encoder.conv_in.weight", 1),
             "out_channels": size(shapes, "decoder.conv_out.weight", 0),
+            # A level of the decoder has one block more than one of the encoder.
             "num_res_blocks": blocks - 1 if blocks else None,
             "dim_mult": None if not widths or None in widths else widths,
             "temperal_downsample": steps if levels else None,

@@ -37,7 +37,7 @@ WIDTH: Final = 4
 
 @dataclass(frozen=True)
 class Example:
-    """A narrow network in float64, a video, and what the call makes of it."""
+    """A narrow network in float64, a video, and the call's outputs for it."""
 
     model: KerasModel
     video: Array
@@ -60,7 +60,7 @@ def chunk_errors(config: Config) -> dict[str, float]:
     Bytes are compared with the levels of the video that the same chunks gave.
     """
     example = _example(_narrow(config))
-    example.model.codecs.cache_clear()  # its programs are those of another time
+    example.model.codecs.cache_clear()  # programs from an earlier call: a fault may have been put into the model since
     with jax.enable_x64(True):
         return {**_in_chunks(example), **_by_methods(example), **_exported(example)}
 
@@ -69,6 +69,7 @@ def _in_chunks(example: Example) -> dict[str, float]:
     exact, pixels = (Codec(example.model, CodecSettings("float64", "float64", output, quick=True))
                      for output in ("float64", "uint8"))  # fmt: skip
     weights = exact.weights(example.model)
+    # Against the call, whose order of frames is the library's; bytes only against this codec's own video.
     mean, logvar = np.split(_joined(exact.encode(weights, example.video, CHUNK)), 2, axis=-1)
     video = _joined(exact.decode(weights, example.mean, CHUNK))
     return {
@@ -131,6 +132,7 @@ def _error(candidate: Array, right: Array) -> float:
 
 def _narrow(config: Config) -> Config:
     decoder = config.decoder_base_dim
+    # Chunks concern the order of frames, which does not depend on the width; steps and levels stay.
     return replace(config, base_dim=min(config.base_dim, WIDTH), num_res_blocks=1,
                    decoder_base_dim=None if decoder is None else min(decoder, WIDTH))  # fmt: skip
 
@@ -138,6 +140,7 @@ def _narrow(config: Config) -> Config:
 @lru_cache(maxsize=2)
 def _example(config: Config) -> Example:
     rng = np.random.default_rng(0)
+    # One more than a multiple of 4 frames, since the call takes the library's groups of 4.
     groups = 2 if config.frames == GROUP else 1
     shape = (2, 1 + GROUP * groups, config.pixels, 2 * config.pixels, config.in_channels // config.patch**2)
     with jax.enable_x64(True):
@@ -145,6 +148,7 @@ def _example(config: Config) -> Example:
             model = WanVAE(config, dtype="float64")
         for path, variable in variables_by_path(model).items():
             width = 0.2 if path.startswith("decoder/conv_out") else 1.0  # few pixels are clipped
+            # Random biases and norms too: a zero would hide a shift.
             scale = 0.1 if len(variable.shape) == 1 else width * np.prod(variable.shape[:-1]) ** -0.5
             set_variable(variable, scale * rng.standard_normal(variable.shape))
         video = rng.uniform(-1.0, 1.0, shape)

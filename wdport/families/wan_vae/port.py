@@ -24,7 +24,7 @@ from wdport.model import KerasTensor as Tensor
 from wdport.nets.causal import CausalConv3D
 
 LEAST, MOST = -30.0, 20.0
-"""Bounds of the log-variance."""
+"""Bounds of the log-variance, as in diffusers."""
 
 
 @keras.saving.register_keras_serializable("wdport")
@@ -64,6 +64,7 @@ class WanVAE(Coding, keras.Model):
 
     def _moments(self, x: Tensor) -> Tensor:
         stream = Frames()
+        # A Python loop, so each layer is recorded once for every group, as the library calls it.
         parts = [x[:, :1], *(x[:, start : start + GROUP] for start in range(1, x.shape[1], GROUP))]
         moments = [self.encoder(parts[0], stream=stream)]
         for part in parts[1:]:
@@ -73,6 +74,7 @@ class WanVAE(Coding, keras.Model):
 
     def _decoded(self, latents: Tensor) -> Tensor:
         stream, x = Frames(), self.post_quant_conv(latents)
+        # The library encodes in groups of four frames, but decodes one latent frame at a time.
         frames = [self.decoder(x[:, :1], stream=stream)]
         for frame in range(1, x.shape[1]):
             stream.next()
@@ -96,6 +98,7 @@ class WanVAE(Coding, keras.Model):
     def split(moments: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance (B, t, h, w, z) of the encoder's output."""
         mean, logvar = jnp.split(moments, 2, axis=-1)
+        # The mean is not clipped.
         return mean, jnp.clip(logvar, LEAST, MOST)
 
     def finish(self, x: Tensor) -> Tensor:
@@ -115,6 +118,7 @@ def patchify(x: Tensor, size: int) -> Tensor:
     """(B, T, H, W, C) -> (B, T, H / size, W / size, C * size^2): the columns of a patch before its rows."""
     batch, frames, height, width, channels = x.shape
     x = jnp.reshape(x, (batch, frames, height // size, size, width // size, size, channels))
+    # The library's order: channel, column, row.
     x = jnp.transpose(x, (0, 1, 2, 4, 6, 5, 3))
     return jnp.reshape(x, (batch, frames, height // size, width // size, channels * size * size))
 

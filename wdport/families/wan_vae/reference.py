@@ -44,6 +44,7 @@ def _opaque(name: str) -> property:
 
 def _forward(self: Any, video: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     posterior = self.encode(video).latent_dist
+    # The mode is the mean: a sample would be random.
     return posterior.mean, posterior.logvar, self.decode(posterior.mode()).sample
 
 

@@ -50,6 +50,7 @@ class Frames:
 
     def __init__(self) -> None:
         self.first = True
+        # By the layer's id: a stream lives no longer than one call of the model.
         self._held: dict[int, Tensor] = {}
 
     def next(self) -> None:
@@ -68,6 +69,7 @@ class Frames:
             return x
         past = self._held.get(id(layer))
         if past is None:
+            # The skipped first frame counts as zeros: the library marks it as "Rep" and puts zeros in its place.
             self._held[id(layer)] = jnp.zeros_like(x[:, :1])
         self._exchange(layer, x, KEPT)
         return paired(layer(x) if past is None else layer(x, past))
@@ -104,16 +106,19 @@ class Chunk:
 
     def double(self, layer: KerasLayer, x: Tensor) -> Tensor:
         numbers = self._numbers(x)
+        # Not >= 0: the video's first frame is no past of later ones here, as the library skips the step for it.
         visible = _where(numbers > 0, x, 0)
         doubled = paired(layer(visible, self._exchange(visible, KEPT)))
         return _where(jnp.repeat(numbers == 0, 2), jnp.repeat(x, 2, axis=1), doubled)
 
     def halve(self, layer: KerasLayer, x: Tensor) -> Tensor:
+        # The slots of the first latent frame end with the video's first frame, hence x[:, 1::2] for it.
         halved = layer(jnp.concatenate([self._exchange(x, 1), x], axis=1))
         return _where(self._numbers(halved) == 0, x[:, 1::2], halved)
 
     def _numbers(self, x: Tensor) -> Tensor:
         """The numbers of the frames (T,): 0 is the video's first one, and those before it are below zero."""
+        # At this layer: the number of slots of a latent frame changes with every step in time.
         slots = x.shape[1] // self._latents
         return slots * self._start + jnp.arange(x.shape[1]) - (slots - 1)
 

@@ -91,8 +91,10 @@ def _judge(transform: WaveletTransform, fault: WaveletFault, matrices: Matrices,
     errors = wavelet_errors(_Broken(t.length, t.wavelet, t.mode, t.level, matrices=matrices))
     limit = held[bound_name(t.mode)]
     ways = {"analysis": errors.analysis, "synthesis": errors.synthesis}
+    # `not <=`, so that an error of NaN is over the limit.
     sites = tuple(way for way, way_errors in ways.items() if not max(way_errors.values()) <= limit)
     over = errors.worst / limit
+    # log10 raises for 0, and for an infinite error the margin is infinite.
     margin = log10(over) if 0.0 < over < inf else (inf if over else -inf)
     name = f"{t.length}/{t.wavelet}, {t.mode}"
     return Kill(name, fault.name, " and ".join(fault.ways), "F" if sites else "", "F", sites, sites == fault.ways,
@@ -115,7 +117,7 @@ def _reversed(bank: FilterBank) -> FilterBank:
 
 
 FILTERS_REVERSED = WaveletFault("filters reversed", with_filters(_reversed))
-"""The canary's."""
+"""The canary's fault of the transform."""
 
 
 ATTENTION: Final = ("*/attention", "cross_level/attention_?")
@@ -148,6 +150,7 @@ def below(part: str) -> tuple[str, ...]:
 
 def transposed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     """The kernel of one part of an attention, not transposed."""
+    # The kernels are (D, H, K) or (H, K, D): the fault is one of the square matrix, whose shape hides it.
     kernel = array_of(layer.kernel)
     width = kernel.shape[0] if kernel.ndim == 2 or layer.name != "out" else kernel.shape[-1]
     return holding((layer.kernel, kernel.reshape(width, width).T.reshape(kernel.shape)))
@@ -171,6 +174,7 @@ def adaptive_halves(layer: KerasLayer, time: KerasTensor) -> tuple[KerasTensor, 
 
 
 def _halves_swapped(layer: KerasLayer, tokens: KerasTensor, time: KerasTensor) -> KerasTensor:
+    # The scale is first in a correct port.
     shift, scale = adaptive_halves(layer, time)
     return scale * layer.norm(tokens) + shift
 
@@ -236,6 +240,7 @@ def in_float32(change: Change) -> Change:
     """``change`` in a float32 model, nothing in a float64 one."""
 
     def chosen(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
+        # Its gate compares in float32; in float64 the model stays correct, so no earlier gate finds the fault.
         return change(layer, model) if layer.compute_dtype == "float32" else nullcontext()
 
     return chosen
@@ -243,12 +248,14 @@ def in_float32(change: Change) -> Change:
 
 def _tf32(layer: KerasLayer, x: KerasTensor, **_: object) -> KerasTensor:
     """Operands rounded to ten mantissa bits, as in TF32 matrix units by default."""
+    # Simulated: a CPU has no TF32.
     x, kernel = (jax.lax.reduce_precision(part, 8, 10) for part in (x, jnp.asarray(layer.kernel.value)))
     return ops.matmul(x, kernel) + layer.bias
 
 
 def _float32_table(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     length, width = layer.table.shape
+    # As a port computes it that has no float64: the angles lose up to p * 2^-24 of a radian.
     frequency = np.exp(np.arange(0, width, 2, dtype=np.float32) * np.float32(-np.log(10_000.0) / width))
     angle = np.arange(length, dtype=np.float32)[:, None] * frequency
     table = np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(length, width)
@@ -291,6 +298,7 @@ MUTANTS: Final = (
     POSITIONS_OFF, TOO_SHALLOW, LEVELS_SWAPPED, BFLOAT16_WEIGHTS, TF32, FLOAT32_ANGLES, MEAN_POOLING,
 )  # fmt: skip
 
+# Equal lengths, for the fault that swaps two levels.
 SMALLEST: Final = Config((5, 5, 5), 3, 16, 2, 1, 8)
 
 

@@ -51,7 +51,7 @@ class Public:
 @dataclass(frozen=True)
 class Released:
     """The value of the released models. It is ``assumed`` where a checkpoint does not determine the field; ``risk``
-    says what goes wrong if that is not so."""
+    states what goes wrong if another value is right."""
 
     value: object
     assumed: bool = True
@@ -238,6 +238,7 @@ class Config(Fields):
             windowed = by_window(checked_name(self.transform or ZSCORE))
         except UsageError as error:
             raise ValueError(f"transform: {error.what}") from None
+        # Statistics are either those of every window, or one mean and deviation for all.
         if windowed != (self.window_statistics is not None) or windowed == (self.norm_mean is not None):
             expected = "window_statistics" if windowed else "norm_mean and norm_std"
             raise ValueError(f"transform {self.transform} has {expected}, and no other statistics")
@@ -275,6 +276,7 @@ class Config(Fields):
     @property
     def widths(self) -> tuple[int, ...]:
         """Token width of each group: twice as large for the approximation."""
+        # The number of heads is the same for all groups, so the approximation's heads are twice as wide.
         return tuple(self.embed_dim * (2 if i == 0 else 1) for i in range(self.groups))
 
     @property
@@ -304,11 +306,13 @@ class Config(Fields):
         return tuple(slice(end - length, end) for end, length in zip(ends, self.level_lengths, strict=True))
 
     def to_dict(self) -> dict[str, object]:
+        # Files of older releases lack these names.
         return {name: value for name, value in super().to_dict().items() if value is not None or name not in _OMITTED}
 
 
 @lru_cache(4)
 def _unpacked(text: str) -> WindowStatistics:
+    # Cached, since the configuration is frozen and keeps them packed, as text.
     return WindowStatistics.unpack(text)
 
 

@@ -80,6 +80,7 @@ class WaveletDiffFamily(PortedFamily[Config]):
 
     def constants(self, config: Config) -> dict[str, Constant]:
         table_constants: dict[str, Constant] = {}
+        # A custom schedule has no formula to check; only the shapes of the tables are used, which all schedules share.
         custom = config.noise_schedule == "custom"
         schedule = noise_schedule("linear" if custom else config.noise_schedule)
         roots = {"sqrt_alpha_bar": np.sqrt(schedule.alpha_bar),
@@ -99,10 +100,12 @@ class WaveletDiffFamily(PortedFamily[Config]):
         for level, (length, width) in enumerate(zip(config.level_lengths, config.widths, strict=True)):
             table = Constant((length, width), partial(position_table, length, width), 1e-7 * max(length, 8))
             table_constants[f"position_table.{level}"] = table
+            # Some files keep the scale of the logits as a tensor without axes.
             scale = _constant(np.array(config.heads(width)[1] ** -0.5), 1e-6)
             for block in range(config.depths[level]):
                 table_constants[f"attention_scale.{level}.{block}"] = scale
             if config.cross_level_attention:
+                # Some files keep the numbers of the other groups, in ascending order.
                 others = np.array([i for i in range(config.groups) if i != level], dtype=np.float64)
                 table_constants[f"other_levels.{level}"] = _constant(others, 0.0)
                 cross = config.heads(config.cross_width)[1] ** -0.5
@@ -119,6 +122,7 @@ class WaveletDiffFamily(PortedFamily[Config]):
 
         return blank()
 
+    # Sampling reads the schedule when it makes a plan, not in the network.
     tables = ("noise_schedule/",)
 
     def unsampled(self, config: Config) -> str:
@@ -218,6 +222,7 @@ def _reconstruct(coefficients: Array, wavelet: str, mode: str, slices: tuple[sli
 
     groups = [coefficients[:, part] for part in slices]
     series: Array = pywt.waverec(groups, wavelet, mode=mode, axis=1)
+    # PyWavelets reconstructs an even number of steps.
     return series[:, :seq_len]
 
 

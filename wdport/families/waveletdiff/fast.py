@@ -82,6 +82,7 @@ class Denoiser:
         if self.pad_widths > 1:
             arranged = pad_weights(arranged, config, self.pad_widths)
         if "cross" in arranged:
+            # After the padding, which treats all attentions alike.
             arranged["cross"] = [_query_apart(part) for part in arranged["cross"]]
         return lay_kernels(arranged, by_outputs)
 
@@ -104,9 +105,12 @@ class Denoiser:
         if condition is not None:
             scale = self._waves(weights["scale"], jnp.log1p(SCALE_GAIN * condition))
             more = self._modulations(weights, scale, False)
+            # Norms and gates are linear in the embedding, so parts of time and scale are added; the bias is in the
+            # first.
             embedded = jax.tree.map(lambda time, offset: time + offset[:, None], embedded, more)
         parts = zip(weights["levels"], config.level_slices, config.widths, embedded["norms"], strict=True)
         for level, part, width, norms in parts:
+            # The bias of the input projection is in the position table.
             h = product(state[:, part], level["input"]) + level["position"]
             for block, both in zip(level["blocks"], norms, strict=True):
                 h = _block(block, h, both, width, heads)
@@ -119,7 +123,7 @@ class Denoiser:
     def _waves(self, mlp: list[Dense], values: Tensor, gain: float = 1.0) -> Tensor:
         """The embedding (n, T) of times or scales (n,): sines and cosines, then an MLP."""
         (w1, b1), (w2, b2) = mlp
-        wide = jnp.promote_types(b1.dtype, jnp.float32)  # 16 bits cannot tell neighbouring steps apart
+        wide = jnp.promote_types(b1.dtype, jnp.float32)  # in 16 bits neighbouring steps are equal
         frequencies = jnp.asarray(time_frequencies(self.config.time_embed_dim), wide)
         angle = (values.astype(wide) * gain)[:, None] * frequencies
         waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1).astype(b1.dtype)
@@ -148,6 +152,7 @@ class Denoiser:
 def _query_apart(part: Weights) -> Weights:
     """For attention whose queries come from other tokens than its keys: the query's kernel (D, D), and (D, 2D) of key
     and value."""
+    # The query is of the group's own pooled vector, keys and values of the others'.
     (kernel, bias), rest = part["qkv"], {name: value for name, value in part.items() if name != "qkv"}
     width = kernel.shape[1] // 3
     return {**rest, "query": (kernel[:, :width], bias[:width]), "key_value": (kernel[:, width:], bias[width:])}
@@ -174,6 +179,7 @@ def _level(config: Config, index: int, low: Get, get: Get) -> Weights:
             "norm2": _linear(get, f"{block_path}/norm2/ada_lin"),
             "mlp": [_linear(low, f"{block_path}/mlp/{part}") for part in ("hidden", "out")],
         })  # fmt: skip
+    # The norms' kernels stay in the dtype of the weights: they are used once per plan, by `embed`.
     return {"input": kernel, "position": bias + table, "blocks": blocks, "output": _linear(low, f"{path}/output_proj")}
 
 
@@ -182,6 +188,7 @@ def _projections(config: Config, get: Get, path: str) -> Weights:
     normalised."""
     kernels, biases = zip(*(_linear(get, f"{path}/{part}") for part in ("query", "key", "value")), strict=True)
     width, _, head = kernels[0].shape
+    # Folded into the query's weights, or into the scale of its norm, where there is one: a norm would undo the former.
     scale = head**-0.5
     flat = [kernel.reshape(width, width) for kernel in kernels]
     shifts = [bias.reshape(width) for bias in biases]
@@ -207,6 +214,7 @@ def _cross(config: Config, index: int, low: Get, get: Get) -> Weights:
         "project": _linear(low, f"{path}/projection_{index}"),
         "expand": _linear(low, f"{path}/expander_{index}"),
         "norm": _linear(get, f"{path}/norm_{index}/ada_lin"),
+        # The gate's input is a token, then the time: rows of the kernel in this order.
         "gate": low(f"{path}/gate_{index}/linear/kernel")[:width],
         "gate_time": kernel[width:],
         "gate_bias": bias,
@@ -223,6 +231,7 @@ def _adapted(x: Tensor, scale_shift: ScaleShift, width: int) -> Tensor:
     scale, shift = scale_shift
     centred = _wide(x) - jnp.sum(_wide(x), axis=-1, keepdims=True) / width
     if x.shape[-1] > width:
+        # Padding is zero, but zero minus the mean is not.
         centred = jnp.where(jnp.arange(x.shape[-1]) < width, centred, 0.0)
     variance = jnp.sum(centred * centred, axis=-1, keepdims=True) / width
     return (centred * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON)).astype(x.dtype) * scale + shift
@@ -263,6 +272,7 @@ def _attend(part: Weights, query: Tensor, key: Tensor, value: Tensor, head: int)
         query, key = _rms(query, head) * part["query_norm"], _rms(key, head) * part["key_norm"]
     both = ((0, 1), (0, 1))
     logits = jax.lax.dot_general(query, key, (((3,), (3,)), both))
+    # Exponentials and their sum in float32 at least, as in the port.
     weights = jax.nn.softmax(_wide(logits), axis=-1).astype(value.dtype)
     attended = jnp.moveaxis(jax.lax.dot_general(weights, value, (((3,), (2,)), both)), 1, 2)
     return _dense(attended.reshape(*attended.shape[:2], -1), part["out"])
@@ -281,6 +291,7 @@ def _cross_level(weights: Weights, tokens: list[Tensor], gates: list[Gate], conf
     heads = config.num_heads
     for part, h, width, (norm, time) in zip(weights["cross"], tokens, config.widths, gates, strict=True):
         index = len(outputs)
+        # All groups read the vectors from before the block: none sees another's update.
         others = jnp.concatenate([pooled[:, :index], pooled[:, index + 1 :]], axis=1)
         (query,) = _by_head(_dense(pooled[:, index : index + 1], part["query"]), 1, heads)
         key, value = _by_head(_dense(others, part["key_value"]), 2, heads)

@@ -36,6 +36,7 @@ def series_errors(config: Config, decode: Callable[[Array], Array], sampled: Way
     mean, deviation = (config.norm_mean, config.norm_std) if normalised else (0.0, 1.0)
     right = decode(c) * np.asarray(deviation) + np.asarray(mean)
     if config.transform == LOG_VOLUME:
+        # By the definition: `expm1`, which the port uses, differs only by rounding.
         right[..., VOLUME] = np.maximum(np.exp(right[..., VOLUME]) - 1.0, 0.0)
     if series.shape != right.shape:
         return {"series": inf}
@@ -53,6 +54,7 @@ def _price_errors(config: Config, windows: Array) -> dict[str, float]:
             statistics.rows(np.arange(len(windows)) % statistics.count).items()}  # fmt: skip
     prices = transform_of(OHLC_ATR, windows.shape[1]).inverse(windows, rows)
     right = np.zeros(windows.shape)
+    # A loop with the formulas as they are published: it shares nothing with the vectorised transform.
     for index, (anchor, percent) in enumerate(zip(rows["anchors"], rows["atr_pcts"], strict=True)):
         unit = anchor * percent / 100.0
         for step, (first, body, upper, lower, volume) in enumerate(windows[index]):

@@ -19,9 +19,9 @@ Weights = dict[str, Any]
 """A denoiser's arranged weights by name: arrays, or lists, tuples and dictionaries of them."""
 
 MANY_ROWS = 256
-"""Of a product, on average over the groups. On an AMD EPYC (AVX-512, two cores) single products by (out, in) took 1.0
-to 1.8 times as long as by (in, out) at 5 to 40 rows, 1.0 to 1.2 at 80 and 160, 0.8 to 1.1 from 320 on; on an Intel Xeon
-(AVX-512) three quarters at 320 to 832."""
+"""Rows of a product, on average over the groups. On an AMD EPYC (AVX-512, two cores) single products by (out, in) took
+1.0 to 1.8 times as long as by (in, out) at 5 to 40 rows, 1.0 to 1.2 at 80 and 160, 0.8 to 1.1 from 320 on; on an Intel
+Xeon (AVX-512) three quarters at 320 to 832."""
 
 TABLES = ("position", "embeddings")
 """Arrays with two axes that are not kernels."""
@@ -51,6 +51,7 @@ def lay_kernels(weights: Weights, by_outputs: bool) -> Weights:
     def laid(path: tuple[object, ...], leaf: Tensor | Kernel) -> Tensor | Kernel:
         if isinstance(leaf, Kernel):
             return leaf.laid(by_outputs)
+        # Biases and norms have one axis; these tables are added, not multiplied.
         table = leaf.ndim != 2 or getattr(path[-1], "key", None) in TABLES
         return leaf if table else Kernel(leaf, False).laid(by_outputs)
 
@@ -60,5 +61,6 @@ def lay_kernels(weights: Weights, by_outputs: bool) -> Weights:
 
 def product(x: Tensor, kernel: Kernel) -> Tensor:
     """(..., in) times a kernel to (..., out)."""
+    # dot_general contracts either axis, so the matrix is never transposed.
     contracted = ((x.ndim - 1,), (1 if kernel.by_outputs else 0,))
     return jax.lax.dot_general(x, kernel.array, (contracted, ((), ())))

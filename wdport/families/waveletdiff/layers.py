@@ -53,6 +53,7 @@ class Standardize(layers.Layer):
         self.epsilon = epsilon
 
     def call(self, x: Tensor) -> Tensor:
+        # In float32 at least: 16 bits would round the deviations from the mean.
         mean, variance = ops.moments(wide(x), axes=[-1], keepdims=True)
         return ops.cast((wide(x) - mean) * ops.rsqrt(variance + self.epsilon), x.dtype)
 
@@ -89,6 +90,7 @@ class AdaptiveNorm(layers.Layer):
         self.built = True
 
     def call(self, tokens: Tensor, time: Tensor) -> Tensor:
+        # No "1 +", so a zero embedding gives a zero scale: the public code overwrites its identity initialisation.
         scale, shift = ops.split(self.ada_lin(time)[:, None, :], 2, axis=-1)
         return scale * self.norm(tokens) + shift
 
@@ -117,6 +119,7 @@ class Mlp(layers.Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
+        # Computed once also where gradients need it: see wdport.nets.boundary.
         x = once(self.activation(once(self.hidden(x))))
         if self.hidden_dropout is None or self.out_dropout is None:
             return self.out(x)
@@ -139,6 +142,7 @@ class Attention(layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.width, self.head_width = width, width // num_heads
+        # The approximation has the same number of heads at twice the width, so its scale is another one.
         self.scale = self.head_width**-0.5
         heads = (None, num_heads, self.head_width)
         start = XavierUniform((2 if qk_norm else 4) * width)  # packed in PyTorch: one (3D, D) matrix
@@ -179,6 +183,7 @@ class Attention(layers.Layer):
         q, k, v = self.query(query), self.key(key), self.value(value)
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
+        # An explicit softmax: Keras's fused attention computes it in float32, also in a float64 model.
         logits = ops.einsum("bqhk,bshk->bhqs", q * self.scale, k)
         weights = self.dropout(ops.cast(ops.softmax(wide(logits), axis=-1), v.dtype))
         return self.out(ops.einsum("bhqs,bshk->bqhk", weights, v))
@@ -188,11 +193,12 @@ class SinusoidEmbedding(layers.Layer):
     """A step or log-scale (B,) -> (B, T): sines then cosines of it times fixed frequencies, then an MLP.
 
     ``gain`` multiplies the input first. The angles are computed in at least float32 whatever the
-    policy: bfloat16 cannot tell neighbouring steps apart. Sine and cosine are JAX's, because
+    policy: in bfloat16 neighbouring steps are equal. Sine and cosine are JAX's, because
     Keras's compute in float32 inside a float64 model.
     """
 
     def __init__(self, width: int, gain: float = 1.0, **kwargs: object) -> None:
+        # Keras would round the time to the compute dtype before the call.
         super().__init__(autocast=False, **kwargs)
         self.width, self.gain = width, gain
         self.frequencies = time_frequencies(width).astype(np.float64 if self.compute_dtype == "float64" else np.float32)
@@ -213,6 +219,7 @@ class Position(layers.Layer):
 
     def __init__(self, length: int, width: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
+        # Computed in float64 and rounded once: float32 angles would be wrong by p * 2^-24 of a radian at position p.
         self.table = position_table(length, width).astype(np.float64 if self.compute_dtype == "float64" else np.float32)
 
     def call(self, tokens: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ def diffusion_loss(config: Config, alpha_bar: Array) -> DiffusionLoss:
     """The loss for a checkpoint's own ``alpha_bar`` (1001,)."""
     last = len(alpha_bar) - 1
     target = "noise" if config.prediction_target == "noise" else "sample"
+    # Step 0 is drawn, and step 1000 is not: a checkpoint of the public code was trained so.
     noising = step_noising(target, per_mille(last), alpha_bar, range(FIRST, FIRST + last))
     return DiffusionLoss(noising, level_parts(config))
 
@@ -30,5 +31,6 @@ def diffusion_loss(config: Config, alpha_bar: Array) -> DiffusionLoss:
 def level_parts(config: Config) -> tuple[LossPart, ...]:
     """Name, length and weight of every level; the approximation comes first."""
     lengths = config.level_lengths
+    # Divided by the length although each part is already a mean: the public loss does both.
     weights = np.array([(2.0 if level == 0 else 1.0) / length for level, length in enumerate(lengths)])
     return tuple(map(LossPart, config.level_names, lengths, (weights / weights.sum()).tolist()))

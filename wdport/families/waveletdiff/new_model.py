@@ -46,6 +46,7 @@ def blank() -> Iterator[None]:
 
 
 def _zeros(shape: tuple[int, ...], dtype: str | None) -> Array | jax.Array:
+    # JAX arrays are immutable, so many variables can share one until they are assigned.
     blanks = _BLANK.get()
     if blanks is None:
         return np.zeros(shape, np.float32)
@@ -68,6 +69,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _generator() -> np.random.Generator:
+    # One number of the global generator, so that keras.utils.set_random_seed determines the weights.
     return _SEEDED.get() or np.random.default_rng(np.random.randint(2**31))
 
 
@@ -87,6 +89,7 @@ class XavierUniform(keras.initializers.Initializer):
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Array | jax.Array:
         if _BLANK.get() is not None:
             return _zeros(tuple(shape), dtype)
+        # Not `uniform`, which draws float64.
         return (_generator().random(shape, np.float32) * 2.0 - 1.0) * np.float32(self.limit)
 
 
@@ -114,15 +117,15 @@ _RECIPE: Final[Mapping[str, tuple[type, tuple[tuple[str, str], ...]]]] = {
     "energy": (float, (("energy", "weight"),)),
     "warmup_epochs": (int, (("optimizer", "warmup_epochs"),)),
 }  # fmt: skip
-"""Type, sections and names of what the file says of training."""
+"""Type, sections and names of the file's settings of training."""
 
 
 PEAK, DECAY, CLIP, RATE = 1e-3, 1e-5, 1.0, 2e-4
-"""Of the public training script: the largest rate of its one-cycle schedule, whatever the file says, weight decay, the
-norm of clipped gradients, and the rate without a schedule if the file has none."""
+"""Constants of the public training script: the largest rate of its one-cycle schedule, whatever rate the file states,
+weight decay, the norm of clipped gradients, and the rate without a schedule if the file has none."""
 
 WARMUP = 50
-"""Epochs."""
+"""Epochs of warm-up if the file states none."""
 
 PUBLIC_SCHEDULES = ("onecycle", "cosine_warmup")
 
@@ -178,6 +181,7 @@ def recipe(document: Document, where: str | Path) -> Recipe:
             if value is None or name in values:
                 continue
             least = {"epochs": 1, "batch_size": 1}.get(name, 0)
+            # A comparison with NaN is false, so NaN is refused too.
             if not is_of(kind, value) or (kind is not str and not least <= value < inf):
                 expected = (
                     "a name" if kind is str else f"{'a whole number' if kind is int else 'a number'} from {least}"

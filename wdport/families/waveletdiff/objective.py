@@ -30,6 +30,7 @@ def objective(config: Config, alpha_bar: Array) -> Objective:
     def make_batch(seed: int, size: int) -> Batch:
         rng = np.random.default_rng(seed)
         shape = (size, config.coefficients, config.features)
+        # The first and the last of the trained steps are always in a batch.
         uniform = np.concatenate([[0.0, 0.9999], rng.random(max(size - 2, 0))])[:size]
         batch = {"clean": rng.standard_normal(shape), "noise": rng.standard_normal(shape), "uniform": uniform}
         return {**batch, "scale": np.exp(rng.standard_normal(size))} if config.scale_embedding else batch

@@ -59,8 +59,10 @@ class _Padding:
     def attention(self, part: Weights) -> Weights:
         """Pad every head to the same width K, so that the total width is a multiple."""
         (qkv, shift), (out, bias), heads = part["qkv"], part["out"], self.heads
+        # heads * K must be a multiple: K a multiple of what the number of heads lacks.
         head, unit = qkv.shape[1] // (3 * heads), self.multiple // gcd(self.multiple, heads)
         more = -head % unit
+        # Inside each head: zeros at the end of the whole axis would move entries to other heads.
         qkv = _zeros(qkv.reshape(-1, 3 * heads, head), (0, 0, more)).reshape(len(qkv), -1)
         shift = _zeros(shift.reshape(3 * heads, head), (0, more)).reshape(-1)
         out = _zeros(out.reshape(heads, head, -1), (0, more, 0)).reshape(-1, out.shape[1])

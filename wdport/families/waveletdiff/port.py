@@ -39,9 +39,12 @@ class NoiseSchedule(layers.Layer):
 
     def build(self, _: object = None) -> None:
         dtype = "float64" if self.variable_dtype == "float64" else "float32"
+        # Of a custom schedule only the shape is known here; conversion fills the values.
         start = noise_schedule("exponential" if self.schedule == "custom" else self.schedule)
         for name, values in start._asdict().items():
             fill = keras.initializers.Constant(values.astype(dtype))
+            # Variables and not constants: the file's tables are the truth for sampling, recomputed ones differ by up to
+            # 2.3e-4.
             setattr(self, name, self.add_weight(name=name, shape=(STEPS + 1,), dtype=dtype, initializer=fill,
                                                 trainable=False, autocast=False))  # fmt: skip
         self.built = True
@@ -68,6 +71,7 @@ class Block(layers.Layer):
 
     def call(self, tokens: Tensor, time: Tensor) -> Tensor:
         tokens = once(tokens)
+        # The boundaries keep XLA from repeating the chain of residual sums in every gradient.
         a = once(self.norm1(tokens, time))
         tokens = once(tokens + self.dropout(self.attention(a, a, a)))
         return tokens + self.mlp(once(self.norm2(tokens, time)))
@@ -109,7 +113,9 @@ class Aggregator(Mlp):
     """Tokens (B, L, D) -> pooling weights (B, L, 1), a softmax over the tokens."""
 
     def __init__(self, width: int, **kwargs: Any) -> None:
+        # Keras's "gelu" activation is exact, unlike the default of keras.ops.gelu.
         super().__init__((width, width // 2, 1), "gelu", **kwargs)
+        # Over the tokens; Keras's default is the last axis, which has one entry.
         self.softmax = layers.Softmax(axis=1, name="softmax")
 
     def call(self, x: Tensor) -> Tensor:
@@ -175,6 +181,7 @@ class CrossLevel(layers.Layer):
         return getattr(self, f"{name}_{level}")
 
     def call(self, tokens: list[Tensor], time: Tensor, training: bool | None = None) -> list[Tensor]:
+        # All groups are pooled before any is updated.
         pooled = [self._pool(i, h) for i, h in enumerate(tokens)]
         return [h + self._update(i, h, pooled, time) for i, h in enumerate(tokens)]
 
@@ -187,8 +194,10 @@ class CrossLevel(layers.Layer):
         others = ops.stack([pooled[other] for other in self.others[level]], axis=1)
         attended = self._part("attention", level)(pooled[level][:, None], others, others)
         expanded = self._part("expander", level)(attended[:, 0])
+        # As the public code expands it, so that the norm's input and output have the shapes of those in PyTorch.
         every_token = ops.broadcast_to(expanded[:, None], ops.shape(tokens))
         every_time = ops.broadcast_to(time[:, None], (*ops.shape(tokens)[:2], self.config.time_embed_dim))
+        # Token first, then time: the other order has the same shape.
         gate = self._part("gate", level)(ops.concatenate([tokens, every_time], axis=-1))
         return gate * self._part("norm", level)(every_token, time)
 
@@ -207,6 +216,7 @@ class WaveletDiff(keras.Model):
     """
 
     def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
+        # Keras would round the time to the compute dtype, and in bfloat16 neighbouring steps are equal.
         kwargs = {"name": "waveletdiff", **kwargs, "autocast": False}
         super().__init__(**kwargs)
         require_backend(self.variable_dtype)

@@ -29,7 +29,7 @@ TRAINING: Final = frozenset({"energy", "optimizer", "sampling", "training"})
 """Sections of training and sampling, whose other names are ignored."""
 
 UNREAD: Final = frozenset({"compile", "data", "evaluation", "loss", "paths", "performance"})
-"""Sections that say nothing of the network, whatever they have."""
+"""Sections that do not concern the network, whatever they have."""
 
 IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
     "attention": (),
@@ -87,6 +87,7 @@ def unknown_names(document: Document) -> list[tuple[str, str]]:
         elif isinstance(inside, Mapping) and section not in UNREAD:
             names = [*_read(section), *IGNORED[section]]
             unknown = [name for name in inside if name not in names]
+            # Trainers have many settings that are not listed here; only a name that may be the network's is reported.
             if section in TRAINING:
                 unknown = [name for name in unknown if _is_ours(str(name), names)]
             remedies += [(f"{section}.{name}", _misplaced(section, name)) for name in unknown]

@@ -83,6 +83,7 @@ class PackedAttention(nn.MultiheadAttention):
         super().__init__(width, num_heads, dropout=dropout, batch_first=True)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:  # type: ignore[override]
+        # With need_weights torch computes the softmax explicitly, instead of calling scaled_dot_product_attention.
         return super().forward(query, key, value, need_weights=True, average_attn_weights=False)[0]
 
 
@@ -199,6 +200,7 @@ class WaveletDiff(nn.Module):
         self.time_embedding = TimeEmbedding(config.time_embed_dim, 1000.0)
         self.scale_embedding = TimeEmbedding(config.time_embed_dim, 1.0) if config.scale_embedding else None
         self.cross_level_attention = CrossLevelAttention(config) if config.cross_level_attention else None
+        # Last, as in the public code, so that it also overwrites the initial weights of the norms' projections.
         self.apply(_initialize)
 
     def forward(self, coefficients: Tensor, time: Tensor, scale: Tensor | None = None) -> Tensor:
@@ -292,6 +294,7 @@ def training_loss(
     "coefficient"; ``alpha_bar`` (1001,) is indexed by the step.
     """
     clean, noise = torch.from_numpy(batch["clean"]), torch.from_numpy(batch["noise"])
+    # Truncated: steps 0 to 999.
     steps = (torch.from_numpy(batch["uniform"]) * 1000).long()
     step_alpha_bar = torch.tensor(alpha_bar).to(clean)[steps].view(-1, 1, 1)
     noisy = step_alpha_bar.sqrt() * clean + (1 - step_alpha_bar).sqrt() * noise

@@ -200,6 +200,7 @@ def _from_shapes(source: ConfigurationSource) -> dict[str, Any]:
                   for s in shapes[name]]  # fmt: skip
         head = most_frequent(widths)
         if head:
+            # Norms of queries and keys have the width of a head; packed attention has no trace of the number of heads.
             values["num_heads"] = values["embed_dim"] // head
     return values
 
@@ -219,6 +220,7 @@ def _from_buffers(source: ConfigurationSource) -> str | None:
     if source.shapes.get("beta_all") is None:
         return None
     beta = source.read("beta_all")
+    # Files in 16 bits have rounded tables, which still identify their schedule.
     relative = HALF_ROUNDING.get(source.dtypes["beta_all"], 0.0)
     return identify_schedule(beta, SCHEDULE_TOLERANCE, relative)
 
@@ -254,6 +256,7 @@ def _search(
     fitting = [(seq_len, name) for name in names for seq_len in series_lengths(lengths, name, mode)
                if wavelet or name in ("db2", auto_wavelet(seq_len))]  # fmt: skip
     if fitting:
+        # Several lengths give the same groups, since every level halves the length and rounds it.
         seq_len, name = max(fitting, key=lambda pair: pair[0])  # of several names the first
         return wavelet or (name, "assumed"), (seq_len, "assumed")
     if wavelet:

@@ -61,6 +61,7 @@ def process(config: Config, table: Callable[[str], Array]) -> Diffusion:
         "noise" if config.prediction_target == "noise" else "sample",
         per_mille(len(schedule.beta) - 1),
         step_list,
+        # The public code's DDPM takes every step.
         unthinned=frozenset({"ddpm"}),
         loops={
             "ddpm": partial(_ddpm, schedule),
@@ -126,5 +127,6 @@ def _numbers(config: Config) -> int:
     """Upper estimate: every token's widest activations and the attention weights of the longest level."""
     lengths, widths = config.level_lengths, config.widths
     tokens: int = 16 * sum(length * width for length, width in zip(lengths, widths, strict=True))
+    # Attention needs a number for every pair of tokens and every head.
     weights: int = 3 * config.num_heads * max(lengths) ** 2
     return tokens + weights

@@ -24,6 +24,7 @@ def to_series(config: Config, coefficients: Array | Tensor) -> Tensor:
     scaled = _scaled(config, series)
     if config.transform != LOG_VOLUME:
         return scaled
+    # The data's volume v is stored as log(1 + v); a sample may be below zero.
     volume = jnp.maximum(jnp.expm1(scaled[..., VOLUME]), 0.0)
     return scaled.at[..., VOLUME].set(volume)
 

@@ -78,6 +78,7 @@ def near_misses(saved: Saved, assumed: Collection[str]) -> list[str]:
 
 def _leaves(values: Mapping[object, object], path: Names, visited: set[int]) -> Iterator[tuple[Names, object]]:
     """Every value with its names; a group that occurs several times, or within itself, once."""
+    # A pickled object may contain itself.
     visited.add(id(values))
     for name, value in values.items():
         here = (*path, str(name))
@@ -109,6 +110,7 @@ def _keep(saved: Saved, path: Names, field: tuple[str, type], value: object) -> 
     what = f"{NAME}.{'.'.join(path)} is {printable(repr(value), 60)}"
     if not is_of(kind, value):
         saved.notes.append(f"{what}, which is not of type {kind.__name__}; not used")
+    # The first value is kept until all are read, then dropped with the others in `torn`.
     elif saved.fields.setdefault(name, value) != value:
         saved.torn.add(name)
         saved.notes.append(f"{what}, but {saved.fields[name]!r} elsewhere in it; not used")
@@ -166,6 +168,7 @@ def _instead(document: object) -> str:
 def is_of(kind: type, value: object) -> bool:
     """Whether a value has the type of a setting; an int is a float, and a bool is not a number."""
     accepted = (int, float) if kind is float else kind
+    # In Python a bool is an int.
     return isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
 
 

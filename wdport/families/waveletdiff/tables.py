@@ -21,6 +21,7 @@ def position_table(length: int, width: int) -> NDArray[np.float64]:
     angle = np.arange(length)[:, None] * frequency
     table = np.empty((length, width))
     table[:, 0::2] = np.sin(angle)
+    # An odd width has one sine more than cosines.
     table[:, 1::2] = np.cos(angle)[:, : width // 2]
     return table
 
@@ -28,4 +29,5 @@ def position_table(length: int, width: int) -> NDArray[np.float64]:
 def time_frequencies(width: int) -> NDArray[np.float64]:
     """(width/2,): 10000^(-k / (width/2 - 1)), in radians per diffusion step."""
     half = width // 2
+    # Divided by half - 1, not half as in the positions; so the width is at least 4.
     return np.exp(-np.arange(half) * np.log(_BASE) / (half - 1))

@@ -43,6 +43,7 @@ def time_layers(model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str,
 
     def projected(layer: KerasLayer) -> Array:
         kernel, bias = np.asarray(layer.kernel.value), np.asarray(layer.bias.value)
+        # A gate's kernel has the rows of the tokens first: the last rows are those of the time.
         result: Array = embedded @ _some(kernel[len(kernel) - embedded.shape[1] :]) + _some(bias)
         return result
 

@@ -25,6 +25,7 @@ def variables(config: Config) -> dict[str, Shape]:
 def sizes(config: Config) -> tuple[int, int]:
     """The number of variables and of their values, computed without building the model, for any numbers in the
     configuration."""
+    # One block of each group is counted `depth` times: a configuration from a file may state billions of blocks.
     parts = [(shape, 1) for _, shape in _all(config, (0,) * config.groups)]
     for width, depth in zip(config.widths, config.depths, strict=True):
         parts += [(shape, depth) for _, shape in _block("", width, config)]
