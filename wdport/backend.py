@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, cast
 from wdport.families.shipped import PORTS
 
 if TYPE_CHECKING:
-    from importlib.abc import Loader  # at run time it costs 11 ms, and Python asks for the methods alone
+    from importlib.abc import Loader  # at run time it costs 11 ms, and Python needs only the methods
 
 
 AUTOMATIC = {"floatx": "float32", "epsilon": 1e-07, "backend": "tensorflow", "image_data_format": "channels_last"}
-"""What Keras writes to its configuration file if there is none, whatever backend it then runs on."""
+"""Content of the configuration file that Keras writes if there is none, whichever backend it runs on."""
 
 
 def choose_backend() -> None:
@@ -32,6 +32,7 @@ def choose_backend() -> None:
 
     An imported Keras, ``KERAS_BACKEND`` and an entry of ``keras.json`` count as choices; see :func:`configured`.
     """
+    # Keras reads the variable when it is imported: afterwards it has no effect.
     if "keras" in sys.modules or os.environ.get("KERAS_BACKEND"):
         return
     if configured() in (None, "jax"):
@@ -67,6 +68,7 @@ def _configuration_file() -> Path:
     if "KERAS_HOME" in os.environ:
         folder = os.environ["KERAS_HOME"]
     else:
+        # The same rule as Keras's: /tmp if the home folder is not writable.
         home = os.path.expanduser("~")
         folder = os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
     return Path(os.path.expanduser(os.path.join(folder, "keras.json")))
@@ -93,6 +95,7 @@ class _KerasFinder:
     ) -> ModuleSpec | None:
         if fullname != "keras":
             return None
+        # Before the search, which would otherwise find this finder again.
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec("keras")
         if spec is not None and spec.loader is not None:
@@ -110,6 +113,7 @@ class _KerasLoader:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        # Keras's own loader, for code that looks for its resources; this one is needed once.
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader

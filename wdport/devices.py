@@ -35,6 +35,7 @@ def local_devices(devices: int | str) -> list[jax.Device]:
         if devices > len(here):
             raise UsageError("devices", f"{devices} devices asked for, {len(here)} found", 'give fewer, or "all"')
         here = here[:devices]
+    # A mesh has the same number of devices in every process.
     if len(jax.devices()) != jax.process_count() * jax.local_device_count():
         raise UsageError("devices", "processes have different numbers of them", "give every process the same")
     return here
@@ -61,8 +62,8 @@ def gathered(values: Array | Tensor, progress_note: str) -> Array:
 
 @contextmanager
 def answering(progress_note: str) -> Iterator[None]:
-    """Raise :class:`LostProcess` if a collective operation in the block fails; ``progress_note`` says
-    what is not lost."""
+    """Raise :class:`LostProcess` if a collective operation in the block fails; ``progress_note`` states what is not
+    lost."""
     try:
         yield
     except (RuntimeError, ValueError) as error:  # as gloo's are, of either kind
@@ -74,6 +75,7 @@ def require_same(facts: Mapping[str, object], progress_note: str) -> None:
     """Raise :class:`UsageError` in all processes unless they were started with the same ``facts``, JSON values."""
     if jax.process_count() > 1:
         text = json.dumps(facts, sort_keys=True)
+        # Shifted by one bit, since the checksum is unsigned and int32 is not.
         if len(set(gathered(np.array([crc32(text.encode()) >> 1], np.int32), progress_note).tolist())) > 1:
             what = "the processes have different commands, models or devices"
             raise UsageError(WHERE, what, "start all of them alike")

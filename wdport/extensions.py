@@ -50,7 +50,7 @@ def tables_folders() -> Mapping[str, Path]:
 def _tables_folder(module: str) -> Path | None:
     try:
         spec = find_spec(module)
-    except ImportError:  # of the package around it
+    except ImportError:  # raised for the package that contains it
         return None
     places = None if spec is None else spec.submodule_search_locations
     folders = (Path(place, "mappings") for place in places or ())

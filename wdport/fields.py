@@ -1,11 +1,11 @@
-"""Declared fields of a configuration: type, bounds, choices, sentence and effect stand at the field, and nowhere else.
+"""Declared fields of a configuration: type, bounds, choices, description and effect of each in one place.
 
 A configuration is a frozen dataclass that extends :class:`Fields`::
 
     depth: Annotated[int, Meta(ge=0, le=14, description="Number of blocks."), NETWORK, Summary("depth")] = 10
 
-``msgspec`` checks types and bounds. What no library has is here: markers that say what a value affects, the one-line
-sentence of an error, values of ``--set``, names that are nearly right, and the JSON Schema of a file of such fields.
+``msgspec`` checks types and bounds. This module adds what it does not have: markers for what a value affects, one-line
+error messages, values of ``--set``, suggestions for misspelt names, and the JSON Schema of a file of such fields.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FINITE: Final = 1e30
 
 @dataclass(frozen=True)
 class Effect:
-    """What a field's value changes: the function of the network, the outcome of these gates alone, or what is made of
+    """What a field's value changes: the function of the network, only the outcome of these gates, or the conversion of
     samples."""
 
     network: bool = False
@@ -93,8 +93,8 @@ Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
 
 @dataclass(frozen=True)
 class Wording:
-    """Phrases of errors in which families differ: for a whole number below and above its bounds, a text that is no
-    choice, an item of a list of another type, and names that are no fields."""
+    """Phrases of errors in which families differ: for a whole number below and above its bounds, a text that is not one
+    of the choices, an item of a list of another type, and names that are not fields."""
 
     below: str = "{value}: from {least} to {most} is supported"
     above: str = "{value}: from {least} to {most} is supported"
@@ -104,7 +104,7 @@ class Wording:
 
 
 class Field:
-    """One declared field: its name, its default and what its type says."""
+    """One declared field: its name, its default, and its type with its markers."""
 
     def __init__(self, name: str, hint: object, default: object) -> None:
         self.name, self.default = name, default
@@ -203,6 +203,7 @@ def json_setting(config: type[Fields], key: str, text: str, place: str = "config
         what = f"is not a field of this model's {place}"
         raise UsageError(f"--set {printable(key)}", what, did_you_mean(key, names, f"use one of {', '.join(names)}"))
     try:
+        # JSON first, so that numbers, lists and tables are read as such; anything else is a text.
         return json.loads(text)
     except (ValueError, RecursionError):
         return None if text in ("None", "null") else text
@@ -222,6 +223,7 @@ def typed_setting(config: type[Fields], key: str, text: str, phrase: str) -> obj
 def near(name: str, names: Iterable[str], synonyms: Mapping[str, tuple[str, ...]], cutoff: float = 0.8) -> str | None:
     """The one of ``names`` that ``name`` probably means: another spelling, a synonym, or a typo."""
     plain = {_plain(candidate): candidate for candidate in names}
+    # Names first: a synonym of one field may be the name of another.
     also = {_plain(other): candidate for candidate in plain.values() for other in synonyms.get(candidate, ())}
     key = _plain(name)
     if key in plain or key in also:
@@ -240,7 +242,7 @@ _PHRASES: Final[Mapping[object, tuple[str, str]]] = {
     bool: ("true or false", "true and false"),
     str: ("text", "names"),
 }
-"""What a value of a type is, and what a list of them has."""
+"""What a value of a type is called, and what the values of a list are called."""
 
 
 def _quoted(value: object) -> str:
@@ -317,6 +319,7 @@ class _Type:
 
     def _takes(self, value: object) -> bool:
         """Whether a value has this type, whatever its size; a bool is not a number, and an int is a real number."""
+        # `type`, not isinstance: a bool is an int in Python.
         return type(value) is self.base or (self.base is float and type(value) is int)
 
     def _list_fault(self, values: tuple[object, ...], wording: Wording, phrase: str) -> str:
@@ -345,6 +348,7 @@ class _Type:
             return wording.above.format(**limits) if value > maximum else refusal or wording.below.format(**limits)
         if self.base is str:
             return refusal or f"has {len(value)} characters, at most {self._lengths[1]} are supported"
+        # The only real fields below 1 are dropout rates.
         if self._bound("lt") == 1:
             return f"{_quoted(value)} is not in [0, 1)"
         if refusal or not abs(value) < FINITE:
@@ -377,5 +381,6 @@ class _Type:
         if self.base not in _PHRASES:
             return extra
         bounds = {name: bound for name, bound in msgspec.json.schema(self.checked).items() if name not in extra}
+        # The description belongs to the field, not to its value.
         bounds.pop("description", None)
         return {"type": bounds.pop("type"), **bounds, **extra}

@@ -26,9 +26,11 @@ def distrust(status: os.stat_result, folder: Path, friends: Collection[int] = ()
     """
     if not hasattr(os, "geteuid"):  # Windows has only access control lists
         return None
+    # Root may write anything anyway.
     owned = status.st_uid in {os.geteuid(), ROOT, *friends}
     if owned and not status.st_mode & OTHERS:
         return None
+    # A file system that keeps no owners shows a new private file like this one.
     new = _new_file(folder)
     if new is None or (new.st_uid == os.geteuid() and not new.st_mode & OTHERS):
         return "may be written to by other users" if owned else f"belongs to another user (id {status.st_uid})"
@@ -40,6 +42,7 @@ def replaceable(path: Path) -> Path | None:
     is none."""
     for parent in path.parents if hasattr(os, "geteuid") else ():
         mode = parent.stat().st_mode
+        # With the sticky bit, as in /tmp, only the owner of a file may rename it.
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             return parent
     return None

@@ -19,7 +19,7 @@ from weakref import WeakMethod
 from wdport.file_owners import distrust, replaceable
 
 PRECISION: Final = "jax_default_matmul_precision"
-"""The one that a user of the command line may have chosen for a reason."""
+"""The setting that a user of the command line may have chosen for a reason, so it is not reset."""
 
 NUMERIC: Final[Mapping[str, object]] = {
     "jax_enable_x64": False,
@@ -41,7 +41,7 @@ DEBUGGING: Final[Mapping[str, object]] = {
 
 
 def reset_jax() -> None:
-    """Set the defaults, whatever the environment says: for the command line, which compiles its own programs."""
+    """Set the defaults, whatever the environment sets: for the command line, which compiles its own programs."""
     import jax
 
     for name, value in {**NUMERIC, **DEBUGGING}.items():
@@ -52,6 +52,7 @@ def chosen_numerics() -> dict[str, object] | None:
     """Return the settings that change numbers and are not the defaults, by name; ``None`` if all are."""
     import jax
 
+    # None: JAX chooses the precision for the device, on GPUs and TPUs less than float32.
     defaults = {**NUMERIC, PRECISION: None}
     chosen = {name: getattr(jax.config, name, value) for name, value in defaults.items()}
     return {name: value for name, value in chosen.items() if value != defaults[name]} or None
@@ -93,7 +94,7 @@ The gradients of a small diffusion transformer in mixed_bfloat16 are then off by
 """
 
 LARGEST_BYTES = 1 << 30
-"""Size of the folder; JAX evicts the least recently used entries."""
+"""Largest size of the folder; JAX evicts the least recently used entries."""
 
 LEAST_SECONDS = 0.03
 """Programs that compile faster are not cached; the single operations of an eager run take about this long."""
@@ -106,7 +107,7 @@ VARIABLE = "WDPORT_COMPILE_CACHE"
 """Environment variable with another folder, or "off"."""
 
 JAX_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
-"""JAX's own."""
+"""JAX's own variable."""
 
 
 def fast_compile() -> dict[str, Option]:
@@ -145,6 +146,7 @@ def _is_known(name: str, value: Option) -> bool:
     import jax
 
     try:
+        # XLA refuses an option that it does not know only when it compiles.
         jax.jit(lambda x: x, compiler_options={name: value}).lower(0).compile()
     except (jax.errors.JaxRuntimeError, TypeError, ValueError):
         return False
@@ -168,6 +170,7 @@ def weakly(function: Callable[P, R]) -> Callable[P, R]:
         return method(*args, **kwargs)
 
     call.__name__ = function.__name__
+    # jax.jit reads the names of the arguments from it, for static and donated ones.
     call.__signature__ = signature(function)  # type: ignore[attr-defined]
     return call
 
@@ -183,6 +186,7 @@ def leave_unsafe_cache() -> None:
     compiled. Raises :class:`Unusable`, with the variable removed, and JAX's setting if it has been imported.
     """
     folder = os.environ.get(JAX_VARIABLE, "")
+    # With "://" it is a bucket, which has no owner and permission bits to check.
     if folder and "://" not in folder and (reason := _reason_against(Path(folder))):
         del os.environ[JAX_VARIABLE]
         if "jax" in sys.modules:
@@ -190,6 +194,7 @@ def leave_unsafe_cache() -> None:
             from jax.experimental.compilation_cache import compilation_cache
 
             jax.config.update("jax_compilation_cache_dir", None)
+            # JAX keeps the cache object that it opened, whatever the setting is later.
             compilation_cache.reset_cache()
         raise Unusable(f"{JAX_VARIABLE}={folder} {reason}")
 
@@ -209,6 +214,7 @@ def use_compile_cache() -> Path | None:
     if requested == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
         return None
     folder = Path(requested) if requested else user_cache_path("wdport", appauthor=False) / "compiled"
+    # JAX evicts by size whatever has the ending of an entry.
     if reason := _reason_against(folder) or _foreign(folder):
         if requested:
             raise Unusable(f"{VARIABLE}={folder} {reason}")
@@ -244,6 +250,7 @@ def _foreign(folder: Path) -> str | None:
 def _reason_against(folder: Path) -> str | None:
     """Return why the folder cannot or must not be used, None if it can; a missing folder is created."""
     try:
+        # Private from the start: a later chmod would leave time for others to write into it.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if reason := distrust(folder.stat(), folder):
             return reason

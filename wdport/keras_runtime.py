@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 if "keras" not in sys.modules:
-    # Its arrival imports our models (see wdport.backend), and these this module: so that they find it whole, they get a
-    # copy of their own, which Python then takes for this one.
+    # Importing keras imports our models (see wdport.backend), and these import this module, which is not complete yet.
+    # Removed here, it is imported a second time as a whole, and Python then uses that copy in place of this one.
     del sys.modules[__name__]
 
 import jax
@@ -64,6 +64,7 @@ def seed_dropout(model: KerasModel, seed: int) -> None:
     layers = model._flatten_layers()
     generators = [generator for layer in layers for generator in getattr(layer, "_seed_generators", ())]
     for index, generator in enumerate(generators):
+        # The index is part of the seed: equal states would give the same mask in every layer.
         start = np.random.SeedSequence([seed, index]).generate_state(1)[0]
         generator.state.assign(jax.device_put(np.array([start, 0], generator.state.dtype)))
 
@@ -91,6 +92,7 @@ def layers_by_path(model: KerasModel) -> dict[str, KerasLayer]:
 
 def children(layer: KerasLayer) -> dict[str, KerasLayer]:
     """Return a layer's direct sublayers, by the names that :func:`layers_by_path` uses."""
+    # Private: of Keras's layers only models have a public `layers`.
     direct = [child for child in layer._flatten_layers(include_self=False, recursive=False)
               if not isinstance(child, keras.layers.InputLayer)]  # fmt: skip
     named = {} if isinstance(layer, (keras.Sequential, Functional)) else _attributes(layer)
@@ -109,6 +111,7 @@ def variables_by_path(model: KerasModel) -> dict[str, KerasVariable]:
     visited: set[int] = set()
     for path, layer in {"": model, **layers_by_path(model)}.items():
         named = _attributes(layer)
+        # The layer's own variables only; `weights` would include those of its sublayers.
         for variable in (*layer._trainable_variables, *layer._non_trainable_variables):
             if id(variable) not in visited:
                 visited.add(id(variable))
@@ -150,6 +153,7 @@ def _attributes(layer: KerasLayer) -> dict[int, str]:
 
     def visit(value: object, name: str, depth: int) -> None:
         if isinstance(value, (keras.layers.Layer, keras.Variable)):
+            # The first attribute counts, as in a file that Keras writes.
             names.setdefault(id(value), name)
         elif isinstance(value, (list, tuple)) and depth < 3:
             for index, element in enumerate(value):
@@ -175,6 +179,7 @@ def unfilled() -> Iterator[None]:
     def initialize(variable: KerasVariable, initializer: Callable[..., object]) -> None:
         if isinstance(initializer, (RandomInitializer, keras.initializers.Zeros)):
             initializer = _zeros
+        # Constants, and initialisers of the user's own, compute what they do elsewhere.
         original(variable, _ones if isinstance(initializer, keras.initializers.Ones) else initializer)
 
     with patch.object(keras.Variable, "_initialize_with_initializer", initialize):
@@ -189,6 +194,7 @@ def described() -> Iterator[None]:
         shape = jax.ShapeDtypeStruct(variable._shape, jnp.dtype(variable._dtype))
         variable._initialize(shape)
 
+    # A ShapeDtypeStruct has what Keras asks of a value: a shape and a dtype.
     with patch.object(keras.Variable, "_initialize_with_initializer", describe):
         yield
 
@@ -246,7 +252,9 @@ def exact_float64() -> Iterator[None]:
     """
     with (
         default_float("float64"),
+        # Keras's promotion maps 64-bit types to 32-bit ones by this table.
         patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"}),
+        # Keras's backend calls it by this name; its softmax is always float32.
         patch.object(jax.nn, "dot_product_attention", _explicit_attention),
         patch.object(nn.logging, "exception", lambda *_, **__: None),  # a traceback, before Keras tries another way
     ):
@@ -270,11 +278,13 @@ def _explicit_attention(
     *, scale: float | None = None, is_causal: bool = False, **_: object,
 ) -> jax.Array:  # fmt: skip
     """``jax.nn.dot_product_attention`` of (B, T, N, H) in the dtype of its inputs throughout."""
+    # Fewer heads of keys than of queries: each is read by a group of queries.
     groups = query.shape[2] // key.shape[2]
     key, value = (jnp.repeat(tensor, groups, axis=2) if groups > 1 else tensor for tensor in (key, value))
     logits = jnp.einsum("btnh,bsnh->bnts", query * (query.shape[-1] ** -0.5 if scale is None else scale), key)
     if bias is not None:
         logits = logits + bias
+    # Not -inf: a row without visible keys would become NaN.
     least = float(np.finfo(logits.dtype).min)
     if mask is not None:
         logits = jnp.where(mask, logits, least)

@@ -24,7 +24,7 @@ def released_class(library: str, name: str) -> Any:
         raise MachineError(library, f"needs {missing}, which is not installed, and {what}", fix) from None
     except AttributeError:
         raise MachineError(library, f"{release(library)} has no {name}, and {what}", fix) from None
-    except (ImportError, RuntimeError) as error:  # RuntimeError: the libraries' own, of a module that fails
+    except (ImportError, RuntimeError) as error:  # RuntimeError: the libraries raise it for a module that fails
         why = printable(str(error).strip().partition("\n")[0], 100)
         raise MachineError(library, f"cannot be imported ({why}), and {what}", "reinstall it") from None
 

@@ -49,7 +49,7 @@ class Constant:
     """A table that the family can recompute, built when ``values`` is first accessed: its shape is compared first.
 
     ``make`` returns them in float64. ``tolerance`` is the largest measured absolute difference of a correct float32
-    file; ``None`` if there is no known file to compare with. ``held`` says whether a port holds the table, which it
+    file; ``None`` if there is no known file to compare with. ``held`` states whether a port holds the table, which it
     need not if it follows from another one.
     """
 
@@ -68,7 +68,7 @@ class ConfigurationSource:
     """What a family may read to determine its configuration: shapes, stored dtypes, and small tensors.
 
     ``saved`` is the configuration stored in the file, Lightning's ``hyper_parameters``: plain data of any form, or
-    ``None``. ``document`` reads the ``config.json`` beside the file, if any, and ``beside`` another JSON file of the
+    ``None``. ``document`` reads the ``config.json`` next to the file, if any, and ``beside`` another JSON file of the
     same folder, or of the pipeline that contains it.
     """
 
@@ -108,7 +108,8 @@ class Resolved:
 
 class Stated(NamedTuple):
     """A configuration as it is written, for a library that reads it itself: the ``config.json`` of a checkpoint, the
-    user's values in place of its own, and other JSON files of the folder by name, empty if they do not exist."""
+    user's values, which replace those in the file, and other JSON files of the folder by name, empty if they do not
+    exist."""
 
     document: Document
     values: Document
@@ -129,7 +130,7 @@ class LossPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a configuration file says that a model is trained; None for what it does not say.
+    """How a model is trained according to a configuration file; None for what the file does not state.
 
     ``learning_rate`` is the largest one; ``schedule`` is the file's own word for how it changes, with a warm-up of
     ``warmup_epochs``. ``clip`` bounds the norm of the gradients, and ``law`` is how steps are drawn.
@@ -290,7 +291,7 @@ class Coded:
 
     A video (B, T, H, W, ``channels``) from -1 to 1 has latents (B, t, h, w, ``latent_channels``), where T = ``frames``
     * (t - 1) + 1, H = ``pixels`` * h and W = ``pixels`` * w; the decoded video has ``decoded_channels``.
-    ``normalises`` says whether mean and deviation of the latents are known.
+    ``normalises`` states whether mean and deviation of the latents are known.
     """
 
     channels: int
@@ -379,7 +380,7 @@ class Condition:
     ``name`` is the input's name, such as "labels" or "scale". ``kind`` is "class" (a whole number from 0 below
     ``classes``), "positive" or "real"; ``shape`` the shape of one sample's value. ``null`` is the value that means "no
     condition" to the network, which guidance needs. With ``optional`` the network also runs without the input.
-    ``trained`` says whether it was trained with values, None if that is unknown. ``statistic`` names the statistic of
+    ``trained`` states whether it was trained with values, None if unknown. ``statistic`` names the statistic of
     windows (:class:`Windowed`) that it is, from whose values "data" draws.
     """
 

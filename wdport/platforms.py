@@ -19,7 +19,7 @@ NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 """Flags of `os.open`; 0 on Windows, where files are refused before any is used."""
 
 DIRECT: Final = getattr(os, "O_DIRECT", 0)
-"""Linux only."""
+"""Flag of `os.open` on Linux for reads past the page cache; 0 on other systems."""
 
 _PASSED_ON: Final = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "KERAS_HOME",
                      "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")  # fmt: skip
@@ -38,6 +38,7 @@ def plain_environment() -> dict[str, str]:
     """Return the environment of a process that runs alone: what Python, JAX and the numeric libraries need, and nothing
     that names files of a CI run or holds a secret. JAX's compile cache is not among it."""
     variables = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PREFIXES)}
+    # Its entries run as machine code.
     return {name: value for name, value in variables.items() if not name.startswith("JAX_COMPILATION_CACHE")}
 
 
@@ -65,6 +66,7 @@ def allocate(descriptor: int, size: int) -> None:
 
 def require_room(place: int | str | os.PathLike[str], size: int) -> None:
     """Raise ``OSError`` (ENOSPC) if the file system of a path or descriptor has fewer than ``size`` bytes free."""
+    # f_bavail, not f_bfree: some blocks are reserved for root.
     free = os.statvfs(place)
     if free.f_bavail * free.f_frsize < size:
         needed = f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size} bytes"
@@ -76,9 +78,11 @@ def is_running(process: int) -> bool:
     if process <= 0:  # a group of processes
         return False
     try:
+        # Signal 0 is not sent, but its permission is checked.
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
+    # It exists, and belongs to another user.
     except PermissionError:
         pass
     return True

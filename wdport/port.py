@@ -64,7 +64,7 @@ class Port:
 
         Args:
             checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file.
-            output: ``.keras`` (default: beside the checkpoint), ``.safetensors`` or ``.weights.h5``.
+            output: ``.keras`` (default: next to the checkpoint), ``.safetensors`` or ``.weights.h5``.
             config: a YAML file with the arguments of the functions, if the table requires it.
             key: dotted key of the state_dict if the file holds more than one.
             force: replace an existing output.
@@ -117,6 +117,7 @@ class Port:
 
             variables = variables_by_path(model)
             for name, array in converted_arrays(prepared, allow_nonfinite, cast):
+                # A copy: on a CPU a variable may share the array's memory, which belongs to the open checkpoint.
                 set_variable(variables[name], array.copy())
             remember(model, family, prepared.config)
         return model
@@ -148,7 +149,7 @@ class Port:
             fresh: as in :func:`wdport.verify`.
             repro: folder for a reproduction of the first faulty layer, if there is one.
             say: called with a short text at every step, for a progress display.
-            seed: of the inputs.
+            seed: seed of the random inputs.
             cases: number of additional random inputs.
 
         Returns:

@@ -1,8 +1,8 @@
 """Types that several published formats share, and the supported dtype policies, under Keras's names.
 
 A format is declared once, next to the code that reads or writes it: a frozen dataclass for a result, a ``TypedDict``
-for a file that is read. Descriptions and constraints are in ``Annotated[..., msgspec.Meta(...)]``, and
-:mod:`wdport.schemas` makes the published schemas of them.
+for a file that is read. Descriptions and constraints are in ``Annotated[..., msgspec.Meta(...)]``, from which
+:mod:`wdport.schemas` makes the published schemas.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text for people whose lines may begin with a mark, such as an outcome, of a severity."""
+"""Text for people, whose lines may begin with a mark of some severity, such as an outcome."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def outcome_line(exit_code: int, claim: str) -> Marked:
 
 
 def joined(texts: Iterable[str]) -> Marked:
-    """Texts, one below the other, with their marks."""
+    """Join texts by line breaks, with their marks."""
     texts = list(texts)
     marks: dict[int, Mark] = {}
     number = 0
