@@ -181,6 +181,7 @@ def write_artefact(
 
 def is_artefact(path: Path) -> bool:
     """Whether the content of a file, not its name, is that of an exported program."""
+    # By its content: an artefact may have been renamed.
     if not path.is_file() or not zipfile.is_zipfile(path):
         return False
     try:
@@ -196,6 +197,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     try:
         with located(path), zipfile.ZipFile(path) as archive:
             facts, digests = archive.read(FACTS), digests_in(archive)
+            # Files of older releases have no digests.
             if digests is not None and hashlib.sha256(facts).hexdigest() != digests.get(FACTS):
                 raise Fault("its facts are not those that wdport wrote", EXPORT_AGAIN)
             return strict_json(facts, FACTS)
@@ -234,6 +236,7 @@ def write_compared(target: Target, source: Path, compared: Mapping[str, object])
         zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
     ):
         archive.writestr(zipfile.ZipInfo(FACTS), document)
+        # The programs and weights are copied as they are, since these are the ones that were compared.
         for name in before.namelist():
             if name != FACTS:
                 with before.open(name) as member, archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as copy:

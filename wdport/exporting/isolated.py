@@ -53,6 +53,7 @@ def main(folder: Path, artefact: str, sha256: str, paths: list[str]) -> None:
 
 def _program(loaded: Any, name: str) -> Any:
     """How users run the program of this name."""
+    # The loader takes the seed as a Python integer, and the file has it as an array.
     if name == "drawn":
         return lambda seed, *rest: loaded(int(seed), *rest)
     return {"denoise": loaded, "call": loaded, "given": getattr(loaded, "start_from", None)}.get(name) or loaded[name]

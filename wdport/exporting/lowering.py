@@ -91,6 +91,7 @@ def _call_of(model: KerasModel, signature: Signature) -> Function:
     paths = {id(variable): path for path, variable in variables_by_path(model).items()}
     # Keras on JAX computes parts of a float64 model in float32, unless it is lifted.
     exact = any(str(variable.dtype) == "float64" for variable in model.weights)
+    # stateless_call takes the values in these two groups.
     groups = model.trainable_variables, model.non_trainable_variables
 
     def value(variable: Any, weights: Mapping[str, Tensor]) -> Any:
@@ -145,6 +146,7 @@ def lower_functions(
         name: (function.call, [(spec.sizes, kinds[spec.kind]) for spec in function.inputs])
         for name, function in functions.items()
     }
+    # A model that jax cannot trace with symbolic sizes can often be exported with fixed ones, so the error names these.
     varying = sorted(set(_names(functions)) - set(lowering.sizes) - ({"b"} if lowering.batch else set()))
     with jax.enable_x64(dtype == "float64"):
         try:
@@ -293,6 +295,7 @@ def lower_sampler(network: Network, plan: SamplingPlan, lowering: Lowering) -> L
     def drawn(arguments: Tree, seed: Tensor, indices: Tensor, *condition: Tensor) -> tuple[Tensor, ...]:
         weights, rows, _ = arguments
         keys = sample_keys(seed, indices)
+        # x_T is one of the numbered draws of a sample.
         start = step_noise(keys, FIRST, shape, dtype)
         last = _run(network, weights, rows, start, lambda n: step_noise(keys, n, shape, dtype), condition)
         return _finished(network, weights, last)

@@ -103,10 +103,12 @@ class ModelSide:
         """A row maps (state, base, memory, output, noise), and the clipped clean state, to the next (state, base,
         memory)."""
         kind, nothing = state.dtype, np.zeros_like(state)
+        # The rows of a plan multiply these by zero until they are set.
         base = memory = nothing
         rows = zip(plan.times, plan.coefficients.astype(kind), plan.clean.astype(kind), plan.noisy, strict=True)
         for time, matrix, clean, noisy in rows:
             (output,) = self.call(state, np.full(len(state), time, kind), *condition)
+            # The order in which the rows of a plan have their coefficients.
             terms = [state, base, memory, output.astype(kind), next(slots) if noisy else nothing]
             if clip is not None:
                 terms.append(np.clip(clean[0] * state + clean[1] * terms[3], -clip, clip))
@@ -144,6 +146,7 @@ def _call_trials(signature: Signature, side: ModelSide, facts: Mapping[str, Any]
              for axis, size in zip(port.keras_axes, shape, strict=False) if isinstance(size, int)}  # fmt: skip
     free = {axis: step for axis, step in signature.free.items() if axis not in fixed}
     trials = []
+    # A batch of one has the sizes that an input is made with alone, which the program may not take.
     for index, batch in enumerate((3, 1 if not any(port.alone and not free for port in signature.inputs) else 2)):
         sizes = {axis: size for axis, size in fixed.items() if axis != "b"}
         stated_sizes = {axis: size for port in signature.inputs for axis, size in port.sizes.items()}
@@ -191,6 +194,7 @@ def _function_trials(
 def _size(size: Any, index: int) -> int:
     if isinstance(size, int):
         return size
+    # The batch shrinks while other sizes grow, so that no two of them are equal in both trials.
     return int(size.at(2 - index if size.name == "b" else 2 + index))
 
 

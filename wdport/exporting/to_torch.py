@@ -81,6 +81,7 @@ def _pickled(tree: Mapping[str, Any]) -> memoryview:
         if array.dtype.name == "bfloat16":
             # torch does not take ml_dtypes' bfloat16: the bits go by way of 16-bit integers.
             return torch.from_numpy(array.view("<u2").copy()).view(torch.bfloat16)
+        # A copy: torch shares the memory of the array, which may be read-only.
         return torch.from_numpy(array.copy())
 
     def converted(value: Any) -> Any:
@@ -196,6 +197,7 @@ def _source(converted: Converted, like: Path | None) -> Path | None:
     """``like``, or a file of the checkpoint's name next to the converted one."""
     if like is not None or converted.account is None:
         return like
+    # Only the name: the folder may be another one since.
     beside = converted.path.with_name(converted.account.source.name)
     return beside if beside.is_file() else None
 
@@ -222,11 +224,13 @@ class _Check:
         for move in self._plan.moves:
             missing = [name for name in move.sources if name not in self._exported.tensors]
             self.facts += [fact(f"{name} is missing", name, "missing") for name in missing]
+            # The variable has the formula's values, whatever the tensor has.
             if missing or not recomputed.isdisjoint(move.sources):
                 self.compared += len(move.targets)
                 continue
             for target, array in self._moved(move):
                 self.compared += target in expected
+                # Arithmetic between the two, such as a folded norm, may round.
                 if not move.exact:
                     distance = ulps(array, expected[target].astype(np.float64))
                     self.measures.append(measure(target, "ulp", distance, "table_ulp"))

@@ -260,6 +260,7 @@ class ProgramComparison:
         """Add what one call gave, what the model gives, and what it gives in float64."""
         self._expected += len(expected)
         self._compared += len(expected)
+        # Only of this call: the others are still compared.
         if result.error:
             self._object(trial, f"does not run: {result.error}")
             return
@@ -276,6 +277,7 @@ class ProgramComparison:
                 )
             elif (kind := result.dtypes[index]) != (stated := trial.dtype or str(reference.dtype)):
                 self._object(trial, f"gives {name or 'an array'} in {kind}, not in {stated}")
+            # There is no error of the model to compare with: it is the truth itself.
             elif self._dtype == "float64":
                 key = (trial.program, name)
                 self._errors[key] = max(self._errors.get(key, 0.0), relative_l2(candidate, truth))
@@ -346,6 +348,7 @@ def _names(programs: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _unlike(name: str, stated: object, expected: object) -> Finding | None:
+    # As JSON, since the facts have been through it: a tuple of the model is a list there.
     if json.dumps(stated, sort_keys=True) == json.dumps(expected, sort_keys=True):
         return None
     return fact(f"facts.json, {name}: {str(stated)[:60]} where the model has {str(expected)[:60]}", name)
