@@ -159,7 +159,9 @@ class _State:
 def next_guess(decisions: Sequence[Decision], only_open: bool = False) -> list[Decision] | None:
     """The decisions up to and including the last unsettled one with options left or, unless ``only_open``, the last one
     with options left."""
+    # A settled decision was confirmed by a value, so it is the last to be doubted.
     for settled in (False,) if only_open else (False, True):
+        # The last first: earlier decisions were made with fewer guesses before them.
         for index in reversed(range(len(decisions))):
             decision = decisions[index]
             if decision.settled == settled and decision.untried:
@@ -227,6 +229,7 @@ class Assigning:
         layer = self.side.layers[path]
         output: object = None
         if any(name not in self.assigned for name in self.side.variables_below(path)):
+            # As a whole first: a layer of a kind, such as MultiHeadAttention, has layers in it that have kinds too.
             output = self._fill_subtree(event, layer, compute, arguments)
             if output is None:
                 self._fill_direct_variables(path, layer, event.inputs, event)
@@ -259,6 +262,7 @@ class Assigning:
                 return output
             # Copies, since a decision changes in place when it is settled.
             guesses = [replace(decision) for decision in self.decisions[state.count :]]
+            # Kept, in case no other guess gives a value that occurs: PyTorch may compute this in one function.
             if dead_end is None and first is None:
                 first = guesses
             prefix = None
@@ -320,6 +324,7 @@ class Assigning:
         """Try to fill a layer, including the layers in it, from one unit; returns its output, or ``None`` if no unit
         fits."""
         below = {name: tuple(variable.shape) for name, variable in self.side.variables_below(event.path).items()}
+        # Its layers were filled by themselves already, so it is not one unit.
         if self.assigned & set(below):
             return None
         options = self._options(event, layer, below)
@@ -411,6 +416,7 @@ class Assigning:
                 options += shuffled(unit, keras, below, up, call_index)
             if "linear" in possible(unit, layer):
                 options += divided(unit, keras, below, self._divided(unit, call_index), call_index)
+        # Several modules as one layer only if no single module fits.
         if not any(not option.unit.part for option in options) and "linear" in (kinds_of_layer(layer) or ()):
             options += self._merged(keras, below, prints, assigned)
         return options
@@ -464,6 +470,7 @@ class Assigning:
     def _flat(self, event: InputCall) -> list[Shape]:
         """Shapes, without the batch, of earlier outputs that hold the values of this layer's input."""
         size = event.inputs[0].size
+        # The latest first: a Flatten is usually right before the layer.
         arrays = [array for earlier in reversed(self.events) for array in (*earlier.outputs, *earlier.inputs)]
         shapes = [np.shape(array)[1:] for array in arrays if array.ndim > 2 and array.size == size]
         return list(dict.fromkeys(shapes))
@@ -471,6 +478,7 @@ class Assigning:
     def _assigned_paths(self) -> set[str]:
         """Units that are assigned to a layer, and their parts and wholes."""
         used = [option.unit for option in self.matched.values()]
+        # A module that is used as a whole is not used in parts, and the other way round.
         complete = {unit.module_path for unit in used if not unit.part}
         broken = {unit.module_path: unit.part.rpartition("_of_")[2] for unit in used if unit.part}
         paths = {path for unit in used for path in (unit.path, *unit.members)}
@@ -540,6 +548,7 @@ class Assigning:
             if before.subject == subject and before.chosen.key in keys:
                 chosen = keys[before.chosen.key]
                 return Decision(subject, options, chosen, set(before.tried) | {chosen.key})
+            # The run differs from the earlier one from here on, so its later decisions do not apply.
             self._prefix.clear()
         chosen = self.guide.order(options)[0] if options[0].keras == subject and options[0].kind else options[0]
         return Decision(subject, options, chosen, {chosen.key})
@@ -553,6 +562,7 @@ class Assigning:
         """Mark the decisions that these values depend on as right, as far as the values agree with PyTorch's."""
         depends = 0
         for fingerprint in prints:
+            # Integers occur by chance, and confirm nothing.
             depends |= self.run.depends(fingerprint) if not fingerprint.exact else 0
         for decision in self.decisions:
             if not decision.settled and decision.chosen.unit.bits & depends:
@@ -562,6 +572,7 @@ class Assigning:
     def _ordered(self, result: object) -> list[jax.Array]:
         """The outputs in PyTorch's order, if both sides use the same names."""
         outputs, names, theirs = tensors(result), list(tensor_names(result)), list(self.run.output_names)
+        # By name: the two models may list their outputs in different orders.
         if names and sorted(names) == sorted(theirs):
             return [outputs[names.index(name)] for name in theirs]
         return outputs

@@ -92,6 +92,7 @@ def _units(shapes: Mapping[str, Shape]) -> list[Unit]:
         module, _, last = name.rpartition(".")
         if module:
             below.setdefault(module, {})[last] = shape
+    # Broadcast zeros take no memory: only the shapes are used.
     return [Unit(module, (), {name: np.broadcast_to(np.float32(0), shape) for name, shape in local.items()}, module,
                  "", (), order, 0) for order, (module, local) in enumerate(below.items())]  # fmt: skip
 
@@ -99,6 +100,7 @@ def _units(shapes: Mapping[str, Shape]) -> list[Unit]:
 def _row(unit: Unit, path: str, layer: KerasLayer, side: KerasSide) -> Fields | None:
     """The row of the first kind that fits both."""
     variables = {name: tuple(variable.shape) for name, variable in side.direct_variables(path).items()}
+    # Cheap, and before any plan is made: a layer cannot have more values than its tensors.
     if sum(map(prod, variables.values())) > sum(array.size for array in unit.tensors.values()):
         return None
     for kind in kinds_of_layer(layer) or ():
@@ -108,6 +110,7 @@ def _row(unit: Unit, path: str, layer: KerasLayer, side: KerasSide) -> Fields | 
 
 
 def _cost(row: Fields | None, unit: Unit, path: str, place: float, order: float) -> float:
+    # Places are shares of the whole model, from 0 to 1, so that both terms have a similar size.
     return _UNFIT if row is None else abs(place - order) - likeness(unit.path, path)
 
 

@@ -30,10 +30,12 @@ Change = Callable[[Callable[..., Any], Arguments], Any]
 def mends(run: TorchRun, port_value: Array, suspects: Sequence[TorchValue]) -> list[str]:
     """Explain the Keras model's value ``port_value`` by a change to one of ``suspects``: one sentence, or none."""
     goal, left = Print(np.asarray(port_value)), MOST_RUNS
+    # Zeros and integers occur in many places, so that their occurrence proves nothing.
     if goal.empty or goal.exact:
         return []
     for value in suspects:
         for text, change in _changes(value, run):
+            # Each change runs the whole model, up to the value.
             if left <= 0:
                 return []
             left -= 1
@@ -101,6 +103,7 @@ def _changes(value: TorchValue, run: TorchRun) -> Iterator[tuple[str, Change]]:
         for other, function in _activations().items():
             if other != name:
                 yield f"activation {other} where PyTorch has {place}{behind}", _substitute(function)
+    # Either operand: a skipped addition leaves the first or the second.
     for index in (0, 1):
         yield f"lacks {place}{behind}", partial(_passed, index, shape)
     yield from _argument_changes(name, place, behind, value)
@@ -207,6 +210,7 @@ def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -
     def heads(count: int) -> Change:
         return lambda g, call: g(*call[0][:4], count, *call[0][5:], **call[1])
 
+    # The shapes of the weights do not depend on the number of heads.
     for count in (1, 2, 3, 4, 6, 8, 12, 16, 32):
         yield f"num_heads {count} where PyTorch has another number of heads", heads(count)
 

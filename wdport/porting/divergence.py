@@ -81,6 +81,7 @@ class _SearchState:
 
 def divergence_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: RunOutcome) -> Divergence:
     """The report on an outcome with a dead end."""
+    # The run that got furthest, not the last one, which may have followed a wrong guess.
     outcome = outcome.deepest or outcome
     state = _SearchState(run, side, units, outcome)
     dead_end = outcome.dead_end
@@ -125,6 +126,7 @@ def _first_wrong_layer(state: _SearchState) -> InputCall | None:
     wrong = [index for index, event in enumerate(events)
              if event.path not in state.outcome.matched and event.inputs and event.outputs
              and state.all_occur(event.inputs) and not state.all_occur(event.outputs)]  # fmt: skip
+    # A layer around a wrong one is wrong because of it.
     inner = [index for index in wrong if not any(events[b].path.startswith(f"{events[index].path}/") for b in wrong)]
     later = [index for index in inner if index >= start]
     # Earlier ones may be branches whose outputs PyTorch joins in another way.
@@ -290,6 +292,7 @@ def _suspects(state: _SearchState, bits: int = 0) -> list[TorchValue]:
             numbers |= {value.number for array in event.outputs for value in state.values(array)}
     candidates = [value for value in state.run.values if not value.depends & ~bits and value.number not in numbers]
     plain = [value for value in candidates if value.by not in _PLAIN]
+    # Each is tried with several changes, and each change is a run of the model.
     return sorted(plain, key=lambda value: -value.number)[:40]
 
 
@@ -405,6 +408,7 @@ def _next_unit(state: _SearchState, event: InputCall) -> Unit | None:
         for fingerprint in unit.prints[0] if unit.prints else ():
             depends |= state.run.depends(fingerprint)
         fits = any(layer_option(unit, event.path, kind, below) for kind in possible(unit, layer))
+        # A module that depends on weights that were not found yet comes later in the model.
         candidates.append((bool(depends & ~bits), not fits, unit.order, -likeness(unit.path, event.path), unit))
     candidates.sort(key=lambda candidate: candidate[:4])
     return candidates[0][4] if candidates and not candidates[0][1] else None
@@ -420,6 +424,7 @@ def _functions_between(state: _SearchState, start: TorchValue, unit: Unit) -> li
     """The functions from a value to a unit's input, in order."""
     prints = unit.prints[0] if unit.prints else ()
     ends = {value.number for fingerprint in prints for value in state.run.prints.find(fingerprint)}
+    # Values are numbered in the order of the run, so one pass forward reaches every later one.
     paths: dict[int, list[str]] = {start.number: []}
     for value in state.run.values[start.number + 1 :]:
         source = next((number for number in value.sources if number in paths), None)
@@ -460,6 +465,7 @@ def _input_relations(state: _SearchState, unit: Unit, event: InputCall) -> list[
 
 def _channel_orders(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
     """The array with channels first and with channels last, if it then has this shape."""
+    # Channels last first, as Keras has them by default.
     last = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
     yield from (candidate for candidate in (last, array) if candidate.shape == shape)
 

@@ -42,6 +42,7 @@ class Print:
     def _values(self) -> Array:
         """The values that are neither zero nor infinite, flat."""
         flat = np.asarray(self.array, np.float64).ravel()
+        # Masked logits are infinite.
         flat = flat[np.isfinite(flat)]
         size = np.abs(flat)
         nonzero: Array = flat[size > ZERO * size.max(initial=0.0)]
@@ -86,6 +87,7 @@ class Print:
 
 def _repeats(first: Array, second: Array) -> bool:
     """Whether one of the two is a repetition of the other."""
+    # Masks and positions may be repeated for every head or sample.
     short, long = sorted((first, second), key=len)
     return bool(len(short)) and len(long) % len(short) == 0 and np.array_equal(np.resize(short, long.shape), long)
 
@@ -109,6 +111,7 @@ class Prints(Generic[T]):
         """The objects of all equal prints, in the order in which they were added."""
         if key.empty:
             return
+        # Twice the tolerance of `same`, whose size may be that of the other print.
         within = 2 * NEAR * key.size
         position = bisect_left(self._sorted, (key.extremes[0] - within, -1))
         near = []

@@ -126,6 +126,7 @@ def divided(
 
 def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, call_index: int) -> Iterator[FillOption]:
     """A convolution before a ``PixelShuffle`` in PyTorch; in Keras the pixels come first."""
+    # Rows or columns of the pixels first: there are as many of both, so the shapes do not show it.
     for last in ("r s c", "s r c"):
         sizes = {"r": up, "s": up}
         rows: list[Fields] = [{"torch": f"{unit.path}.weight", "keras": f"{keras}/kernel",
@@ -138,6 +139,7 @@ def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, ca
 
 def as_stored(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index: int) -> Iterator[FillOption]:
     """A user's own module whose tensors have the layout of the layer's variables."""
+    # Each tensor is used once, and the most similar name decides among equal shapes.
     left, rows = dict(unit.tensors), list[Fields]()
     for path, shape in variables.items():
         fits = [name for name, array in left.items() if array.shape == shape]
@@ -193,6 +195,7 @@ def flattened(
         if names is None or int(np.prod(shape)) != ours.shape[-1]:
             continue
         axis_sizes = dict(zip(names, shape, strict=True))
+        # Channels first, as PyTorch flattens an image, or last.
         if order := agreeing(theirs, ours, axis_sizes, ((names[-1], *names[:-1]), names)):
             free = names[-1]
             extra = {"flatten": order, "sizes": {name: size for name, size in axis_sizes.items() if name != free}}
@@ -344,6 +347,7 @@ class Guide:
     def order(self, options: Sequence[FillOption]) -> list[FillOption]:
         """Sort the options, the most likely first."""
         units = _units(options)
+        # Names of the two models may have nothing to do with each other.
         trusted = self.right >= self.wrong
 
         def key(option: FillOption) -> tuple[object, ...]:

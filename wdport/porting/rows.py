@@ -210,6 +210,7 @@ def _numbered(paths: Mapping[int, str]) -> Iterator[str]:
         while end < len(first) and first[end].isdigit():
             end += 1
         start = int(first[position:end])
+        # A path may have several numbers; the one that counts the layers grows by one with each.
         if all(path == f"{first[:position]}{start + layer}{first[end:]}" for layer, path in paths.items()):
             yield f"{first[:position]}<layer{f'+{start}' if start else ''}>{first[end:]}"
 
@@ -238,6 +239,7 @@ def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str])
         return False
     values = {name: array for option in join.outcome.matched.values() for name, array in option.values.items()}
     planned = dict(plan.apply(unit.names.__getitem__, rounded=False))
+    # Exactly: the same numbers, moved by another row.
     return all(name in values and (planned[name] == values[name]).all() for name in planned)
 
 
@@ -377,6 +379,7 @@ def _unused_tensor_rows(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]
             yield {"torch": name, "same_as": same}
         elif name.endswith(".num_batches_tracked"):
             yield {"torch": name, "drop": "counts training batches; inference does not read it"}
+        # A parameter may be trained, so it is never dropped as a table.
         elif name not in parameters:
             yield {"torch": name, "drop": "a table that the Keras model computes"}
             join.doubts.append(

@@ -75,6 +75,7 @@ def search(
 
 def _progress(outcome: RunOutcome) -> tuple[bool, int]:
     deepest = outcome.deepest or outcome
+    # A run that reached the outputs has filled every layer that it calls.
     return (deepest.dead_end is not None and deepest.dead_end.reason == "end", len(deepest.matched))
 
 
@@ -218,6 +219,7 @@ def prove(suggestion: Suggestion, verify: Verify, checkpoint: str | None = None)
         try:
             suggestion.verdict = verify(table, weights, config)
         except WdportError as error:
+            # The temporary folder is gone when the reader sees this.
             suggestion.failure = " ".join(error.command_line.replace(str(folder), "").split())
 
 

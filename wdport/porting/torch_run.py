@@ -104,6 +104,7 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     module = getattr(module, "_orig_mod", module)
     if not isinstance(module, nn.Module):
         raise MisfitError(target, f"gives a {type(module).__name__}, not a torch.nn.Module", "return the model")
+    # Twice in float64: `lifted` for what the function computes, `double` for parameters that it was given.
     return module.double().eval()
 
 
@@ -178,6 +179,7 @@ def _name(run: TorchRun) -> None:
             value.names.append(f"input {index + 1}")
     for name, call in run.calls.items():
         for array in call.outputs[:1]:
+            # A module that returns its input, such as Identity, must not take the name of the one before it.
             nameless = next((value for value in run.prints.find(Print(array)) if not value.names), None)
             if nameless is not None:
                 nameless.names.append(name)
@@ -231,6 +233,7 @@ class _Trace:
                 continue
             array = recorder.to_array(tensor)
             self._kept.append(tensor)
+            # The same value under another id, so that what is computed from either has one source.
             if len(numbers) == 1 and _is_equal(self.values[numbers[0]].result.array, array):
                 self._known[id(tensor)] = (numbers[0], depends)  # detached, moved, or a dropout that does nothing
                 continue

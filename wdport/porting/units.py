@@ -43,6 +43,7 @@ def module_of(function: str, arguments: Mapping[str, object]) -> torch.nn.Module
         if position.isdigit() and 0 < int(position) < len(order)
     }
     settings |= {key: value for key, value in arguments.items() if key in order}
+    # A pooling function may be called with a stride of None, for that of its kernel.
     if settings.get("stride") is None:
         settings.pop("stride", None)
     try:
@@ -54,7 +55,7 @@ def module_of(function: str, arguments: Mapping[str, object]) -> torch.nn.Module
 
 @lru_cache(maxsize=65536)
 def likeness(torch: str, keras: str) -> float:
-    """Similarity of two paths, from 0 to 1."""
+    """Similarity of two paths, from 0 to 1.5: that of the whole paths, and half that of their last names."""
     first, second = (re.sub(r"[./_]+", " ", path.lower()) for path in (torch, keras))
     path_ratio = SequenceMatcher(None, first, second, autojunk=False).ratio()
     last = SequenceMatcher(None, first.rpartition(" ")[2], second.rpartition(" ")[2], autojunk=False).ratio()
@@ -206,6 +207,7 @@ def _attention(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, 
                 name.removeprefix("out_proj."): value for name, value in tensors.items() if name[:9] == "out_proj."
             }
         else:
+            # Packed only if keys and values have the width of the queries.
             packed = tensors.get("in_proj_weight")
             part_tensors = {"weight": tensors[f"{step[0]}_proj_weight"] if packed is None else packed[rows]}
             if "in_proj_bias" in tensors:
@@ -227,6 +229,7 @@ def _chunks(unit: Unit) -> Iterator[Unit]:
     """Equal parts of a linear layer's features."""
     width = unit.tensors["weight"].shape[0]
     for count in range(2, MOST_CHUNKS + 1):
+        # Parts of one feature each are not layers.
         if width % count or width == count:
             continue
         size = width // count

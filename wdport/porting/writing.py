@@ -40,6 +40,7 @@ def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[s
     clusters: dict[object, list[Fields]] = {}
     for row in rows:
         clusters.setdefault(_skeleton(row), []).append(row)
+    # A folded row takes the place of the first that it represents.
     positioned: list[tuple[int, Fields]] = []
     for cluster in clusters.values():
         for folded_row, first in _folded(cluster, modules, tensors):
@@ -105,6 +106,7 @@ def _folded(
         yield folded_row, cluster[0]
         return
     flat = [[number for text_numbers in _numbers(row) for number in text_numbers] for row in cluster]
+    # No pattern for all: the rows are divided by the first number that has few values, such as the number of a stage.
     for slot in range(len(flat[0])):
         values = sorted({numbers[slot] for numbers in flat})
         if 1 < len(values) < len(cluster):
@@ -160,6 +162,7 @@ def _with_names(row: Fields, texts: Sequence[str]) -> Fields:
 
 def _matches(row: Fields, cluster: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> bool:
     """Whether the row's patterns match exactly the names in the rows that it represents."""
+    # Rows of a kind name modules, all others tensors.
     all_names = tensors if {"rule", "drop", "same_as"} & set(row) else modules
     patterns = [str(name) for name in (row["torch"] if isinstance(row["torch"], list) else [row["torch"]])]
     for place, text in enumerate(patterns):

@@ -159,6 +159,7 @@ def operation(function: str, arguments: Mapping[str, Any], call: TorchCall) -> C
     if (function not in _SAME and function not in _OTHERS) or not exists(f"ops.{name}"):
         return Counterpart()
     notes = [_NOTES[function]] if function in _NOTES else []
+    # With correction 0 both divide by n.
     if function in ("var", "std", "median"):
         if function == "median" or arguments.get("correction", 1) not in (0, False):
             return Counterpart((), tuple(notes))
@@ -188,6 +189,7 @@ def _along(function: str, arguments: Mapping[str, Any], call: TorchCall) -> dict
         call_axes = call.axes or ()
         order = keras_permutation((*call_axes[:position], (Atom("n", 2),), *call_axes[position:]))
         return {"axis": position if order is None else order.index(position)}
+    # Without `dim` most functions reduce all axes, these few take the first.
     torch = dims(arguments.get("dim", arguments.get("dims")), rank)
     if not torch and function in ("cat", "unbind", *_DIVIDING):
         torch = [0]
@@ -247,6 +249,7 @@ def _setting_value(name: str, settings: Settings, setting: str) -> object:
 
 
 LAYERS: Mapping[str, FindCounterpart] = MappingProxyType({
+    # Reversed, so that of two kinds with one class the first in the catalogue is kept.
     torch_class.short: find
     for kind in reversed(CATALOGUE) if (find := finder(kind)) is not None
     for torch_class in kind.torch if not torch_class.short.startswith("_")

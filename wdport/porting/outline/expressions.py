@@ -33,6 +33,7 @@ class TensorNames:
 
     def _of(self, source: TensorSource, around: Event, tensor: TracedTensor, origin: int) -> str:
         arguments = self._argument_names(around)
+        # The model's own arguments are its inputs, which keep the names that the user gave.
         if source in arguments and around.parent >= 0:
             return arguments[source]
         if source.kind == "event":
@@ -215,6 +216,7 @@ def _inner(text: str) -> str:
     depth = 0
     for position, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")
+        # A blank outside of brackets separates operands.
         if depth == 0 and letter == " ":
             return f"({text})"
         if depth == 0 and letter == "-" and position == 0:

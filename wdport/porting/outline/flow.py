@@ -100,6 +100,7 @@ class AxisFlow:
     def __init__(self, trace: Trace, inputs: Sequence[Input]) -> None:
         self._learned: dict[tuple[str, int], tuple[str, int, bool]] = {}
         self._declared = {model_input.name: model_input for model_input in inputs}
+        # The second pass begins with the names that layers gave to the inputs in the first.
         for _ in range(2):
             self.axes: dict[TensorSource, Axes] = {}
             self.moves: dict[int, AxisMove] = {}
@@ -220,6 +221,7 @@ class AxisFlow:
             return product(axes, self.of(inputs[1]), output) if len(inputs) > 1 else None
         if name == "einsum":
             return summed(str(arguments["equation"]), [self.of(tensor) for tensor in inputs])
+        # Rows of the query, features of the value.
         if name == "scaled_dot_product_attention":
             return plain((*axes[:-1], self.of(inputs[2])[-1]))
         if name in ("cat", "split", "chunk", "tensor_split", "narrow", "index_select", "pad"):

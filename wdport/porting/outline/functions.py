@@ -84,6 +84,7 @@ def bound(event: Event) -> dict[str, Any]:
 
 def numbers(value: object) -> list[int]:
     """The integers in nested tuples."""
+    # In Python a bool is an integer.
     if isinstance(value, (bool, TracedTensor)):
         return []
     if isinstance(value, int):
@@ -108,6 +109,7 @@ def order_of(event: Event, rank: int) -> Sequence[int] | None:
     if name == "permute":
         return dims([*event.args[1:], *event.kwargs.values()], rank)
     if name in ("T", "mT"):
+        # mT swaps the last two axes, T reverses all.
         return [*range(rank - 2), rank - 1, rank - 2] if name == "mT" else list(range(rank))[::-1]
     if name == "transpose":
         a, b = (int(arguments[key]) % rank for key in ("dim0", "dim1"))
@@ -117,6 +119,7 @@ def order_of(event: Event, rank: int) -> Sequence[int] | None:
     if name == "movedim":
         sources, targets = dims(arguments["source"], rank) or [], dims(arguments["destination"], rank) or []
         rest = [axis for axis in range(rank) if axis not in sources]
+        # In the order of the targets, so that an inserted axis does not move one that is in its place already.
         for target, source in sorted(zip(targets, sources, strict=True)):
             rest.insert(target, source)
         return rest
@@ -156,6 +159,7 @@ def is_identity(short: str, inputs: Sequence[TracedTensor], output: torch.Tensor
     shape = tuple(output.shape)
     if short == "pad" and isinstance(arguments, tuple):
         return not any(numbers([arguments[0][1:2], arguments[1].get("pad", ())]))
+    # The shape is unchanged, as tested above, so these do nothing.
     if short in ("view", "reshape", "expand", "expand_as", "view_as", "flatten", "broadcast_to", "squeeze"):
         return bool(shape)
     if short == "__getitem__":

@@ -82,6 +82,7 @@ def _repeated(steps: Sequence[Step], signatures: Sequence[object], position: int
         if signatures[start : start + period] != signatures[position : position + period]:
             break
         shift = _shift(names, [step.name for step in steps[start : start + period]])
+        # Every repetition must be as far from the first as the second is, times its number.
         if shift is None or shift < 0 or (times > 1 and shift != by * times):
             break
         by = shift if times == 1 else by

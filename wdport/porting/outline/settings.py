@@ -92,6 +92,7 @@ def torch_text(name: str, settings: Settings) -> str:
         absent = (key == "bias" and not default and value is False) or (
             key in ("kdim", "vdim") and _is_embed_dim(key, settings)
         )
+        # A pooling layer stores its kernel size as the stride if none is given.
         follows = key == "stride" and default is None and value == settings.get("kernel_size")
         if not equal(value, default) and not absent and not follows:
             words.append(short(value, key) if position == 0 else f"{key}={short(value, key)}")
@@ -113,6 +114,7 @@ def short(value: object, name: str = "") -> str:
         return f"({listed},)" if len(value) == 1 else f"({listed})"
     if isinstance(value, str):
         return f'"{value}"'
+    # `g` drops the `.0` of a whole number, and repr keeps the digits that `g` would round.
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else f"{value!r}"
     return str(value)

@@ -35,6 +35,7 @@ def needed(trace: Trace) -> set[int]:
     """Events that the model's outputs, or one of its layers, depend on."""
     left = [tensor.source for tensor in trace.root.outputs]
     layers = [event for event in trace.events if event.module is not None and event.is_layer]
+    # Every layer is listed, also one whose output is not used, so its inputs are needed too.
     left += [tensor.source for event in layers for tensor in event.inputs]
     serials: set[int] = set()
     # Backwards, so that functions that neither an output nor a layer needs are left out.
@@ -64,6 +65,7 @@ def chains(trace: Trace, flow: AxisFlow, readers: Readers, is_step: Callable[[Ev
         source = event.inputs[0].source
         before = by_serial.get(source.event) if source.kind == "event" else None
         if before is not None and _is_only_reader(before.events[-1], event, trace, readers):
+            # A chain is listed where it ends.
             del by_serial[source.event]
             by_serial[event.serial] = Chain(chained(before.move, move), (*before.events, event))
         else:
@@ -237,6 +239,7 @@ class Steps:
         used |= {output.source.index for output in self._trace.root.outputs if output.source.event == event.serial}
         arguments = {key: _kind(value) for key, value in event.kwargs.items() if value is not None}
         axes = self._flow.of(inputs[0]) if inputs else None
+        # A packed sequence has no axes to follow.
         if event.module is not None and inputs and any(kind == "packed" for kind in arguments.values()):
             axes = None
         return TorchCall(inputs[0].shape if inputs else (), axes, arguments, frozenset(used), self._dtype)

@@ -97,6 +97,7 @@ def trace(
 ) -> Trace:
     """Run a float64 module; ``is_layer`` selects the modules that are one event. Raises :class:`MisfitError`."""
     tracer = _Tracer(module, is_layer)
+    # Copies: the model may change its inputs in place, and they are used again.
     tensors = [torch.from_numpy(array.copy()) for array in inputs]
     for name, tensor in zip(names, tensors, strict=True):
         tracer.origins[tensor] = TensorSource("input", name)
@@ -249,6 +250,7 @@ class _Tracer:
 
     def _traced_tensor(self, tensor: torch.Tensor) -> TracedTensor:
         source = self.origins.get(tensor)
+        # Made by the code itself, outside of any recorded call, such as torch.tensor([1.0]).
         if source is None:
             source = self.origins.setdefault(tensor, TensorSource("constant"))
         return TracedTensor(source, tuple(tensor.shape), kind_of(tensor))
