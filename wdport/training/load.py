@@ -52,7 +52,7 @@ def load_optimizer(
         steps: for how many steps the schedule's rates are computed; afterwards the last one holds. By default until the
             schedule's end, or 100,000.
         steps_per_epoch: optimizer steps per step of the schedule, if it advances once an epoch and the file does not
-            say how many steps an epoch has.
+            state how many steps an epoch has.
         clip_norm: clip the gradients to this norm over all variables; checkpoints do not contain it.
 
     Returns:
@@ -94,6 +94,7 @@ def optimizer_of(
     rates, momenta = None, None
     if "lr" not in changed and (schedule := schedule_of(state)) is not None and not schedule.needs_metric:
         rates, momenta = _ahead(schedule, state, steps, steps_per_epoch)
+        # A momentum that is given explicitly replaces that of the schedule, such as OneCycleLR's.
         momenta = None if {"betas", "momentum"} & set(changed) else momenta
     step = steps_taken(state)
     # PyTorch counts the steps of every parameter; one that was frozen for a while has taken fewer.
@@ -108,11 +109,13 @@ def optimizer_of(
         start=step,
     )
     optimizer.build(model.trainable_variables)
+    # Keras's counter, from which the bias corrections follow; it has no public setter.
     optimizer._iterations.assign(step)
     for moment, variables in optimizer.moments.items():
         for name, variable in zip(names, variables, strict=True):
             array = state.moments.get(moment, {}).get(name)
             if array is not None and variable is not None:
+                # A copy: on a CPU the variable may share its memory with the array, and training writes into it.
                 set_variable(variable, np.array(array, copy=True))
     return optimizer
 
@@ -149,6 +152,7 @@ def save_optimizer(
     now = int(np.asarray(optimizer.iterations.value))
     gone = now - steps_taken(state)
     moments = {
+        # torch makes the state of a parameter at its first step, so zeros are left out.
         moment: {name: np.asarray(variable.value) for name, variable in zip(names, variables, strict=True)
                  if variable is not None and np.asarray(variable.value).any()}
         for moment, variables in optimizer.moments.items()
@@ -194,6 +198,7 @@ def every(schedule: Schedule, state: Optimised, steps_per_epoch: int | None) -> 
     if steps_per_epoch is not None:
         return steps_per_epoch
     position, step_count = int(schedule.state["last_epoch"]), steps_taken(state)
+    # A schedule at its beginning does not show how often it advances.
     if position == step_count or not position:
         return 1
     if position and step_count % position == 0:

@@ -88,6 +88,7 @@ class Loop:
             "other": [variable.value for variable in trained.non_trainable_variables],
             "optimizer": [variable.value for variable in optimizer.variables],
             "averaged": values if ema is not None else [],
+            # The number of states, the loss, and the loss of every part.
             "sums": [np.zeros(2 + len(self.parts), trained.variable_dtype)],
         }
         weights = {id(variable) for variable in variables_by_path(trained.network).values()}
@@ -115,6 +116,7 @@ class Loop:
         numbers, counted, since = np.zeros(0), np.zeros(0), time.monotonic()
         for index in range(done, total):
             epoch, step = divmod(index, self.per_epoch)
+            # Also where a run resumes within an epoch.
             if step == 0 or index == done:
                 numbers, counted = self._order(epoch)
                 since = time.monotonic()
@@ -128,6 +130,7 @@ class Loop:
             if ends:
                 rows.append(self._row(epoch, index + 1, time.monotonic() - since))
                 events.epoch(rows)
+                # After the row was read, and before the state is saved: a resumed run begins the next epoch with zeros.
                 self.state["sums"] = self.placement.state([np.zeros_like(self.state["sums"][0])])
             if saves:
                 self.saves.write(self.state, {"steps": index + 1, "rows": rows, "begins": self.begins})
@@ -153,6 +156,7 @@ class Loop:
 
     def _mean(self) -> float:
         sums = np.asarray(self.state["sums"][0])
+        # Before the first step of an epoch the count is zero.
         return float(sums[1] / max(sums[0], 1.0))
 
     def _step(self, state: dict[str, Any], held: Tensor, fed: Any, counted: Tensor) -> dict[str, Any]:
@@ -185,6 +189,7 @@ class Loop:
         order = np.random.default_rng([self.seed, epoch]).permutation(self.source.count)
         fill = self.per_epoch * self.batch - self.source.count
         numbers = np.concatenate([order, np.resize(order, fill)]).astype(np.int32)
+        # States that fill up the last batch have weight 0, so that every step has the same shapes.
         return numbers, (np.arange(len(numbers)) < self.source.count).astype(np.float32)
 
     def _row(self, epoch: int, step: int, seconds: float) -> dict[str, float]:
@@ -199,6 +204,7 @@ class Loop:
         rates = self.optimizer.rates
         if rates is None:
             return float(np.asarray(rest[0]))
+        # Beyond the last rate, it holds.
         return float(rates[min(max(int(iterations) - 1 - self.optimizer.start, 0), len(rates) - 1), 0])
 
     def _require_finite(self, step: int) -> None:

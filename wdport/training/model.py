@@ -34,6 +34,7 @@ class DiffusionTraining(keras.Model):
         self.law = UNIFORM
         # A variable of the model, so that it is saved and restored with the state of a run.
         self.seeds = keras.random.SeedGenerator(seed)
+        # A single part is the loss itself.
         self.trackers = [keras.metrics.Mean(name=part.name) for part in loss.parts] if len(loss.parts) > 1 else []
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
@@ -108,6 +109,7 @@ def training_model(
     seed_dropout(model, seed)
     training = DiffusionTraining(model, loss, seed, about.condition is not None and about.condition.taken)
     training.law = law
+    # The network is built already; Keras would otherwise build the model at its first call.
     training.build(None)
     return training
 

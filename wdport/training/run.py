@@ -140,11 +140,13 @@ def train(
     target = Path(folder)
     optimizer = optimizer or optimizer_of(replace(plan, epochs=epochs))
     if callable(optimizer):
+        # The last batch of an epoch is filled up, so the steps are rounded up.
         optimizer = optimizer(epochs * -(-source.count // batch_size))
     with run_folder(target, jax.process_index() == 0) as held, Events(target, held, tensorboard) as events:
         saves = Saves(target, held, placement, orbax)
         loop = Loop(trained, source, saves, optimizer, batch_size, seed, ema, placement)
         if held is not None:
+            # Before the first step, so that a run with other settings is refused before it overwrites anything.
             held.begin(loop.facts(None if force else epochs), (), force, saves.exist, saves.check)
         try:
             finished_run = loop.go(epochs, save_every, report, events)
@@ -152,6 +154,7 @@ def train(
             if not saves.exist():
                 raise
             message = "the last saved state is kept; run the same command to resume"
+            # The same class: the command line raises subclasses for other signals.
             raise type(interruption)(message) from None
         if held is not None and finish is not None:
             finish(held, finished_run)

@@ -65,6 +65,7 @@ class Saves:
             args = ocp.args.Composite(state=ocp.args.StandardSave(_named(state)), facts=ocp.args.JsonSave(dict(facts)))
             self._manager.save(facts["steps"], args=args, force=True)
             return
+        # In all processes, although only the first writes: collecting the parts is a collective operation.
         full_state = self.placement.whole(state)
         if self._held is not None:
             write_state(self._held.output(NAME), full_state, facts)

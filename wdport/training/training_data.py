@@ -211,6 +211,7 @@ def _source(
     if not isinstance(decoding, Decoding) or not series:
         return _states(data, about, dtype, stream), None
     if isinstance(data, np.ndarray) and data.ndim > 2:
+        # An array of states and one of windows can have the same shape; it is then taken for windows.
         if data.shape[1:] == about.shape and about.shape != decoding.shape:
             return _states(data, about, dtype, stream), None
         return _windows(data, decoding, about.windowed, dtype), None
@@ -231,6 +232,7 @@ def _source(
 
 def _standard(values: Array, decoding: Decoding) -> Array:
     """Values (..., F) in the units of the data as z-scores, with their own statistics if the model knows none."""
+    # A model without statistics has the mean 0 and the deviation 1 here.
     has_statistics = any(decoding.mean) or any(deviation != 1.0 for deviation in decoding.std)
     if has_statistics or decoding.curve is not None:
         return decoding.standard(values)
