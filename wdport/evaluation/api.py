@@ -94,6 +94,8 @@ def _repetition(
     scores = {}
     for metric in chosen:
         progress(metric.title)
+        # Once for all sets: an encoder that is trained again would add the spread of its training to the differences of
+        # sets.
         score = metric.prepare(drawn[first][0], number, encoding)
         for name, both in drawn.items():
             scores[name, metric.name] = score(*both, number)
@@ -206,6 +208,7 @@ def _integer(name: str, value: Any, least: int) -> int:
         number = operator.index(value)
     except TypeError:
         number = least - 1
+    # True has an index, 1, and is not a number here.
     if number < least or isinstance(value, bool):
         raise UsageError(name, f"is {value!r}", f"give a whole number from {least}")
     return number

@@ -68,6 +68,7 @@ def train_encoder(
     """
     count = steps or steps_for(series)
     random = np.random.default_rng(seed)
+    # On the device once; a step gets the numbers of its series only.
     held, key = jax.device_put(np.asarray(series, np.float32)), jax.random.key(seed)
     weights, numbers = encoder.initial(random), _order(random, len(series), count)
     form = tuple((name, value.shape) for name, value in weights.items())
@@ -106,9 +107,11 @@ def _steps(
 
     def step(state: Any, now: tuple[Tensor, Tensor]) -> tuple[Any, None]:
         flat, first, second, total = state
+        # The key of a step follows from its number, so segments of any length give the same training.
         slopes = jax.grad(encoder.loss)(_by_name(flat, form), jax.random.fold_in(key, now[0]), series[now[1]])
         slope = jnp.concatenate([slopes[name].ravel() for name, _ in form])
         number: Any = (now[0] + 1).astype(flat.dtype)
+        # 0.9 is beta1, which a schedule may change elsewhere.
         flat, (first, second) = _ADAMW.update(flat, slope, (first, second), number, RATE, 0.9)
         return (flat, first, second, total + flat), None
 

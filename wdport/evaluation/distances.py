@@ -57,6 +57,7 @@ def frechet_distance(one: Array, other: Array) -> float:
 def _root(vectors: Array) -> Array:
     """A matrix A of at most D rows with A^T A the covariance of vectors (n, D)."""
     centred = (vectors - vectors.mean(0)) / np.sqrt(len(vectors) - 1)
+    # The triangular factor has the same A^T A, and D rows instead of n.
     return np.asarray(np.linalg.qr(centred, mode="r")) if len(vectors) > vectors.shape[1] else centred
 
 
@@ -72,7 +73,9 @@ def sliced_wasserstein(real: Array, generated: Array, seed: int) -> float:
     mean, deviation = real.mean((0, 1)), real.std((0, 1))
     deviation = np.where(deviation > 0.0, deviation, 1.0)
     directions = np.random.default_rng(seed).normal(size=(real.shape[1] * real.shape[2], DIRECTIONS))
+    # Normal numbers have no preferred direction, so normalised they are uniform on the sphere.
     directions /= np.linalg.norm(directions, axis=0)
+    # In one dimension the best transport pairs the sorted values.
     one, other = (np.sort(((series - mean) / deviation).reshape(len(series), -1) @ directions, 0)
                   for series in (real, generated))  # fmt: skip
     return float(np.sqrt(((one - other) ** 2).mean()))
@@ -105,6 +108,7 @@ def dtw_distances(series: Tensor, references: Tensor) -> Tensor:
     Cells of an antidiagonal do not depend on each other, so a scan over the antidiagonals computes all pairs and
     features at once.
     """
+    # One series at a time: all at once would need memory for every pair.
     distances: Tensor = jax.lax.map(lambda one: _to_all(one, references), series)
     return distances
 
@@ -123,6 +127,7 @@ def _to_all(one: Tensor, references: Tensor) -> Tensor:
         earlier, last = both  # the two before this one, where row + column = antidiagonal
         column = antidiagonal - row
         inside = (column >= 1) & (column <= columns)
+        # Cells outside read any column; their cost is replaced by infinity below.
         local = jnp.abs(left - jnp.take(right, jnp.clip(column - 1, 0, columns - 1), axis=-1))
         diagonal, above, beside = earlier.cost[..., :-1], last.cost[..., :-1], last.cost[..., 1:]
         # The order of preference of the backtracking: the diagonal, then the row above, then the left.

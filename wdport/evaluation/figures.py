@@ -183,6 +183,7 @@ def _legend(figure: Figure, panels: Sequence[Any]) -> bytes:
 
 def _png(figure: Figure) -> bytes:
     stream = BytesIO()
+    # Names of features may have characters that matplotlib's own font lacks.
     with any_script():
         figure.savefig(stream, format="png", dpi=110)
     return stream.getvalue()

@@ -142,6 +142,7 @@ def _predictive(key: Tensor, real: Tensor, generated: Tensor, steps: int) -> Ten
 
 def _error(judge: Judge, weights: Weights, series: Tensor) -> Tensor:
     ahead, inputs = (1, series[..., :-1]) if series.shape[-1] > 1 else (AHEAD, series)
+    # Scaled real values are in [0, 1], as the sigmoid's are.
     predicted = jax.nn.sigmoid(judge.outputs(weights, inputs[:, :-ahead]))
     return jnp.abs(predicted - series[:, ahead:, -1]).mean()
 
@@ -149,6 +150,7 @@ def _error(judge: Judge, weights: Weights, series: Tensor) -> Tensor:
 def _split(key: Tensor, series: Tensor) -> tuple[Tensor, Tensor]:
     """Four fifths of the series, at random, and the rest."""
     mixed = jax.random.permutation(key, series)
+    # In whole numbers, so that no rounding decides where the split is.
     count = len(series) * 4 // 5
     return mixed[:count], mixed[count:]
 

@@ -73,4 +73,5 @@ class Evaluation:
 
 def apart(score: Score, other: Score, width: float = 2.0) -> bool:
     """Whether a score is above another one by more than ``width`` standard deviations of their difference."""
+    # One-sided: a set that is better than the floor is within it.
     return score.mean - other.mean > width * float(np.hypot(score.std, other.std))

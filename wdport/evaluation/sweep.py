@@ -257,6 +257,7 @@ def _jobs(
             raise UsageError("sweep", f"{setting}: {error.what}", error.fix) from None
         plan = job.sampler.plan
         for other, its in jobs.items():
+            # Two numbers of steps may give the same plan, such as all steps and None.
             if setting.kind == other.kind and np.array_equal(plan.steps, its.sampler.plan.steps):
                 raise UsageError("sweep", f"{other} and {setting} are the same", "give one of them")
         jobs[setting] = job
