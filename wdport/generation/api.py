@@ -177,6 +177,7 @@ def complete(
     """:func:`generate` for tokens and settings that were checked; ``steps`` None are those of a block."""
     arrangement = arranged(texts, mask, length, block_length)
     settings = settings._replace(steps=settings.steps or arrangement.block)
+    # Logits exist for the tokens of one block at a time, and are the largest array of a step.
     rows = min(len(texts), batch or max(1, LOGITS // (arrangement.block * generator.vocabulary.size)))
     parts = []
     for first in range(0, len(texts), rows):
@@ -210,6 +211,7 @@ def _joined(parts: Iterable[tuple[Arranged, Refined, int]], end: int | None, wor
 
 def _last(text: Array, steps: Array, end: int | None) -> int:
     """The length of a text that ends at the first generated token ``end``."""
+    # A step of -1 marks a given token: a prompt may have the token `end` itself.
     ends: list[int] = [] if end is None else np.flatnonzero((text == end) & (steps >= 0)).tolist()
     return ends[0] + 1 if ends else len(text)
 

@@ -112,5 +112,6 @@ def _completing(model: KerasModel) -> Completing:
 def _number(value: Any, number: type[Any]) -> Any:
     """An argument of the program, whose type does not depend on how the user wrote a number."""
     array = np.asarray(value)
+    # Another dtype would be another program.
     kind = number if array.dtype.kind == "f" else bool if array.dtype == bool else np.int32
     return array.astype(kind)

@@ -70,6 +70,7 @@ class Words:
 
     def frame(self, tokens: Iterable[int]) -> str:
         """The same with :data:`OPEN` for mask tokens."""
+        # The mask token is special too, but it is the one to be shown.
         numbers = [int(token) for token in tokens if int(token) == self.mask or int(token) not in self._special]
         return str(self._tokenizer.decode(numbers, skip_special_tokens=False)).replace(str(self.named), OPEN)
 
