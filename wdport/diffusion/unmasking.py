@@ -272,5 +272,5 @@ def _ended(tokens: Tensor, fixed: Tensor, mask: Tensor, end: Tensor) -> Tensor:
 
 
 def _lowest(logits: Tensor) -> float:
-    """The lowest finite number of the logits' dtype, which stands for a probability of zero."""
+    """The lowest finite number of the logits' dtype, used for a probability of zero."""
     return float(np.finfo(logits.dtype).min)

@@ -89,8 +89,8 @@ def generate(
 
     Args:
         model: what :func:`wdport.load_model` returns.
-        prompts: texts, or lists of tokens, of any lengths; a mask token, in a text ``[MASK]``, stands for a token that
-            is wanted. All others are kept.
+        prompts: texts, or lists of tokens, of any lengths; a mask token, in a text ``[MASK]``, is the place of a token
+            that is wanted. All others are kept.
         length: number of tokens to append to each prompt.
         block_length: wanted tokens in a block. Default: 32, or all if ``length`` is 0.
         steps: maximum steps per block, which is filled evenly. Default: one for every token of a block.

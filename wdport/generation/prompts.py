@@ -25,10 +25,10 @@ from wdport.limits import MAX_KEPT_BYTES
 from wdport.model import Array, KerasModel, Vocabulary
 
 GAP: Final = "[MASK]"
-"""Stands for the mask token in any text, whatever the tokenizer calls it."""
+"""Text of the mask token in a prompt, whatever its name in the tokenizer is."""
 
 OPEN: Final = "░"
-"""Stands for a wanted token in a frame."""
+"""Text of a wanted token in a frame."""
 
 _FILE: Final = "tokenizer.json"
 _GIVE: Final = "give the tokenizer.json of the model's folder"

@@ -32,7 +32,7 @@ _UNFIT = 1e6
 def suggest_by_names(models: Models) -> Suggestion:
     """The most likely table; raises :class:`WdportError` if the checkpoint cannot be read or the model cannot be
     built."""
-    import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+    import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
     path = Path(str(models.checkpoint))
     with open_checkpoint(path) as checkpoint:

@@ -149,7 +149,7 @@ class Suggestion:
 def suggest(models: Models, say: Say | None = None) -> Suggestion:
     """Find the table of two models; raises :class:`WdportError` if one of them cannot be built or run."""
     import jax
-    import keras  # noqa: F401  before our modules that need it: its arrival imports the ports
+    import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
     from wdport.porting.divergence import divergence_of
 

@@ -59,13 +59,13 @@ def series_lengths(lengths: tuple[int, ...], wavelet: str, boundary_mode: str = 
 
 
 def auto_wavelet(seq_len: int) -> str:
-    """The wavelet that WaveletDiff uses for this length if its configuration says ``auto``."""
+    """The wavelet that WaveletDiff uses for this length if its configuration has ``auto``."""
     # The limits are those of the public code.
     return next((name for limit, name in ((32, "db2"), (64, "db4"), (128, "db6")) if seq_len <= limit), "db8")
 
 
 def auto_level(seq_len: int, wavelet: str) -> int:
-    """The depth that WaveletDiff uses if its configuration says ``auto``: 3 to 7."""
+    """The depth that WaveletDiff uses if its configuration has ``auto``: 3 to 7."""
     taps = filter_length(wavelet)
     # pywt.dwt_max_level. The public code clips it to 3 at least, deeper than PyWavelets advises for short series.
     deepest = int(log2(seq_len / (taps - 1))) if seq_len >= taps - 1 else 0
