@@ -79,7 +79,7 @@ def test_several_checkpoints(experiment: Path) -> None:
 def test_a_configuration_that_is_no_file(make: Callable[[Path], None], tmp_path: Path) -> None:
     torch.save({"a": torch.zeros(1)}, tmp_path / "checkpoint.ckpt")
     make(tmp_path / "config.yaml")
-    with open_checkpoint(tmp_path) as checkpoint, pytest.raises(InputError, match="beside it is not a regular file"):
+    with open_checkpoint(tmp_path) as checkpoint, pytest.raises(InputError, match="next to it is not a regular file"):
         _ = checkpoint.training_config
 
 

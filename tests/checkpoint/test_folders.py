@@ -182,7 +182,7 @@ BAD_CONFIGS = {
 FOLDERS = {
     "empty": "is a directory without",
     "only a config": "is a directory without",
-    "shards without index": "no index; copy the .index.json",
+    "shards without index": "no index; also copy the .index.json",
     "weights are a link out": "'model.safetensors' lies outside the folder",
     "config is a link out": "'config.json' lies outside the folder",
     "weights are a folder": "is a directory",

@@ -2,8 +2,8 @@
 
 It needs only numpy and the standard library. From the file to the array::
 
-    folder -> source -> sniff -> torchzip (ziparchive) or legacy, opcodes -> audit  -> layout, modules -> prefixes
-                              -> safetensors, sharded                                  -> reading
+    model_folder -> source -> sniff -> torch_file (zip_archive, pickle_machine) -> state_dict, modules -> reading
+                                    -> safetensors
 """
 
 from wdport.checkpoint.checkpoint import Checkpoint as Checkpoint

@@ -54,6 +54,8 @@ def not_read(tree: object, read: object, more: Iterable[str] = ()) -> tuple[str,
             if id(node) not in visited:
                 visited.add(id(node))
                 pairs = list(node.items() if isinstance(node, dict) else enumerate(node))
+                # Reversed, since the last one is taken first: lines come in the file's order. No recursion: a file is
+                # 100 deep, and a place is text only if a line needs it.
                 pending += [(child, (place, key)) for key, child in reversed(pairs)]
         elif isinstance(node, UnloadedObject):
             lines.append(_line(place, node.described, lines))
@@ -209,6 +211,8 @@ class Checkpoint:
         one, two = self.tensors[name].ref, self.tensors[other].ref
         if one == two or (one.dtype, one.shape) != (two.dtype, two.shape):
             return one == two
+        # A strided tensor has no run of bytes to compare piece by piece; bits, not values, since NaN differs from
+        # itself.
         if not (one.contiguous and two.contiguous):
             return self.read_stored(name).tobytes() == self.read_stored(other).tobytes()
         step = CHUNK // ITEMSIZE[one.dtype]
@@ -228,7 +232,7 @@ class Checkpoint:
         return self._contents.sources.index(span.source), first
 
     def read_ref(self, ref: object) -> Array:
-        """Read a tensor leaf of :attr:`tree`, such as an optimiser's moment, as :meth:`read` does."""
+        """Read a tensor leaf of :attr:`tree`, such as an optimizer's moment, as :meth:`read` does."""
         if not isinstance(ref, TensorRef) or ref.storage.key not in self._contents.spans:
             raise UsageError(self.path, "not a tensor of this checkpoint", "give a TensorRef leaf of tree")
         return self._read(ref, f"storage {ref.storage.key}")
@@ -301,15 +305,18 @@ def open_checkpoint(
             undo.callback(folder.close)
         source = _open(folder.weights if folder else file)
         undo.callback(source.close)
+        # The hash below is that of the checkpoint in an archive, not of the archive.
         packed = is_archive(source.read(0, min(HEAD, source.size)))
         configured: TrainingConfig | None = None
         if packed:
             source, configured = open_archive(source.path)
             undo.callback(source.close)
+        # Before anything is parsed: a file that is not the expected one need not be understood.
         if sha256 is not None and _sha256([source]) != sha256.lower():
             raise Fault("its SHA-256 is not the expected one", "check which file and which hash are meant")
         with located(source.path):
             contents = _parse(source, crc_optional=sha256 is not None)
+        # A second close does nothing, so the first source may be on the stack twice.
         for opened in contents.sources:
             undo.callback(opened.close)
         state_dict = find_state_dict(contents.tree, key, likely)
@@ -320,6 +327,7 @@ def open_checkpoint(
             what = f"has the same name as {second} once its prefix is stripped"
             raise MisfitError((file, first), what, "rename one of the two") from None
         checkpoint = Checkpoint(file, contents, state_dict, names, folder, packed, configured)
+        # From here on, the checkpoint closes the files.
         undo.pop_all()
         return checkpoint
 

@@ -36,6 +36,7 @@ def located(path: PathLike[str], part: str = "") -> Iterator[None]:
         raise InputError((path, fault.part or part), fault.what, fault.fix) from None
     except OSError as error:
         raise from_os(error, path) from error
+    # The place that failed names the size that it needs, if it knows it.
     except MemoryError as error:
         text = str(error) or "not enough memory"
         raise MachineError((path, part), text, "free memory or use a larger machine") from error

@@ -34,6 +34,7 @@ def require_sha256(path: str | PathLike[str], expected: str | None) -> None:
     if not _HEX.fullmatch(expected):
         raise UsageError("--sha256", f"invalid SHA-256 {expected!r}", "give its 64 hexadecimal digits")
     file = Path(path)
+    # A hash of several files is only defined once the index is parsed, so these are opened first.
     actual = _sharded(file) if file.is_dir() or file.name.endswith(INDEX) else _single(file)
     if actual != expected.lower():
         what = f"has the SHA-256 {actual[:_SHOWN]}..., not {expected[:_SHOWN].lower()}..."
@@ -68,6 +69,7 @@ def require_undamaged(path: str | PathLike[str]) -> None:
             if source.size > len(_ZIP) and source.read(0, len(_ZIP)) == _ZIP and file.suffix not in _OTHER_ZIPS:
                 for span in read_members(source).values():
                     if span.nbytes:
+                        # An empty read still checks the CRC of the whole span, in constant memory.
                         span.read_into(memoryview(bytearray(0)))
         finally:
             source.close()

@@ -54,7 +54,7 @@ def adjacent_config(checkpoint: Path) -> TrainingConfig | None:
         if path.is_file():
             return TrainingConfig(path, read_small(path, MAX_TABLE_BYTES))
         if os.path.lexists(path):
-            raise Fault(f"{name} beside it is not a regular file", "replace it, or add --no-config to leave it out")
+            raise Fault(f"{name} next to it is not a regular file", "replace it, or add --no-config to leave it out")
     return None
 
 
@@ -75,6 +75,7 @@ def _chosen(checkpoints: list[str], what: str) -> str:
 
 def is_archive(head: bytes) -> bool:
     """Whether a file that begins so may be a tar archive, compressed or not."""
+    # A tar header begins with the name of the first member, 100 bytes padded with zeros.
     member = head[:100].rstrip(b"\0").decode("latin-1").removeprefix("./")
     return head.startswith(_GZIP) or (head[257:262] == b"ustar" and member not in _LEGACY)
 
@@ -110,10 +111,14 @@ def open_archive(path: Path) -> tuple[ArchiveMember, TrainingConfig | None]:
                 if name.endswith(CHECKPOINTS):
                     checkpoints[name] = _copied(member)
                 elif PurePosixPath(name).name in CONFIGS:
+                    # One byte more than is allowed: the parser of the configuration then refuses its size in its own
+                    # words.
                     configs[name] = member.read(MAX_TABLE_BYTES + 1)
         if not checkpoints:
             raise Fault("is an archive without a checkpoint", f"give one with a {', '.join(CHECKPOINTS)} file")
         names = {PurePosixPath(name).name: name for name in checkpoints}
+        # Checkpoints of one name in several folders: `names` has lost some, so the full paths are listed for the
+        # refusal.
         if len(names) < len(checkpoints):
             _chosen([*checkpoints], "is an archive of")
         name = names[_chosen([*names], "is an archive of")]
@@ -136,6 +141,7 @@ class _Bounded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
+        # At most CHUNK before the totals are checked: a few kilobytes of gzip can unfold to gigabytes.
         data = self.inner.read(min(len(view), CHUNK))
         self.left -= len(data)
         self.total += len(data)
@@ -163,12 +169,14 @@ def _decompressed(opened: IO[bytes]) -> Iterator[_Bounded]:
 
 def _members(stream: _Bounded) -> Iterator[tuple[str, IO[bytes]]]:
     """Name and content of every file in an archive; each content is read before the next member."""
+    # "r|" reads strictly forward, so nothing is read twice and a member cannot lie outside the stream that is counted.
     with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 16) as archive:
         for count, member in enumerate(archive):
             if count >= MAX_ARCHIVE_MEMBERS:
                 raise Fault(f"has more than {MAX_ARCHIVE_MEMBERS} members", "give the checkpoint itself")
             _check(member)
             stream.members += 1
+            # What the header declares may now be read, and then the next header.
             stream.left += member.size + _HEADER
             if member.isfile():
                 content = archive.extractfile(member)
@@ -180,6 +188,7 @@ def _check(member: tarfile.TarInfo) -> None:
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts or "\0" in member.name:
         raise Fault("has a member outside its folder", _PLAIN, member.name)
+    # A sparse member declares a size that its bytes do not have: it could unfold to any length.
     if not (member.isfile() or member.isdir()) or member.issparse():
         raise Fault("has a member that is a link or a device", _PLAIN, member.name)
     if not 0 <= member.size <= MAX_ARCHIVE_BYTES:

@@ -60,6 +60,7 @@ class Folder:
 def open_folder(folder: Path) -> Folder:
     """Find the weights of ``folder`` and read its ``config.json``, which the caller closes."""
     names = sorted(os.listdir(folder))
+    # A folder that has weights itself is read as a model, even if it also describes a pipeline.
     if PIPELINE in names and not _has_weights(names):
         folder = _component(folder, names)
         names = sorted(os.listdir(folder))
@@ -111,14 +112,15 @@ def choose(names: list[str]) -> str:
     if len(names) > _MOST_FILES:
         raise Fault(f"is a directory of {len(names)} files", "give the path of a checkpoint file")
     for endings in _ENDINGS:
+        # A shard alone is no model; its index is, and has the same ending plus .index.json.
         candidates = [name for name in names if name.endswith(endings) and not _SHARD.search(name)]
-        if endings[0] == ".bin":  # optimisers and arguments of a training run have this ending, too
+        if endings[0] == ".bin":  # optimizers and arguments of a training run also have this ending
             candidates = [name for name in candidates if name.split(".")[0] in _STEMS]
         if candidates:
             return _only_checkpoint(candidates)
     shards = next((name for name in names if _SHARD.search(name)), None)
     if shards is not None:
-        raise Fault(f"has shards such as {shards!r} but no index", "copy the .index.json, too")
+        raise Fault(f"has shards such as {shards!r} but no index", "also copy the .index.json")
     raise Fault(
         "is a directory without a checkpoint",
         "give the path of a checkpoint file",
@@ -143,6 +145,7 @@ def _read_config(source: Source, name: str, finite: bool = True) -> dict[str, ob
         config = strict_json(source.read(0, source.size), name, finite)
         require_shallow(config, name)
     except Fault as fault:
+        # The weights can be read without the configuration, so a damaged one need not stop the user.
         fault.fix = _WITHOUT
         raise
     return config
@@ -150,6 +153,7 @@ def _read_config(source: Source, name: str, finite: bool = True) -> dict[str, ob
 
 def _only_checkpoint(candidates: list[str]) -> str:
     plain = [name for name in candidates if name.split(".")[0] in _STEMS and _is_plain(name)]
+    # Among several, a plain name wins over variants such as model.fp16.safetensors.
     choice = plain if len(candidates) > 1 else candidates
     if len(choice) != 1:
         listing = ", ".join(candidates[:_SHOWN]) + (", ..." if len(candidates) > _SHOWN else "")
@@ -187,6 +191,7 @@ def read_sharded(index: Source, parse: Callable[[Source], Contents]) -> Contents
             with located(path):
                 sources.append(Source(path))
                 shard = parse(sources[-1])
+                # torch numbers the storages of every file from 0, so two shards use the same keys.
                 held = _renumbered(shard, number)
                 _check_shard(weight_map, names, set(held))
             spans |= {f"{number}/{key}": span for key, span in shard.spans.items()}
@@ -194,6 +199,7 @@ def read_sharded(index: Source, parse: Callable[[Source], Contents]) -> Contents
             formats.add(shard.format)
             tensors |= held
     except BaseException:
+        # The index, the first one, belongs to the caller.
         for source in sources[1:]:
             source.close()
         raise

@@ -78,6 +78,7 @@ class _ModuleWalk:
         """Collect the tensors of ``node``, then those of its children."""
         if depth > MAX_DEPTH:
             raise Fault(f"modules nested more than {MAX_DEPTH} deep", NOT_WRITTEN_BY_TORCH)
+        # A shared module is legal and is entered again under its other name; only a module inside itself has no end.
         if id(node) in self.open:
             raise Fault("a module of the pickle contains itself", LOAD_TRUSTED)
         self.open.add(id(node))
@@ -118,6 +119,8 @@ class _ModuleWalk:
         if not isinstance(left_out, frozenset):
             raise Fault(f"its {_NON_PERSISTENT} is not a set of names", LOAD_TRUSTED, prefix)
         for hook in _HOOKS:
+            # A hook may rename or drop tensors when torch makes the state_dict. Its code is not run here, so the hook
+            # is reported.
             if attributes.get(hook):
                 self.contents.not_read.append(f"{prefix}{hook} (code that may change the state_dict)")
         persistent = {name: leaf for name, leaf in buffers.items() if name not in left_out}

@@ -100,6 +100,7 @@ def _candidates(table: dict[object, object]) -> Iterator[tuple[str, Table]]:
         for key, deeper in inner:
             if _is_optimiser(deeper):
                 yield f"{name}.{key}", deeper
+    # torch.save(optimizer.state_dict(), FILE): the file itself is the state.
     if _is_optimiser(table):
         yield "", table
 
@@ -136,6 +137,7 @@ def _names(names: object, count: int, where: str) -> tuple[str, ...]:
 
 
 def _is_index(value: object) -> bool:
+    # True is an int in Python, and would be parameter 1.
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -149,6 +151,7 @@ def _state(table: dict[object, object], key: str) -> dict[int, dict[str, Entry]]
         for name, value in values.items():
             if not isinstance(name, str) or not isinstance(value, (TensorRef, int, float, type(None))):
                 raise Fault(f"its entry {name} is neither a tensor nor a number", _SAVE_AGAIN, where)
+        # torch's `Optimizer.state` is a defaultdict: a look-up leaves an empty entry, which means the same as none.
         if values:
             entries[index] = dict(values)
     return entries

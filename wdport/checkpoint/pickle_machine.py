@@ -43,6 +43,8 @@ class _Audit:
         """Return height and unfolded size of ``node``, at depth ``depth``; each object is visited once."""
         if isinstance(node, _LEAVES):
             return 0, 1
+        # By identity: equal lists are distinct objects, and comparing them could take as long as unfolding them. The
+        # tree keeps every node alive, so no id is used twice.
         measured = self.measured.get(id(node))
         height, size = measured if measured is not None else self._walk(node, depth)
         if depth + height > MAX_DEPTH:
@@ -142,6 +144,7 @@ def _reduce(tape: Tape) -> None:
         return
     if type(arguments) is not tuple or not isinstance(function, Constructor):
         raise Fault("the pickle calls something that cannot be called", NOT_WRITTEN_BY_TORCH)
+    # Copying a memoised list takes a few bytes of the file and any amount of work, so the items are counted.
     copied = arguments[0] if arguments and type(arguments[0]) is list else []
     tape.spend(_PAIR_WORK * len(copied))
     result = function.build(arguments)
@@ -166,6 +169,7 @@ def _applied(tape: Tape, function: object, arguments: object, form: Form) -> Unl
         function = UnloadedObject(module, name, "name")
     if not isinstance(function, UnloadedObject) or type(arguments) is not tuple:
         raise Fault("the pickle calls something that cannot be called", NOT_WRITTEN_BY_TORCH)
+    # Its attributes are read later (modules.py), so no later opcode may change them.
     if function.full_name == GRAPH_MODULE and arguments:
         tape.frozen.add(id(arguments[0]))
     return applied(function, arguments, form)
@@ -196,6 +200,7 @@ def _build(tape: Tape) -> None:
         else:
             target.altered = True
         return
+    # torch sets `_metadata` on a state_dict; a name with two underscores could replace a method of the dict.
     if type(target) is not OrderedDict or not _is_harmless(state):
         raise Fault("the pickle sets attributes of an object", NOT_WRITTEN_BY_TORCH)
 
@@ -226,6 +231,7 @@ def _key(key: object) -> object:
     """Return a text or small integer key, or an inert leaf, which is never compared, in place of anything else."""
     if type(key) is str or (type(key) is int and -_KEY_LIMIT < key < _KEY_LIMIT) or isinstance(key, UnloadedObject):
         return key
+    # Python's unpickler raises TypeError here, so such a file is damaged rather than unusual.
     if isinstance(key, (dict, list)):
         raise Fault("the pickle has a key that no dict can hold")
     return UnloadedObject("", type(key).__name__, "key")

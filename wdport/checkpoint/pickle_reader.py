@@ -61,6 +61,7 @@ class Tape:
         """Return the text up to the next newline, at most ``limit`` bytes away."""
         end = self.data.find(b"\n", self.position, self.position + limit + 1)
         if end < 0:
+            # Exhausted makes the reader try a longer window, which only helps if the window ended before the limit.
             kind = Exhausted if len(self.data) - self.position <= limit else Fault
             raise kind("a name in the pickle has no end")
         text = utf8(self.data[self.position : end])
@@ -94,6 +95,7 @@ class Tape:
         return self.stack[-1]
 
     def open_frame(self) -> None:
+        # MARK costs one byte, so 64 MB of them would make as many lists.
         if len(self.frames) >= MAX_DEPTH:
             raise Fault(f"nested more than {MAX_DEPTH} deep")
         self.frames.append(self.stack)

@@ -64,6 +64,7 @@ def decode(stored: Array, dtype: str) -> Array:
         wide <<= np.uint32(16)  # NumPy 2.1 may shift a single value by a Python int into 64 bits
         return wide.view(np.float32)
     if dtype == "bool":
+        # numpy would treat a byte 2 as True in some operations and as 2 in others.
         if stored.size and stored.max() > 1:
             raise Fault("a bool tensor holds bytes other than 0 and 1", COPY_AGAIN)
         return stored.view(np.bool_)

@@ -109,6 +109,7 @@ def inside(folder: Path, name: str) -> Path:
     path = folder / name
     plain = name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)
     place = os.path.realpath(folder)
+    # `realpath` follows every link, so a name inside the folder cannot lead outside it.
     if not plain or os.path.dirname(os.path.realpath(path)) not in (place, _blobs(Path(place))):
         fix = "put all files into the folder itself (cp -rL copies what links lead to)"
         raise Fault(f"file {name!r} lies outside the folder", fix)
@@ -141,6 +142,7 @@ class State(NamedTuple):
 
     def require(self, now: State) -> None:
         """Raise :class:`Fault` if the file ``now`` is another one, or was written to."""
+        # A new inode means another file under this path: editors and downloads rename a new file into place.
         if now[2:] != self[2:]:
             raise Fault("was replaced while it was read", WAIT)
         if now != self:

@@ -25,6 +25,8 @@ from wdport.limits import MAX_ENTRY_BYTES, MAX_HEADER_BYTES, MAX_METADATA, MAX_M
 RESAVE: Final = "get the file from its author again: safetensors does not write this"
 METADATA: Final = "__metadata__"
 
+# Possessive quantifiers (`*+`, `++`) never give back what they matched, so no header makes a pattern take quadratic
+# time.
 _BLANK: Final = rb"[ \t\n\r]*+"
 _TEXT: Final = rb'"((?:[^"\\\x00-\x1f]++|\\.)*+)"'
 _NATURAL: Final = rb"(?:0|[1-9][0-9]{0,18})"
@@ -76,6 +78,7 @@ class TensorHeader:
 
     def __iter__(self) -> Iterator[HeaderEntry]:
         raw = self._raw
+        # Counted at once in C, before the first entry is parsed; a name that contains this text is counted as well.
         if raw.count(b'"data_offsets"') > MAX_TENSORS:
             raise Fault(f"more than {MAX_TENSORS} tensors", RESAVE)
         opened = _OPEN.match(raw)
@@ -83,6 +86,8 @@ class TensorHeader:
             raise Fault("the header is not a JSON object", COPY_AGAIN)
         position, more = opened.end(), opened[1] is None
         while more:
+            # One pattern reads the form that the safetensors library writes; the general parser reads any other order
+            # or escape.
             match = _ENTRY.match(raw, position)
             if match is not None and match[1] != METADATA.encode():
                 name, tag, shape, begin, end, mark = match.groups()
@@ -139,6 +144,7 @@ class TensorHeader:
 def _one(name: str, window: bytes, position: int) -> tuple[HeaderEntry, int]:
     """Return the entry at the start of ``window``, which is at ``position``, and its end."""
     try:
+        # latin-1 keeps one character per byte, so that `length` is a number of bytes.
         value, length = strict_prefix(window.decode("latin-1"))
     except ValueError:
         if len(window) < MAX_ENTRY_BYTES:
@@ -175,6 +181,7 @@ def _decoded(raw: bytes) -> str:
 def _text(raw: bytearray, start: int, stop: int) -> str:
     """Decode the content between the quotes of a JSON string."""
     try:
+        # A view that is still open would make the bytearray's `clear` fail.
         with memoryview(raw) as view, view[start:stop] as part:
             if raw.find(b"\\", start, stop) < 0:
                 return str(part, "utf-8")
@@ -234,6 +241,7 @@ def _tensor(entry: HeaderEntry) -> TensorRef:
 def _check_tiling(spans: dict[str, Span], start: int, size: int) -> None:
     """Check that the sorted spans are consecutive from ``start`` to ``size``."""
     position = start
+    # By length, too: an empty tensor at the same offset as another one precedes it and leaves no hole.
     for span in sorted(spans.values(), key=lambda span: (span.start, span.nbytes)):
         if span.start != position:
             fault = "overlaps the tensor before it" if span.start < position else "follows a hole in the data"

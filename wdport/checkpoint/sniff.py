@@ -48,6 +48,7 @@ def sniff(head: bytes, name: str) -> str:
         return "torch-legacy"
     _refuse_magic(head)
     _refuse_text(head)
+    # After 8 bytes of length, a safetensors header is a JSON object.
     if head[8:9] == b"{" or name.endswith(".safetensors"):
         return "safetensors"
     _refuse_weak_magic(head)
@@ -101,6 +102,7 @@ def _refuse_weak_magic(head: bytes) -> None:
 
 def _refuse_text(head: bytes) -> None:
     try:
+        # Incremental: the head may end inside a character of several bytes.
         text = codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return

@@ -101,6 +101,7 @@ class Source:
             if count == 0:
                 raise Fault("the file became shorter while it was read", "try again once it is complete")
             filled += count
+        # After the bytes, not before: a change between the two calls would be missed otherwise.
         self._state.require(state_of(self._fd))
 
     def require_unchanged(self) -> None:
@@ -169,6 +170,7 @@ class Span:
     def _accept(self, crc: int) -> None:
         if crc == self.crc:
             self.verified = True
+        # An archive may be written without CRCs, which are then zero; real bytes have the CRC 0 once in 4 billion.
         elif self.crc == 0:
             raise Fault(f"{self.name} has no CRC, so damage could not be seen", LOAD_AND_SAVE)
         else:
@@ -232,6 +234,7 @@ class RunningHash:
         self._hashing.append(self._thread.submit(self._hash, number, offset, piece))
 
     def _hash(self, number: int, offset: int, piece: memoryview) -> None:
+        # A part that is read again, such as a tied weight, is hashed already.
         if (number, offset + len(piece)) <= (self._at, self._position):
             return
         self._catch_up(number, offset)

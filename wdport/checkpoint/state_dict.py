@@ -6,7 +6,7 @@ wrappers.
 has it: a partly wrapped file is ambiguous.
 
 A state_dict is a flat table of name to tensor, or a whole module that has one. It is the whole file, or it is stored
-under a key next to epochs, optimiser states and the like. If there are several candidates, the caller must choose.
+under a key next to epochs, optimizer states and the like. If there are several candidates, the caller must choose.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ def strip_prefixes(stored: Iterable[str]) -> NetworkNames:
     prefixes: list[str] = []
     ignored: dict[str, str] = {}
     while True:
+        # torch.optim.swa_utils.AveragedModel stores its counter next to "module.*", so the counter itself has no
+        # prefix.
         counter = next((name for name, short in names.items() if short == _COUNTER), None)
         rest = [name for name in names if name != counter]
         if counter and rest and all(names[name].startswith("module.") for name in rest):
@@ -63,6 +65,7 @@ def strip_prefixes(stored: Iterable[str]) -> NetworkNames:
             break
         names = {name: short[len(prefix) :] for name, short in names.items()}
         prefixes.append(prefix)
+    # Only now: a `_orig_mod` that all names begin with is an outer prefix, and is already gone.
     inner = _inner_places(names)
     return NetworkNames({name: _without(short, inner) for name, short in names.items()}, (*prefixes, *inner), ignored)
 
@@ -101,6 +104,7 @@ def _without(short: str, places: list[str]) -> str:
     if not places:
         return short
     parts = short.split(".")
+    # The last part is the tensor's own name, never a wrapper: torch.compile wraps modules.
     return ".".join([part for part in parts[:-1] if part != _COMPILED] + parts[-1:])
 
 
@@ -180,6 +184,7 @@ def find_state_dict(tree: object, key: str | None, likely: str | None = None) ->
         raise Fault(what, "leave out `--key`" if is_module(tree) else LOAD_TRUSTED)
     if not isinstance(tree, dict):
         raise Fault(f"holds {_kind(tree)}, not a state_dict", NO_WEIGHTS)
+    # A file may have an entry named "ema": the entry is meant then, not the choice.
     if key is None or (key in (EMA, RAW) and key not in tree):
         key = _only_candidate(tree, key or likely)
     if key is None:
@@ -224,6 +229,7 @@ def _only_candidate(tree: dict[object, object], requested: str | None) -> str | 
             keys.append(name)
         elif isinstance(value, dict):
             keys += [f"{name}.{inner}" for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
+    # A copy of the weights under an unknown key, such as "shadow", is a candidate: which one is meant must be asked.
     if len(keys) == 1:
         keys += _copies(tree, keys[0])
     chosen = keys
@@ -250,11 +256,12 @@ def _only_candidate(tree: dict[object, object], requested: str | None) -> str | 
 
 def _is_average(key: str) -> bool:
     """Whether a key is that of an exponential moving average of the weights."""
+    # Whole words only: "ema" is also part of "schema" and "cinema".
     return "ema" in key.casefold().replace(".", "_").split("_")
 
 
 def _copies(tree: dict[object, object], key: str) -> list[str]:
-    """Keys of other tables with the same names, such as averaged weights under a name of the program's own."""
+    """Keys of other tables with the same names, such as averaged weights under a key that the program chose."""
     tables = {name: _lookup(tree, name)[-1][1] for name in dict.fromkeys([key, *_candidates(tree)])}
     names = {name: table.keys() for name, table in tables.items() if isinstance(table, dict)}
     return [name for name in names if name != key and names[name] == names.get(key)]
@@ -274,6 +281,8 @@ def _lookup(tree: dict[object, object], key: str) -> list[tuple[str, object]]:
         return [(key, tree[key])]
     for name, value in tree.items():
         if isinstance(name, str) and isinstance(value, dict) and key.startswith(f"{name}."):
+            # Every name that is a prefix is tried: in "model.state_dict" the dot may separate levels or belong to one
+            # key.
             steps = _lookup(value, key[len(name) + 1 :])
             if steps:
                 return [(name, value), *steps]

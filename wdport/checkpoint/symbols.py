@@ -82,6 +82,8 @@ def refuse_hostile(module: str, name: str) -> None:
     """Raise :class:`Fault` for a global that weights never need."""
     if (module, name) in NAMES or name in ALIASES or _below(module, name):
         raise Fault(f"the pickle asks for {module}.{name}, which only an attack needs", DO_NOT_LOAD)
+    # Python's unpickler follows a dotted name from attribute to attribute (protocol 4). copyreg has harmless names with
+    # two underscores (`__newobj__`).
     if "." in name or (name.startswith("__") and name.endswith("__") and module not in ("copyreg", "copy_reg")):
         what = f"the pickle asks for {module}.{name}, an attribute of something else"
         raise Fault(what, DO_NOT_LOAD)
@@ -145,6 +147,7 @@ def _tensor(arguments: Arguments) -> object:
     rebuilt = _plain_tensor(arguments[:4])
     if hooks is not None and (type(hooks) is not OrderedDict or hooks):
         return unreadable(UnsupportedTensor("a tensor with backward hooks, which is not read", LOAD_AND_SAVE))
+    # torch writes {"conj": True} or {"neg": True} for a view that is conjugated or negated lazily.
     if len(arguments) == 7 and arguments[6]:
         return unreadable(
             UnsupportedTensor("a tensor that is to be conjugated or negated, which is not read", LOAD_AND_SAVE)
@@ -204,12 +207,14 @@ def _text_set(arguments: Arguments) -> object:
     """``set(list)``: a frozenset of text; a set of anything else is an inert leaf."""
     if len(arguments) == 1 and type(arguments[0]) is list and all(type(item) is str for item in arguments[0]):
         return frozenset(arguments[0])
+    # An inert leaf gets no arguments: a set of millions would otherwise stay in memory for a name.
     return frozenset() if not arguments else applied(unknown("builtins", "set"), (), "object")
 
 
 def _counter(arguments: Arguments) -> object:
     """``collections.Counter(dict)`` of whole numbers, the milestones of a schedule; any other is an inert leaf."""
     match arguments:
+        # MultiStepLR stores its milestones as a Counter, so a schedule cannot be revived without it.
         case (dict() as counts,) if all(type(number) is int for pair in counts.items() for number in pair):
             return Counter(counts)
     return applied(unknown("collections", "Counter"), (), "object")
@@ -231,6 +236,7 @@ def _is_tensor_class(cls: object) -> bool:
 def _is_note(state: object) -> bool:
     """Return whether these attributes, set on a tensor, leave its values unchanged."""
     if isinstance(state, tuple):
+        # (`__dict__`, values of `__slots__`): the two forms in which copyreg stores attributes.
         return len(state) == 2 and all(_is_note(part) for part in state if not isinstance(part, tuple))
     if state is None:
         return True

@@ -154,6 +154,7 @@ class Storages:
 
         The location, such as ``"cuda:0"``, says where the storage was; it is not used.
         """
+        # The patterns below accept any subclass: True would match `int()`.
         if type(persistent_id) is tuple and not any(type(part) is bool for part in persistent_id):
             match persistent_id:
                 case ("storage", StorageClass() as cls, str(key), str(), int(numel)) if not self.legacy:
@@ -171,6 +172,7 @@ class Storages:
             raise Fault(f"storage {key} of {numel} elements")
         storage = StorageRef(key, cls.dtype, numel)
         declared = self.roots.setdefault(key, storage)
+        # Declarations without elements may differ: torch does not check the type of a storage whose pointer is null.
         if (declared != storage and (declared.numel or numel)) or key in self.views:
             what = f"storage {key} is declared as {numel} {cls.dtype} and as {declared.numel} {declared.dtype}"
             raise Fault(what, NOT_WRITTEN_BY_TORCH)

@@ -34,6 +34,7 @@ def read_torch_zip(source: Source, *, crc_optional: bool = False) -> Contents:
     members = read_members(source)
     if crc_optional and all(span.crc == 0 for span in members.values()):
         for span in members.values():
+            # Only if no member has one: a single zero among other CRCs may be damage.
             span.crc = None
     _check_byte_order(members)
     data = members["data.pkl"]
@@ -51,6 +52,7 @@ def _check_byte_order(members: dict[str, Span]) -> None:
         return
     order = record.read() if record.nbytes <= _MAX_RECORD else b""
     if order != b"little":
+        # Anything else than the two orders that torch writes is damage.
         fix = "save it again on a little-endian machine" if order == b"big" else COPY_AGAIN
         raise Fault(f"has byte order {order.decode('ascii', 'replace')!r}; only little is read", fix)
 
@@ -80,6 +82,7 @@ def _user(tree: object, storage_key: str) -> str:
             return name
         if isinstance(node, (dict, list, tuple)) and id(node) not in visited:
             visited.add(id(node))
+            # An element of a list or tuple goes by the name of the nearest dict key above it, which a user can find.
             pairs = node.items() if isinstance(node, dict) else ((name, child) for child in node)
             pending.extend((child, str(key)) for key, child in pairs)
     return ""
@@ -99,6 +102,7 @@ _COUNT_BYTES: Final = 8
 
 def read_legacy(source: Source) -> Contents:
     """Parse the pickles and the counts; no tensor's bytes are read."""
+    # The small pickles have their own limit, so that a file cannot spend the whole allowance several times.
     magic, position = _pickle(source, 0, max_opcodes=_FEW)
     protocol, position = _pickle(source, position, max_opcodes=_FEW)
     if magic.tree != MAGIC or protocol.tree != PROTOCOL:
@@ -120,6 +124,7 @@ def _pickle(source: Source, start: int, max_opcodes: int | None = None) -> tuple
         try:
             pickled = run(source.read(start, window), legacy=True, max_opcodes=max_opcodes)
         except Exhausted as fault:
+            # The limit on a pickle cut the window, not the end of the file: more bytes would not be read anyway.
             if window == left < source.size - start:
                 raise Fault(f"a pickle of more than {MAX_PICKLE_BYTES} bytes", LOAD_AND_SAVE) from None
             if window == left:
@@ -144,6 +149,7 @@ def _legacy_spans(source: Source, storages: Storages, keys: object, position: in
         root = storages.roots.get(key) if isinstance(key, str) else None
         if root is None or key in spans:
             raise Fault("its list of storages does not match those that its tensors use")
+        # torch reads this count as a signed number, so a negative one must not become a large one here.
         count = int.from_bytes(source.read(position, _COUNT_BYTES), "little", signed=True)
         position += _COUNT_BYTES
         if count != root.numel:

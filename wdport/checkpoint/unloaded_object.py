@@ -91,6 +91,7 @@ def unreadable(fault: Fault) -> UnloadedObject:
 
 def applied(function: UnloadedObject, arguments: tuple[object, ...], form: Form) -> UnloadedObject:
     """Return the leaf for the result that calling ``function`` would have."""
+    # Other arguments are dropped: they may be as large as the file, and nothing reads them.
     attributes = arguments if function.full_name == GRAPH_MODULE else ()
     shard = _sharded(arguments) if function.reason and function.reason == _SUBCLASS[0] else None
     reason, fix = shard or (function.reason, function.fix)

@@ -80,6 +80,7 @@ def _end_records(read: Read, file_size: int) -> tuple[int, int, int]:
     if end_at < 0:
         raise Fault("is cut short: no zip end record")
     end = _END.unpack(read(end_at, _END.size))
+    # Readers that search backwards for the magic accept a comment, and so may find a second directory in it.
     if end[0] != b"PK\x05\x06" or end[7] != 0:
         raise Fault("does not end with a zip end record: cut short, or something was appended")
     fields = (end[1], end[2], end[3], end[4], end[5], end[6])
@@ -87,7 +88,9 @@ def _end_records(read: Read, file_size: int) -> tuple[int, int, int]:
     if wide is None:
         wide = fields
     elif any(
-        low not in (full, high) for low, high, full in zip(fields, wide, (_FULL16,) * 4 + (_FULL32,) * 2, strict=True)
+        # A field of the short record is either the maximum, "see the 64-bit record", or the same number.
+        low not in (full, high)
+        for low, high, full in zip(fields, wide, (_FULL16,) * 4 + (_FULL32,) * 2, strict=True)
     ):
         raise Fault("the two end records of the zip archive disagree")
     disk, directory_disk, here, count, size, start = wide
@@ -108,6 +111,7 @@ def _end64(read: Read, end_at: int) -> tuple[tuple[int, ...] | None, int]:
     if magic != b"PK\x06\x07":
         return None, end_at
     record = _END64.unpack(read(record_at, _END64.size))
+    # The record's own size excludes its first 12 bytes, the magic and this field.
     expected = (b"PK\x06\x06", _END64.size - 12, 0, record_at, 1)
     if (record[0], record[1], disk, offset, disks) != expected:
         raise Fault("the 64-bit end record of the zip archive is not where its locator says")
@@ -129,6 +133,7 @@ def _entry(raw: bytes, position: int) -> tuple[Entry, int]:
         name = raw[names_at : names_at + name_len].decode("utf-8")
     except UnicodeDecodeError:
         raise Fault("a member's name in the zip directory is not UTF-8") from None
+    # The extra field has only those numbers that are at their maximum, in this order: size, packed size, offset.
     if _FULL32 in (size, packed, header):
         extra = _zip64_extra(raw[names_at + name_len : after])
         size, packed, header = (next(extra, value) if value == _FULL32 else value for value in (size, packed, header))
@@ -189,6 +194,7 @@ def _tile(source: Source, directory: Directory) -> list[tuple[Entry, int]]:
     ordered = sorted(directory.entries, key=lambda entry: entry.header)
     if not ordered or ordered[0].header != 0:
         raise Fault("has data before the first zip member")
+    # By offset, not in the directory's order: each member must end where the next one begins.
     ends = [entry.header for entry in ordered[1:]] + [directory.start]
     starts = {entry.name: _data_start(source, entry, end) for entry, end in zip(ordered, ends, strict=True)}
     return [(entry, starts[entry.name]) for entry in directory.entries]
@@ -264,6 +270,7 @@ def _check_gap(source: Source, entry: Entry, data_end: int, end: int, deferred: 
         if gap:
             raise Fault(f"{gap} bytes after it belong to no zip member", COPY_AGAIN, entry.name)
         return
+    # torch writes a descriptor after the bytes of every member, with sizes of 32 or 64 bits.
     form = next((form for form in _DESCRIPTORS if form.size == gap), None)
     if form is None:
         raise Fault(f"{gap} bytes after it are not a zip data descriptor", COPY_AGAIN, entry.name)
