@@ -178,8 +178,8 @@ def test_wide_end_records(tmp_path: Path) -> None:
     [
         ({"count": 3}, "end records of the zip archive disagree"),
         ({"start": 0}, "end records of the zip archive disagree"),
-        ({"at": 0}, "not where its locator says"),
-        ({"disks": 2}, "not where its locator says"),
+        ({"at": 0}, "not where its locator points"),
+        ({"disks": 2}, "not where its locator points"),
     ],
 )
 def test_wide_end_records_that_disagree(changes: dict[str, int], fragment: str, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def _state(table: dict[object, object], key: str) -> dict[int, dict[str, Entry]]
 
 
 def _schedules(table: Table) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """All that may be the state of a schedule; who reads it says which class it is of."""
+    """Yield everything that may be the state of a schedule; its class is recognised by who reads it."""
     for key, value in table.items():
         several = (
             {f"{key}.{number}": schedule for number, schedule in enumerate(value)}

@@ -315,7 +315,7 @@ _OPCODES: Final[dict[int, Callable[[Tape], object]]] = {
     0x51: lambda tape: tape.push(tape.persistent(tape.pop())),  # BINPERSID
     0x52: _reduce,  # REDUCE
     0x62: _build,  # BUILD
-    # Objects, and tuples that contain themselves; with PROTO, which may only come first, and STOP, 31 stand above.
+    # Objects, and tuples that contain themselves. Above are 31, with PROTO, which may only come first, and STOP.
     0x81: _new_object,  # NEWOBJ
     0x6F: _old_object,  # OBJ
     0x69: _instance,  # INST

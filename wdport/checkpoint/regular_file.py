@@ -71,7 +71,7 @@ def read_small(path: str | PathLike[str], max_bytes: int, fix: str = _GIVE) -> b
         if before.size > max_bytes:
             raise Fault(f"has {before.size} bytes (at most {max_bytes} are read)", fix)
         data = file.read(max_bytes + 1)
-        if len(data) > max_bytes:  # a file of the system may hold more than it says
+        if len(data) > max_bytes:  # a file in /proc, for example, has the size 0
             raise Fault(f"has more than {max_bytes} bytes", fix)
         before.require(state_of(file.fileno()))
     return data

@@ -175,7 +175,7 @@ EMA, RAW = "ema", "raw"
 
 
 def find_state_dict(tree: object, key: str | None, likely: str | None = None) -> StateDict:
-    """Return the state_dict under the dotted ``key``, or the only candidate if ``key`` is None or says which of two,
+    """Return the state_dict under the dotted ``key``, or the only candidate if ``key`` is None or selects one of two,
     :data:`EMA` or :data:`RAW`. Without a ``key`` the ``likely`` one is chosen among several."""
     if isinstance(tree, UnloadedObject):
         if key is None and is_module(tree):

@@ -75,7 +75,7 @@ ALIASES: Final = _words(
     "eval exec __import__ execfile getattr system popen breakpoint __builtins__ __globals__ os sys posix subprocess"
     " importlib runpy pickle marshal ctypes socket builtins load_library"
 )
-"""Names that are refused in any module: many modules import these and so expose them under their own name."""
+"""Names that are refused in any module: many modules import these, and so expose them as attributes."""
 
 
 def refuse_hostile(module: str, name: str) -> None:

@@ -152,7 +152,7 @@ class Storages:
     def persistent(self, persistent_id: object) -> object:
         """Resolve ``("storage", class, key, location, numel[, view])`` or ``("module", class, ...)``.
 
-        The location, such as ``"cuda:0"``, says where the storage was; it is not used.
+        The location, such as ``"cuda:0"``, is the device that the storage was on; it is not used.
         """
         # The patterns below accept any subclass: True would match `int()`.
         if type(persistent_id) is tuple and not any(type(part) is bool for part in persistent_id):

@@ -97,7 +97,7 @@ def _end_records(read: Read, file_size: int) -> tuple[int, int, int]:
     if (disk, directory_disk) != (0, 0) or here != count:
         raise Fault("is one part of a split zip archive", "join the parts first")
     if start + size != directory_end:
-        raise Fault("the zip directory is not where the end record says")
+        raise Fault("the zip directory is not where the end record points")
     return count, size, start
 
 
@@ -114,7 +114,7 @@ def _end64(read: Read, end_at: int) -> tuple[tuple[int, ...] | None, int]:
     # The record's own size excludes its first 12 bytes, the magic and this field.
     expected = (b"PK\x06\x06", _END64.size - 12, 0, record_at, 1)
     if (record[0], record[1], disk, offset, disks) != expected:
-        raise Fault("the 64-bit end record of the zip archive is not where its locator says")
+        raise Fault("the 64-bit end record of the zip archive is not where its locator points")
     return record[4:], record_at
 
 

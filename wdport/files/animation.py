@@ -41,6 +41,7 @@ def frames_target(path: Path, force: bool, inputs: Mapping[str, Path]) -> Target
 def pages(frames: Sequence[Sequence[str]]) -> list[str]:
     """One page for every step from ``frames`` of texts, which may differ in number: a text that is done stays."""
     length = max(map(len, frames))
+    # Evenly spaced, with the first and the last page among them.
     chosen = [round(index * (length - 1) / max(1, min(length, MOST) - 1)) for index in range(min(length, MOST))]
     return [_page([texts[min(step, len(texts) - 1)] for texts in frames]) for step in chosen]
 
@@ -61,6 +62,7 @@ def write_frames(target: Target, frames: Sequence[Sequence[str]]) -> None:
     with replacing(target.output) as (temporary,), writer.saving(figure, temporary, dpi=80), any_script():
         for page in (*drawn, *[drawn[-1]] * (2 * speed)):
             figure.clear()
+            # matplotlib would read text between two dollar signs as a formula.
             text = page.replace("$", r"\$")
             figure.text(0.02, 0.97, text, family="monospace", size=10, va="top", linespacing=1.4)
             writer.grab_frame()
@@ -96,6 +98,7 @@ def require_frames(path: Path, shape: tuple[int, ...]) -> None:
         raise UsageError(path, f"holds one video, not {batch}", "write a .npy file")
     if channels not in (1, 3):
         raise UsageError(path, f"cannot show {channels} channels", "write a .npy file")
+    # H.264 with yuv420p stores colours at half the resolution, so both sides must be even.
     if path.suffix == ".mp4" and (height % 2 or width % 2):
         raise UsageError(path, f"cannot have an odd size, {height} x {width}", "write a .npy or .gif file")
 
@@ -124,6 +127,7 @@ def _npy(file: IO[bytes], shape: tuple[int, ...], parts: Iterable[Array]) -> Non
             start = file.tell()
         for index, video in enumerate(part):
             frame = video[0].nbytes
+            # A part has some frames of every video, but a video's frames are adjacent in the file.
             file.seek(start + (index * shape[1] + written) * frame)
             file.write(np.ascontiguousarray(video).data)
         written += part.shape[1]
@@ -143,6 +147,7 @@ def _gif(path: Path, frames: Iterator[Array], fps: float) -> None:
 
     images = (Image.fromarray(frame) for frame in frames)
     first = next(images)
+    # Browsers show a frame of a GIF for at least 20 ms, and play a shorter one slowly.
     first.save(path, format="GIF", save_all=True, append_images=images, duration=max(20, round(1000 / fps)), loop=0)
 
 
@@ -153,8 +158,10 @@ def _mp4(path: Path, frames: Iterator[Array], fps: float) -> None:
         stream: Any = None
         for frame in frames:
             if stream is None:
+                # FFmpeg takes a rate as a fraction; 1001 keeps those of NTSC, such as 30000/1001, exact.
                 stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
                 stream.height, stream.width = frame.shape[:2]
                 stream.pix_fmt, stream.options = "yuv420p", {"crf": "16"}
             container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")))
+        # Flush the frames that the encoder holds back.
         container.mux(stream.encode())

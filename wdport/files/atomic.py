@@ -48,11 +48,13 @@ def replacing(*outputs: OutputPath) -> Iterator[tuple[Path, ...]]:
     try:
         with deferred_signals():
             for output in outputs:
+                # A signal between the creation of a file and its entry in the list would leave the file behind.
                 remove_leftovers(output.path)
                 temporaries.append(make_temporary(output.path))
         yield tuple(temporary.path for temporary in temporaries)
         for temporary in temporaries:
             temporary.settle()
+        # As late as possible: syncing may take minutes, in which an input could change.
         for output in outputs:
             output.require_inputs()
         _give_names(temporaries, outputs)
@@ -67,6 +69,7 @@ def replacing(*outputs: OutputPath) -> Iterator[tuple[Path, ...]]:
 def _give_names(temporaries: Sequence[Temporary], outputs: Sequence[OutputPath]) -> None:
     with held_folder(temporaries[0].finished.parent) as folder, deferred_signals():
         for output in outputs:
+            # While the folder is locked: another process may have finished a file of this name in the meantime.
             output.require_new()
         named: list[Path] = []
         try:
@@ -74,6 +77,7 @@ def _give_names(temporaries: Sequence[Temporary], outputs: Sequence[OutputPath])
                 os.replace(temporary.path, temporary.finished)
                 named.append(temporary.finished)
             if folder is not None:
+                # A rename is durable only once the folder is synced.
                 os.fsync(folder)
         except OSError as error:
             if not named:
@@ -162,6 +166,8 @@ def _give_name(temporary: Temporary, ours: Callable[[Path], bool]) -> None:
         os.rename(temporary.path, temporary.finished)
         WRITTEN.append(temporary.finished)
         return
+    # Python has no exchange of two names. `rename` replaces only an empty folder, and removing the older one first
+    # would leave none if the process were killed.
     libc = ctypes.CDLL(None, use_errno=True)
     new, old = os.fsencode(temporary.path), os.fsencode(temporary.finished)
     exchange = getattr(libc, "renameat2", None)

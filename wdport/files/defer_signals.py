@@ -30,6 +30,7 @@ def deferred_signals() -> Iterator[None]:
         with _handled(signal.SIGINT, note), _handled(signal.SIGTERM, note):
             yield
     finally:
+        # One is enough: its handler raises, so a second one would never be handled.
         for number in came[:1]:
             signal.raise_signal(number)
 

@@ -115,6 +115,7 @@ def animate_samples(target: Target, states: Array, place: str = "time step", fea
 
     selection = states[:, : max_drawn(states.shape[2:])]
     finite = selection[np.isfinite(selection)]
+    # One scale for all frames: an axis that follows each frame would hide the change.
     low, high = (float(np.min(finite)), float(np.max(finite))) if finite.size else (0.0, 1.0)
     figure = Figure(layout="constrained")
     writer = PillowWriter(fps=FRAMES_PER_SECOND)
@@ -129,6 +130,7 @@ def animate_samples(target: Target, states: Array, place: str = "time step", fea
 def any_script() -> Iterator[None]:
     """Suppress warnings about letters of a feature's name that the font lacks."""
     with warnings.catch_warnings():
+        # matplotlib draws a box for such a letter, which is still a readable figure.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         yield
 

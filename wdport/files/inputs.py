@@ -44,6 +44,7 @@ class Snapshot:
                     open_regular(self.path).close()  # reading something else may have no end
                 file_hash = sha256_at(self.path)
             self.require_unchanged()
+            # The hash is that of the content at the beginning, or there is none.
             self._sha256 = file_hash
         return self._sha256
 
@@ -111,6 +112,7 @@ def sha256_at(path: Path) -> str:
         return file_sha256(path)
     names = [str(file.relative_to(path)) for file in sorted(path.rglob("*")) if file.is_file()]
     names = sorted(set(names) - {MANIFEST}, key=lambda name: (name != INDEX, name))
+    # hashlib releases Python's lock, so two files are hashed at a time.
     with ThreadPoolExecutor(2) as pool:
         hashes = pool.map(lambda name: file_sha256(path / name), names)
         return folder_sha256(zip(names, hashes, strict=True))

@@ -86,6 +86,7 @@ def _builtin(value: object) -> object:
         return dict(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return list(value)
+    # Before Real: an integer is also a real number.
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else str(value)
@@ -96,6 +97,7 @@ def _plain(value: object) -> object:
         return {well_formed(key): _plain(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(element) for element in value]
+    # JSON has no infinity and no NaN.
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     return well_formed(value) if isinstance(value, str) else value

@@ -79,6 +79,7 @@ class ArchiveWriter:
             for name, data in self._assets.items():
                 archive.writestr(_member(ASSETS + name), data)
             member = _member(WEIGHTS)
+            # With the size known in advance, zipfile adds a 64-bit field only to a member that needs one.
             member.file_size = self._weights.seek(0, os.SEEK_END)
             self._weights.seek(0)
             with archive.open(member, "w") as packed:
@@ -103,7 +104,9 @@ class _Hdf5:
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         place = self._places[name]
         with deferred_signals():
+            # Without times, equal weights give equal bytes.
             dataset = self._file.create_dataset(place, data=array, track_times=False)
+            # Keras also writes the layer's name, as an attribute of its group of variables.
             dataset.parent.attrs["name"] = place.split("/")[-3]
         self._quiet.check()
 
@@ -131,4 +134,5 @@ def add_manifest(path: Path, manifest: str) -> None:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
+    # The earliest date that a zip archive can have, instead of today's: equal models give equal bytes.
     return zipfile.ZipInfo(name, _EPOCH)

@@ -58,6 +58,7 @@ def sealed(manifest: Mapping[str, object]) -> str:
 
 def unsealed(text: bytes) -> dict[str, object]:
     """Return the manifest in a text of :func:`sealed`; raises :class:`Fault` if a byte of it was changed."""
+    # By position: the body is hashed as bytes before it is parsed, so a parser never sees an edited manifest.
     head, body = text[: len(_HEAD.format(BLANK))], text[len(_HEAD.format(BLANK)) : -1]
     if len(text) > MAX_MANIFEST_BYTES:
         raise Fault(f"has a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)

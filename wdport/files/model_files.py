@@ -102,6 +102,7 @@ def write_model(
         writer.finish(manifest(hashes))
     finally:
         writer.close()
+    # Read by the strict reader, not by the library that wrote the file.
     for name, array in read_variables(file, variables):
         if digest(array) != digests[name]:
             raise MachineError((target.path, name), "differs when read back", "check the disk")
@@ -177,6 +178,7 @@ def read_variables(
             raise InputError((path, entry.name), what, CONVERT_AGAIN)
         if digests is not None and digest(array) != digests[entry.name]:
             raise InputError((path, entry.name), "is damaged: its SHA-256 differs from the written one", CONVERT_AGAIN)
+        # The digest above is of the stored bits; widening comes after it.
         yield entry.name, decode(array, dtype).astype(np.float32, copy=False)
 
 
@@ -250,6 +252,7 @@ def _read(path: Path, entries: Sequence[PlannedTensor]) -> Iterator[tuple[Planne
         with located(path):
             require_orbax(path)
             arrays = read_orbax(path, entries)
+            # Orbax reads all variables at once.
             yield from ((entry, *arrays[entry.name]) for entry in entries)
     elif path.is_dir() or path.name.endswith(".safetensors"):
         with open_checkpoint(path) as file:
@@ -258,6 +261,7 @@ def _read(path: Path, entries: Sequence[PlannedTensor]) -> Iterator[tuple[Planne
                 yield entry, file.read_stored(entry.name), file.tensors[entry.name].dtype
     elif path.name.endswith(".npz"):
         with located(path), open_npz(path) as members:
+            # In both directions: a variable too many means that the file belongs to another model.
             _same_names(path, set(names), set(members) - {MANIFEST})
             for entry in entries:
                 array = np.empty(entry.shape, NUMPY[entry.dtype])

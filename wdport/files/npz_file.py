@@ -45,6 +45,7 @@ class NpzWriter:
             self._end()
             head = _header(self._entries[name])
             info = zipfile.ZipInfo(f"{name}{_NPY}", _EPOCH)
+            # zipfile must know of a member of more than 2 GiB before its first byte.
             info.file_size = len(head) + self._entries[name].nbytes
             self._name, self._member = name, self._archive.open(info, "w")
             self._member.write(head)
@@ -94,6 +95,7 @@ def values_of(members: Mapping[str, Span], entry: PlannedTensor) -> Span:
         raise Fault("is missing", CONVERT_AGAIN, entry.name)
     if span.nbytes != len(head) + entry.nbytes or not _begins(span, head):
         raise Fault(f"is not a {entry.dtype} array of shape {entry.shape}", CONVERT_AGAIN, entry.name)
+    # No CRC: reading the header above has already checked that of the whole member.
     return Span(span.source, span.start + len(head), entry.nbytes, None, entry.name)
 
 

@@ -29,6 +29,7 @@ _SIXTEEN: Final = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
 def require_orbax(path: Path) -> None:
     """Raise :class:`MachineError` if Orbax is not installed."""
     try:
+        # find_spec imports the parent package, and raises if even that is missing.
         installed = importlib.util.find_spec("orbax.checkpoint") is not None
     except ModuleNotFoundError:
         installed = False
@@ -60,6 +61,7 @@ class OrbaxWriter:
             name: array.view(_SIXTEEN.get(self._dtypes[name], array.dtype)) for name, array in self._arrays.items()
         }
         with ocp.PyTreeCheckpointer() as checkpointer:
+            # Orbax refuses relative paths.
             checkpointer.save(self._folder.resolve() / ITEM, nested(typed))
         (self._folder / MANIFEST).write_text(manifest, encoding="utf-8")
         for parent, _, names in os.walk(self._folder):
@@ -105,6 +107,7 @@ def read_orbax(folder: Path, entries: Sequence[PlannedTensor]) -> dict[str, tupl
             value = value.get(part) if isinstance(value, dict) else None
         if value is None:
             raise Fault("is missing", CONVERT_AGAIN, entry.name)
+        # Orbax may return an array without axes as a Python number, which has no dtype.
         array = np.asarray(value, _SIXTEEN.get(entry.dtype, NUMPY[entry.dtype]) if np.ndim(value) == 0 else None)
         arrays[entry.name] = (array.view(np.uint16) if array.dtype == _SIXTEEN["bfloat16"] else array, array.dtype.name)
     return arrays

@@ -59,6 +59,8 @@ class QuietFile(io.RawIOBase):
         if self._refusal is None:
             self._attempt(view)
         if self._refusal is not None:
+            # Later writes are kept even where the disk would take them: HDF5 must read back what it wrote, in this
+            # order.
             self._kept.append((self._position, bytes(view)))
         self._position += len(view)
         self._size = max(self._size, self._position)
@@ -124,6 +126,7 @@ def quiet_hdf5() -> Iterator[None]:
             files.callback(self.close)
 
     with deferred_signals():
+        # Keras looks h5py.File up when it writes, so the class can be replaced for the duration of the block.
         before, h5py.File = h5py.File, File
         try:
             with ExitStack() as files:

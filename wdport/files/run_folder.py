@@ -38,6 +38,7 @@ def private_folder(folder: Path, fix: str) -> None:
     """
     require_supported()
     folder.mkdir(mode=0o700, exist_ok=True)
+    # lstat: `mkdir` with exist_ok accepts a link to a folder of somebody else.
     status, around = os.lstat(folder), os.stat(folder.parent)
     if not stat.S_ISDIR(status.st_mode):
         raise InputError(folder, "is a link to a folder", fix)
@@ -68,6 +69,7 @@ def open_private(file: Path, fix: str, flags: int = os.O_RDONLY) -> int:
 def read_private(file: Path, max_bytes: int, fix: str) -> bytes:
     """All bytes of such a file; raises :class:`InputError` if there are more than ``max_bytes``."""
     with private_stream(file, fix) as stream:
+        # Bounded by what is read, not by the size that the system reports, which may change.
         data = stream.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise InputError(file, f"has more than {max_bytes} bytes", fix)
@@ -81,6 +83,7 @@ def private_stream(file: Path, fix: str) -> IO[bytes]:
 
 def keep_private(file: IO[bytes]) -> None:
     """Let no other user write to a new file, whatever the process's umask is."""
+    # A temporary file is made with 0o644, of which the umask may leave any part.
     os.fchmod(file.fileno(), 0o600)
 
 
@@ -127,6 +130,7 @@ class RunFolder:
                     with suppress(OSError):
                         folder.rmdir()  # it is empty if the disk is full
                 raise
+            # With the lock held: until then, an unfinished file could belong to a running process.
             self.clear(self._is_unfinished)
 
     def begin(
@@ -227,10 +231,13 @@ class RunFolder:
                 os.close(held)
                 fix = "wait for it, or give another name with `-o`"
                 raise MachineError(self.folder, "another process is writing to it", fix)
+            # An empty file of this name is ours; a file with content belongs to somebody else and is never removed.
             if os.fstat(held).st_size:
                 os.close(held)
                 raise UsageError(path, "is not a lock of wdport, which is empty", FOREIGN)
             with suppress(FileNotFoundError):
+                # The lock counts only if its name still refers to this file: `close` removes the name before it lets
+                # go.
                 if os.path.samestat(os.lstat(path), os.fstat(held)):
                     return held
             os.close(held)  # its holder removed the file meanwhile

@@ -42,6 +42,7 @@ class ForwardFile:
         except OSError:  # the file system knows no direct writes; another refusal comes again
             path.unlink(missing_ok=True)
             self._file, self._direct = os.open(path, _NEW, 0o644), False
+        # An anonymous mapping begins at a page, as O_DIRECT requires; bytes of Python's allocator do not.
         self._stage = memoryview(mmap.mmap(-1, STAGE))
         self._filled, self.size = 0, 0
 
@@ -75,6 +76,7 @@ class ForwardFile:
         try:
             write_at(self._file, self._stage[: self._filled], start)
         except OSError:
+            # Some file systems accept the flag at opening and refuse the first write (EINVAL).
             if not self._direct:
                 raise
             write_through_cache(self._file)
@@ -127,6 +129,7 @@ class SafetensorsWriter:
         size = sum(entry.nbytes for entry in self._entries)
         self._start = len(header_bytes(self._entries, {METADATA: room}))
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | CLOEXEC, 0o644)
+        # A full disk is found now, not after minutes.
         allocate(self._file, self._start + size)
 
     def write(self, name: str, array: NDArray[Any]) -> None:
@@ -167,6 +170,7 @@ def header_bytes(entries: Iterable[PlannedTensor], metadata: Mapping[str, str]) 
         place = [start, start + entry.nbytes]
         header[entry.name] = {"dtype": TAGS[entry.dtype], "shape": list(entry.shape), "data_offsets": place}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    # The format pads the header with blanks, so that tensors begin at a multiple of 8 bytes in a mapped file.
     text += b" " * (-len(text) % _ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
 

@@ -108,6 +108,8 @@ def _npz(file: IO[bytes], count: int, blocks: Blocks, beside: Mapping[str, Array
     names = list(next(iter(blocks())))
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name in names:
+            # The size is not known in advance, and zipfile fails after 2 GiB of a member that was not announced as
+            # large.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 _array(member, count, (block[name] for block in blocks()))
         for name, array in beside.items():
@@ -137,8 +139,10 @@ def _csv(file: IO[bytes], count: int, blocks: Blocks, names: Names) -> None:
     for i, (titles, columns) in enumerate(_tables(blocks, names)):
         if i == 0:
             file.write((",".join(map(csv_title, titles)) + "\n").encode())
+        # The number of digits that restores every float32 or float64 exactly.
         digits = "%.9g" if columns[-1].dtype == np.float32 else "%.17g"
         kinds = [digits if column.dtype.kind == "f" else "%d" for column in columns]
+        # float64 holds every float32, and every sample number below 2^53.
         np.savetxt(file, np.column_stack([column.astype(np.float64) for column in columns]), kinds, ",")
 
 
@@ -151,6 +155,7 @@ def csv_title(name: str) -> str:
     A name that begins like a formula (``=``, ``+``, ``-``, ``@``, in any width) gets a leading apostrophe, so that a
     spreadsheet treats it as text; quotes do not suffice.
     """
+    # NFKC maps full-width signs such as U+FF1D to ASCII.
     title = f"'{name}" if unicodedata.normalize("NFKC", name[:1]) in tuple("=+-@") else name
     return title if _PLAIN.fullmatch(title) else '"' + title.replace('"', '""') + '"'
 
@@ -176,6 +181,7 @@ def _main(blocks: Blocks) -> Iterator[Array]:
 def _tables(blocks: Blocks, names: Names) -> Iterator[tuple[list[str], list[Array]]]:
     """Yield column names and columns of every block: sample, step within it, and the features."""
     start, last = 0, list(next(iter(blocks())))[-1]
+    # Parquet compresses and encodes by row group, so the size of the blocks would show in the file.
     for array in _regrouped(_main(blocks)):
         count, length, features = len(array), prod(array.shape[1:-1]), array.shape[-1]
         sample = np.repeat(np.arange(start, start + count, dtype=np.int64), length)

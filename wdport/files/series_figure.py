@@ -139,6 +139,7 @@ def colours_of(values: Array) -> list[Any]:
     from matplotlib import colormaps
 
     with np.errstate(invalid="ignore"):
+        # The argsort of an argsort is each element's rank.
         ranks = np.argsort(np.argsort(np.nan_to_num(values[:, :, 0]).mean(axis=1), kind="stable"), kind="stable")
     return list(colormaps["plasma"](WARMEST * ranks / max(1, len(values) - 1)))
 
@@ -273,6 +274,7 @@ def _candles(panel: Axes, values: Array) -> Axes:
         tallest = float(values[finite, 4].max(initial=0.0))
         below.set_ylim(0.0, VOLUME_SHARE * tallest if np.isfinite(tallest) and tallest > 0 else 1.0)
         below.set_axis_off()
+        # twinx draws its axes on top; prices must hide the bars of volume, and their panel must let them show through.
         panel.set_zorder(below.get_zorder() + 1)
         panel.patch.set_visible(False)
     panel.tick_params(labelsize=8)

@@ -84,6 +84,7 @@ class ShardedWriter:
 
     def write_at(self, name: str, start: int, data: memoryview) -> None:
         """Write the next bytes of the variable ``name``, which begin at its byte ``start``."""
+        # Variables without values are never written, so they are passed over.
         while self._expected[self._at][1].name != name and self._at + 1 < len(self._expected):
             self._next()
         shard, entry = self._expected[self._at]
@@ -100,6 +101,7 @@ class ShardedWriter:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
+        # `result` raises the error of a sync that failed in its thread.
         for future in self._synced:
             future.result()
         self.close()
@@ -127,6 +129,8 @@ class ShardedWriter:
         return file
 
     def _put(self, shard: _Shard, file: ForwardFile, data: memoryview) -> None:
+        # hashlib releases Python's lock, so hashing and writing overlap. The memory is the caller's: wait before
+        # returning.
         hashing = self._hashing.submit(shard.digest.update, data)
         try:
             file.write(data)

@@ -136,6 +136,7 @@ def _choose_folder(path: Path, inputs: InputFiles, force: bool) -> ModelTarget:
         raise UsageError(path, "has a file's suffix", "give a folder without a suffix, or leave out `--max-shard-size`")
     if os.path.lexists(path) and not path.is_dir():
         raise UsageError(path, "is not a folder", "give another name with `-o`")
+    # A folder is exchanged under its name; "." and the working directory have none that could be exchanged.
     if not path.name or path.resolve() == Path.cwd():
         raise UsageError(path, "cannot be replaced", "give the name of a folder with `-o`")
     if path.is_dir():
@@ -143,6 +144,7 @@ def _choose_folder(path: Path, inputs: InputFiles, force: bool) -> ModelTarget:
         if any(is_within(file, path) for file in inputs.values()):
             raise UsageError(path, "contains an input", "give another folder with `-o`")
         ours = format_at(path) is not None and holds_ours(path)
+        # `--force` never removes a folder that has a file of another program in it.
         if os.listdir(path) and not (force and ours):
             what = "exists already" if ours else "is a folder of other files, which is never replaced"
             fix = "give another name with `-o`" + (", or `--force` to replace it" if ours else "")

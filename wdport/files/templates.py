@@ -19,6 +19,7 @@ def template(file: Path, limit: int | None) -> Template:
     """
 
     def finalize(value: object) -> object:
+        # Before jinja2 escapes it: control characters are visible text in the report, and Markup is left as it is.
         return value if hasattr(value, "__html__") else printable(value, limit)
 
     environment = Environment(

@@ -56,6 +56,7 @@ class Temporary:
 
         Also raises ``OSError`` if nothing was written.
         """
+        # Another writer may have replaced the file under this name, and the lock would be on a file without a name.
         if not self.is_there() or not os.fstat(self.descriptor).st_size:
             raise OSError(errno.ENODATA, "nothing was written")
         os.fsync(self.descriptor)
@@ -76,6 +77,7 @@ def make_temporary(finished: Path) -> Temporary:
     Raises ``OSError``, and :class:`~wdport.errors.MachineError` on Windows.
     """
     require_supported()
+    # The temporary name ends with the same suffix, for writers that infer the format from it.
     ending = _ENDING.search(finished.name)
     while True:
         name = f".{finished.name}.{secrets.token_hex(8)}{_MARK}{ending[0] if ending else ''}"
@@ -147,6 +149,7 @@ def _remove_unheld(path: Path, ours: Callable[[Path], bool] | None) -> None:
     try:
         kind = os.fstat(descriptor).st_mode
         removable = stat.S_ISREG(kind) or (stat.S_ISDIR(kind) and ours is not None and ours(path))
+        # The lock is exclusive here, and fails while a writer holds its shared one.
         if removable and lock(descriptor):
             _remove(path)
     finally:

@@ -91,6 +91,7 @@ class WeightsFile:
     """An HDF5 file, in an archive or not, and its ``contents``."""
 
     def __init__(self, span: Span) -> None:
+        # An archive's member is checked before HDF5's structure is parsed; a plain .weights.h5 file has no CRC.
         check_crc(span)
         self._span = span
         self.contents: Hdf5Contents = read_hdf5(self._read, span.nbytes)

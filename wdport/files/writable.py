@@ -110,6 +110,7 @@ def writable(
 
 
 def _output(path: Path, inputs: Mapping[str, Path] | None, is_new: bool = False) -> OutputPath:
+    # Only InputFiles have recorded states that can be compared.
     return OutputPath(path, inputs if isinstance(inputs, InputFiles) else None, is_new)
 
 
@@ -172,6 +173,7 @@ def is_same_file(one: Path, other: Path) -> bool:
     followed."""
     try:
         if one.exists() and other.exists():
+            # samefile compares inodes, so that two names of one file (hard links, another case) are the same.
             return one.is_file() and os.path.samefile(one, other)
         return os.path.realpath(one) == os.path.realpath(other)
     except (OSError, ValueError):  # what cannot be looked at is refused where it is opened

@@ -27,6 +27,7 @@ _FIX: Final = "write it again with wdport"
 def seal_of(archive: zipfile.ZipFile) -> bytes:
     """The seal of an archive's members."""
     digests = {member.filename: _digest(archive, member) for member in archive.infolist()}
+    # A zip comment has at most 65,535 bytes: enough for several hundred members.
     return sealed({"format": FORMAT, "members": digests}).encode()
 
 

@@ -1,7 +1,7 @@
 """A strict reader of the HDF5 files that Keras writes: it locates the arrays without the HDF5 library.
 
-From the bottom up: ``extents`` (the file's bytes, each claimed once), ``values`` (shapes and dtypes), ``headers`` (an
-object's messages), ``attributes``, ``groups``, and ``structure``, which traverses the tree.
+From the bottom up: ``headers`` (the file's bytes, each claimed once, and an object's messages with shapes and dtypes),
+``groups`` (links), and ``structure`` (attributes, and the traversal of the tree).
 """
 
 from __future__ import annotations

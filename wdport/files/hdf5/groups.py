@@ -120,6 +120,8 @@ def _indexed(extents: Extents, tree: int, heap: int) -> list[Link]:
     links: list[Link] = []
     last = b""
     for key, child, end in _leaves(extents, tree):
+        # A key is the last name before the child: a library that searches by keys would miss a name that is out of
+        # place.
         if last != _name(names, key):
             raise Fault("the names in an HDF5 group are not in the order of its index")
         for name, link in _symbols(extents, names, child):
@@ -149,6 +151,7 @@ def _leaves(extents: Extents, root: int) -> list[tuple[int, int, int]]:
         if len(addresses) > MAX_HDF5_OBJECTS:
             raise Fault(f"is a group of more than {MAX_HDF5_OBJECTS}", SAVE_WITH_KERAS)
         nodes = [_tree(extents, child) for child in addresses]
+        # A node's outer keys must repeat those of its parent, or a search and a traversal would differ.
         if any((node.keys[0], node.keys[-1]) != (low, high) for node, (low, _, high) in zip(nodes, inner, strict=True)):
             raise Fault("the index of an HDF5 group contradicts itself")
     return []
@@ -184,6 +187,8 @@ def _symbols(extents: Extents, names: bytes, address: int) -> list[tuple[bytes, 
             raise Fault("is a link to another place", SAVE_WITH_KERAS, _text(name))
         if cache > 1 or zero:
             raise Fault("is a link of an unknown kind", SAVE_WITH_KERAS, _text(name))
+        # Cache type 1: the entry repeats the addresses of the group's tree and heap, which are compared with its
+        # header.
         links.append((name, Link(_text(name), header, (first, second) if cache else None)))
     return links
 
@@ -193,6 +198,7 @@ def _heap(extents: Extents, address: int) -> bytes:
     magic, version, zero, size, free, start = _HEAP.unpack(extents.take(address, _HEAP.size, "the names of a group"))
     if magic != b"HEAP" or version or any(zero):
         raise Fault("the names of an HDF5 group are damaged")
+    # Deleted names keep their bytes; only the chain of free blocks shows that they are gone.
     names = bytearray(extents.take(start, size, "the names of a group"))
     left = size
     while free != _LAST_FREE:
@@ -211,7 +217,7 @@ def _name(names: bytes, offset: int) -> bytes:
     """Return the name at ``offset``; the one at offset 0 is empty and precedes all others."""
     end = names.find(b"\0", offset)
     if offset % 8 or end < 0:
-        raise Fault("a name in an HDF5 group is not where its link says")
+        raise Fault("a name in an HDF5 group is not where its link points")
     return names[offset:end]
 
 

@@ -69,6 +69,7 @@ class Extents:
         return page[start : start + count]
 
     def _load(self, start: int) -> bytes:
+        # 4 MiB at most; dropping all is simpler than choosing one, and objects of one page are read together.
         if len(self._pages) >= _MAX_PAGES:
             self._pages.clear()
         page = self._pages[start] = self._read(start, min(_PAGE, self.size - start))
@@ -129,6 +130,7 @@ def read_header(extents: Extents, address: int) -> Header:
     """Read the object header at ``address`` with all its continuation blocks."""
     prefix = extents.take(address, _PREFIX.size, "an object header")
     version, reserved, count, references, size, pad = _PREFIX.unpack(prefix)
+    # h5py writes version 1 by default (libver "earliest"); version 2 headers have another layout and checksums.
     if version != 1 or reserved:
         raise Fault("is an HDF5 object of another form than version 1", SAVE_WITH_KERAS)
     if references != 1:
@@ -138,10 +140,11 @@ def read_header(extents: Extents, address: int) -> Header:
     header = Header()
     blocks = [(address + _PREFIX.size, size)]
     left = count
+    # The list grows while it is traversed. It ends, since no block can be claimed twice.
     for start, length in blocks:
         left -= _read_block(extents, header, blocks, start, length)
     if left:
-        raise Fault("its HDF5 header does not have as many messages as it says")
+        raise Fault("its HDF5 header does not have as many messages as it states")
     return header
 
 
@@ -249,6 +252,7 @@ def read_shape(body: bytes) -> Shape:
 
 def count_bytes(shape: Shape, itemsize: int) -> int:
     """Return the size of an array in bytes; an absurd shape is refused even if the array is empty."""
+    # `room` takes zero lengths as one: numpy counts the bytes of an empty array in this way, and they can overflow.
     total = room = itemsize
     for size in shape:
         total *= size

@@ -62,9 +62,10 @@ class Strings:
         """Return the string with this index in the collection at ``address``; nothing else may refer to it."""
         if address not in self._collections:
             self._collections[address] = self._collection(address)
+        # `pop`: a string that two attributes refer to would be read as often as a file repeats the reference.
         start, size = self._collections[address].pop(index, (0, -1))
         if size != length:
-            raise Fault("a string is not where its attribute says in the HDF5 file")
+            raise Fault("a string is not where its attribute points in the HDF5 file")
         if length > MAX_ATTRIBUTE_BYTES:
             raise Fault(f"has an attribute of {length} bytes (at most {MAX_ATTRIBUTE_BYTES})", SAVE_WITH_KERAS)
         return self._extents.look(start, length)
@@ -75,7 +76,7 @@ class Strings:
             self._extents.look(address, _COLLECTION.size) if address <= self._extents.size - _COLLECTION.size else b""
         )
         if head[:8] != b"GCOL\x01\0\0\0":
-            raise Fault("the strings of the HDF5 file are not where an attribute says")
+            raise Fault("the strings of the HDF5 file are not where an attribute points")
         size: int = _COLLECTION.unpack(head)[3]
         self._extents.claim(address, size, "the strings of the file")
         spans: dict[int, tuple[int, int]] = {}
@@ -125,6 +126,7 @@ def _fields(body: bytes) -> tuple[str, bytes, bytes, bytes]:
 def _value(name: str, datatype: bytes, data: bytes, strings: Strings) -> Value:
     if datatype in _TEXTS:
         length, address, index = _POINTER.unpack_from(data.ljust(_POINTER.size, b"\0"))
+        # h5py stores an empty string as a null pointer.
         return _utf8(strings.take(length, address, index)) if (length, address, index) != (0, 0, 0) else ""
     if len(datatype) == _TYPE.size and datatype[0] == 0x13:
         return _fixed_text(name, datatype, data)
@@ -198,6 +200,7 @@ def read_hdf5(read: Read, size: int) -> Hdf5Contents:
     strings = Strings(extents)
     contents = Hdf5Contents({}, {})
     waiting = [_root(extents)]
+    # The list grows while it is traversed: no recursion, whatever the depth of the file.
     for node in waiting:
         try:
             _visit(extents, strings, contents, waiting, node)
@@ -272,6 +275,7 @@ def _place(extents: Extents, message_offset: int, layout: bytes, nbytes: int) ->
     _, _, offset, size, _ = _CONTIGUOUS.unpack(layout)
     if size != nbytes:
         raise Fault(f"has {size} bytes in the HDF5 file where its shape and type need {nbytes}")
+    # HDF5 stores no address for an array without elements.
     if not nbytes:
         return 0
     if offset == UNDEFINED:
