@@ -104,8 +104,8 @@ BAD_TENSORS = {
         ("tied:\n  - {torch: a.<i>, same_as: b}\n", 3, "different indices"),
         ("include: [nosuch]\n", 2, "no table 'nosuch' comes with wdport; use one of "),
         ("include: [a.yaml]\n", 2, "is relative to the table's file"),
-        ("include: [/etc/a.yaml]\n", 2, "is not beside the table"),
-        ("include: [../a.yaml]\n", 2, "is not beside the table"),
+        ("include: [/etc/a.yaml]\n", 2, "is outside the table's folder"),
+        ("include: [../a.yaml]\n", 2, "is outside the table's folder"),
         ("include: nosuch\n", 2, "include is not a list of texts"),
     ],
 )
@@ -291,7 +291,7 @@ def test_files_are_included_once_and_lines_say_which(tmp_path: Path) -> None:
     with pytest.raises(MisfitError, match="includes itself"):
         load_table(tmp_path / "own.yaml")
     (tmp_path / "own.yaml").write_text("format: 2\ninclude: [none.yaml]\n")
-    with pytest.raises(MisfitError, match=r"no file 'none\.yaml' beside the table"):
+    with pytest.raises(MisfitError, match=r"no file 'none\.yaml' next to the table"):
         load_table(tmp_path / "own.yaml")
 
 

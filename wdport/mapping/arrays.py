@@ -39,6 +39,7 @@ def combined_shape(combine: Combine, shapes: Sequence[Shape]) -> Shape:
 
 def combined(combine: Combine, sources: Sequence[Array]) -> Array:
     """Return the combined tensor in float64."""
+    # In float64 and not in the stored dtype: the only rounding is the one when the result is written.
     exact = [source.astype(np.float64) for source in sources]
     if combine == "weight_norm":
         magnitude, direction = exact
@@ -58,6 +59,7 @@ def _norm(direction: Array, magnitude: Shape) -> Array:
     """Return the norm over all axes except the one where the magnitude's shape is not 1."""
     axes = tuple(range(direction.ndim))
     remaining = tuple(axis for axis in axes if magnitude and magnitude[axis] != 1)
+    # A magnitude without axes (dim=None) is the norm of the whole tensor.
     over = tuple(axis for axis in axes if axis not in remaining)
     return np.asarray(np.sqrt(np.sum(np.square(direction), axis=over, keepdims=True)))
 
@@ -72,12 +74,14 @@ def apply_rule(rule: Rule, sources: Sequence[Array], sizes: Mapping[str, int]) -
     memory with the sources if no values have to move.
     """
     if rule.source.any_axes:
+        # Not ascontiguousarray, which turns an array without axes into one of shape (1,).
         return [np.require(sources[0], requirements="C")]
     split = [array.reshape([sizes[n] for group in rule.source.groups for n in group]) for array in sources]
     names = [name for group in rule.source.groups for name in group]
     stacked = np.stack(split) if rule.source.stacked else split[0]
     if rule.source.stacked:
         names.insert(0, rule.source.stacked)
+    # Labels: the target's index reads the source's index of the same label.
     for name, order in rule.orders.items():
         stacked = np.take(stacked, order, axis=names.index(name))
     ordered = stacked.transpose([names.index(name) for name in rule.target.names])
@@ -109,6 +113,7 @@ def rearrangement(
 def named_axes(array: Array, side: ExpressionSide, sizes: Mapping[str, int]) -> Array:
     """Return a view of one of a side's tensors with one axis per name; raises ``ValueError`` if a view is
     impossible."""
+    # A silent copy would leave the target unwritten, so NumPy is asked to refuse it.
     return array.reshape(tuple(sizes[name] for group in side.groups for name in group), copy=False)
 
 
@@ -137,6 +142,7 @@ def _blocks(target: Array, source: Array) -> Iterator[tuple[slice, ...]]:
         yield ()
         return
     steps = list(target.shape)
+    # The source jumps along the target's last axis: a block is then as narrow as a cache line.
     if abs(source.strides[-1]) != source.itemsize and target.shape[-1] > 1:
         steps[-1] = min(_LINE, steps[-1])
     for axis in range(target.ndim):  # the slowest axes are cut first

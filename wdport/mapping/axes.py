@@ -1,7 +1,7 @@
 """Axis expressions: parse text such as ``(part heads head) in -> [part] in heads head`` to a :class:`Rule`; and the
 named rules.
 
-A rule says how one source tensor becomes target tensors, by naming every axis once on each side:
+A rule states how one source tensor becomes target tensors, by naming every axis once on each side:
 
 * ``out in -> in out`` transposes;
 * ``(heads head) in`` splits one axis into two, the first varying slowest;
@@ -90,6 +90,7 @@ class Rule:
         """For every axis whose labels change their order: the source's index at every index of the target."""
         theirs = dict(self.source.labels)
         label_orders = {name: tuple(theirs[name].index(label) for label in ours) for name, ours in self.target.labels}
+        # An order that changes nothing is left out, so that it costs no copy.
         return {name: order for name, order in label_orders.items() if order != tuple(range(len(order)))}
 
     def sizes(
@@ -107,6 +108,7 @@ class Rule:
         for side, shapes in ((self.source, sources), (self.target, targets)):
             _bind_counts(side, shapes, bound)
         settled = -1
+        # Each pass may bind an axis that makes another group solvable, so they repeat until nothing is new.
         while settled != len(bound):
             settled = len(bound)
             for side, shapes in ((self.source, sources), (self.target, targets)):
@@ -230,6 +232,7 @@ def _bind_group(group: tuple[str, ...], size: int, bound: dict[str, int]) -> Non
     unknown = [name for name in group if name not in bound]
     if len(unknown) == 1:
         others = prod(bound[name] for name in group if name in bound)
+        # A zero among the known axes would make the unknown one arbitrary.
         if others == 0 or size % others:
             raise AxisError(f"{size} is not a multiple of {others} in ({' '.join(group)})")
         bound[unknown[0]] = size // others
@@ -266,7 +269,7 @@ RULES = MappingProxyType(
             # A separate projection (q_proj.weight) -> one such kernel.
             "attention_weight": "(heads head) in -> in heads head",
             "attention_bias": "(heads head) -> heads head",
-            # out_proj.weight reads the heads side by side -> kernel (heads, head, out).
+            # out_proj.weight reads the concatenated heads -> kernel (heads, head, out).
             "attention_output": "out (heads head) -> heads head out",
         }.items()
     }

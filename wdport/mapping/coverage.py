@@ -80,6 +80,7 @@ def cover(table: Table, names: Iterable[str], features: Collection[str] | None =
         for row, indices in hits:
             matches[id(row)].append(name)
             incomplete |= dict.fromkeys(_absent(row, indices, names))
+        # Rows of exclusive features may claim one tensor; which of them applies is not known here.
         certain = [row for row, _ in hits if features is not None or row.when is None]
         if not hits:
             unclaimed.append(name)
@@ -110,6 +111,7 @@ def _absent(row: Row, indices: dict[str, int], names: Collection[str]) -> list[s
         expected = written((*row.torch, *((row.same_as,) if row.same_as else ())), indices)
     except PatternError as error:
         return [f"{row.place}: {error}"]
+    # A single tensor that matched is present itself.
     if len(expected) == 1:
         return []
     return [f"{row.place} needs {name}, which the checkpoint does not have" for name in expected if name not in names]

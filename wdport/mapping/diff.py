@@ -78,6 +78,7 @@ class Difference:
 
 def difference(a: Listing, b: Listing, joint: str = ".", facts: tuple[Properties, Properties] = ({}, {})) -> Difference:
     """Compare two listings whose names have components joined by ``joint``."""
+    # First, or every name would count as removed and added.
     prefix = prefix_change(list(a), list(b), joint)
     listed = {prefix[1] + name.removeprefix(prefix[0]): properties for name, properties in a.items()} if prefix else a
     only_a = {name: properties for name, properties in listed.items() if name not in b}
@@ -104,6 +105,7 @@ def prefix_change(a: Sequence[str], b: Sequence[str], joint: str = ".") -> tuple
         for new in _prefixes(b, joint):
             if (old or new) and not (old.endswith(new) and new.endswith(old)):
                 count = sum(new + name.removeprefix(old) in theirs for name in a)
+                # More than half of the smaller list, so that a few names that agree by chance do not make a prefix.
                 if count > agreeing and 2 * count > min(len(a), len(b)):
                     best, agreeing = (old, new), count
     return best
@@ -113,6 +115,7 @@ def _prefixes(names: Sequence[str], joint: str) -> list[str]:
     """Return the common prefixes of all names in whole components, the empty one first."""
     if not names:
         return [""]
+    # What the first and the last name in order have in common, all names between have in common.
     first, last = min(names).split(joint)[:-1], max(names).split(joint)[:-1]
     common = 0
     while common < min(len(first), len(last)) and first[common] == last[common]:
@@ -158,6 +161,7 @@ def _nearest(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     for score, x, y in scores:
         if score < LEAST or x not in left or y not in right:
             continue
+        # A tie: either pairing would be a guess.
         near = [1 for other, p, q in scores if other == score and (p == x) != (q == y) and p in left and q in right]
         left.discard(x)
         right.discard(y)
@@ -227,6 +231,7 @@ def _add(listing: dict[str, dict[str, str]], pattern: NamePattern, properties: d
     order: dict[str, str] = {}
     name = _numbered(pattern.text, order)
     properties = {key: _numbered(text, order) for key, text in properties.items() if text}
+    # Two rows may have one name, for different features.
     while name in listing:
         name += " (again)"
     listing[name] = properties

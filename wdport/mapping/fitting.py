@@ -66,10 +66,12 @@ def fit(row: Row, sources: Sequence[Shape] | None, targets: Sequence[Shape]) -> 
                     reason = reason or str(error)
         except AxisError as error:
             reason = str(error)
+    # The model is taken as correct here: the message states the shapes that it needs.
     candidates = ((rule, rule.source_shape(targets, row.sizes) if targets else None) for rule in row.rules)
     rule, expected = next((candidate for candidate in candidates if candidate[1] is not None), (row.rules[0], None))
     shapes: tuple[Shape | None, ...] = (expected,) * len(row.torch)
     if row.combine == "weight_norm":
+        # The magnitude's shape depends on the axis that it was computed over, which no target shows.
         shapes = (None, expected)
     return Misfit(rule, shapes, tuple(sources or ()), tuple(targets), reason)
 
@@ -98,6 +100,7 @@ def sentences(
     left = list(unexpected)
     absent = dict(missing)
     for name, shape in missing.items():
+        # Only if the pair is unique in both directions; among several of one shape any pairing would be a guess.
         alike = [other for other in left if sources[other] == shape]
         rivals = [other for other, its in absent.items() if its == shape]
         if len(alike) == 1 and len(rivals) == 1:

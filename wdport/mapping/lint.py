@@ -1,7 +1,7 @@
 """Check a mapping table without a checkpoint, beyond what :mod:`wdport.mapping.table` refuses to read.
 
 An error means that no checkpoint fits the table, so every conversion with it is refused; a warning means that a row
-cannot do what it says or that two rows claim one tensor of some checkpoint; a note is only informative.
+cannot do what it states or that two rows claim one tensor of some checkpoint; a note is only informative.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def lint(table: Table) -> tuple[Remark, ...]:
     """Return all remarks that need only the table, by line."""
     faults = [*_meetings(table.rows), *_unsolved(table.rows), *_rows_for_families(table)]
     dead = {id(fault.row) for fault in faults if fault.dead}
+    # A layer whose rows are alternatives is still usable if one of them is.
     useless = [rows for rows in groups(table.rows) if _required(rows) and all(id(row) in dead for row in rows)]
     lost = {id(row) for rows in useless for row in rows}
     remarks = [
@@ -82,6 +83,7 @@ def groups(rows: Iterable[Row]) -> list[list[Row]]:
     """Group the rows of each layer, and every other row alone: one row of a group must match."""
     by_layer: dict[int, list[Row]] = {}
     for row in rows:
+        # Ids are positive, so negative numbers cannot collide with them.
         by_layer.setdefault(id(row) if row.layer is None else -row.layer.number, []).append(row)
     return list(by_layer.values())
 
@@ -105,6 +107,7 @@ def _pairs(claims: Iterable[_Claim]) -> Iterator[tuple[Row, NamePattern, Row, Na
     for claim in claims:
         text = claim[1].text
         (wild if claim[1].indices else names).setdefault(alike(text) if claim[1].indices else text, []).append(claim)
+    # Only names that are equal except for numbers, so that a long table does not take quadratic time.
     near = [pair for similar in (*names.values(), *wild.values()) for pair in combinations(similar, 2)]
     for text, similar in names.items():
         near += [(a, b) for a in wild.get(alike(text), ()) if a[1].match(text) is not None for b in similar]
@@ -153,6 +156,7 @@ def _unsolved(rows: Iterable[Row]) -> Iterator[_Fault]:
 
 def _unsolvable(rule: Rule, row: Row) -> str:
     """Return why no shapes determine the sizes of this rule's axes; "" if some do."""
+    # The same steps as in Rule.sizes, with sets of known axes instead of sizes.
     sizes = {name: size for name, size in row.sizes.items() if name in rule.source.names}
     counts = [(name, len(labels), "labels") for name, labels in rule.source.labels]
     sources = 1 if row.combine else len(row.torch)
@@ -161,7 +165,7 @@ def _unsolvable(rule: Rule, row: Row) -> str:
             counts.append((side.stacked, count, "tensors"))
     for name, count, what in counts:
         if sizes.setdefault(name, count) != count:
-            return f"{name} is {count} {what} and sizes say {sizes[name]}"
+            return f"{name} is {count} {what} and sizes states {sizes[name]}"
     determined, before = set(sizes), -1
     while before != len(determined):
         before = len(determined)
@@ -179,9 +183,9 @@ def _rows_for_families(table: Table) -> Iterator[_Fault]:
     """
     for row in table.rows if table.family == CUSTOM and (table.keras or table.torch) else ():
         if row.when is not None:
-            yield _Fault(row, f"when: {row.when} never applies: a model of your own has no features")
+            yield _Fault(row, f"when: {row.when} never applies: your own model has no features")
         elif row.check is not None:
-            what = f"check: {row.check.text} is a constant; a model of your own has none: drop it with a reason"
+            what = f"check: {row.check.text} is a constant; your own model has none: drop it with a reason"
             yield _Fault(row, what)
 
 

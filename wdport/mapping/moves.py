@@ -1,6 +1,6 @@
 """Moves and plans: what is done with every tensor, in either direction.
 
-A plan applies to anything with the parameters' shapes: weights, gradients, moments of an optimiser. Moves are applied
+A plan applies to anything with the parameters' shapes: weights, gradients, moments of an optimizer. Moves are applied
 one at a time, so peak memory is that of one move.
 """
 
@@ -65,6 +65,7 @@ class Move:
         if self.exact:
             return apply_rule(self.rule, sources, self.sizes)
         tensor = combined(self.combine, sources)
+        # Rounded before it is moved: the rule works on half the memory, and moving does not change the values.
         return apply_rule(self.rule, [tensor.astype(np.float32) if rounded else tensor], self.sizes)
 
     def invert(self, targets: Sequence[Array]) -> list[Array]:

@@ -58,6 +58,7 @@ class NamePattern:
         if full_match is None:
             return None
         indices = {index: int(number) - self._offsets[index] for index, number in full_match.groupdict().items()}
+        # `<n+1>` matches a number that is n plus one, so the number 0 stands for no index.
         return None if any(number < 0 for number in indices.values()) else indices
 
     def format(self, indices: Mapping[str, int]) -> str:
@@ -105,6 +106,7 @@ def parse_pattern(text: str) -> NamePattern:
     pattern = NamePattern(text)
     if len(set(pattern.indices)) != len(pattern.indices):
         raise PatternError(f"{text!r} has a duplicate index")
+    # In `<a><b>` or `<a>1<b>` a name such as 111 could be divided in several ways.
     if any(not piece.strip("0123456789") for piece in _PIECE.split(text)[3:-3:3]):
         raise PatternError(f"{text!r} has two indices with only digits between them")
     return pattern
@@ -136,6 +138,7 @@ def overlap(first: NamePattern, second: NamePattern) -> Overlap:
         both = name if both is None and all(ends) else both
         ours = name if ours is None and ends == (True, False) else ours
         theirs = name if theirs is None and ends == (False, True) else theirs
+        # Breadth first and in order: the first name that is found is a shortest one, and the same in every run.
         for letter in sorted(left.letters(a) | right.letters(b)):
             after = left.step(a, letter), right.step(b, letter)
             if after not in visited:

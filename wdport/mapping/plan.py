@@ -68,7 +68,7 @@ class _Draft:
     drops: dict[str, str] = field(default_factory=dict)
     ties: dict[str, str] = field(default_factory=dict)
     filled: dict[str, str] = field(default_factory=dict)
-    used: set[int] = field(default_factory=set)  # rows by identity: several may stand on one line
+    used: set[int] = field(default_factory=set)  # rows by identity: several may be on one line
     missing: dict[str, Shape | None] = field(default_factory=dict)
     misshapen: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
@@ -93,6 +93,7 @@ class _Draft:
             else:
                 row, indices = hits[0]
                 once = (id(row), tuple(sorted(indices.items())))
+                # A row of several tensors is found once for each of them, and makes one move.
                 if once not in placed:
                     placed.add(once)
                     self._place(row, indices, source)
@@ -143,6 +144,7 @@ class _Draft:
         present = [name for name in names if name in self.sources]
         if any(path not in self.targets for path in paths):
             for name in present:
+                # A tensor that fills nothing is reported once, as unexpected, and not also compared.
                 self.checks.pop(name, None)
             if self.custom and (wrong := self._nowhere(row)):
                 self.idle.append(wrong)
@@ -237,6 +239,7 @@ class _Draft:
             layer = rows[0].layer
             if (layer.optional if layer else rows[0].optional) or any(id(row) in self.used for row in rows):
                 continue
+            # With another fault, a bare norm that matches nothing may be a symptom of it, and is listed.
             if layer and layer.bare and sound:
                 continue
             patterns = [pattern for row in rows for pattern in row.torch]
@@ -248,6 +251,7 @@ class _Draft:
 def _is_sized(row: Row, misfit: Misfit) -> bool:
     """Return whether a matrix, not a window or a vector, has another number of values."""
     counts = [sum(map(prod, shapes)) for shapes in (misfit.sources, misfit.targets)]
+    # A kernel of another size is the layer's own setting, and not caused by the layer before it.
     windowed = any("conv" in rule.name for rule in row.rules)
     return counts[0] != counts[1] and not windowed and any(len(shape) > 1 for shape in misfit.sources)
 

@@ -70,6 +70,7 @@ def _row(
     optional = fields.flag("optional")
     fields.finish(TensorRow.__annotations__)
     rule = _rule(fields, rule_name) if rule_name else None
+    # The fields are read before they are judged, so that an unknown field is reported first.
     if bool(keras) != bool(rule):
         raise fields.fault("keras and rule go together", "give both or neither")
     if [bool(keras), bool(drop)].count(True) + (check is not None and not keras) != 1 or (drop and check):
@@ -119,6 +120,8 @@ def parse_layer(
     order = _order(fields, kind, kinds)
     tap = _tap(fields, torch, keras, kind, order, fields.when(section))
     tap = replace(tap, formerly=_formerly(fields, torch, names))
+    # A stacked RNN is one module of PyTorch and a Keras layer for each of its layers: the index is only in Keras's
+    # name.
     index = kind.index if kind and kind.index in set(keras.indices) - set(torch.indices) else ""
     fields.same_indices(NamePattern(f"{torch.text}<{index}>" if index else torch.text), [keras])
     layer = Layer(number, node.line, torch, tap.optional, bare=kind is not None and kind.bare)

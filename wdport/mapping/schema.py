@@ -47,7 +47,7 @@ class LayerRow(TypedDict, total=False):
         "Layer kind. It determines the layer's tensors, their rules, the layout of its output and the settings that "
         "are compared. Without a kind only outputs are compared.")]  # fmt: skip
     names: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
-        "Suffixes of the PyTorch tensors that are not the kind's own, by the kind's names: `{query: "
+        "Suffixes of the PyTorch tensors that differ from the kind's, by the kind's names: `{query: "
         "to_q}`.")]  # fmt: skip
     formerly: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
         "Old names of modules within the module, by the kind's names: `{out: proj_attn}`. Such tensors are read under "
@@ -127,8 +127,8 @@ class TableForm(Rows, total=False):
     signature: Annotated[Name, Meta(description=
         "A tensor that only this layout has. A table without a signature is used only if it is named.")]  # fmt: skip
     include: Annotated[list[Text], Meta(description=
-        "Tables whose rows are added: the name of one that comes with wdport, or the path of a `.yaml` file beside "
-        "this file or below.")]  # fmt: skip
+        "Tables whose rows are added: the name of one that comes with wdport, or the path of a `.yaml` file in the "
+        "folder of this file or below it.")]  # fmt: skip
     torch: Annotated[Text, Meta(description="Function that builds the PyTorch model, `module:name`.")]
     keras: Annotated[Text, Meta(description="Function that builds the Keras model, `module:name`.")]
     inputs: Annotated[list[Text], Meta(description=
@@ -136,6 +136,6 @@ class TableForm(Rows, total=False):
         "batch.")]  # fmt: skip
     config: Annotated[list[Text], Meta(description="Keys of `config.json` that the two functions take as arguments.")]
     sampling: Annotated[dict[str, object], Meta(description=
-        "What sampling needs to know about a generative model of your own.")]  # fmt: skip
+        "What sampling needs to know about your own generative model.")]  # fmt: skip
     sections: Annotated[list[SectionForm], Meta(min_length=1), Meta(description=
         "Groups of rows with a common prefix.")]  # fmt: skip

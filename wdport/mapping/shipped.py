@@ -39,6 +39,7 @@ def choose_table(names: Iterable[str], where: str | Path) -> Table:
         paths = ", ".join(table.path for table in fitting)
         raise MisfitError(where, f"tensors of several layouts ({paths})", "name one table with `--mapping FILE`")
     best, hits = "", 0
+    # No table fits: only now are all rows matched, to name the nearest one.
     for table in shipped_tables():
         index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
         count = sum(bool(index.find(name)) for name in names)

@@ -21,6 +21,7 @@ from wdport.limits import MAX_NUMBER_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH, MA
 from wdport.mapping.axes import AxisError, Rule, parse_rule
 from wdport.mapping.names import NamePattern, PatternError, parse_pattern
 
+# libyaml's parser is faster; PyYAML may be built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PREFIX = "tag:yaml.org,2002:"
 
@@ -63,6 +64,7 @@ def read_yaml(path: Path, fix: str) -> Node:
 
 def load_yaml(data: bytes, where: str | Path) -> Node:
     """Read one YAML document; raises :class:`InputError` naming the line."""
+    # `read_option` has the same limit; data from an archive or a package comes here directly.
     if len(data) > MAX_TABLE_BYTES:
         raise InputError(where, f"{len(data)} bytes of YAML", f"keep it under {MAX_TABLE_BYTES} bytes")
     try:
@@ -73,6 +75,7 @@ def load_yaml(data: bytes, where: str | Path) -> Node:
         line = f"line {data[: error.start].count(10) + 1}"
         raise InputError((where, line), "is not UTF-8", "save the file as UTF-8") from None
     try:
+        # Before the tree is built: an alias unfolds in `_convert`, which also recurses into every level.
         _refuse_surprises(text, where)
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
@@ -127,6 +130,7 @@ def _convert_pairs(node: yaml.MappingNode, where: str | Path) -> dict[str, Node]
     pairs: dict[str, Node] = {}
     for key_node, value_node in node.value:
         line = f"line {_line(key_node)}"
+        # A merge key (`<<`) has a tag that is not text, so it is refused here as well.
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != f"{_PREFIX}str":
             description = f"the key {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else "a key"
             raise InputError((where, line), f"{description} is not text", "put it in quotes")
@@ -140,11 +144,13 @@ def _scalar(node: yaml.Node, where: str | Path, line: int) -> Any:
     kind = node.tag.removeprefix(_PREFIX)
     if kind == "str":
         return node.value
+    # int() takes quadratic time in the number of digits.
     if kind in ("int", "float") and len(node.value) > MAX_NUMBER_CHARS:
         what = f"a number of {len(node.value)} characters"
         raise InputError((where, f"line {line}"), what, f"write it in at most {MAX_NUMBER_CHARS}")
     if kind in ("int", "float", "bool", "null"):
         try:
+            # PyYAML follows YAML 1.1, in which `no`, `1:30` and 2024-01-01 are no text: a date ends at the error below.
             return yaml.constructor.SafeConstructor().construct_object(node)
         except ValueError:
             pass

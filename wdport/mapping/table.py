@@ -26,6 +26,7 @@ def mappings_folder() -> Path:
     """Return ``mappings/`` inside the installed package, or next to it in a source checkout."""
     package = Path(__file__).parents[1]
     for folder in (package / "_mappings", package.parent / "mappings"):
+        # The wheel has the tables inside the package (`_mappings`), a checkout next to it.
         if any(folder.glob("*.yaml")):
             return folder
     raise InternalError("wdport", "its mapping tables are not installed", "install the package again")
@@ -41,17 +42,17 @@ def included_file(entry: str, folder: Path | None, fields: YamlFields, line: int
         shipped = mappings_folder() / f"{entry}.yaml"
         if not shipped.is_file():
             names = ", ".join(sorted(file.stem for file in mappings_folder().glob("*.yaml")))
-            fix = f"use one of {names}, or the path of a .yaml file beside the table"
+            fix = f"use one of {names}, or the path of a .yaml file next to the table"
             raise fields.fault(f"include: no table {entry!r} comes with wdport", fix, line)
         return shipped
     if path.is_absolute() or ".." in path.parts:
-        raise fields.fault(f"include: {entry!r} is not beside the table", "use a path below the table's folder", line)
+        raise fields.fault(f"include: {entry!r} is outside the table's folder", "use a path below that folder", line)
     if folder is None:
         raise fields.fault(
             f"include: {entry!r} is relative to the table's file", "include by name, or save the table", line
         )
     if not (folder / path).is_file():
-        raise fields.fault(f"include: no file {entry!r} beside the table", "correct the path", line)
+        raise fields.fault(f"include: no file {entry!r} next to the table", "correct the path", line)
     return folder / path
 
 
@@ -78,6 +79,7 @@ def parse_table(data: bytes, where: str, folder: Path | None = None) -> Table:
     table = _with_rows(reader.read(data, where, folder))
     if not reader.files:
         return table
+    # In the order in which they are read: the hash changes with any file and with the order.
     digests = [table.sha256, *(hashlib.sha256(data).hexdigest() for data in reader.files.values())]
     names = tuple(file.name for file in reader.files)
     return replace(table, sha256=hashlib.sha256("".join(digests).encode()).hexdigest(), includes=names)
@@ -110,6 +112,7 @@ class _Reader:
         line = root.line_of("format")
         stated = root.take("format")
         if stated is None:
+            # A misspelt `format` would otherwise be reported as a file of another kind.
             for name in root.rest:
                 if name not in TableForm.__annotations__ and (meant := did_you_mean(name, ["format"])):
                     raise root.fault(f"unknown field {name!r}", meant, root.line_of(name))
@@ -157,6 +160,7 @@ class _Reader:
             file = included_file(entry, folder, root, line)
             if file in self.open or file == Path(root.where):
                 raise root.fault(f"include: {entry!r} includes itself", "remove one of the two", line)
+            # Two included files may include a third: its rows are added once.
             if file in self.files:
                 continue
             if len(self.files) == MAX_INCLUDES:

@@ -53,6 +53,7 @@ FUNCTIONS: Mapping[str, TorchFunction] = MappingProxyType(
 """Function of ``torch.nn.functional`` by name."""
 
 MODULES: Mapping[str, TorchClass] = MappingProxyType(
+    # Reversed: of two kinds with one class the first one in the catalogue is written last, and stays.
     {torch_class.short: torch_class for kind in reversed(CATALOGUE) for torch_class in kind.torch}
 )
 """Class of ``torch.nn`` by name; one of several kinds as the first declares it."""
@@ -68,6 +69,7 @@ for _kind in CATALOGUE:
 
 def kinds_of_module(module: object) -> tuple[str, ...]:
     """Return the possible kinds of a PyTorch module by its class and settings; none for a user's own class."""
+    # A user's subclass of Conv2d counts as a Conv2d; its own name is not looked up, since it may be any.
     for base in type(module).__mro__:
         if base.__module__.startswith("torch.nn") and base.__name__ in _TORCH:
             return tuple(

@@ -91,6 +91,7 @@ ACTIVATIONS = (
         {"negative_slope": _value("negative_slope")}, row="leaky_relu", common=True,
     ),
     Activation("ReLU6", ("relu6",), "layers.ReLU", {}, {"max_value": lambda _: 6.0}, row="relu6", common=True),
+    # A table's row cannot state `approximate`, so it has a name for each of the two.
     Activation("", (), "activations.gelu", {"approximate": "tanh"}, row="gelu_tanh"),
     Activation(
         "Hardsigmoid", ("hardsigmoid",), "activations.hard_sigmoid", row="hard_sigmoid", title="hard sigmoid",
@@ -147,6 +148,7 @@ def _elementwise(activation: Activation, settings: Settings) -> Counterpart:
     if activation.torch == "Softplus":
         if settings["beta"] != 1.0:
             return Counterpart((), (f"softplus(beta x) / beta with beta {settings['beta']:g}",))
+        # log(1 + exp(-20)) is 2.1e-9: the difference at PyTorch's default threshold.
         if settings["threshold"] <= 20.0:
             notes.append(f"PyTorch is linear above {settings['threshold']:g}, Keras nowhere: at most 2.1e-9 off")
     arguments = {key: value(settings) for key, value in activation.arguments.items()}
@@ -160,11 +162,13 @@ def _along(activation: Activation, settings: Settings, call: TorchCall) -> Count
     rank, dim = len(call.shape), settings.get("dim", -1)
     notes = []
     if dim is None:
+        # What torch.nn.functional._get_softmax_dim does, with a warning.
         dim = 0 if rank in (0, 1, 3) else 1
         notes.append(f"dim is not given: torch uses axis {dim}")
     axis = dim
     if rank and call.axes is not None:
         place = keras_axis(call.axes, dim % rank)
+        # Keras has channels last, so the last axis is written as -1, which any rank understands.
         axis = (-1 if dim % rank == rank - 1 else dim) if place is None else place
     if activation.note:
         notes.append(activation.note)

@@ -73,6 +73,7 @@ def _counterpart(name: str, settings: Settings, call: TorchCall) -> Counterpart:
         notes.append("key_padding_mask (b, s) is attention_mask[:, None, :] in Keras")
     if call.arguments.get("is_causal") == "True":
         notes.append("is_causal is use_causal_mask=True in Keras")
+    # The second output are the attention weights; Keras computes them only on request.
     if 1 in call.used:
         averaged = call.arguments.get("average_attn_weights") != "False"
         mean = ", which returns the scores of every head; PyTorch returns their mean" if averaged else ""
@@ -109,7 +110,7 @@ ALL = (
         torch=(TorchClass("torch.nn.MultiheadAttention", settings=_biases),),
         keras=("MultiHeadAttention",),
         call=_counterpart,
-        note="`torch.nn.MultiheadAttention`, with `kdim` and `vdim` too",
+        note="`torch.nn.MultiheadAttention`, also with `kdim` and `vdim`",
     ),
     Kind(
         "attention",

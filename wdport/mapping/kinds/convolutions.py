@@ -75,7 +75,7 @@ def _transposed_settings(shape: Shape, arguments: Arguments) -> Arguments:
 
 
 _NOTES = {
-    "conv": "grouped too. A window of (k, 1) or (1, k) may be a Conv1D; a window of 1, a Dense layer",
+    "conv": "also grouped. A window of (k, 1) or (1, k) may be a Conv1D; a window of 1, a Dense layer",
     "depthwise_conv": "as many groups as input channels",
     "conv_transpose": "one group: Keras has no others",
 }
@@ -106,6 +106,7 @@ def _convolution(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     rank = rank_of(name)
     kernel, stride, dilation = (several(settings.get(key, 1), rank) for key in ("kernel_size", "stride", "dilation"))
     groups, inputs, outputs = settings.get("groups", 1), settings["in_channels"], settings["out_channels"]
+    # Keras has DepthwiseConv1D and DepthwiseConv2D, but none for three axes.
     depthwise = groups == inputs > 1 and rank < 3
     kind = f"depthwise_conv{rank}d" if depthwise else ""
     if max(stride) > 1 and max(dilation) > 1:
@@ -128,6 +129,7 @@ def _convolution(name: str, settings: Settings, call: TorchCall) -> Counterpart:
 
 def _widths(padding: object, axes: Sequence[Axis]) -> Widths:
     if padding == "same":
+        # PyTorch's "same" puts the odd place at the end, and only exists with a stride of one.
         return tuple(((axis.reach - 1) // 2, axis.reach // 2) for axis in axes)
     sizes = (0,) * len(axes) if isinstance(padding, str) else several(padding, len(axes))
     return tuple((size, size) for size in sizes)
@@ -177,7 +179,7 @@ def _transposed(name: str, settings: Settings, call: TorchCall) -> Counterpart:
         return Counterpart((conv_layer,), notes)
     if any(after < 0 for _, after in cuts):
         more = tuple(max(-after, 0) for _, after in cuts)
-        note = f", and behind it {more} more places of the bias (zeros without one), for output_padding"
+        note = f", followed by {more} more places of the bias (zeros without one), for output_padding"
         return Counterpart((), (*notes, note), partial=conv_layer)
     return Counterpart((conv_layer, layer(f"Cropping{rank}D", {"cropping": sides(cuts)})), notes)
 

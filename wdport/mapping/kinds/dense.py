@@ -27,6 +27,7 @@ def _linear(name: str, settings: Settings, call: TorchCall) -> Counterpart:
 def _flattened(axes: Axes | None) -> str:
     """The fields that a layer's row needs if the last of these axes, which it reads, is a flattened image:
     ``flatten: "c h w -> h w c", sizes: {h: 3, w: 3}``; otherwise ""."""
+    # Channels last moves the channels in the flattened axis to its end, so the rows of the weight must move with them.
     group = axes[-1] if axes else ()
     if len(group) < 2 or not any(atom.space >= 0 for atom in group) or not any(atom.channel for atom in group):
         return ""

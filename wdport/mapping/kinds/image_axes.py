@@ -33,6 +33,7 @@ def keras_permutation(axes: Axes) -> tuple[int, ...] | None:
         return None
     ordered = iter(sorted(spaces, key=lambda axis: axes[axis][0].space))
     order = [next(ordered) if axis in spaces else axis for axis in range(len(axes))]
+    # An image that already has its channels last only needs its spatial axes in order.
     if channels[0] < spaces[-1]:
         order = [*(axis for axis in order if axis not in channels), *channels]
     return None if order == list(range(len(axes))) else tuple(order)

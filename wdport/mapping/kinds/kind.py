@@ -259,7 +259,7 @@ class Kind:
         torch: the classes of PyTorch whose modules are of this kind.
         functions: functions of ``torch.nn.functional`` that compute the same.
         keras: the classes of ``keras.layers`` that may be, the most likely first; none if Keras has no such class, or
-            it is not known by its class. A table's row then names a layer of the user's own, with the variables of
+            it is not known by its class. A table's row then names a layer that the user wrote, with the variables of
             ``parts``.
         parts: its tensors; none for a layer without weights.
         axes: layouts of its activations, PyTorch's to Keras's, the most likely first.

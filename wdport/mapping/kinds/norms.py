@@ -64,13 +64,15 @@ _NOTE = (
 def _batch_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     """``BatchNorm2d`` and so on, and an ``InstanceNorm2d`` with running statistics, which computes the same."""
     if not settings.get("track_running_stats", True):
-        return Counterpart((), ("without running statistics it takes those of the batch, also here",), "batch_norm")
+        return Counterpart((), ("without running statistics it uses the batch's, also in inference",), "batch_norm")
     affine, momentum = bool(settings.get("affine", True)), settings.get("momentum", 0.1)
     arguments = {"epsilon": settings["eps"], "center": affine, "scale": affine}
     notes: tuple[str, ...] = ()
     if momentum is None:
         notes = ("momentum None is a mean over all batches in training, which Keras does not have",)
     else:
+        # PyTorch's momentum is the weight of the new batch, Keras's that of the old mean. Rounded, since 1 - 0.99 is
+        # 0.010000000000000009.
         arguments["momentum"] = round(1 - momentum, 12)
     norm = layer("BatchNormalization", arguments, momentum="momentum", **_ORIGIN)
     return Counterpart((norm,), notes, "batch_norm")
@@ -81,6 +83,7 @@ def _group_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     instance = name.startswith("InstanceNorm")
     if instance and settings.get("track_running_stats"):
         return _batch_norm(name, settings, call)
+    # Keras's GroupNormalization takes -1 as a group for every channel.
     groups, affine = -1 if instance else settings["num_groups"], bool(settings.get("affine", True))
     arguments = {"groups": groups, "epsilon": settings["eps"], "center": affine, "scale": affine}
     return Counterpart((layer("GroupNormalization", arguments, **_ORIGIN),))

@@ -47,15 +47,17 @@ def _counterpart(name: str, settings: Settings, call: TorchCall) -> Counterpart:
 
     padded = any(any(width) for width in widths)
     everywhere = all(agree(axis, *width, ceil) for axis, width in zip(axes, widths, strict=True))
+    # Keras's mean never counts padding, PyTorch's does unless count_include_pad is false.
     if everywhere and (padded or ceil) and not (padded and counted):
         return pooled("same", notes=())
     behind = _overhangs(axes, widths, call) if ceil else (0,) * rank
     if behind is None:
-        return Counterpart((), (*notes, "how much to pad behind depends on the size, which is not known here"))
+        return Counterpart((), (*notes, "how much to pad at the end depends on the size, which is not known here"))
     margins = tuple((before, after + more) for (before, after), more in zip(widths, behind, strict=True))
     if not any(any(margin) for margin in margins):
         return pooled("valid")
     if largest:
+        # Zeros would win over negative values; -inf never is the maximum of a window that reaches the input.
         return pooled("valid", padding_call(margins, "constant", -inf))
     if counted and not any(behind):
         return pooled("valid", padding_call(margins))
@@ -70,7 +72,7 @@ def _refusal(settings: Settings, rank: int) -> str:
         return "Keras's windows have no gaps: use ops.max of slices"
     if settings.get("return_indices"):
         return "Keras's layer returns only values, without indices"
-    return "Keras divides by the window: multiply behind the layer" if settings.get("divisor_override") else ""
+    return "Keras divides by the window: multiply after the layer" if settings.get("divisor_override") else ""
 
 
 def _overhangs(axes: Sequence[Axis], widths: Widths, call: TorchCall) -> tuple[int, ...] | None:
@@ -90,7 +92,7 @@ def _ceil_note(axes: Sequence[Axis], widths: Widths, largest: bool, call: TorchC
     if behind is not None and not any(behind):
         return "ceil_mode makes no difference on inputs of this size"
     filled = " with -inf" if largest else ""
-    text = f"ceil_mode rounds up, Keras down: pad behind{filled}, as much as the size asks for"
+    text = f"ceil_mode rounds up, Keras down: pad the end{filled}, as much as the size requires"
     return f'{text}; padding="same" does so on this size' if agree_at_size(axes, widths, True, call) else text
 
 

@@ -69,7 +69,7 @@ _LAYER = "_l{layer}"
 _CLASSES = {"rnn": ("RNN", "SimpleRNN"), "lstm": ("LSTM", "LSTM"), "gru": ("GRU", "GRU")}
 _NOTES = {
     "rnn": "PyTorch's two biases become their sum",
-    "lstm": "gates lie in one order (i f g o) on both sides; PyTorch's two biases become their sum",
+    "lstm": "gates have the same order (i f g o) on both sides; PyTorch's two biases become their sum",
     "gru": "gates are r z n in PyTorch and z r n in Keras; reset_after=True, with two biases, is what PyTorch computes",
 }
 

@@ -47,6 +47,7 @@ def padding(listed: object, mode: str, value: float, rank: int) -> Counterpart:
     """A padding of ``rank`` spatial axes whose widths are listed as PyTorch lists them."""
     numbers = [int(number) for number in listed] if isinstance(listed, (tuple, list)) else []
     pairs = [(numbers[index], numbers[index + 1]) for index in range(0, len(numbers) - 1, 2)]
+    # PyTorch may list fewer pairs than there are axes: the first axes are then not padded.
     widths: Widths = tuple([*pairs, *[(0, 0)] * (rank - len(pairs))][::-1])
     notes = (PADDING_ORDER,) if len(set(widths)) > 1 else ()
     flat = [width for pair in widths for width in pair]
@@ -83,6 +84,7 @@ def _factors(settings: Settings, call: TorchCall, rank: int) -> tuple[int, ...] 
     """The scale factor along every axis, if all are integers."""
     if settings.get("size") is not None:
         sizes = several(settings["size"], rank)
+        # PyTorch repeats unevenly if the sizes are not multiples, which no Keras layer does.
         if any(size % old for size, old in zip(sizes, call.shape[2:], strict=True)):
             return None
         return tuple(size // int(old) for size, old in zip(sizes, call.shape[2:], strict=True))
@@ -109,7 +111,7 @@ def _adaptive_pooling(name: str, settings: Settings, call: TorchCall) -> Counter
     """``AdaptiveAvgPool2d`` and so on; to a size of one they are global poolings."""
     rank, keras = rank_of(name), "Max" if "Max" in name else "Average"
     if settings.get("return_indices"):
-        return Counterpart((), ("Keras's layer returns values alone, without indices",))
+        return Counterpart((), ("Keras's layer returns only values, without indices",))
     listed = settings["output_size"]
     sizes = listed if isinstance(listed, (tuple, list)) else (listed,) * rank
     if set(sizes) == {1}:

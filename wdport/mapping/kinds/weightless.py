@@ -32,7 +32,7 @@ def _training(default: bool, shape: Shape, arguments: Arguments) -> Arguments:
 
 
 def _dropout(name: str, settings: Settings, call: TorchCall) -> Counterpart:
-    notes = ("training is true: it drops values in inference, too",) if settings.get("training") else ()
+    notes = ("training is true: it also drops values in inference",) if settings.get("training") else ()
     if name == "FeatureAlphaDropout":
         return Counterpart((), ("Keras's AlphaDropout drops single values; none in inference", *notes))
     keras = f"SpatialDropout{name[-2]}D" if name.endswith("d") else name

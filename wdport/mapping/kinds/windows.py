@@ -36,6 +36,7 @@ class Axis:
         """The windows with this padding; ``ceil`` as in PyTorch, where the last window begins within the input."""
         room = size + before + after - self.reach
         count = (-(-room // self.stride) if ceil else room // self.stride) + 1
+        # PyTorch drops a window that would begin in the padding at the end.
         if ceil and (count - 1) * self.stride >= size + before:
             count -= 1
         return LayerWindows(count, -before)
@@ -43,6 +44,7 @@ class Axis:
     def same(self, size: int) -> LayerWindows:
         """The windows of Keras's ``same``: one for every stride."""
         count = -(-size // self.stride)
+        # Keras's "same" puts the odd place at the end.
         return LayerWindows(count, -(max((count - 1) * self.stride + self.reach - size, 0) // 2))
 
 
@@ -60,6 +62,7 @@ def several(value: object, rank: int) -> tuple[int, ...]:
 
 def agree(axis: Axis, before: int, after: int, ceil: bool = False) -> bool:
     """Whether Keras's ``same`` has the windows of this padding for inputs of every size."""
+    # Both counts repeat with the stride, so four periods show every case.
     sizes = range(axis.reach, axis.reach + 4 * axis.stride + 1)
     return all(axis.same(size) == axis.padded(size, before, after, ceil) for size in sizes)
 
