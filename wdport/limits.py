@@ -11,7 +11,7 @@ MAX_NAME_CHARS: Final = 120
 """A file or tensor name inside a message; the longest real tensor name seen has 76 characters."""
 
 MAX_PICKLE_BYTES: Final = 64 << 20
-"""data.pkl of a checkpoint with optimiser state and 10,000 tensors has about 3 MB."""
+"""data.pkl of a checkpoint with optimizer state and 10,000 tensors has about 3 MB."""
 
 MAX_OPCODES: Final = 5_000_000
 """A checkpoint of 63 million parameters with AdamW state has about 60,000; 5 M bounds the time."""

@@ -91,7 +91,7 @@ def test_the_archive_is_the_folder(place: Path) -> None:
 def test_convert_says_what_it_read_and_what_the_model_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["convert", "stocks", "-o", str(tmp_path / "a.keras")]) == 0
     said = capsys.readouterr()
-    assert "configuration from config.yaml beside the checkpoint" in said.out
+    assert "configuration from config.yaml next to the checkpoint" in said.out
     assert "takes a condition: scale" in said.out
     assert said.err == ""
     save(tmp_path / "official.ckpt", make_state(Config(**{**SCALED.to_dict(), "num_heads": 8, "qk_norm": False})))

@@ -404,11 +404,11 @@ def test_what_pytorch_never_updated_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: torch.optim.RMSprop(p), "another optimiser than Adam"),
-        (lambda p: torch.optim.NAdam(p), "another optimiser than Adam"),
-        (lambda p: torch.optim.Adagrad(p), "another optimiser than Adam"),
-        (lambda p: torch.optim.RAdam(p), "another optimiser than Adam"),
-        (lambda p: torch.optim.Adamax(p), "another optimiser than Adam"),
+        (lambda p: torch.optim.RMSprop(p), "another optimizer than Adam"),
+        (lambda p: torch.optim.NAdam(p), "another optimizer than Adam"),
+        (lambda p: torch.optim.Adagrad(p), "another optimizer than Adam"),
+        (lambda p: torch.optim.RAdam(p), "another optimizer than Adam"),
+        (lambda p: torch.optim.Adamax(p), "another optimizer than Adam"),
     ],
 )
 def test_other_optimisers_are_refused(tmp_path: Path, make: Any, message: str) -> None:
@@ -441,7 +441,7 @@ def test_an_optimiser_of_the_users_own_is_not_read_as_torchs(tmp_path: Path) -> 
         wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
     checkpoint, table = saved(tmp_path, Lamb(module.parameters()), module)
     with pytest.raises(
-        InputError, match="trust, which no ADAM of torch has; say --optimizer adam or adamw if it changes"
+        InputError, match="trust, which no ADAM of torch has; give --optimizer adam or adamw if it changes"
     ):
         wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
     made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, optimizer="adamw")
@@ -454,7 +454,7 @@ def test_an_optimiser_of_the_users_own_is_not_read_as_torchs(tmp_path: Path) -> 
         for state in other["optimizer"]["state"].values():
             state.pop(entry) if value is None else state.update({entry: value})
         torch.save(other, checkpoint)
-        with pytest.raises(InputError, match="another optimiser than Adam"):
+        with pytest.raises(InputError, match="another optimizer than Adam"):
             wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, force=True)
 
 
@@ -482,7 +482,7 @@ def test_an_older_torch_does_not_say_which_adam(tmp_path: Path) -> None:
     for group in whole["optimizer"]["param_groups"]:
         del group["decoupled_weight_decay"]
     torch.save(whole, checkpoint)
-    with pytest.raises(InputError, match="does not say whether it is Adam or AdamW"):
+    with pytest.raises(InputError, match="does not state whether it is Adam or AdamW"):
         wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
     for kind in ("adam", "adamw"):
         made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, optimizer=kind,
@@ -495,7 +495,7 @@ def test_a_file_without_an_optimiser_says_so(tmp_path: Path) -> None:
     module = Two()
     torch.save(module.state_dict(), tmp_path / "two.pt")
     (tmp_path / "two.yaml").write_text(TWO)
-    with pytest.raises(InputError, match="has no optimiser state"):
+    with pytest.raises(InputError, match="has no optimizer state"):
         wdport.convert(tmp_path / "two.pt", mapping=tmp_path / "two.yaml", with_optimizer=True)
     with pytest.raises(UsageError, match="is for the optimizer's state"):
         wdport.convert(tmp_path / "two.pt", mapping=tmp_path / "two.yaml", optimizer="adam")

@@ -202,7 +202,7 @@ def test_an_archive_without_its_manifest_is_what_keras_saves(archive: tuple[Path
     pack(output, stripped)
     for arguments in (["inspect", str(output)], ["verify", str(checkpoint), str(output)], ["sample", str(output)]):
         assert main(arguments) == 3
-    assert capsys.readouterr().err.count("has no manifest, but there is one beside it") == 3
+    assert capsys.readouterr().err.count("has no manifest, but there is one next to it") == 3
     manifest_of(output).unlink()
     assert main(["verify", str(checkpoint), str(output), *SETS]) == 0
     changed = stripped["config.json"].replace(b'"noise"', b'"coefficient"').replace(b"0.1", b"0.2")

@@ -1,6 +1,6 @@
-"""Find the state of an optimiser in the tree of a checkpoint, and the position of its learning-rate schedule.
+"""Find the state of an optimizer in the tree of a checkpoint, and the position of its learning-rate schedule.
 
-PyTorch's ``state_dict()`` of an optimiser has the two entries ``state``, from the index of a parameter to its moments,
+PyTorch's ``state_dict()`` of an optimizer has the two entries ``state``, from the index of a parameter to its moments,
 and ``param_groups``, whose groups hold those indices and hyper-parameters. Lightning keeps a list of them under
 ``optimizer_states``, other programs keep one under another key.
 """
@@ -18,7 +18,7 @@ _SCHEDULES: Final = ("lr_schedulers", "lr_scheduler", "scheduler", "lr_scheduler
                      "lr_sched", "sched")  # fmt: skip
 """Keys under which training programs keep the state of a schedule; under others it is known by its ``_last_lr``."""
 
-_SAVE_AGAIN: Final = "save the optimiser with optimizer.state_dict()"
+_SAVE_AGAIN: Final = "save the optimizer with optimizer.state_dict()"
 
 Table = dict[object, object]
 Number = int | float | bool
@@ -30,7 +30,7 @@ Entry = TensorRef | Number | None
 class Group:
     """One group of parameters: its hyper-parameters and the parameters' indices.
 
-    ``names`` are the parameters' names, which an optimiser that was made from ``named_parameters()`` states.
+    ``names`` are the parameters' names, which an optimizer that was made from ``named_parameters()`` states.
     """
 
     options: Mapping[str, object]
@@ -40,7 +40,7 @@ class Group:
 
 @dataclass(frozen=True)
 class OptimiserState:
-    """An optimiser's state as it is stored.
+    """An optimizer's state as it is stored.
 
     ``state`` maps the index of a parameter to its values by name; a parameter that was never trained has none.
     ``schedules`` are the states of learning-rate schedules that the file has, by their dotted keys.
@@ -58,7 +58,7 @@ class OptimiserState:
 
 
 def find_optimiser(tree: object, key: str | None = None) -> OptimiserState:
-    """Return the only optimiser of a checkpoint's tree, or the one under the dotted ``key``.
+    """Return the only optimizer of a checkpoint's tree, or the one under the dotted ``key``.
 
     Raises :class:`Fault` if there is none, if there are several, or if one was not written by PyTorch.
     """
@@ -66,14 +66,14 @@ def find_optimiser(tree: object, key: str | None = None) -> OptimiserState:
     states = dict(_candidates(table))
     if key is not None and key not in states:
         raise Fault(
-            f"key {key!r} holds no optimiser state; {_listing(states)}", "leave out the key, or give one of them"
+            f"key {key!r} holds no optimizer state; {_listing(states)}", "leave out the key, or give one of them"
         )
     if not states:
         keys = ", ".join(str(name) for name in list(table)[:6])
-        raise Fault(f"has no optimiser state{f'; its keys are {keys}' if keys else ''}",
+        raise Fault(f"has no optimizer state{f'; its keys are {keys}' if keys else ''}",
                     "give the checkpoint of a training run")  # fmt: skip
     if key is None and len(states) > 1:
-        raise Fault(f"has {len(states)} optimisers: {', '.join(states)}", "choose one with --optimizer-key NAME")
+        raise Fault(f"has {len(states)} optimizers: {', '.join(states)}", "choose one with --optimizer-key NAME")
     key = key or next(iter(states))
     groups, state = _groups(states[key], key), _state(states[key], key)
     indices = {index for group in groups for index in group.indices}
@@ -83,16 +83,16 @@ def find_optimiser(tree: object, key: str | None = None) -> OptimiserState:
 
 
 def has_optimiser(tree: object) -> bool:
-    """Whether a checkpoint's tree has the state of an optimiser."""
+    """Whether a checkpoint's tree has the state of an optimizer."""
     return any(True for _ in _candidates(tree if isinstance(tree, dict) else {}))
 
 
 def _listing(states: Mapping[str, object]) -> str:
-    return f"optimisers are under {', '.join(states)}" if states else "the file has none"
+    return f"optimizers are under {', '.join(states)}" if states else "the file has none"
 
 
 def _candidates(table: dict[object, object]) -> Iterator[tuple[str, Table]]:
-    """Yield dotted keys, at most two levels deep, of all optimisers."""
+    """Yield dotted keys, at most two levels deep, of all optimizers."""
     for name, value in table.items():
         if _is_optimiser(value):
             yield str(name), value

@@ -59,7 +59,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     ),
     "gradient": Bound(
         GRADIENT,
-        "gradients (C), optimiser (D): relative float64 error of a gradient, and of what an optimiser makes of it",
+        "gradients (C), optimiser (D): relative float64 error of a gradient, and of what an optimizer makes of it",
     ),
     "table_ulp": Bound(TABLE_ULP, "constants (A'): units in the last place of float32 between a table and its formula"),
     "float32_share": Bound(FLOAT32_SHARE, "share of a float64 layer's values that float32 may hold exactly"),

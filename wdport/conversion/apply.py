@@ -28,6 +28,7 @@ def converted_arrays(
     these are allowed; and ``InputError`` if the file was changed meanwhile.
     """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
+    # Before the first array: the tied tensor fills nothing, so nobody would notice another value of it later.
     require_equal_ties(prepared)
     total, done = sum(tensors[name].nbytes for move in plan.moves for name in move.sources), 0
     for move in plan.moves:
@@ -35,6 +36,7 @@ def converted_arrays(
         done += sum(tensors[name].nbytes for name in move.sources)
         if progress:
             progress(done, total)
+    # At the end, too: every read checks the open file, and this one the file that the path now names.
     prepared.checkpoint.require_unchanged()
 
 
@@ -54,6 +56,7 @@ def moved_arrays(
     """
     sources = [source_array(prepared, name, allow_nonfinite, cast, see) for name in move.sources]
     if not move.exact:
+        # Read again in the stored dtype: float64 values that are rounded to float32 first would be rounded twice.
         sources = [prepared.checkpoint.read(name) for name in move.sources]
     return move.apply(sources)
 
@@ -72,6 +75,7 @@ def source_array(
         raise InputError(where, "has NaN or infinite values", "use an undamaged checkpoint, or `--allow-nonfinite`")
     if see is not None:
         see(name, stored)
+    # A float64 value that overflows becomes infinite, and is refused below because it differs.
     with np.errstate(over="ignore"):
         array = stored.astype(np.float32, copy=False)
     if stored.dtype == np.float64 and not cast and not np.array_equal(array, stored, equal_nan=True):

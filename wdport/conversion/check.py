@@ -47,7 +47,7 @@ def settings_report(path: str | Path, settings: Settings, checkpoint: str | Path
     arguments = {key: stated[key] for key in family.table.config if key in stated}
     if len(arguments) < len(family.table.config):
         if checkpoint is None:
-            fix = "give `--config FILE`, or a checkpoint with a config.json beside it"
+            fix = "give `--config FILE`, or a checkpoint with a config.json next to it"
             raise UsageError("--settings", "the models need configuration values", fix)
         with open_checkpoint(Path(checkpoint), key=settings.key) as opened:
             arguments = family.arguments(source_of(opened), stated)
@@ -83,6 +83,7 @@ class Check:
         """Every fault for which a conversion would be refused, one sentence each; the plan's misfits replace the
         coverage's faults, which they repeat."""
         errors = (remark.sentence for remark in self.remarks if remark.level == "error")
+        # A plan that was made proves the coverage.
         left = self.coverage.faults if self.coverage and self.planned is None else ()
         return (*errors, *(self.misfits or left))
 
@@ -139,6 +140,7 @@ def _with_checkpoint(
     """Add the coverage and, if ``planned``, the plan and the unusual ``values`` among the moved tensors."""
     table = check.table
     notes = [*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table)]
+    # A user's own model has no features; those of a family are known only from its configuration, that is, with a plan.
     features = frozenset[str]() if table.family == CUSTOM else None
     if planned:
         try:

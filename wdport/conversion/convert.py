@@ -43,7 +43,7 @@ ADAMS = ("adam", "adamw")
 
 @dataclass(frozen=True)
 class ConvertedOptimizer:
-    """A converted optimiser: its file, torch's class, and how many parameters, groups and steps it has.
+    """A converted optimizer: its file, torch's class, and how many parameters, groups and steps it has.
 
     ``schedule`` is torch's class of the learning-rate schedule, "" for none; ``left_out`` are
     parameters whose tensors the conversion dropped.
@@ -60,7 +60,7 @@ class ConvertedOptimizer:
 
 @dataclass(frozen=True)
 class OptimizerRequest:
-    """Whether the optimiser is converted, and what its file does not say; see :func:`wdport.convert`."""
+    """Whether the optimizer is converted, and what its file does not state; see :func:`wdport.convert`."""
 
     requested: bool
     kind: str | None = None
@@ -94,6 +94,8 @@ class OptimizerRequest:
         belongs = Model(prepared.family.name, prepared.checkpoint.file_sha256())
         with optimiser_written(output, state, belongs) as set_weights:
             yield summary(output.path, state)
+            # After the model's file has its name, so that the digest is of what was stored: rounded, where 16 bits were
+            # requested.
             set_weights(weights_digest(stored(), state.members))
 
     def _names(self) -> list[str] | None:
@@ -111,7 +113,7 @@ class OptimizerRequest:
 
 
 def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
-    """Return the summary of an optimiser's state."""
+    """Return the summary of an optimizer's state."""
     from wdport.optimizers.schedules import kind_of
 
     decoupled = state.kind == "adam" and all(group.get(DECOUPLED) for group in state.groups)
@@ -127,7 +129,7 @@ class Conversion:
 
     ``manifest`` is the manifest's JSON content; ``assumed`` are the configuration values that no source determined;
     ``shown`` maps the main fields of the configuration to short labels; ``values`` are findings on unusual values;
-    ``optimizer`` is the converted optimiser, if it was asked for. ``doubts`` are assumed values that change what the
+    ``optimizer`` is the converted optimizer, if it was asked for. ``doubts`` are assumed values that change what the
     network computes, each with what goes wrong if it is wrong.
     """
 
@@ -206,11 +208,11 @@ def convert(
             "float16".
         max_memory: bytes of memory for tensors, for the same formats; larger tensors are processed in pieces.
         max_shard_size: maximum bytes per shard; the output is then a folder.
-        with_optimizer: also convert the state of the optimiser, to ``NAME.optimizer.safetensors`` next to the output;
+        with_optimizer: also convert the state of the optimizer, to ``NAME.optimizer.safetensors`` next to the output;
             all of its moments are in memory at once. :func:`wdport.load_optimizer` loads it.
         optimizer: "adam" or "adamw", if a checkpoint of an older PyTorch does not distinguish them.
-        optimizer_key: dotted key of the optimiser's state if the file holds more than one.
-        parameter_names: JSON file with a list of the names of the optimiser's parameters, in the order of its groups,
+        optimizer_key: dotted key of the optimizer's state if the file holds more than one.
+        parameter_names: JSON file with a list of the names of the optimizer's parameters, in the order of its groups,
             if their shapes fit several assignments.
 
     Returns:
@@ -242,6 +244,7 @@ def convert(
         beside=not no_config,
     )
     with prepare(checkpoint, settings) as prepared:
+        # Again: shards and a config.json are inputs that are only known once the checkpoint is open.
         require_apart([("-o", target.path), ("-o", target.manifest.path)], prepared.checkpoint.files)
         lint = ValueLint(prepared.plan, dtype)
         with request.written(prepared, beside, lambda: _stored(prepared, target, manifest)) as moved:
@@ -254,6 +257,7 @@ def convert(
     assumed, labels = prepared.resolved.assumed, prepared.family.shown
     guesses = prepared.family.guesses if isinstance(prepared.family, Guessing) else {}
     doubts = {name: why for name, why in guesses.items() if name in assumed}
+    # Somebody who stated a part of the configuration has looked at it; the rest is then their choice.
     if len(doubts) < len(guesses) and _TOLD & set(prepared.resolved.origins.values()):
         doubts = {}
     return Conversion(Path(checkpoint), target.path, target.manifest.path, prepared.config, assumed, manifest, labels,
@@ -265,6 +269,7 @@ def _streamed(plans: Plans) -> Manifest:
     target = plans.target
     with ExitStack() as stack:
         if target.format in (FOLDER, ORBAX):
+            # The manifest is renamed last: whoever finds it finds the folder that it describes.
             (beside,) = stack.enter_context(replacing(target.manifest))
             file = stack.enter_context(whole_folder(target.output, holds_ours))
         else:
@@ -277,6 +282,7 @@ def _streamed(plans: Plans) -> Manifest:
 def write_arrays(prepared: Prepared, target: ModelTarget, arrays: Iterator[tuple[str, Array]]) -> Manifest:
     """Write one variable after another to a file, with the manifest next to it."""
     with ThreadPoolExecutor(1) as pool:
+        # The whole file is hashed while its arrays are converted: hashlib releases Python's lock.
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
 
         def manifest(hashes: Hashes | None) -> Manifest:

@@ -82,6 +82,7 @@ class Routes:
     def explain(self, name: str) -> tuple[Route, ...]:
         """Return the routes of a tensor or variable; raises :class:`UsageError` with the most similar names."""
         prefix = "".join(self.prefixes)
+        # A user may copy a name from the checkpoint, with the prefixes that the conversion removed.
         for candidate in dict.fromkeys((name, name.removeprefix(prefix), *map(name.removeprefix, self.prefixes))):
             if routes := tuple(route for route in self.routes if route.has(candidate)):
                 return routes
@@ -157,6 +158,7 @@ def from_account(path: Path, account: Account) -> Routes:
             end = End(str(entry["source"]), tuple(map(int, entry["shape"])), str(entry["dtype"]))
             targets = tuple(End(str(t["path"]), tuple(map(int, t["shape"])), t.get("dtype", "float32"))
                             for t in entry["targets"])  # fmt: skip
+            # All tensors of one row have the same targets, which is what joins them again.
             key = tuple(target.name for target in targets)
             previous = moved.get(key)
             notes = ("recomputed: 16-bit storage ruins its values",) if entry["recomputed"] else ()

@@ -73,7 +73,9 @@ def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[s
     shapes = {entry["source"]: tuple(entry["shape"]) for entry in manifest["tensors"]}
     shapes |= {entry["source"]: constants[entry["constant"]].shape for entry in manifest["checks"]}
     shapes |= {name: shapes[same] for name, same in manifest["ties"].items()}
+    # The manifest has no shapes of dropped tensors; the plan only needs their names.
     shapes |= dict.fromkeys(manifest["drops"], ())
+    # The same plan as at the conversion, made again from names and shapes: its rules then run backwards.
     table = table or choose_table(shapes, converted.path)
     _require_table(converted.account, table, converted.path)
     plan, _ = planned(converted.path, table, converted.family, converted.config, shapes)
@@ -102,6 +104,7 @@ def _by_checkpoint(
     plan = prepared.plan
     rest = {name: typed(checkpoint.read(name), dtypes[name]) for name in (*plan.checks, *plan.drops)}
     every = {**tensors, **rest}
+    # In the checkpoint's order: `named_parameters` and the optimizer's indices depend on it.
     return Restored({name: every[name] for name in checkpoint.tensors}, chosen=_chosen(plan),
                     prefixes=checkpoint.prefixes, plan=plan, key=checkpoint.key)  # fmt: skip
 

@@ -131,6 +131,7 @@ def open_converted(path: str | PathLike[str], own_family: OwnFamily | None = Non
                 converted.config, file, json.loads(metadata.config_json), _is_installed_keras(account)
             )
         return converted
+    # Calling a function that a file names would run whatever its author chose.
     if account is not None and account.family == CUSTOM:
         fix = "give `--mapping` with the table that converted it"
         raise MisfitError(file, f"built by {account.values['keras']}, which is not called unless you name it", fix)
@@ -174,10 +175,12 @@ def _large_enough(converted: Converted) -> Converted:
     """Raise :class:`Fault` if the file is too small for the variables of its configuration, before a model is built."""
     variables = converted.variables
     dtypes = converted.dtypes  # None: Keras may have saved them in 16 bits
+    # A configuration of a few bytes can describe a model that does not fit into memory.
     least = sum((ITEMSIZE[dtypes.get(name, "float32")] if dtypes is not None else 2) * prod(shape)
                 for name, shape in variables.items())  # fmt: skip
     if (size := size_at(converted.path)) < least:
         raise Fault(f"has {size} bytes, too few for the model of its configuration", CONVERT_AGAIN)
+    # Both are in the file: an edit of one of them would build another model than was verified.
     if converted.account is not None and converted.account.variables != variables:
         raise Fault("its manifest has other variables than the model of its configuration", CONVERT_AGAIN)
     return converted
@@ -194,13 +197,15 @@ def open_account(file: Path) -> tuple[Account | None, ModelMetadata]:
         if metadata.manifest is None:
             if metadata.config_json is None:
                 raise Fault(f"has no wdport manifest: {_OTHER[format_of(file)]}", GIVE_CONVERTED)
+            # An attacker could remove the manifest, and with it all hashes, from a file that was converted.
             if manifest_of(file).exists():
                 fix = (
                     f"if Keras saved it again, remove {manifest_of(file).name}; otherwise convert the checkpoint again"
                 )
-                raise Fault("has no manifest, but there is one beside it", fix)
+                raise Fault("has no manifest, but there is one next to it", fix)
             return None, metadata
         account = read_account(metadata.manifest)
+        # Keras builds the model from this text, so it must be the one that the manifest's hash covers.
         if metadata.config_json is not None and hashlib.sha256(metadata.config_json).hexdigest() != account.config_json:
             raise Fault("its config.json is not the one that was written", CONVERT_AGAIN)
         return account, metadata

@@ -36,6 +36,7 @@ def make_manifest(
     ``dtypes`` are those of the variables, float32 by default.
     """
     checkpoint, plan, table = prepared.checkpoint, prepared.plan, prepared.table
+    # In a safetensors file the manifest precedes the values: it gets its place before their hashes are known.
     digests = hashes.variables if hashes else dict.fromkeys(prepared.variables, BLANK)
     return {
         "manifest": FORMAT,

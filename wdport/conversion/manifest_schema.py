@@ -36,7 +36,7 @@ class SourceEntry(TypedDict):
     key: Annotated[str | None, Meta(description=
         "Dotted key of the state_dict; null if the file itself is the state_dict.")]  # fmt: skip
     prefixes: Annotated[list[str], Meta(description="Prefixes that were removed from every name, such as `module.`.")]
-    other_keys: Annotated[list[str], Meta(description="Other content of the file, beside the state_dict.")]
+    other_keys: Annotated[list[str], Meta(description="Other content of the file, besides the state_dict.")]
     not_read: Annotated[list[str], Meta(description="Parts of the file that were not read, as text.")]
 
 
@@ -58,7 +58,7 @@ class FileEntry(TypedDict):
 
 
 class OutputEntry(TypedDict):
-    """The file that was written. ``name``, ``sha256`` and ``bytes`` are only in the manifest beside the file."""
+    """The file that was written. ``name``, ``sha256`` and ``bytes`` are only in the manifest next to the file."""
 
     format: Annotated[str, Meta(description=
         "Format: `keras`, `safetensors`, `npz`, `weights.h5`, `orbax` or `safetensors-sharded`, a "
@@ -247,6 +247,7 @@ def contradiction_of(path: Path, account: Account, sha256: str) -> str:
         return f"{beside.name} is damaged"
     finally:
         source.close()
+    # The whole document, not only the hash: another tool may have edited any part of it.
     if {**document, "output": output} != account.manifest:
         return f"{beside.name} belongs to another conversion"
     return "" if file_facts["sha256"] == sha256 else f"{beside.name} describes a file with another SHA-256"

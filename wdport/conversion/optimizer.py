@@ -1,4 +1,4 @@
-"""Convert the state of an optimiser by the plan of its weights, and back.
+"""Convert the state of an optimizer by the plan of its weights, and back.
 
 Moments have the shapes of the parameters, so the moves of the weights apply to them. A moment that the plan would have
 to compute, not move, is refused: a sum of two parameters has no moments.
@@ -60,7 +60,7 @@ _OTHER: Final = "Adam, AdamW and SGD are converted; start with a new optimizer"
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of the torch optimiser: index, name, group, and the names of its state's entries in their order.
+    """A parameter of the torch optimizer: index, name, group, and the names of its state's entries in their order.
 
     ``step`` is its number of steps and ``step_dtype`` the dtype of the tensor that holds it, "" for a Python number;
     ``dtype`` is that of its moments.
@@ -77,7 +77,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Optimised:
-    """The state of an optimiser for the Keras model.
+    """The state of an optimizer for the Keras model.
 
     ``moments`` maps torch's name of a moment to arrays by variable path; ``groups`` are torch's hyper-parameters of the
     groups, ``members`` the group of every variable, ``steps`` the number of steps of every variable with a state.
@@ -105,17 +105,17 @@ class Optimised:
 def converted_optimiser(
     prepared: Prepared, key: str | None = None, names: Sequence[str] | None = None, decoupled: bool | None = None
 ) -> Optimised:
-    """Return the optimiser's state in a checkpoint, for the variables of its plan.
+    """Return the optimizer's state in a checkpoint, for the variables of its plan.
 
     Args:
         prepared: the open checkpoint with its plan.
-        key: the entry of the checkpoint, if it holds several optimisers.
+        key: the entry of the checkpoint, if it holds several optimizers.
         names: the parameters' names in the order of the groups, if the file does not determine them.
-        decoupled: True for AdamW and False for Adam, for a file of an older torch that does not say which, or with
+        decoupled: True for AdamW and False for Adam, for a file of an older torch that does not state which, or with
             settings that neither has.
 
     Raises:
-        InputError: the file has no optimiser, or a damaged one.
+        InputError: the file has no optimizer, or a damaged one.
         MisfitError: the state does not fit the plan.
     """
     checkpoint, plan = prepared.checkpoint, prepared.plan
@@ -142,13 +142,14 @@ def _candidates(checkpoint: Checkpoint, plan: Plan) -> list[ParameterTensor]:
     by_name: dict[str, ParameterTensor] = {}
     for name, info in checkpoint.tensors.items():
         source = plan.ties.get(name, name)
+        # A checked table is a buffer, which no optimizer has.
         if source not in plan.checks and source.rpartition(".")[2] not in BUFFERS:
             by_name.setdefault(source, ParameterTensor(source, info.shape, source not in plan.drops))
     return list(by_name.values())
 
 
 def _kind(optimiser: OptimiserState, named: bool) -> Kind:
-    """The optimiser by its whole set of settings and entries; other settings are accepted of an Adam that is ``named``
+    """The optimizer by its whole set of settings and entries; other settings are accepted of an Adam that is ``named``
     by the user."""
     options = set().union(*(group.options for group in optimiser.groups))
     entries = set().union(*optimiser.state.values())
@@ -158,25 +159,27 @@ def _kind(optimiser: OptimiserState, named: bool) -> Kind:
         if not has_settings or not all(_STORED[kind] <= entry.keys() <= stored for entry in optimiser.state.values()):
             continue
         others = options - {*needed, *WITHOUT_EFFECT} - ({DECOUPLED} if kind == "adam" else set())
+        # Another optimizer may have all of Adam's settings and more, so unknown settings are refused.
         if others and not (named and kind == "adam"):
             fix = (
-                "say --optimizer adam or adamw if it changes no step"
+                "give --optimizer adam or adamw if it changes no step"
                 if kind == "adam"
                 else "start with a new optimizer"
             )
             raise Fault(f"has the setting {min(others)}, which no {kind.upper()} of torch has", fix, optimiser.key)
         return kind
     description = ", ".join(sorted(entries - {"step"})[:3] or sorted(options)[:4])
-    raise Fault(f"is of another optimiser than Adam, AdamW or SGD (it has {description})", _OTHER, optimiser.key)
+    raise Fault(f"is of another optimizer than Adam, AdamW or SGD (it has {description})", _OTHER, optimiser.key)
 
 
 def _with_decoupled(groups: Groups, kind: Kind, decoupled: bool | None, key: str) -> tuple[dict[str, Any], ...]:
     """The groups, with the kind of weight decay that an older torch did not store."""
     if kind != "adam" or all(DECOUPLED in group for group in groups):
         return groups
+    # Without a weight decay Adam and AdamW take the same steps.
     if decoupled is None and any(group["weight_decay"] for group in groups):
-        raise Fault("does not say whether it is Adam or AdamW, and has a weight decay",
-                    "say --optimizer adam or --optimizer adamw", key)  # fmt: skip
+        raise Fault("does not state whether it is Adam or AdamW, and has a weight decay",
+                    "give --optimizer adam or --optimizer adamw", key)  # fmt: skip
     return tuple({**group, DECOUPLED: group.get(DECOUPLED, decoupled is not False)} for group in groups)
 
 
@@ -207,6 +210,7 @@ def _parameter(checkpoint: Checkpoint, optimiser: OptimiserState, index: int, na
     step = state.get("step")
     dtype = step.dtype if isinstance(step, TensorRef) else ""
     value = _plain(checkpoint, step, "step")
+    # torch stores the step as a float32 tensor; Keras counts in integers.
     if value is not None and (value != int(value) or value < 0):
         raise Fault(f"has taken {value} steps", _OTHER, f"{optimiser.key}.state.{index}")
     kinds = {ref.dtype for entry, ref in state.items() if entry != "step" and isinstance(ref, TensorRef)}
@@ -235,10 +239,11 @@ def _moved(
             continue
         _require_equal_training(move, trained)
         members.update(dict.fromkeys(move.targets, trained[0].group))
+        # Frozen, or without a gradient so far: torch has no state for it, and begins one at its first step.
         if not trained[0].entries:
             continue
         if not move.exact:
-            what = f"are combined into {move.targets[0]}, which has no moments of its own"
+            what = f"are combined into {move.targets[0]}, which has no moments"
             raise Fault(what, "start with a new optimizer", " and ".join(move.sources))
         if trained[0].step is not None:
             steps.update(dict.fromkeys(move.targets, int(trained[0].step)))
@@ -269,7 +274,7 @@ def _require_equal_training(move: Move, trained: Sequence[Parameter]) -> None:
 
 
 def torch_state(optimised: Optimised, plan: Plan) -> dict[str, Any]:
-    """Return the state_dict of the torch optimiser, with NumPy arrays where torch has tensors."""
+    """Return the state_dict of the torch optimizer, with NumPy arrays where torch has tensors."""
     arrays: dict[str, dict[str, Array]] = {}
     for name, by_path in optimised.moments.items():
         arrays[name] = {}
@@ -311,12 +316,13 @@ def _entries(
 
 
 def training_file(optimised: Optimised, plan: Plan, tensors: Mapping[str, Array], key: str | None) -> dict[str, Any]:
-    """Return the contents of the training program's checkpoint: weights under ``key``, optimiser and schedules under
+    """Return the contents of the training program's checkpoint: weights under ``key``, optimizer and schedules under
     theirs, and the other numbers of the checkpoint."""
     parts = {key or "model": dict(tensors), optimised.key or "optimizer": torch_state(optimised, plan)}
     tree: dict[str, Any] = dict(optimised.extra)
     for name, part in (parts | dict(optimised.schedules)).items():
         first, _, rest = name.partition(".")
+        # "optimizer_states.0": Lightning stores a list.
         if rest.isdecimal():
             tree.setdefault(first, []).append(part)
         elif rest:

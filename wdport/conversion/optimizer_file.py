@@ -1,4 +1,4 @@
-"""The file of a converted optimiser, ``NAME.optimizer.safetensors``: moments by variable path, and its description.
+"""The file of a converted optimizer, ``NAME.optimizer.safetensors``: moments by variable path, and its description.
 
 A tensor is named by moment and variable, such as ``exp_avg/blocks/0/attention/kernel``. The description is sealed like
 a manifest, has a SHA-256 of every tensor, and one of the weights that the state belongs to.
@@ -40,7 +40,7 @@ _FAULTS = (KeyError, TypeError, ValueError, AttributeError)
 
 @dataclass(frozen=True)
 class Model:
-    """The model that an optimiser belongs to: its family, the SHA-256 of its checkpoint, "" if it is unknown, and the
+    """The model that an optimizer belongs to: its family, the SHA-256 of its checkpoint, "" if it is unknown, and the
     digest of its weights (:func:`weights_digest`)."""
 
     family: str
@@ -49,7 +49,7 @@ class Model:
 
 
 def optimiser_path(path: Path) -> Path:
-    """Return the default name of the optimiser's file, next to a converted model."""
+    """Return the default name of the optimizer's file, next to a converted model."""
     return path.with_name(f"{stem_of(path)}{SUFFIX}")
 
 
@@ -67,7 +67,7 @@ def weights_digest(values: Iterable[tuple[str, Array]], names: Collection[str]) 
 
 
 def require_weights(path: Path, optimised: Optimised, model: Model, values: Iterable[tuple[str, Array]]) -> None:
-    """Raise :class:`MisfitError` unless an optimiser's file belongs to a model with these values."""
+    """Raise :class:`MisfitError` unless an optimizer's file belongs to a model with these values."""
     if weights_digest(values, optimised.members) != model.weights:
         what = "belongs to other weights than the model's"
         raise MisfitError(path, what, "give the optimizer that was converted, or saved, with the model")
@@ -101,6 +101,7 @@ def optimiser_written(path: OutputPath, optimised: Optimised, model: Model) -> I
         try:
             for name, array in arrays.items():
                 writer.write(name, array)
+            # The placeholder has the length of a digest, so the text still fits into its place in the header.
             yield lambda weights: belongs.update(weights=weights)
             writer.finish(text())
         finally:
@@ -120,7 +121,7 @@ def read_optimiser(path: Path) -> tuple[Optimised, Model]:
         try:
             if document["kind"] != _KIND:
                 raise Fault(
-                    "is a converted model, not an optimizer's file", "give the .optimizer.safetensors beside it"
+                    "is a converted model, not an optimizer's file", "give the .optimizer.safetensors next to it"
                 )
             if document["format"] != FORMAT:
                 raise Fault("was written by another release of wdport", CONVERT_AGAIN)
@@ -166,6 +167,7 @@ def _unpacked(value: object) -> Any:
         return [_unpacked(element) for element in value]
     if not isinstance(value, dict):
         return value
+    # `_packed` makes only tables of one entry, so that a user's key can never be mistaken for a type.
     ((name, inside),) = value.items()
     if name == "table":
         return {key: _unpacked(element) for key, element in inside.items()}

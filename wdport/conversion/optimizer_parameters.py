@@ -1,6 +1,6 @@
-"""Which parameter has which index in the state of an optimiser.
+"""Which parameter has which index in the state of an optimizer.
 
-PyTorch numbers parameters by their place in the optimiser's groups. Every group lists its parameters in the order of
+PyTorch numbers parameters by their place in the optimizer's groups. Every group lists its parameters in the order of
 ``module.parameters()``, which is that of the state_dict without buffers and repeated tensors. So each group is a
 subsequence of the names, with the shapes of its moments. An assignment is used only if there is exactly one.
 """
@@ -43,7 +43,7 @@ def parameter_names(
     """Return the name of every index.
 
     Args:
-        optimiser: the optimiser's state.
+        optimiser: the optimizer's state.
         candidates: the tensors of the state_dict, in its order, without buffers and repeated tensors.
         prefixes: prefixes that were removed from their names.
 
@@ -57,13 +57,14 @@ def parameter_names(
     count = len(optimiser.indices)
     if count > len(candidates):
         raise Fault(f"has {count} parameters, but the weights have {len(candidates)}",
-                    "give the optimiser of this model", optimiser.key)  # fmt: skip
+                    "give the optimizer of this model", optimiser.key)  # fmt: skip
+    # First without tensors that the table drops, which are mostly buffers.
     for tried in dict.fromkeys((tuple(needed), tuple(candidates))):
         if count == len(tried) or tried == tuple(candidates):
             names = _assigned(optimiser, shapes, tried, count == len(tried))
             if names is not None:
                 return names
-    raise Fault("its moments have other shapes than the weights", "give the optimiser of this model", optimiser.key)
+    raise Fault("its moments have other shapes than the weights", "give the optimizer of this model", optimiser.key)
 
 
 def named(optimiser: OptimiserState, names: Sequence[str], candidates: Sequence[ParameterTensor]) -> dict[int, str]:
@@ -92,6 +93,7 @@ def _names_in_groups(
         for index, name in zip(group.indices, group.names, strict=True):
             short = name
             for prefix in prefixes:
+                # The optimizer may have been made before the module was compiled or wrapped, or after.
                 short = short if short in candidate_names else short.replace(prefix, "", 1)
             names[index] = short
     return _checked(optimiser.key, names, shapes, candidates)
@@ -106,7 +108,7 @@ def _checked(
             raise Fault(f"names a parameter {name}, which the weights do not have", _NAME_THEM, key)
         if shapes[index] not in (None, candidate_shapes[name]):
             what = f"has moments of shape {shapes[index]} for {name}, which has {candidate_shapes[name]}"
-            raise Fault(what, "give the optimiser of this model", key)
+            raise Fault(what, "give the optimizer of this model", key)
     if len(set(names.values())) < len(names):
         raise Fault("names a parameter twice", _NAME_THEM, key)
     return names
@@ -118,6 +120,8 @@ def _assigned(
     """The only assignment, None if there is none; ``every`` means that all candidates are assigned."""
     groups = [group.indices for group in optimiser.groups]
     start: Places = (0,) * len(groups)
+    # Dynamic programming over the candidates: only how far each group has come matters, not by which way. Two ways are
+    # as bad as a million, so counts stop at 2.
     reached: dict[Places, int] = {start: 1}  # how many ways lead there, at most 2
     steps: list[dict[Places, tuple[Places, int | None]]] = []
     for candidate in candidates:

@@ -36,7 +36,7 @@ from wdport.options import PathText
 
 def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
     """Remove the first component of names, such as ``model``, if no row of the table claims a name with it and rows
-    claim every name without it; return a sentence that says so, or nothing.
+    claim every name without it; return a sentence about it, or nothing.
 
     Names without it, such as those of a loss stored with a model, keep theirs; no row may move one of them. A name that
     no row claims is a fault of the plan, so this never prevents a plan that fits.
@@ -52,10 +52,12 @@ def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
             groups.setdefault(head, {})[name] = rest
     candidates = [(head, short) for head, short in groups.items()
                   if claimed.isdisjoint(short) and all(map(index.find, short.values()))]  # fmt: skip
+    # With two candidates, or names that fit as they are, nothing shows which prefix is meant.
     if moved or len(candidates) != 1:
         return ()
     ((head, short),) = candidates
     if len(short) < len(checkpoint.tensors):
+        # Without the prefix, a tensor would have the name of another one.
         if not checkpoint.tensors.keys().isdisjoint(short.values()):
             return ()
         checkpoint.give_names(short)
@@ -65,7 +67,7 @@ def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
 
 
 def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
-    """Rename modules that have a former name in the table; return a sentence that says so, or nothing.
+    """Rename modules that have a former name in the table; return a sentence about it, or nothing.
 
     A tensor keeps its old name, which no row claims, if another tensor already has the new one.
     """
@@ -207,9 +209,10 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     notes = [*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table)]
     family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
     if settings.mapping:
+        # First: building a user's model may take long, and its message would not name the table.
         _require_its_model(table, checkpoint)
     if (configured := _configured(checkpoint, family, settings)) is not None:
-        notes.append(f"configuration from {configured[1].name} beside the checkpoint")
+        notes.append(f"configuration from {configured[1].name} next to the checkpoint")
     resolved = _resolve(checkpoint, family, settings)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
     if settings.shapes and isinstance(family, KeptByKeras):
@@ -258,7 +261,7 @@ def planned(
     targets = family.variables(config) if variables is None else variables
     plan = make_plan(table, shapes, targets, constant_shapes, family.features(config))
     if isinstance(plan, Misfits):
-        hint = getattr(family, "hint", None)  # of a model of the user's own
+        hint = getattr(family, "hint", None)  # of a user's own model
         if hint:
             raise _misfit(path, table, plan.faults, (plan.sized and hint(config)) or _OWN)
         raise _misfit(path, table, plan.faults, _dropping(table, plan.unexpected) if plan.unexpected else _FIX)
@@ -272,8 +275,10 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
         stated_values = family.read_settings(*configured)
     configuration = stated_values if settings.config or configured else dict(settings.known or {})
     source = source_of(checkpoint)
+    # A complete configuration is that of a converted file; what the checkpoint stores must not change it.
     resolved = family.resolve(replace(source, saved=None) if settings.known else source, configuration, flags)
     if settings.units is not None:
+        # Settings that the units add come as flags, but their origin is the data, not the user.
         stated = {"transform", *(settings.values or {})}
         origins = {
             name: "data" if origin == "flag" and name not in stated else origin
@@ -349,7 +354,7 @@ _OWN = "correct the table, or the Keras model"
 
 
 def _dropping(table: Table, names: Sequence[str]) -> str:
-    """How a table leaves out tensors that the network does not need: the lines that say so."""
+    """Return the lines of a table that leave out tensors that the network does not need."""
     row = f'  - {{torch: {names[0]}, drop: "why"}}'
     return (
         f"if it is not needed, give a table with `--mapping`: `include: [{Path(table.path).stem}]`, `tensors:`, `{row}`"
@@ -370,10 +375,12 @@ def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Constan
             comparisons.append(TableComparison(source, name, None, None))
             continue
         stored: Array = checkpoint.read(source).astype(np.float64)
+        # A table stored in 16 bits differs by its rounding, and is recomputed anyway.
         relative = HALF_ROUNDING.get(checkpoint.tensors[source].dtype, 0.0)
         difference = np.abs(stored - constant.values)
         error = float(np.max(difference, initial=0.0))
         comparisons.append(TableComparison(source, name, error, constant.tolerance))
+        # Negated, so that NaN, which compares false, is a fault.
         if not np.all(difference <= constant.tolerance + relative * np.abs(constant.values)):
             faults.append(
                 f"{source} is not {name}: it differs by {error:.1e}, rounding explains at most {constant.tolerance:.0e}"

@@ -21,7 +21,7 @@ from wdport.recorder import Input
 class Recordable:
     """The PyTorch model and how it is built: ``reference`` is ``module:function``, called with ``arguments``;
     ``tensors`` are its weights, ``calculated`` the names of those that arithmetic converts, ``taps`` the modules that
-    the table compares, ``notes`` say how names were changed, and the model need not have the ``spare`` tensors."""
+    the table compares, ``notes`` state how names were changed, and the model need not have the ``spare`` tensors."""
 
     reference: str
     inputs: tuple[Input, ...]

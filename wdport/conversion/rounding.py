@@ -46,8 +46,10 @@ class Cast:
             return stored
         values = decode(stored, self.source)
         with np.errstate(over="ignore", invalid="ignore"):
+            # Via float32, as torch does: float64 to bfloat16 in one step would round some values the other way.
             single = values.astype(np.float32, copy=False)
             if self.target == "float32":
+                # Widening back for the comparison is exact, so any difference is a lost bit.
                 self.inexact |= self.source == "float64" and not np.array_equal(single, values, equal_nan=True)
                 return single
             rounded = narrow(single, self.target)
@@ -84,6 +86,7 @@ def is_nonfinite(stored: Array, dtype: str) -> bool:
         return False
     size, infinity = stored.itemsize, _INFINITY[dtype]
     sign = 1 << (8 * size - 1)
+    # Two reductions over the stored bits; np.isfinite would allocate an array, and numpy has no bfloat16.
     signed, unsigned = stored.view(f"<i{size}"), stored.view(f"<u{size}")
     return bool(signed.max() >= infinity or unsigned.max() >= infinity + sign)
 
@@ -91,4 +94,5 @@ def is_nonfinite(stored: Array, dtype: str) -> bool:
 def typed(array: Array, dtype: str) -> Array:
     """Return an array in a dtype of PyTorch, contiguous; bfloat16 as the dtype of `ml_dtypes`."""
     target = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    # ascontiguousarray gives an array without axes the shape (1,).
     return np.ascontiguousarray(array.astype(target, copy=False)).reshape(array.shape)

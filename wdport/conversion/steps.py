@@ -39,6 +39,7 @@ class Budget:
 
     @property
     def buffer(self) -> int:
+        # Four buffers share seven eighths of the budget.
         return self.total * 7 // 32
 
     @property
@@ -112,12 +113,14 @@ class SizedMove:
         info, (shape, dtype) = self.tensors[0], self.targets[0]
         count = prod(shape)
         flat = self.move.rule.source.any_axes
+        # If no axis moves, the tensor is a sequence of values and may be cut anywhere.
         rule, sizes = (FLAT, {"flat": count}) if flat else (self.move.rule, dict(self.move.sizes))
         ours, theirs = slowest(rule.target, sizes), slowest(rule.source, sizes)
         target = count // sizes[ours] * ITEMSIZE[dtype]
         source = count // sizes[theirs] * ITEMSIZE[info.dtype]
         if (slice_bytes := max(target, source)) > room:
             raise TooSmall(Budget.for_buffer(slice_bytes))
+        # The same axis varies slowest on both sides: a block of the tensor is a block of the variable.
         if ours == theirs:
             blocks = list(_ranges(sizes[ours], room // slice_bytes))
             for block in blocks:
@@ -162,6 +165,7 @@ def _size(count: int) -> str:
 
 def slowest(side: ExpressionSide, sizes: Mapping[str, int]) -> str:
     """Return the slowest-varying axis of those with more than one index."""
+    # An axis of length one does not vary; cutting along it would make one piece.
     return next((name for name in side.names if sizes[name] > 1), side.names[0])
 
 

@@ -48,6 +48,7 @@ class Storage:
             raise UsageError("--max-memory", what, "write a folder of safetensors shards")
         if target.format != FOLDER and self.max_shard_size is not None:
             raise UsageError("--max-shard-size", "requires a folder", "end the name that `-o` gives in /")
+        # These formats have only a writer in pieces, whatever the settings are.
         return target.format in (FOLDER, ORBAX, "npz") or any(asked.values())
 
     def dtypes(self, prepared: Prepared) -> Mapping[str, str]:

@@ -52,6 +52,7 @@ class Buffers:
         self._free: Queue[Array] = Queue()
         self._stop = stop
         for _ in range(count):
+            # Not zeros: pages that no tensor needs are never allocated.
             self._free.put(np.empty(size, np.uint8))
 
     def take(self) -> Array:
@@ -84,6 +85,7 @@ def prefetch(items: Iterator[T], stop: Event) -> Iterator[T]:
                     return
         except StageEnded:
             return
+        # Whatever it is: the consumer raises it in its own thread, and this one ends.
         except BaseException as error:
             end.error = error
         _put(passed, end, stop)
@@ -97,6 +99,7 @@ def prefetch(items: Iterator[T], stop: Event) -> Iterator[T]:
             raise item.error
         thread.join()
     except BaseException:
+        # All stages look at this event while they wait, so none of them waits for another one that has ended.
         stop.set()
         thread.join()
         raise
@@ -175,14 +178,17 @@ class VariableStream:
 
     def __post_init__(self) -> None:
         checkpoint, plan = self.prepared.checkpoint, self.prepared.plan
+        # In the order of the file, so that reads are sequential and its hash needs no second read.
         moves = sorted(plan.moves, key=lambda move: min(map(checkpoint.place, move.sources)))
         for name in (name for move in moves for name in move.sources):
             if (dtype := checkpoint.tensors[name].dtype) not in FLOATS:
                 fix = "check the table's row for it"
                 raise MisfitError((checkpoint.path, name), f"is {dtype}, not floating point", fix)
         shaped = [self._shaped(move) for move in moves]
+        # By default a tensor that cannot be divided is allowed its memory; with --max-memory it is refused.
         usual = max([USUAL, *(move.undivided for move in shaped if not move.divisible)])
         self._budget = Budget(
+            # No more than the largest tensor needs: buffers are as large as the budget allows.
             min(self.memory or usual, max([Budget.for_buffer(1 << 20), *(e.undivided for e in shaped)]))
         )
         self._steps = all_steps(shaped, self._budget)
@@ -257,13 +263,16 @@ class VariableStream:
                 arrays = self._combined(step.move, loaded.arrays, casts)
                 self._inputs.give(loaded.buffer)
                 yield from self._pieces(step, arrays, None, None, done)
+            # The bytes stay what they are: the buffer itself is handed to the writer, without a copy.
             elif _passes(step) and loaded.arrays[0].flags.c_contiguous and not casts[0].needed:
                 yield from self._pieces(step, loaded.arrays, loaded.buffer, self._inputs, done)
             else:
+                # A strip is filled by several reads, so its buffer stays until the last one.
                 output = self._outputs.take() if output is None else output
                 arrays = self._fill(step, loaded.arrays, casts, output)
                 self._inputs.give(loaded.buffer)
                 if step.last:
+                    # Before the bytes are handed on: nothing that lost a value is written.
                     self._require_lossless(step, casts)
                     yield from self._pieces(step, arrays, output, self._outputs, done)
                     output = None
@@ -295,6 +304,7 @@ class VariableStream:
     def _combined(self, move: Move, arrays: list[Array], casts: list[Cast]) -> list[Array]:
         """Combine stored values by arithmetic, rounded once, to float32."""
         for cast, array in zip(casts, arrays, strict=True):
+            # Only to detect what float32 cannot hold; the arithmetic below starts from the stored values.
             single = Cast(cast.source, "float32")
             single(array)
             self._require_single(cast.source, single, move.sources[casts.index(cast)])
@@ -320,6 +330,7 @@ class VariableStream:
             yield Piece(name, start, data, release, done)
 
     def _require_finite(self, read: _Read) -> None:
+        # A tensor that is read for several strips is examined once.
         if read.step.again:
             return
         for name, array in zip(read.step.move.sources, read.arrays, strict=True):

@@ -70,15 +70,18 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
         ThreadPoolExecutor(1) as thread,
         closing(stream.pieces()) as pieces,
     ):
+        # A buffer may be reused only after its bytes are hashed.
         stream.read = hashed.settle
         digests = {entry.name: hashlib.sha256() for entry in stream.entries}
         for piece in pieces:
+            # The hash of a piece is computed while the piece is written.
             hashing = thread.submit(digests[piece.name].update, piece.data)
             writer.write_at(piece.name, piece.start, piece.data)
             hashing.result()
             piece.release()
             if plans.progress:
                 plans.progress(piece.done, stream.total)
+        # A checkpoint that was read in order is hashed by now, apart from the parts that no variable needs.
         hashes, source = Hashes({name: hasher.hexdigest() for name, hasher in digests.items()}), hashed.hexdigest()
         parts = writer.finished() if isinstance(writer, ShardedWriter) else None
         inside = manifest(hashes, source, parts)

@@ -45,6 +45,7 @@ def compare_files(a: str | Path, b: str | Path, keys: tuple[str | None, str | No
     if kinds[0] != kinds[1]:
         for path in (Path(a), Path(b)):
             with located(path):
+                # A file that is missing counts as a checkpoint by its name; the error should be that it is missing.
                 path.stat()
         what = f"is a {kinds[1]}, and {printable(Path(a).name or a)} a {kinds[0]}"
         raise UsageError(Path(b), what, "give two files of one kind")

@@ -120,6 +120,7 @@ class ValueLint:
             return
         stats = self._stats.setdefault(name, _Statistics())
         flat = array.reshape(-1)
+        # With range, shape and dtype this separates nearly all tensors; those that remain are compared bit by bit.
         stats.first = stats.first or flat[:64].tobytes()
         stats.size += flat.size
         for offset in range(0, flat.size, _BLOCK):  # so small that the second look finds it in the processor's cache
@@ -129,6 +130,7 @@ class ValueLint:
             stats.arrays.append(array.astype(np.float64))
 
     def _update(self, stats: _Statistics, block: Array) -> None:
+        # min and max of a block with NaN are NaN, so two reductions also find non-finite values.
         low, high = float(block.min()), float(block.max())
         if not (isfinite(low) and isfinite(high)):
             finite = block[np.isfinite(block)]
@@ -138,6 +140,7 @@ class ValueLint:
             block, low, high = finite, float(finite.min()), float(finite.max())
         stats.low, stats.high = min(stats.low, low), max(stats.high, high)
         if block.itemsize > 4 or self._dtype == "float16":
+            # bfloat16 has float32's exponents, so only subnormal float32 values could underflow in it.
             small = np.abs(block) <= LEAST[self._dtype]
             stats.lost += int(np.count_nonzero(small)) - int(np.count_nonzero(block == 0)) if small.any() else 0
 
@@ -179,6 +182,8 @@ class ValueLint:
                 name for name in names if name in self._stats and self._stats[name].size > self._stats[name].nonfinite
             ]
             scales = [name for name in names if _is_centred(self._stats[name].values)]
+            # A layer or RMS norm is trained from 1. Some batch and group norms are trained from 0, so one of them is no
+            # sign.
             if scales and (kind in ("layer_norm", "rms_norm") or 2 * len(scales) >= len(names)):
                 mean = float(np.mean(self._stats[scales[0]].values))
                 more = f" and {len(scales) - 1} more of {len(names)}" if len(scales) > 1 else ""
@@ -232,7 +237,7 @@ class ValueLint:
                 relation = (
                     "one tensor in the checkpoint, different variables in the port" if one else "equal bit for bit"
                 )
-                text = f"{names[0]}, {_several(same)}: {relation}; if they are tied, say so under tied:"
+                text = f"{names[0]}, {_several(same)}: {relation}; if they are tied, add a row under tied:"
                 yield ValueFinding("twice", "note", (names[0], *same), 1 + len(same), 1 + len(same), text)
 
 

@@ -1,4 +1,4 @@
-"""What `verify --full` adds: the port run eagerly, bfloat16, gradients, optimiser steps and sampling trajectories."""
+"""What `verify --full` adds: the port run eagerly, bfloat16, gradients, optimizer steps and sampling trajectories."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SEED = 5
 BFLOAT16_CASES = (CASES[0], replace(CASES[0], gain=32.0), CASES[1])
 """The last one has the greatest lengths."""
 BATCH = 2
-"""Samples in a backward pass and in an optimiser step: more do not fit with 63 million parameters in float64."""
+"""Samples in a backward pass and in an optimizer step: more do not fit with 63 million parameters in float64."""
 
 
 @dataclass(frozen=True)
 class FullBattery:
-    """Gates bfloat16, gradients and optimiser, and the sampling runs of trajectories, with the measurements that are
+    """Gates bfloat16, gradients and optimizer, and the sampling runs of trajectories, with the measurements that are
     not stored in the taps."""
 
     gates: tuple[Gate, ...] = ()
@@ -122,7 +122,7 @@ def _optimiser_steps(
     family: Trained, prepared: Prepared, comparison: Comparison, probe: GradientProbe, say: Callable[[str], None]
 ) -> OptimiserErrors:
     """Gate optimiser (D), for a family that defines its training loss."""
-    say("optimiser steps")
+    say("optimizer steps")
     objective = family.objective(prepared.config, probe.model)
     with lifted(), comparison.clock.gate("D"):
         return optimiser_gate(prepared.plan.moves, comparison.modules["float64"], probe, objective,

@@ -134,7 +134,7 @@ def _clipped(update: Callable[..., Step]) -> Callable[..., Step]:
 class PortTraining:
     """The port's side of training, in parts that can be made faulty one at a time.
 
-    ``rule`` returns the optimiser for a variable's path.
+    ``rule`` returns the optimizer for a variable's path.
     """
 
     objective: Objective

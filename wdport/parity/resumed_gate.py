@@ -1,4 +1,4 @@
-"""Gate resumed (D'): five training steps of both sides from the converted optimiser, compared step by step.
+"""Gate resumed (D'): five training steps of both sides from the converted optimizer, compared step by step.
 
 The port's side is what a user trains with: the optimizer that :func:`wdport.load_optimizer` loads. The reference's is
 `torch.optim`. As in gate optimiser (D), the port takes every step with the reference's gradients and from the
@@ -52,7 +52,7 @@ PER_EPOCH: Final = (1, 3)
 
 @dataclass(frozen=True)
 class Resumed:
-    """The converted optimiser that is compared: its ``file``, and what the checkpoint's conversion gives now."""
+    """The converted optimizer that is compared: its ``file``, and what the checkpoint's conversion gives now."""
 
     file: Path
     state: Optimised
@@ -67,7 +67,7 @@ class Resumed:
 
 
 def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) -> Resumed:
-    """Read the optimiser's file and the checkpoint's own optimiser; ``schedule`` names the class of its schedule.
+    """Read the optimizer's file and the checkpoint's own optimizer; ``schedule`` names the class of its schedule.
 
     Raises :class:`MisfitError` if the file belongs to another checkpoint's model, and what
     :func:`~wdport.conversion.optimizer.converted_optimiser` raises.

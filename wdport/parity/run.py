@@ -1,7 +1,7 @@
 """Run the comparison and the gates of two opened files, and return the verdict.
 
 Gates: preflight, constants, float64 and float32, the last two per layer and per part of the output; the sampling
-network; and those of the model's family. The full battery adds bfloat16, gradients, optimiser and trajectories,
+network; and those of the model's family. The full battery adds bfloat16, gradients, optimizer and trajectories,
 which compares the sampling network in float64 as well. :mod:`wdport.compare.findings` describes each gate.
 """
 
@@ -77,7 +77,7 @@ class VerifySubject:
         unequal: what is known to differ before anything runs.
         digests: the SHA-256 of the files, by role.
         reference: the reference; ``None`` for the family's own.
-        resumed: the optimiser to compare training steps of, if any.
+        resumed: the optimizer to compare training steps of, if any.
         probes: the cases to run.
         started: when the comparison began, of the monotonic clock.
     """

@@ -1,9 +1,9 @@
 """PyTorch's side of resumed training: `torch.optim` and its scheduler, from the state in the checkpoint, one
 parameter at a time.
 
-AdamW updates every parameter independently, so each has a separate optimiser here; nothing is stored twice.
+AdamW updates every parameter independently, so each has a separate optimizer here; nothing is stored twice.
 
-Nothing of wdport computes here: the optimiser and the schedule are PyTorch's own, loaded by `load_state_dict`. Nor does
+Nothing of wdport computes here: the optimizer and the schedule are PyTorch's own, loaded by `load_state_dict`. Nor does
 wdport's reading of a schedule choose its class: the user names it, or PyTorch's classes are asked what they store.
 """
 
@@ -91,11 +91,11 @@ class TorchTraining:
 
 
 class TorchResumed:
-    """A module, its optimiser and its schedule.
+    """A module, its optimizer and its schedule.
 
     Args:
         module: float64, with the checkpoint's weights.
-        state: the optimiser as converted, for its parameters' names, groups and schedules.
+        state: the optimizer as converted, for its parameters' names, groups and schedules.
         raw: torch's own state of every index, as the checkpoint has it.
         schedule: the class of the schedule, from :func:`schedule_class`; None for a constant rate.
     """
@@ -180,7 +180,7 @@ class TorchResumed:
 
 
 def _own(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the optimiser's constructor takes of a group."""
+    """What the optimizer's constructor takes of a group."""
     return {"lr": options["lr"]}
 
 

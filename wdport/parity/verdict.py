@@ -32,13 +32,13 @@ own, or a recording of the user's own."""
 @dataclass
 class VariableResult:
     """Relative float64 errors of one variable of the port: of its gradient for a random cotangent at the output, and
-    over the steps of the optimiser."""
+    over the steps of the optimizer."""
 
     reference: Annotated[str, Meta(description="Name of the tensor.")]
     candidate: Annotated[str, Meta(description="Path of the variable.")]
     gradient: Annotated[Number, Meta(description="Error of its gradient.")] = 0.0
     step_gradient: Annotated[Number, Meta(description=
-        "Largest error of its gradient over the optimiser's steps.")] = 0.0  # fmt: skip
+        "Largest error of its gradient over the optimizer's steps.")] = 0.0  # fmt: skip
     first: Annotated[Number, Meta(description="Largest error of the first moment.")] = 0.0
     second: Annotated[Number, Meta(description="Largest error of the second moment.")] = 0.0
     value: Annotated[Number, Meta(description="Largest error of its value.")] = 0.0

@@ -59,7 +59,7 @@ def verify(
         mapping: the mapping table, if you used your own.
         key: dotted key of the state_dict, if the file holds more than one.
         reference: ``module:factory`` of your own PyTorch model, in place of wdport's; see :mod:`wdport.recorder`.
-        full: also run bfloat16, gradients, optimiser and trajectories, and the port eagerly as well as compiled.
+        full: also run bfloat16, gradients, optimizer and trajectories, and the port eagerly as well as compiled.
         repro: a folder for the first faulty layer, if there is one, and a script that runs only that layer.
         say: called with a short message at every step, for a progress display.
         model: ``module:function`` of your own Keras model, if the table does not name it.
