@@ -55,7 +55,7 @@ FAULTS = {
         "no_activation",
         ("", ""),
         "hidden",
-        "lacks the relu that the table says follows",
+        "lacks the relu that the table states after the module",
     ),
 }
 

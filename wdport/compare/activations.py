@@ -97,6 +97,7 @@ def _celu(alpha: float, alias: str) -> ActivationFunction:
 
 
 def _softplus(beta: float, threshold: float, alias: str) -> ActivationFunction:
+    # Keras has no threshold; PyTorch's default of 20 is kept, so that the difference of 2.1e-9 is reported.
     bend = inf if threshold >= EXACT_FROM else threshold
     return ActivationFunction("softplus", {"beta": float(beta), "threshold": bend}, alias)
 
@@ -116,6 +117,7 @@ _TORCH: Mapping[str, Callable[[Any, str], ActivationFunction | None]] = {
 }
 """Functions of classes of ``torch.nn`` that their declarations as activations do not state."""
 
+# Defaults of `leaky_relu`, which the two libraries do not share.
 _SLOPES = {"keras": 0.2, "jax": 0.01}
 _KERAS: Mapping[str, Callable[..., ActivationFunction]] = {
     "relu": lambda alias, **parameters: ActivationFunction("relu", _relu(**parameters), alias),
@@ -145,6 +147,7 @@ def of_module(module: object) -> ActivationFunction | None:
     """The function of a module of ``torch.nn``."""
     if not computes_as_torch(module):
         return None
+    # The nearest base class counts: a user's subclass of GELU computes GELU, unless it defines `forward`.
     names = (base.__name__ for base in type(module).__mro__)
     name = next((class_name for class_name in names if class_name in _TORCH or class_name in BY_CLASS), "")
     if not name:
@@ -255,6 +258,7 @@ def other_activation(tap: Tap, port_call: Call, expected: ExpectedCall) -> list[
         return []
     ours, theirs = np.asarray(port_call.outputs[0]), np.asarray(expected.outputs[0])
     stated = tap.layout.after
+    # The port's output would be right with the function applied to it, so it is missing.
     if stated and same(AFTER[stated](ours), theirs):
         return [lacking(stated)]
     for name in () if stated else AFTER:
@@ -265,7 +269,7 @@ def other_activation(tap: Tap, port_call: Call, expected: ExpectedCall) -> list[
 
 def lacking(name: str) -> str:
     """The message that the port's layer lacks an activation that the table states."""
-    return f"lacks the {name} that the table says follows"
+    return f"lacks the {name} that the table states after the module"
 
 
 def beside(name: str) -> str:

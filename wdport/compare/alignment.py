@@ -62,6 +62,7 @@ class Alignment:
         self._inputs = len(signature.inputs)
         taps = align(table, reference.names, self._layers, features, signature.axes, signature.words.one)
         modules: Mapping[str, torch.nn.Module] = getattr(reference, "modules", {})
+        # A shared module has several paths, and the table may name any of them.
         self.modules = dict(modules["float64"].named_modules(remove_duplicate=False)) if modules else {}
         self.taps = padded_by(taps, self.modules)
         self.unconverted = unconverted(table, reference.names, self._layers, features)
@@ -193,7 +194,12 @@ def compare_settings(
                 pair = _with_shapes(pair, tap, reference or {}, port or {})
             try:
                 pair_count, differing = compare_pair(pair)
-            except (TypeError, ValueError, AttributeError, IndexError):  # a class of the user's own has its own values
+            except (
+                TypeError,
+                ValueError,
+                AttributeError,
+                IndexError,
+            ):  # a user's own class may have any values
                 unread[layer_of(tap.reference)] = None
                 continue
             count, compared = count + bool(pair_count), compared + pair_count
@@ -202,6 +208,8 @@ def compare_settings(
                 settings.setdefault(key, replace(difference, reference=layer_of(tap.reference), candidate=path))
     compared_paths = {path for tap in taps for path in tap.stack or (layer_of(tap.candidate),)}
     for path, layer in layers.items():
+        # An Embedding's mask changes layers that follow it, so it matters even where the embedding itself is not
+        # compared.
         if getattr(layer, "mask_zero", False) is True and path not in compared_paths:
             settings[path, "mask_zero"] = Setting("mask_zero", None, True, "differs", MASKED, candidate=path)
     return SettingsReport(count, compared, tuple(settings.values()), unread=tuple(unread))
@@ -214,6 +222,7 @@ def _with_shapes(pair: Pair, tap: Tap, reference: Calls, port: Calls) -> Pair:
     output = _first(theirs.outputs) if theirs is not None else ()
     port_input = _first(ours.inputs) if ours is not None else ()
     if len(output) > 2 and getattr(pair.layer, "data_format", "") != "channels_first":
+        # The reference is channels-first; the port's output shape is compared with it in the port's order.
         output = (output[0], *output[2:], output[1])
     return replace(pair, fed=fed, input_shape=port_input, output_shape=output if len(output) == len(port_input) else ())
 

@@ -80,6 +80,7 @@ def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None
             return tensors(stateless(model, trainable, fixed, inputs, training))
 
     held = ([v.value for v in variables] for variables in (model.trainable_variables, model.non_trainable_variables))
+    # Two traces of the same code differ only in these addresses.
     return _ADDRESS.sub("", str(jax.make_jaxpr(call)(*held, inputs)))
 
 
@@ -92,6 +93,7 @@ def _differing(plain: tuple[Outputs, Mapping[str, Call]], still: tuple[Outputs, 
     sides = [{**{name: call.outputs for name, call in calls.items()}, "": outputs} for outputs, calls in (plain, still)]
     for name, outputs in sides[1].items():
         error = _error(sides[0].get(name), outputs)
+        # Negated, so that NaN counts as a difference.
         if not error <= LOGIC:
             who = name or "the model"
             text = f"{who} is off by {error:.1e} where the model is called as model(x), without training=False"
@@ -123,7 +125,7 @@ class Candidate:
 
     Attributes:
         models: Keras models by dtype ("float64", "float32") with equal weights.
-        table: the mapping table, whose rows say which layers correspond.
+        table: the mapping table, whose rows state which layers correspond.
         signature: inputs and outputs.
         features: names that hold under ``when:`` in the table.
         use: sets the converted weights (False), or those with random biases (True), in all models.
@@ -171,6 +173,7 @@ class PortSide:
         """The float64 outputs and calls; one eager run serves all questions about the same inputs."""
         if not self._candidate.eager:
             return cast_to(Ran, self.run("float64", "record", inputs))
+        # By identity: the same tuple is passed for the shapes and for the recording of a case.
         if self._last is None or self._last[0] is not inputs:
             self._last = (inputs, self.run("float64", "record", inputs))
         return self._last[1]
@@ -181,6 +184,7 @@ class PortSide:
         """Isolate with all ``answers``; if a layer does not accept those of ``doubtful`` calls, without them."""
         try:
             return cast_to(Ran, self.run(dtype, "isolate", inputs, answers))
+        # What JAX raises for shapes that do not fit, at trace time.
         except (ValueError, TypeError):
             if not doubtful:
                 raise
@@ -203,4 +207,6 @@ class PortSide:
     def eagerly(self, inputs: tuple[Array, ...]) -> Outputs:
         """The float64 outputs, run step by step."""
         with jax.default_matmul_precision("highest"), jax.enable_x64(True), TRACING:
+            # TRACING is held around the run: an eager run calls the model's Python code, which another thread may be
+            # tracing.
             return Probe(self._candidate.models["float64"], (), eager=True).whole(inputs)

@@ -117,6 +117,7 @@ class OutputParts:
         """The decoded output with only this part; ``None`` if unknown."""
         if self.port.decode is None:
             return None
+        # The other parts are zero: what remains is the effect of this part on the decoded series.
         masked = np.zeros_like(output)
         masked[:, part] = output[:, part]
         return self.port.decode(masked)

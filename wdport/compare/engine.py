@@ -84,6 +84,7 @@ def compare(
             engine.run(list(group))
             if brief and result.faulty:
                 break
+            # Once, with the converted weights, which are the first group.
             if not index:
                 engine.sweep()
         else:
@@ -129,10 +130,13 @@ class _Engine:
         with ThreadPoolExecutor(2) as pool:
             under_way: list[_Started] = []
             for case in cases:
+                # The peak of memory is one large case, not a large one and the one before it.
                 if under_way and _values(self.result.reference.inputs(case)) > self.largest:
                     self._finish(under_way)
                 with self.clock.gate("0"):
                     if self.own_values and case.gain != 1.0:
+                        # Values that only the port has, such as zeros around an input, do not grow with the gain, so
+                        # the sides would differ.
                         plain = replace(case, gain=1.0)
                         self.result.probes = tuple(plain if probe == case else probe for probe in self.result.probes)
                         case = plain
@@ -140,10 +144,12 @@ class _Engine:
                     self.largest = max(self.largest, _values(observation.inputs))
                     if not self.result.taps:
                         self._settle(observation)
+                    # An eager port's code may be patched during its run, which no other thread may see.
                     submit = Deferred if self.result.candidate.eager else pool.submit
                     under_way += self._started(submit, case, observation)
                 ahead = 0 if self.brief or _size(observation) > LARGE else CASES_AT_ONCE
                 del observation  # what is under way holds it
+                # The port's threads work on the newest case while this thread runs the reference on the next one.
                 self._finish(under_way, ahead)
                 if self.brief and self.result.faulty:
                     return
@@ -331,6 +337,7 @@ class _Engine:
             measured.cumulative = max(measured.cumulative, beyond(measured, running_error[1], spread.running))
             measured.inputs = max(measured.inputs, beyond(measured, isolated_error[0], spread.fed))
             measured.isolated = max(measured.isolated, beyond(measured, isolated_error[1], spread.isolated))
+            # Extreme cases hold zeros and constants, which are exact in float32 and would look like a precision leak.
             shares = [0.0 if started.case.extremes else narrowed(side) for side in (call, through[tap.candidate])]
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
             self.ranges.add(tap.reference, call.outputs)
@@ -380,6 +387,7 @@ class _Engine:
     def _condition(self, cases: Sequence[Case]) -> None:
         """If a float32 error exceeds the bound, compare it with the effect of one rounding as well."""
         result = self.result
+        # Conditioning runs the reference again for each case, so it is measured only if something exceeds the bound.
         if not result.single.beyond(result.parts):
             return
         for case in cases:
@@ -469,6 +477,7 @@ def _size(observation: Observation) -> int:
         *((calls for _, calls in observation.single.isolated) if observation.single is not None else ()),
     ]
     arrays = (leaf for run in runs for call in run.values() for leaf in leaves([*call.inputs, *call.outputs]))
+    # A layer's output is the next one's input: one array, counted once.
     return sum({id(array): array.nbytes for array in arrays}.values())
 
 

@@ -189,6 +189,7 @@ def _alike(candidate: Array, reference: Array) -> tuple[Array, Array]:
 
 def comparable(tap: Tap, outputs: Sequence[Array]) -> list[Array]:
     """Outputs of either side without the part that the tap leaves open."""
+    # Softmax over the keys cancels a constant along the tokens, such as the bias of the keys.
     return [array - array.mean(axis=1, keepdims=True) for array in outputs] if tap.shift else list(outputs)
 
 
@@ -209,6 +210,7 @@ def narrowed(call: Call) -> float:
     """The share of outputs that float32 holds exactly, if the layer's inputs are wider; an embedding's are its
     weights, as are those of a norm over one channel, which all have one magnitude."""
     floats = [leaf for leaf in leaves(list(call.inputs)) if np.asarray(leaf).dtype.kind == "f"]
+    # If the inputs are float32 values as well, the values were narrowed before this layer, or are meant to be.
     if not any(float32_share(np.asarray(leaf)) <= FLOAT32_SHARE for leaf in floats):
         return 0.0
     return max((float32_share(part) for part in call.outputs if not one_magnitude(part)), default=0.0)

@@ -45,7 +45,7 @@ _TERMS: Final = (
     Term("A'", "constants", "tables that are recomputed, not copied, equal their float64 formulas"),
     Term("A", "float64", "every layer fed the reference's inputs, and the whole network, agree in float64"),
     Term("B", "float32", "the port's float32 errors are no larger than a few times PyTorch's own"),
-    Term("B'", "bfloat16", "the same under a mixed bfloat16 policy, beside PyTorch's autocast"),
+    Term("B'", "bfloat16", "the same under a mixed bfloat16 policy, compared with PyTorch's autocast"),
     Term("C", "gradients", "gradients by layers, inputs and weights agree in float64"),
     Term("D", "optimiser", "losses, gradients, moments and weights agree over optimizer steps, in float64"),
     Term("D'", "resumed", "from the checkpoint's optimizer, the port takes the steps that PyTorch takes, in float64"),
@@ -199,6 +199,7 @@ class Measure:
     @property
     def beyond(self) -> bool:
         """Whether it exceeds the bound; NaN does."""
+        # Not `>`: every comparison with NaN is false.
         return not self.value <= self.limit
 
     @property
@@ -261,6 +262,8 @@ class Gate:
             if reading.beyond:
                 group = _FIRST_ONLY.get(reading.kind)
                 key = (reading.subject, group, "", "") if group else (reading.subject, "", reading.kind, reading.part)
+                # Measures come in the order of the cause: a layer that is fed wrongly is reported as that, not as off
+                # in the network.
                 objections.setdefault(key, reading.finding())
         facts = dict.fromkeys(self.facts)
         faults = [*objections.values(), *(finding for finding in facts if not finding.notice)]
@@ -269,6 +272,7 @@ class Gate:
     @property
     def complete(self) -> bool:
         """Whether everything that it had to compare was compared."""
+        # A gate that compared nothing does not pass.
         return self.compared == self.expected > 0
 
     @property

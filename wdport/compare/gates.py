@@ -38,6 +38,7 @@ def explained(conditioning: Conditioning, observation: Observation) -> tuple[dic
             continue
         sizes = [_size(side) for side in (observation.calls[name].inputs, observation.calls[name].outputs)]
         squares = (spread.fed[0] / sizes[0], spread.made[0] / sizes[1], spread.running[0] / sizes[1])
+        # At most LEAK: the weakest logic fault known, a wrong epsilon, shows 1e-5.
         by_tap[name] = Explained(*(min(NUMERICS * square**0.5, LEAK) for square in squares))
     pairs = zip(observation.outputs, conditioning.outputs, strict=True)
     output_error = min(NUMERICS * max(relative_l2(output + moves, output) for output, moves in pairs), LEAK)
@@ -46,6 +47,7 @@ def explained(conditioning: Conditioning, observation: Observation) -> tuple[dic
 
 def beyond(result: TapResult, error: float, allowed: float) -> float:
     """The error, or 0 if it exceeds the bound and is explained; the result then records it."""
+    # Negated, so that NaN is returned as it is and fails.
     if error <= LOGIC or not error <= allowed:
         return error
     result.conditioned = max(result.conditioned, error)
@@ -55,6 +57,7 @@ def beyond(result: TapResult, error: float, allowed: float) -> float:
 def _size(values: Sequence[object]) -> float:
     """Sum of squares of all arrays, without the lowest numbers that masks hold; always positive."""
     arrays = (np.asarray(leaf, dtype=np.float64) for leaf in leaves(list(values)))
+    # Masks hold the lowest number of the dtype, whose square is infinite.
     squares = (np.square(array, where=np.abs(array) < MASKING, out=np.zeros_like(array)) for array in arrays)
     return max(float(sum(np.sum(square) for square in squares)), float(np.finfo(np.float64).tiny))
 

@@ -44,6 +44,7 @@ AFTER: Mapping[str, Callable[[Array], Array]] = {
 
 
 def _in_dtype(function: Callable[[Array], Array], values: Array) -> Array:
+    # In float64, and rounded once: scipy computes float32 arrays in float32.
     return np.asarray(function(values.astype(np.float64))).astype(values.dtype)
 
 
@@ -142,8 +143,8 @@ def in_port(
 
 def _uncropped(array: Array, shape: Shape, layout: Layout) -> tuple[Array, tuple[slice, ...]] | None:
     """An output of the reference within zeros of the port's ``shape``, and where it is; ``None`` if the port's layer
-    has its size. If the cropping is not known, it is what the sizes ask for: the same at both ends, or one more in
-    front, as PyTorch's ``output_padding`` of one leaves it."""
+    has its size. If the cropping is not known, it is what the sizes require: the same at both ends, or one more
+    at the start, as PyTorch's ``output_padding`` of one leaves it."""
     try:
         placed = moved(array, len(shape), layout.outputs)
     except ValueError:
@@ -182,6 +183,7 @@ def fed_in_port(
     compared.
     """
     arrays = leaves(list(call.inputs))
+    # Names first: Keras's MultiHeadAttention takes query, value, key, PyTorch's query, key, value, of equal shapes.
     order = matched(leaf_names(call), names, len(arrays), len(shapes))
     if order is None:
         order = _matched_by_place(arrays, len(shapes), mask_places(call), masks)
@@ -191,6 +193,7 @@ def fed_in_port(
     for theirs, ours in order:
         array, shape = np.asarray(arrays[theirs]), tuple(shapes[ours])
         more = margins(array, shape, layout.inputs) if layout.padded else None
+        # An odd difference may be padded on either side, so the padding is not known.
         even = more is not None and min(more) == 0 and not any(extra % 2 for extra in more)
         if more is None or (min(more) == 0 and not even and layout.padded != "any"):
             inputs[ours] = _fitted(array, shape, layout.inputs, layout, strict)

@@ -37,6 +37,7 @@ def relative_l2(candidate: Array, reference: Array) -> float:
     for c, r in zip(*blocks, strict=True):
         c, r = c.astype(np.float64, copy=False), r.astype(np.float64, copy=False)
         with np.errstate(invalid="ignore", over="ignore"):  # infinity minus infinity is NaN: infinite below
+            # hypot of block norms does not overflow, as a sum of squares of values around 1e200 would.
             difference = hypot(difference, float(np.linalg.norm(c - r)))
             size = hypot(size, float(np.linalg.norm(r)))
     if not isfinite(difference) or not isfinite(size):
@@ -62,12 +63,14 @@ def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -
 
 def float32_share(values: Array) -> float:
     """Share of the distinct values, other than 0 and 1, that float32 holds exactly; 0.0 if there are none. A bias that
-    a layer gives out unchanged at many steps counts once. Integers have none."""
+    a layer outputs unchanged at many steps counts once. Integers have none."""
     if values.dtype.kind != "f":
         return 0.0
     flat = values.ravel(order="K")
     if not any(
-        _exact_in_float32(block[_telling(block)]).any() for block in np.array_split(flat, flat.size // BLOCK + 1)
+        # The usual answer is none, which this finds block by block; `unique` sorts, and copies the whole array.
+        _exact_in_float32(block[_telling(block)]).any()
+        for block in np.array_split(flat, flat.size // BLOCK + 1)
     ):
         return 0.0
     return float(np.mean(_exact_in_float32(np.unique(flat[_telling(flat)]))))
@@ -182,6 +185,7 @@ def _largest(so_far: float, values: Array) -> float:
 
 
 def _ratio(candidate: float, reference: float, least: float) -> float:
+    # A reference that happens to be exact must not make a correctly rounded port infinitely worse.
     floor = max(reference, least)
     if not isfinite(candidate) or not isfinite(floor):
         return inf

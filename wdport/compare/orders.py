@@ -59,6 +59,7 @@ def agreeing(theirs: Array, ours: Array, sizes: Sizes, first: tuple[Sequence[str
     """
     if prod(sizes.values()) != theirs.shape[-1] or len(sizes) > MOST_AXES:
         return ""
+    # The first that agrees wins; orders near the stated one come first, since equal sizes make several agree.
     for source, target in _orders(sizes, first):
         split = theirs.reshape(*theirs.shape[:-1], *(sizes[name] for name in source))
         lead = theirs.ndim - 1

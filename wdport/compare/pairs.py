@@ -65,7 +65,7 @@ class Pair:
             and self.fed in ((), self.input_shape)
             and not (candidates and (self.layout.inputs or not self.fed))
         ):
-            candidates.append(tuple(range(self.rank)))  # what no rule says is taken as it is
+            candidates.append(tuple(range(self.rank)))  # without a rule, axes keep their order
         return list(dict.fromkeys(candidates))
 
     def axes(self, theirs: Sequence[int]) -> tuple[int, ...] | None:
@@ -97,6 +97,7 @@ def _places(rule: Rule, fed: Shape, port_input: Shape) -> Places | None:
         return None
     if fed:
         try:
+            # Only to see whether the shapes fit the rule.
             rule.sizes([fed], [port_input])
         except AxisError:
             return None

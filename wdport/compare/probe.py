@@ -56,12 +56,14 @@ def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[di
     count = dict.fromkeys(layers, 0)
     callers: dict[str, str] = {}
     inside, looped = [""], list[str]()
+    # The class is patched, not the layers: Python looks `__call__` up on the type.
     original_call, around = keras.layers.Layer.__call__, _traced_by()
 
     def intercept(self: KerasLayer, *args: object, **kwargs: object) -> object:
         path = paths.get(id(self))
         if path is None:
             return original_call(self, *args, **kwargs)
+        # Inside `jax.lax.scan` or `while_loop` the values belong to an inner trace, and would leak out of it.
         if _traced_by() != around:
             looped.append(path)  # Keras rewords what is raised inside a layer
             return original_call(self, *args, **kwargs)
@@ -78,6 +80,7 @@ def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[di
         try:
             return handle(call, compute, arguments)
         finally:
+            # Also if the layer raises, so that the callers of later calls are right.
             inside.pop()
 
     with patch.object(keras.layers.Layer, "__call__", intercept):
@@ -134,6 +137,7 @@ def _holds(value: object) -> bool:
 
 def _nest(value: object) -> object:
     if isinstance(value, dict):
+        # Sorted, as jax.tree flattens dictionaries, so that both sides agree on the order.
         value = [value[name] for name in sorted(value)]
     return [_nest(item) for item in value if _holds(item)] if isinstance(value, (list, tuple)) else value
 
@@ -328,6 +332,7 @@ def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object
     if len(inputs) == 1:
         return tuple(inputs)
     names = [name for name in call_names(model) if name not in ("training", "mask")]
+    # A functional model takes its inputs as one structure; a subclass, as separate arguments of its `call`.
     if isinstance(model, keras.Sequential) or getattr(model, "_functional", None) is not None:
         return (list(inputs),)
     if hasattr(model, "_inputs_struct"):

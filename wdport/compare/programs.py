@@ -25,6 +25,7 @@ Result = TypeVar("Result")
 Key = tuple[jax.tree_util.PyTreeDef, tuple[tuple[tuple[int, ...], str], ...]]
 """The nesting, the shapes and the dtypes of a program's arguments."""
 
+# Reentrant: a thread that holds it for an eager run may trace a program inside.
 TRACING = RLock()
 """Held while a model's Python code runs and other threads may trace."""
 
@@ -63,6 +64,7 @@ class CompiledProgram(Generic[*Arguments, Result]):
         with self._settling:
             if key not in self._compiled:
                 self.trace(*arguments)
+                # The lowered program holds the whole module, and is not needed again.
                 self._compiled[key] = self._lowered.pop(key).compile()
             return self._compiled[key]
 

@@ -105,10 +105,12 @@ def _is_affine(normed: Array, outputs: Array) -> bool:
     if same(normed, outputs):
         return True
     x, y = (array.reshape(-1, array.shape[-1]) for array in (normed, outputs))
+    # Any two points lie on a line, so a few samples prove nothing.
     if len(x) < 4:
         return False
     away = x - x.mean(0)
     square = (away**2).sum(0)
+    # A least-squares line per channel; a constant channel has no slope and only its shift.
     scale = (away * (y - y.mean(0))).sum(0) / np.where(square > 0, square, 1.0)
     return same(y.mean(0) + scale * away, y)
 
@@ -138,6 +140,7 @@ def attention_difference(parts: Sequence[Array], right: Array, wrong: Array) -> 
     parts = [part.reshape(*part.shape[:2], -1) for part in parts if part.ndim >= 3]
     width = right.reshape(*right.shape[:2], -1).shape[-1]
     right, wrong = (array.reshape(*array.shape[:2], -1) for array in (right, wrong))
+    # Roles are found from values; no argument's name is used.
     for roles in permutations(range(len(parts)), 3):
         query, key, value = (parts[role] for role in roles)
         if not query.shape[-1] == key.shape[-1] == value.shape[-1] == width or key.shape != value.shape:

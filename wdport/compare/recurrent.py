@@ -38,6 +38,7 @@ class Gates:
     def reordered(self, order: Order) -> Iterator[None]:
         """Inside, block i holds the former block ``order[i]``."""
         before = [np.asarray(variable.value) for variable in self.variables]
+        # Without x64, JAX would round the float64 weights to float32 when they are assigned.
         with jax.enable_x64(True):
             for variable, array in zip(self.variables, before, strict=True):
                 blocks = np.split(array, self.count, axis=-1)

@@ -180,8 +180,11 @@ class Live:
                 observation = observe(
                     self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
                 )
+                # Once, on the first case: PyTorch's fused attention path may compute something else than its layers one
+                # by one.
                 fast_error = 0.0 if self.environment else fast_path_error(self.modules["float32"], observation)
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+                # An error of a reference that comes with wdport is a bug, and keeps its traceback.
                 if not self.code:
                     raise
                 what = f"running it raises {one_line(error)}"

@@ -32,6 +32,7 @@ def relations(wrong: Array, right: Array, recorded: Known) -> list[str]:
     recorded = {name: array for name, array in recorded.items() if np.all(np.isfinite(array))}
     sentences = (step(wrong, right) for step in _BY_ITSELF)
     others = (step(wrong, right, recorded) for step in (_replaced, _added, _mistaken))
+    # Recorded arrays come first: "lacks the output of norm1" names a cause, a factor only describes the error.
     return list(next((text for text in chain(others, sentences) if text), []))
 
 
@@ -86,6 +87,7 @@ def _added(wrong: Array, right: Array, recorded: Known) -> list[str]:
     difference = wrong - right
     for name, other in recorded.items():
         factor = _factor(difference, other)
+        # If `wrong` is itself a multiple of the recorded array, nothing was added to the right one.
         if factor is None or same(wrong, factor * other):
             continue
         if abs(factor + 1) < 1e-8:
@@ -227,6 +229,7 @@ def permutation(wrong: Array, right: Array, axis: int) -> Array | None:
     if wrong.shape != right.shape or not 2 <= count <= LONGEST_AXIS:
         return None
     rows, right_rows = (np.moveaxis(array, axis, 0).reshape(count, -1) for array in (wrong, right))
+    # One number per row, by irrational weights, sorts both sides in the same order; the final comparison proves it.
     sums = [np.array([float(row @ weights) for row in side]) for side in (rows, right_rows)
             for weights in [np.cos(np.arange(1.0, rows.shape[1] + 1.0))]]  # fmt: skip
     order = np.empty(count, dtype=np.int64)

@@ -91,7 +91,7 @@ class Overlay:
 @dataclass(frozen=True)
 class Evidence:
     """One case in float64: the network's inputs, the isolated calls of the faulty port's layers (its output under ""),
-    and the reference's calls, by the candidate's paths; ``random_biases`` says with which weights."""
+    and the reference's calls, by the candidate's paths; ``random_biases`` states with which weights."""
 
     inputs: tuple[Array, ...]
     port: Calls
@@ -111,6 +111,7 @@ def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NU
         if not tap.fed(logic, numerics):
             candidate = by_reference[tap.caller].candidate if tap.caller else ""
             fault = Fault(tap.caller, candidate, tap.reference, tap.inputs, tap.inputs_ratio)
+            # Only the first layer that a caller feeds wrongly: later ones get wrong inputs from the same code.
             faults.setdefault((tap.caller, True), fault)
         if not tap.sound(logic, numerics):
             ratio = max(tap.rms_ratio, tap.max_ratio)

@@ -146,7 +146,7 @@ def _compared(pair: Pair) -> tuple[Compared, ...]:
 def _value(side: object, path: str) -> object:
     try:
         value = attrgetter(path)(side)
-    except Exception:  # a property of the user's own may raise anything
+    except Exception:  # a user's own property may raise anything
         return _MISSING
     if is_torch(value, "Dropout"):
         return getattr(value, "p", _MISSING)
@@ -175,6 +175,7 @@ def _differing(check: Compared, theirs: object, ours: object, pair: Pair) -> lis
         return [Setting(check.keras, plain(expected), plain(ours), check.level, words)]
     if check.how in ("is", "not"):
         stated = named(ours if check.keras else theirs)
+        # A lambda has no name that could be compared; what it computes is compared by its values.
         if (stated == check.value) == (check.how == "is") or stated == "<lambda>":
             return []
         return [setting(check, *((check.value, stated) if check.keras else (stated, None)))]

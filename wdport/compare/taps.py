@@ -65,7 +65,7 @@ def align(
     rows = [row for row in table.taps if row.when is None or row.when in features]
     taps: list[Tap] = []
     absent = unconverted(table, modules, layers, features)
-    matched: set[int] = set()  # rows by identity: several may stand on one line
+    matched: set[int] = set()  # rows by identity: several may be on one line
     fix = "correct the taps of the mapping table"
     for module in modules:
         for row in rows:
@@ -129,6 +129,7 @@ def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Lay
     rules = [] if is_channels_first(layer) else [*row.axes, *map(axes, stated)]
     inputs = list(rules)
     if row.flatten is not None:
+        # With or without a time axis before the flattened one.
         inputs = [axes(f"{before}{row.flatten.source} -> {before}{row.flatten.target}") for before in ("b ", "b t ")]
     kind = KINDS.get(row.kind)
     padded, cropped = (kind.padded, kind.cropped) if kind else ("", False)
@@ -202,6 +203,7 @@ def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> t
         if theirs and ours and theirs != ours:
             text = f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times"
             faults.append(fact(text, tap.reference))
+        # At least one tap, even for a layer that is never called: it is then reported as not compared.
         for number in range(1, max(min(theirs, ours), 1) + 1):
             names = (call_name(tap.reference, number), call_name(tap.candidate, number))
             call_taps.append(replace(tap, reference=names[0], candidate=names[1]))

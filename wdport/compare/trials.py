@@ -60,6 +60,7 @@ class Trial:
         layers = layers_by_path(self.probe.model)
         paths = self.tap.stack or (layer_of(self.tap.candidate),)
         groups = gates_of({path: layers[path] for path in paths})
+        # Compiled, unlike the eager probe of the trial: 23 orders of an LSTM for each group would take long eagerly.
         probe = Probe(self.probe.model, self.probe.layers) if groups else self.probe
         for gates in groups:
             for order in gates.orders():

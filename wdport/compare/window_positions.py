@@ -1,7 +1,7 @@
 """Positions of the windows of a convolution or a pooling, by the two libraries' settings and the input size.
 
 PyTorch pads both sides equally and may round the count up; Keras's ``same`` pads as much as needed, with the smaller
-half in front. Layers with different settings may therefore agree on one size and not on another.
+half first. Layers with different settings may therefore agree on one size and not on another.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def differing(
     if ours is None or theirs is None:
         return None
     expected = [_torch(theirs[index], module, index, size) for index, size in enumerate(sizes)]
+    # The reference's layer sees another input than the port's, so the windows cannot be compared on this size.
     if left and [windows.count for windows in expected] != list(left):
         return ""
     for axis, first, size in zip(ours, expected, sizes, strict=True):
