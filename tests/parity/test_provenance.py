@@ -209,8 +209,8 @@ def test_an_archive_without_its_manifest_is_what_keras_saves(archive: tuple[Path
     pack(output, stripped | {"config.json": changed})
     assert main(["verify", str(checkpoint), str(output), *SETS]) == 1
     shown = " ".join(capsys.readouterr().out.split())
-    assert "prediction_target is coefficient in the converted file, which nothing tells: noise is assumed; if" in shown
-    assert "dropout is 0.2 in the converted file, which nothing tells: 0.1 is assumed" in shown
+    assert "prediction_target is coefficient in the converted file, which nothing states: noise is assumed; if" in shown
+    assert "dropout is 0.2 in the converted file, which nothing states: 0.1 is assumed" in shown
 
 
 def test_a_renamed_manifest_is_refused(archive: tuple[Path, Path], capsys: Any) -> None:

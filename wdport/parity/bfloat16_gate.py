@@ -127,6 +127,6 @@ def _model(prepared: Prepared, comparison: Comparison) -> KerasModel:
 
 
 def _gate(ratios: dict[str, float], expected: int) -> Gate:
-    # A separate bound: a policy's bound on float32 says nothing about bfloat16.
+    # A separate bound: a policy's bound on float32 does not apply to bfloat16.
     measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS) for name, ratio in ratios.items())
     return GATES["B'"].gate(len(ratios), expected, measures)

@@ -49,12 +49,15 @@ def probable_causes(
 ) -> dict[str, tuple[str, ...]]:
     """Probable causes of the first faults, by the faulty layer's path: settings that differ, or else what the values
     show."""
+    # With the checkpoint's weights, so that a fault in the converted file is not taken for one in the code.
     probe = Probe(correct_port(prepared, weights), comparison.alignment.watched, eager=True)
     names = {tap.candidate: tap.reference for tap in comparison.alignment.taps}
     custom = isinstance(prepared.family, KeptByKeras)
     right = {path: np.asarray(variable.value) for path, variable in variables_by_path(probe.model).items()}
     causes = {}
     for fault in faults[:MAX_CAUSES]:
+        # From the most certain to the least: a stated setting, a change that makes the layer agree, then relations of
+        # values.
         words = _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, custom)
         if not words and comparison.evidence is not None:
             words = wrong_variables(fault.candidate, names, weights.variables, right)
@@ -146,6 +149,7 @@ def _reference_values(evidence: Evidence, names: Mapping[str, str], fault: Fault
     """Every input and output of the reference of this size, reshaped, by description; those nearest to the fault
     first."""
     arrays: dict[str, Array] = {}
+    # Nearest first: many arrays may fit a relation, and a neighbour is the most likely cause.
     near = {path for path, call in evidence.port.items() if call.caller == fault.candidate} | {fault.candidate}
     ordered = sorted(evidence.answers.items(), key=lambda item: item[0] not in near)
     for what in ("output", "input"):

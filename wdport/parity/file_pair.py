@@ -119,7 +119,7 @@ def both_files(pair: Pair, user_family: OwnFamily | None) -> Iterator[BothFiles]
 
 
 def _prepared(stack: ExitStack, checkpoint: Path, settings: Settings, converted: Converted) -> Prepared:
-    """The checkpoint and its plan; if they do not fit and the file was made from another checkpoint, says so."""
+    """The checkpoint and its plan; if they do not fit and the file was made from another one, the error names that."""
     try:
         return stack.enter_context(prepare(checkpoint, settings))
     except MisfitError as error:
@@ -141,7 +141,7 @@ def _stated(prepared: Prepared, converted: Converted) -> Stated | None:
     return Stated(document, {name: getattr(converted.config, name) for name in stated_names}, source.beside)
 
 
-_HOW = "; if it was said at the conversion, say it to verify too"
+_HOW = "; if it was given at the conversion, also give it to verify"
 _UNCHECKED = "the statistics of windows are as the file states; --data FILE --transform NAME compares them"
 
 LONGEST = 80
@@ -208,7 +208,7 @@ def _by(again: Resolved, name: str) -> str:
     """The value as derived now, and its origin."""
     value, origin = _shown(again.config.to_dict().get(name)), again.origins.get(name, "default")
     if origin in ("assumed", "default"):
-        return f"which nothing tells: {value} is {'assumed' if origin == 'assumed' else 'the default'}{_HOW}"
+        return f"which nothing states: {value} is {'assumed' if origin == 'assumed' else 'the default'}{_HOW}"
     return f"{value} by the {'checkpoint' if origin not in STATED else origin}"
 
 

@@ -33,6 +33,7 @@ from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted, run
 
 SEED = 5
+# With a gain of 32, so that attention's logits are large.
 BFLOAT16_CASES = (CASES[0], replace(CASES[0], gain=32.0), CASES[1])
 """The last one has the greatest lengths."""
 BATCH = 2
@@ -66,6 +67,7 @@ def run_full_battery(
     probe = GradientProbe(models["float64"], {layer_of(tap.candidate) for tap in taps})
     with ThreadPoolExecutor(1) as pool:  # compiling the backward pass takes longest
         signature = family.signature(prepared.config)
+        # XLA compiles without Python's lock, so the other gates run meanwhile.
         compiling = pool.submit(probe.compile, signature.in_port(signature.make(SEED, BATCH, 1.0)))
         say("bfloat16")
         with comparison.clock.gate("B'"):
@@ -84,6 +86,7 @@ def run_full_battery(
             _compare_eagerly(comparison, CASES[-1])
         with comparison.clock.gate("C"):
             compiling.result()
+    # The float32 models are not used any more, and the backward pass needs their memory.
     _drop_float32(comparison)
     release_memory()
     say("gradients")

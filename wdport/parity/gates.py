@@ -23,6 +23,7 @@ def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence
     ``unequal`` are findings on variables of the converted file that have wrong values.
     """
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
+    # Counted again from the plan, which already refuses what is left over: the gate does not rely on it.
     settled = {name for move in plan.moves for name in move.sources} | {*plan.checks, *plan.drops, *plan.ties}
     lost = [fact(f"{name} is not accounted for", name, "missing") for name in tensors if name not in settled]
     variables = list(variables_by_path(comparison.candidate.models["float32"]))

@@ -51,6 +51,7 @@ def gradient_gate(
     inputs = signature.make(seed, batch, 1.0)
     port_inputs = signature.in_port(inputs)
     names = {name for name, _ in module.named_modules()}
+    # If an activation follows the module, the gradient by the port's output is that after the activation.
     compared = [tap for tap in taps if layer_of(tap.reference) in names and not tap.layout.after]
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         slopes = probe.cotangents(port_inputs, seed)
@@ -60,6 +61,7 @@ def gradient_gate(
     outputs = run(module, inputs, output_names)
     if probe.output_names and sorted(probe.output_names) == sorted(output_names):
         slopes = [slopes[probe.output_names.index(name)] for name in output_names]
+    # The same random cotangent on both sides: the port's, moved to the reference's layout.
     back = [laid_out(slope, output.shape, rules) for slope, output in zip(slopes, outputs, strict=True)]
     theirs = torch_gradients(module, inputs, back, {layer_of(tap.reference) for tap in compared})
     ported = {name: variable for name, variable in variables_by_path(probe.model).items() if variable.trainable}
@@ -97,6 +99,7 @@ def _moved(move: Move, slopes: Sequence[Array]) -> list[Array]:
     """Convert gradients by a move's tensors to gradients by its variables: for a sum, that of either term; a product
     has none."""
     if move.combine == "sum":
+        # d(a + b)/da = d(a + b)/db, so either term's gradient is that of the sum.
         return apply_rule(move.rule, slopes[:1], dict(move.sizes))
     return move.apply(slopes) if move.exact else []
 

@@ -118,6 +118,7 @@ class GradientProbe:
             def add(call: str, compute: Compute, arguments: CallArguments) -> object:
                 flat, tree = jax.tree.flatten(compute(arguments.tensors))
                 rest = iter(nothing[call])
+                # The gradient by the added zero is that by the layer's output.
                 return jax.tree.unflatten(tree, [leaf + next(rest) if _is_float(leaf) else leaf for leaf in flat])
 
             named_inputs = {**inputs, **integers}
@@ -133,6 +134,7 @@ class GradientProbe:
 def _parted(inputs: Sequence[Array]) -> tuple[Named, Named]:
     """Differentiable inputs, and the others, by position."""
     named: Named = {str(index): array for index, array in enumerate(inputs)}
+    # jax.grad refuses integers among the arguments that it differentiates by.
     slopes = {index: array for index, array in named.items() if _is_float(array)}
     return slopes, {index: array for index, array in named.items() if index not in slopes}
 

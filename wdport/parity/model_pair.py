@@ -140,6 +140,7 @@ def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str
         for name in set(tensors).intersection(shifts, move.sources):
             tensors[name] = tensors[name] + shifts[name]
         if len(move.sources) > 1:
+            # Several sources: weight_norm is not linear, so the shifted tensors are moved, not the shifts.
             variables |= zip(move.targets, move.apply([tensors[name] for name in move.sources]), strict=True)
             continue
         for name, array in zip(move.targets, move.apply([shifts[move.source]]), strict=True):

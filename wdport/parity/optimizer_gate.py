@@ -195,7 +195,7 @@ def optimiser_gate(
             own_loss, slope = programs.slopes(prediction, dict(data))
             (output,), _, _, weight_gradients = probe(port.objective.inputs(data), [np.asarray(slope)])
             gradients = dict(zip(variables, weight_gradients, strict=True))
-            del weight_gradients  # 500 MB at the released size; each goes when it has been compared
+            del weight_gradients  # 500 MB at the released size; each is dropped once it is compared
             training.backward()  # after the port's: either takes half a gigabyte at the released size while it runs
             errors = _step(variables, programs, training, moves, step, gradients)
         for size, scaled in errors.items():
@@ -206,6 +206,7 @@ def optimiser_gate(
             others[name] = max(others[name], relative_l2(np.asarray(ours), np.asarray(theirs)))
         training.next_rate()
         trim_memory()
+    # The rest of the cycle costs no gradient: only the rates are compared.
     for step in range(STEPS, CYCLE):
         error = relative_l2(np.asarray(port.rates.rate[step]), np.asarray(training.rate))
         others["learning rate"] = max(others["learning rate"], error)

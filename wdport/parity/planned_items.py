@@ -78,7 +78,9 @@ def _own_names(prepared: Prepared) -> list[str]:
     """The modules of wdport's own reference."""
     features = prepared.family.features(prepared.config)
     rows = [row for row in prepared.table.rows if row.when is None or row.when in features]
+    # As in model_pair: buffers of a variant, which the reference does not have.
     extra = [name for row in rows if row.optional or row.drop is not None for name in row.torch]
+    # Zeros suffice for names, and no tensor is read.
     zeros = {name: np.zeros(info.shape, np.float32) for name, info in prepared.checkpoint.tensors.items()
              if all(pattern.match(name) is None for pattern in extra)}  # fmt: skip
     try:

@@ -1,6 +1,6 @@
 """A pair's tests in pytest: one per gate and layer, and one run of the comparison for all of them.
 
-The plugin, ``pytest_wdport`` beside this package, imports this module if there is something to test.
+The plugin, ``pytest_wdport`` next to this package, imports this module if there is something to test.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Verdicts:
                 with calm():
                     self._known[call] = self._run(tested)
             except Exception as error:
+                # Also the error: otherwise every test of the pair would run the comparison again.
                 self._known[call] = error
         result = self._known[call]
         if isinstance(result, Exception):
@@ -88,6 +89,7 @@ def _real(pair: Pair) -> Pair:
 def calm() -> Iterator[None]:
     """Show warnings inside and never raise them: a library's warning does not make a port different."""
     with warnings.catch_warnings():
+        # A project's `filterwarnings = error` would raise warnings of JAX or torch inside the comparison.
         warnings.simplefilter("default")
         yield
 
@@ -123,6 +125,7 @@ class _Pair(pytest.Collector):
         except WdportError as error:
             raise self.CollectError("\n".join([message(error), *error.details])) from None
         self.layers = planned.layers
+        # The tests must be named at collection, before anything runs, so that -k and xdist can select them.
         for letter, term in GATES.items():
             name = term.name.replace(" ", "-")
             if letter in PER_LAYER:

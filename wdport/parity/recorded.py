@@ -79,7 +79,7 @@ def _value(recording: Recording, move: Move, name: str) -> Array:
         what = f"does not hold {name}, which line {move.line} of the table calculates with"
         raise IncompleteError(recording.path, what, f"record it again with `--mapping`, or recorder.py --keep '{name}'")
     if _digest(recording.values[name]) != recording.tensors[name].sha256:
-        raise InputError(recording.path, f"holds another {name} than its hash says", "record it again")
+        raise InputError(recording.path, f"holds a {name} that does not match its hash", "record it again")
     return recording.values[name]
 
 
@@ -99,6 +99,7 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weig
         for name, digest in zip(move.sources, _digests(move, variables), strict=True)
     }
     matrices = [name for name in equal if len(recording.tensors[name].shape) > 1]
+    # Vectors such as zero biases are equal in any two checkpoints; a matrix is not.
     if matrices and not any(equal[name] for name in matrices):
         fix = "give the recording of the checkpoint that this file was made from"
         raise MisfitError(recording.path, f"is of another checkpoint: none of {len(matrices)} matrices is equal", fix)

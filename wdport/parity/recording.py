@@ -149,6 +149,7 @@ class Replay:
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         """The recorded ones, in which extreme values are those that the reference has a meaning for."""
+        # The recorder may have replaced extreme values that made the reference infinite; the seed still names the case.
         by_seed = {case.seed: case for case in self._recording.cases}
         matches = [by_seed.get(case.seed) if case.extremes else self._recorded(case) for case in battery]
         if any(case.extremes and not (here and here.extremes) for case, here in zip(battery, matches, strict=True)):
@@ -158,6 +159,7 @@ class Replay:
 
     def _recorded(self, case: Case) -> Case:
         """The recorded case, which may have another gain."""
+        # The gain is a setting of isolation in float32, and not of the inputs.
         same = (recorded for recorded in self._recording.cases if replace(recorded, gain=case.gain) == case)
         return next(same, case)
 
@@ -170,11 +172,12 @@ class Replay:
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         recorded = self._recorded(case)
         observation = self._recording.observation(recorded)
+        # The recorded float32 half was computed with another gain, so only float64 is compared.
         if recorded.gain != case.gain:
             observation = replace(observation, single=None)
         elif observation.single is None and case.numerics:
             raise IncompleteError(self._recording.path, f"has no float32 of {case.describe()}", AGAIN)
-        # Each of them was answered for: what its neighbours make in float32 is then not what they make in the port.
+        # The recorder isolated each of them, so the float32 of their neighbours is not comparable with the port.
         layers = set(map(layer_of, taps))
         if untapped := [name for name in observation.calls if layer_of(name) not in layers]:
             more = f" and {len(untapped) - 1} more" if len(untapped) > 1 else ""

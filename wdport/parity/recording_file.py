@@ -253,6 +253,7 @@ class RecordingFile:
         if span.nbytes > MAX_RECORDED_BYTES:
             raise Fault("has too long an index")
         raw = _array(span).tobytes()
+        # An empty list takes two bytes of the index and about 60 of memory.
         if sum(map(raw.count, (b",", b"[", b"{"))) * MAX_ITEM_BYTES > self._source.size + MAX_RECORDED_BYTES:
             raise Fault("has too many items in its index")
         index = strict_json(raw, "index", marks=len(raw))  # its items are bounded above, by the file's own size
@@ -298,6 +299,7 @@ def _array(span: Span) -> Array:
     """The array of a member; only the form that a recorder writes is accepted."""
     data = span.read()
     header = int.from_bytes(data[8:10], "little")
+    # A pattern, not NumPy's parser, which evaluates the header as a Python literal.
     match = _HEADER.fullmatch(data, 10, 10 + header) if data[:8] == _MAGIC and len(data) >= 10 + header else None
     sizes = _SIZES.fullmatch(match[2].decode()) if match else None
     if match is None or sizes is None:
@@ -308,6 +310,7 @@ def _array(span: Span) -> Array:
         raise Fault(f"{span.name} does not have the size of {dtype} {shape}")
     if prod(size or 1 for size in shape) * dtype.itemsize > max(len(data), MAX_EMPTY_SHAPE):
         raise Fault(f"{span.name} has the invalid shape {shape}")
+    # A view of the bytes, without a copy; it is read-only, and nothing writes to a recording's arrays.
     return np.frombuffer(data, dtype, offset=10 + header).reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""Build the reference of a comparison: a module of wdport's, of a library's or of the user's own with these weights."""
+"""Build the reference of a comparison: a module of wdport, of a library or of the user with these weights."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def user_reference(
         state = rounded or {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
         arguments = getattr(prepared.config, "arguments", {})
         subject = build(target, str(prepared.checkpoint.path), key, state, arguments, prepared.plan.drops)
+    # A factory that loads the checkpoint itself would undo the rounding.
     for name, tensor in subject.modules["float32"].state_dict().items() if rounded else ():
         if name in state and not np.array_equal(tensor.numpy(), state[name].astype(np.float32), equal_nan=True):
             what = f"loads other values for {name} than those given, and the converted file is rounded to 16 bits"
@@ -78,8 +79,10 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
             sizes[free[0], size] = max(2 * size, LONGEST * size // positions)
     for index, ((axis, size), limit) in enumerate(sizes.items()):
         step = steps[axis]
+        # Different lengths for different axes: equal ones would hide axes that are exchanged.
         limit = max(size, limit - 2 * index * step)
         least, beyond = size, limit + step
+        # Bisection: the limit first, which most models accept, then the middle, in multiples of the step.
         while least + step < beyond:
             middle = limit if beyond > limit else least + (beyond - least) // 2 // step * step
             longer = tuple(_with_length(spec, axis, size, middle) for spec in inputs)

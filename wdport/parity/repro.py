@@ -97,6 +97,7 @@ def write_repro(
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MachineError(target, f"could not be written ({error.strerror})", "give another folder") from None
+    # Relative to the script, so that the folder can be moved.
     own_model_at, place = named_by(family), f"pathlib.Path(__file__).with_name({REPRO_ARRAYS!r})"
     names = {
         "reference": fault.reference or "the network",
@@ -125,6 +126,7 @@ def load(path: PathText, mapping: PathText | None = None, model: str | None = No
     import jax
 
     try:
+        # A repro comes from somebody else: its arrays must not be pickles, and it cannot name code to import.
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         facts = json.loads(str(arrays.pop("facts")))

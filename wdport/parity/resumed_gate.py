@@ -93,6 +93,7 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
         raise UsageError(error.where, error.what, fix) from None
     theirs = schedule_class(state, schedule)
     with prepared.checkpoint.stream() as stream:
+        # Read by torch itself: wdport's reading of the state would otherwise be compared with itself.
         tree = torch.load(stream, weights_only=True, map_location="cpu")
     return Resumed(file, state, raw_state(tree, state.key, state.parameters), theirs)
 
@@ -110,7 +111,9 @@ class ResumedStart:
         """The gate, with the weights of the checkpoint and of the converted file."""
         self.sides.reference.use(False)
         module, model = self.sides.references["float64"], self.sides.candidates["float64"]
+        # Other gates have trained both models meanwhile.
         module.load_state_dict(self.begin)
+        # Where the conversion computes, its float64 result: the rounding in the file is no error of a training step.
         exact = unrounded(self.prepared, converted_weights(self.prepared, self.converted))
         with jax.enable_x64(True):
             for path, variable in variables_by_path(model).items():
@@ -151,6 +154,7 @@ def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientPro
         for step in range(STEPS + FIRST_STEPS):
             loss, graph, ours, slopes = compare(theirs.module, step)
             port.theirs.backward(graph)
+            # Resumed steps show neither the first step of an optimizer nor clipping, so a new one takes two more.
             if step == STEPS:
                 port.begin_anew()
             step_errors = {"loss": relative_l2(np.asarray(ours), np.asarray(loss)), **port.rates(step)}
@@ -241,6 +245,7 @@ class _Port:
         sources = [name for move in self.moves for name in move.sources]
         norm = float(np.sqrt(sum(np.sum(self.theirs.gradient(name) ** 2) for name in sources)))
         self.theirs = type(self.theirs)(self.theirs.module, state, {})
+        # Half of the current norm, so that clipping takes effect.
         self.theirs.clip(sources, norm / 2.0)
         optimizer = self.optimizer
         pairs = zip(optimizer.groups, state.groups, strict=True)
@@ -285,6 +290,7 @@ class _Port:
             if name in ours:
                 value, variable = ours[name]
                 errors.setdefault(what, ScaledErrors()).add(name, np.asarray(value), array)
+                # A copy: Keras on JAX's CPU may keep the memory, which torch then changes in place.
                 set_variable(variable, array.copy())
 
     def _by_variable(self, read: Callable[[str], Array | None]) -> dict[str, Array]:

@@ -101,7 +101,7 @@ def run_gates(
 
 
 class _Run:
-    """One run: the sides, the gates so far, and what the verdict says besides them."""
+    """One run: the sides, the gates so far, and what else the verdict states."""
 
     def __init__(self, subject: VerifySubject, say: Say, full: bool, setup: Setup) -> None:
         self.subject, self.say, self.full, self.setup = subject, say, full, setup
@@ -109,6 +109,7 @@ class _Run:
         self.clock = Clock()
         unequal = self._unequal()
         self.sides = build_sides(self.prepared, self.weights, subject.reference)
+        # Before the gates, which change the weights that it remembers.
         resumed = (
             None
             if subject.resumed is None
@@ -236,6 +237,7 @@ def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
 
 def begun(started: float) -> str:
     """Convert a reading of the monotonic clock, in seconds, to a date and time in UTC, such as 2026-11-22T18:05:00Z."""
+    # The monotonic clock has no date, so the start is as far back from now as it has advanced.
     now = datetime.now(UTC).timestamp() - (time.monotonic() - started)
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -32,7 +32,7 @@ class SamplingNetwork:
     """The sampling networks of a port by dtype, and the accumulated errors.
 
     Batches run in float32, the dtype of sampling, and single samples in float64, where a wrong epsilon shows. The full
-    battery runs batches in float64, too.
+    battery also runs batches in float64.
     """
 
     letter = "E'"
@@ -54,6 +54,7 @@ class SamplingNetwork:
         def run(weights: object, state: Tensor, times: Tensor, condition: Tensor | None) -> jax.Array:
             x = jnp.asarray(state)
             embedded = network.embed(weights, jnp.asarray(times))
+            # Not vmap, which would need the memory of all these batches at once.
             every: jax.Array = jax.lax.map(lambda embedding: network.apply(weights, x, embedding, condition), embedded)
             return every[jnp.arange(len(state)), jnp.arange(len(state))]
 
@@ -95,6 +96,7 @@ class SamplingNetwork:
 
     def compare_times(self, times: Array) -> None:
         """Compare what depends only on time with the port's own layers at ``times`` (S,)."""
+        # The float32 times again in float64: the truth of float32 results is that of the rounded inputs.
         narrow = times.astype(np.float32)
         both = np.concatenate([times, narrow.astype(np.float64)])
         exact = {name: np.split(np.asarray(output), 2) for name, output in self._layers("float64", both)}
@@ -127,6 +129,7 @@ class SamplingNetwork:
         ratios |= {trajectory.sampler: trajectory.ratio for trajectory in trajectories if trajectory.ratio is not None}
         single = tuple(measure(name, "float32", ratio, "numerics") for name, ratio in ratios.items())
         double = tuple(measure(name, "error", error, "trajectory") for name, error in self.logic.items())
+        # At least one float32 comparison is expected, so that a gate without any is incomplete.
         return GATES["E'"].gate(len(single) + len(double), max(len(single), 1) + self.expected, (*single, *double))
 
 

@@ -29,6 +29,7 @@ def torch_gradients(
 ) -> Gradients:
     """Run one backward pass in evaluation mode; parameters that the outputs do not depend on have zero gradients."""
     module.zero_grad(set_to_none=True)
+    # Copies, since from_numpy shares the memory of an array that it is given.
     torch_inputs = [torch.from_numpy(np.array(value)) for value in inputs]
     for tensor in torch_inputs:
         tensor.requires_grad_(tensor.is_floating_point())
@@ -41,6 +42,7 @@ def torch_gradients(
             output = _alias(output)
             held = [leaf for leaf in leaves(output) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
             for tensor in held:
+                # Torch keeps the gradients of leaves only.
                 tensor.retain_grad()
             outputs_by_call[call_name(name, count[name])] = held
             return output
@@ -64,6 +66,7 @@ def torch_gradients(
         {name: Call((), tuple(_gradient(tensor) for tensor in tensors)) for name, tensors in outputs_by_call.items()},
         {name: _gradient(parameter) for name, parameter in module.named_parameters()},
     )
+    # To None, not to zeros: the returned arrays share the memory of the gradients.
     module.zero_grad(set_to_none=True)
     return slopes
 

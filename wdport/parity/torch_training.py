@@ -35,6 +35,7 @@ class TorchTraining:
         self.parameters = dict(module.named_parameters())
         self._optimizers = {name: torch.optim.AdamW([p], foreach=False) for name, p in self.parameters.items()}
         self._loss: torch.Tensor
+        # OneCycleLR moves the rate of one optimizer, from which those of the parameters take it.
         self._clock = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(self._clock, max_lr=1e-3, total_steps=cycle)
 
@@ -56,6 +57,7 @@ class TorchTraining:
         del self._loss  # and the graph with it
         for parameter in self.parameters.values():
             if parameter.grad is None:
+                # AdamW skips a parameter without a gradient, and would not decay it.
                 parameter.grad = torch.zeros_like(parameter)
 
     def gradient(self, name: str) -> Array:
@@ -124,6 +126,7 @@ class TorchResumed:
             warnings.simplefilter("ignore")  # of a param_names that the loaded state does not have
             self.optimiser.load_state_dict({"state": held, "param_groups": described})
         for group in self.optimiser.param_groups:
+            # The checkpoint's own choice, which load_state_dict takes over, may need a GPU; the plain loop is compared.
             group["foreach"] = group["fused"] = False
         stored = next(iter(state.schedules.values()), {})
         self.schedule: Any = None if schedule is None else _revived(schedule, stored, self.optimiser)
@@ -258,6 +261,7 @@ def _own_class(stored: Mapping[str, Any]) -> type:
 
 def _torch_classes() -> list[type]:
     classes = [cls for cls in vars(lr_scheduler).values() if isinstance(cls, type) and issubclass(cls, LRScheduler)]
+    # The base class has two names, one of them with an underscore.
     return [cls for cls in classes if not cls.__name__.endswith("LRScheduler")]
 
 
@@ -270,6 +274,7 @@ def _fields(cls: Callable[..., Any], stored: Mapping[str, Any]) -> set[str]:
     """The fields that a new object of this class stores, which depend on ``cycle_momentum``."""
     optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], momentum=0.9)
     inner = lr_scheduler.ExponentialLR(optimiser, 1.0)
+    # Any valid values: only the names of the stored fields matter.
     any_value = {"lr_lambda": lambda _: 1.0, "schedulers": [inner, inner], "milestones": [1], "total_steps": 2}
     parameters = list(inspect.signature(cls).parameters.values())
     arguments = {parameter.name: any_value.get(parameter.name, 1) for parameter in parameters
@@ -291,6 +296,7 @@ def _revived(cls: type, stored: Mapping[str, Any], optimiser: torch.optim.Optimi
         schedule._scale_fn_custom = None
     if inner := stored.get("_schedulers", ()):
         schedule._schedulers = [_revived(_own_class(state), state, optimiser) for state in inner]
+    # A copy: the schedule keeps the lists that it is given, and SequentialLR takes an entry out while it loads.
     schedule.load_state_dict(deepcopy(dict(stored)))
     return schedule
 

@@ -76,6 +76,7 @@ class Pair(PairOptions):
 
         Returns the files of the checkpoint by role; empty for a recording. Raises :class:`WdportError`.
         """
+        # First: nothing in a file is parsed that is not the expected one.
         require_sha256(self.checkpoint or self.converted, self.sha256)
         user_family = self.own
         opened = open_converted(self.converted, described(self.converted, user_family) if self.fresh else user_family)

@@ -93,7 +93,7 @@ def test_another_configuration_in_the_converted_file_is_found(tmp_path: Path) ->
     other = save(tmp_path / "other", {**TINY, "rope_parameters": {"rope_theta": 77.0}}, tensors)
     file = wdport.convert(other, tmp_path / "out.keras").output
     said = [str(finding) for finding in wdport.verify(folder, file).gates[0].findings]
-    assert any("rope_theta is 77.0 in the converted file, which nothing tells: 10000.0 is the" in t for t in said)
+    assert any("rope_theta is 77.0 in the converted file, which nothing states: 10000.0 is the" in t for t in said)
 
 
 def test_programs_for_other_platforms() -> None:

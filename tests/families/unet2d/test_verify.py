@@ -72,7 +72,7 @@ def test_another_configuration_in_the_converted_file_is_found(tmp_path: Path) ->
     other = save(tmp_path / "other", {**TINY, "norm_eps": 1e-3}, tensors)
     file = wdport.convert(other, tmp_path / "out.keras").output
     said = [str(finding) for finding in wdport.verify(folder, file).gates[0].findings]
-    assert any("norm_eps is 0.001 in the converted file, which nothing tells: 1e-05 is the default" in t for t in said)
+    assert any("norm_eps is 0.001 in the converted file, which nothing states: 1e-05 is the default" in t for t in said)
 
 
 @pytest.mark.full

@@ -21,7 +21,7 @@ from wdport.sampling.network import keras_network
 
 
 def use_gates(prepared: Prepared, comparison: Comparison, samples: bool, full: bool) -> list[Gate]:
-    """The gates of the verbs that the family offers; ``samples`` says whether the model draws samples."""
+    """The gates of the verbs that the family offers; ``samples`` states whether the model draws samples."""
     family, gates = prepared.family, []
     if samples and isinstance(family, Sampled):
         with comparison.clock.gate("H"):
@@ -62,6 +62,7 @@ def _tokens(comparison: Comparison) -> Tokens:
 
     def called(dtype: str, tokens: Array, read: Array) -> Array:
         with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
+            # float64 (A) has compared this call with the recording, so it may serve as the reference here.
             call = jax.jit(comparison.candidate.models[dtype], compiler_options=fast_compile())
             return np.asarray(call((tokens.astype(np.int32), read)))
 

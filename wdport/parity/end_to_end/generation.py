@@ -62,7 +62,7 @@ class SidePair:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The tokens; one of them stands for the mask if the configuration names none."""
+        """The tokens; one of them serves as the mask if the configuration names none."""
         tokens = self.family.vocabulary(self.models["float64"].config)
         return tokens if tokens.mask is not None else Vocabulary(tokens.size, 0)
 
@@ -147,6 +147,7 @@ def _compare_logits(comparison: UseMeasures, pair: SidePair, texts: Sequence[Tex
     batch = arranged([row.astype(np.int32) for row in masked], mask, 0, None)
     tokens = batch.tokens.copy()
     for row, call in enumerate(calls):
+        # The block's places are masked only to arrange the batch; now they get the tokens of the plain loop's step.
         tokens[row, batch.start : batch.start + len(call.places)] = call.tokens[call.places]
     logits = {}
     for dtype, model in pair.models.items():

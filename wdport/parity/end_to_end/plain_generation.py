@@ -22,7 +22,7 @@ Draws = Callable[[int, int], Array]
 at the token that is drawn."""
 
 EDITS = 17
-"""Steps in which a full block is edited at most."""
+"""Maximum number of steps that edit a full block."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class TokenBlock(NamedTuple):
 
 
 def _end(tokens: Array, places: Array, mask: int, end: int | None) -> int | None:
-    """The place of the token that ends the text, if it stands before every open mask."""
+    """The place of the token that ends the text, if it precedes every open mask."""
     for place in places:
         if tokens[place] == mask:
             return None
@@ -114,6 +114,7 @@ def _fill(
         is_open = [index for index in range(len(places)) if now[index] == mask]
         least = per_step + (1 if filled < rest else 0)
         sure = [index for index in is_open if chance[index] > rule.threshold]
+        # sorted is stable: of equal chances the first place wins.
         by_chance = sorted(is_open, key=lambda index: -chance[index])
         chosen = sure if len(sure) >= least else by_chance[:least]
         differs = [index for index in range(len(places)) if best[index] != now[index]]
@@ -157,4 +158,5 @@ def _most_probable(logits: Array, mask: int) -> tuple[Array, Array]:
     powers = np.exp(allowed - allowed.max(axis=1, keepdims=True))
     chance = powers / powers.sum(axis=1, keepdims=True)
     best = allowed.argmax(axis=1)
+    # Indices after the deleted mask are one too low.
     return best + (best >= mask), chance.max(axis=1)

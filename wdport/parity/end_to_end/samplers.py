@@ -1,7 +1,7 @@
 """Gate samplers (H): what `wdport sample` draws, against plain loops over the same network with the same noise.
 
 The network is one of a few operations, so that every sampler of any model is compared in seconds: sampling network (E')
-compares the network itself. The full battery draws from that, too. Samples are drawn as users draw them: by a request,
+compares the network itself. The full battery also draws from that. Samples are drawn as users draw them: by a request,
 from a seed, in batches that do not divide their number.
 """
 
@@ -222,6 +222,7 @@ def _known_values(decoding: Decoding) -> Array:
     """Every other value of one decoded sample, the first of them exactly 0; NaN for the others."""
     rng = np.random.default_rng(SEED)
     values = np.asarray(decoding.mean) + np.asarray(decoding.std) * rng.uniform(-1.0, 1.0, decoding.shape)
+    # A known value of exactly 0 is not the same as an unknown one.
     values.reshape(-1)[1] = 0.0
     return np.where(np.arange(values.size).reshape(values.shape) % 2, values, np.nan)
 
@@ -268,6 +269,7 @@ def _fit(about: Diffused, values: Array) -> Callable[[Array], Array]:
 
 def _noise(number: int, shape: tuple[int, ...]) -> Array:
     """Draw ``number`` of every sample, (SAMPLES, *shape): its key follows from the seed and its index."""
+    # jax's default, which settings can change.
     with jax.threefry_partitionable(True):
         per_sample = [_normal(*np.array([SEED, index, number], np.uint32), shape) for index in range(SAMPLES)]
     return np.stack([np.asarray(values, np.float64) for values in per_sample])
@@ -297,4 +299,5 @@ def _formula(xp: Any, state: Any, times: Any, condition: Any = None) -> Any:
     if condition is not None:
         values = condition.reshape(len(condition), -1)
         angle = angle + 0.9 * (values @ xp.arange(1, values.shape[1] + 1)).reshape(-1, *ones)
+    # Bounded, so that no sampler diverges however many steps it takes.
     return 0.8 * xp.sin(0.6 * state + angle) + 0.2 * xp.roll(state, 1, axis=-1)

@@ -34,6 +34,7 @@ class UseMeasures:
         """
         with self._refusals(name):
             kind, error = _difference(program(), plain)
+            # The loop is run again only for an error between the two bounds.
             if moved is not None and not error <= BOUNDS[self._bound].value and error <= LEAK:
                 spread = NUMERICS * relative_l2(moved(), plain)
                 if error <= spread:

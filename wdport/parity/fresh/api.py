@@ -1,7 +1,7 @@
 """Verify a port that runs alone: a process for the port, one for the reference, one for the layers' comparison.
 
 This process runs no code of either model. It draws the inputs, compares the outputs, and joins the gate fresh (N) with
-the gates of the layers. What the processes say can fail a verdict and never make it pass.
+the gates of the layers. What the processes report can fail a verdict, but never make it pass.
 """
 
 from __future__ import annotations
@@ -61,11 +61,13 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
     try:
         with both_files(pair, described(pair.converted, pair.own)) as files:
             gate, words = fresh_gate(files, say)
+            # Read by this process, which runs no code of a model.
             facts = _facts(files)
     except WdportError:
         compare_layers(arguments, say)  # which knows more about a pair that does not fit
         raise
     verdict = compare_layers(arguments, say)
+    # A process that ran the port's code may have been changed by it: gates that are decided here are not taken from it.
     gates = [layer_gate for layer_gate in verdict.gates if layer_gate.name not in (FRESH, *TERMS)]
     if lacking := [name for name in REQUIRED if name not in {layer_gate.name for layer_gate in gates}]:
         what = f"the process that compares the layers gave no gate {', '.join(lacking)}"
@@ -91,6 +93,7 @@ def fresh_gate(files: BothFiles, say: Say) -> tuple[Gate, list[str]]:
     say(f"fresh inputs of seed {seed}")
     with Worker("reference", {"pair": to_json(files.pair)}) as reference:
         run = _FreshRun(files, reference, seed)
+        # The port answers all questions before the reference computes, and ends: it cannot learn the right answers.
         with Worker("port", _port_arguments(files), hidden_paths(_reference_files(files))) as worker:
             port = PortAlone(worker)
             if port.failure:
@@ -179,7 +182,7 @@ def _reference_files(files: BothFiles) -> list[object]:
 
 
 def _facts(files: BothFiles) -> dict[str, Any]:
-    """What a verdict says about both files and its bounds, determined here."""
+    """What a verdict states about both files and its bounds, determined here."""
     prepared, converted = files.prepared, files.converted
     return {
         "checkpoint": str(prepared.checkpoint.path),

@@ -55,8 +55,10 @@ def main() -> None:
     """
     job = json.loads(sys.argv[-1])
     if sys.platform == "linux":
+        # PR_SET_PDEATHSIG with SIGKILL.
         ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # end with the process that started it
     answers = os.fdopen(os.dup(1), "wb")
+    # What a model prints must not get between the messages, so standard output becomes standard error.
     os.dup2(2, 1)
     questions = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -94,6 +96,7 @@ def _audit(denied: Collection[str]) -> None:
         return any(real == folder or real.startswith(f"{folder}{os.sep}") for folder in denied)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        # ModuleNotFoundError, as where PyTorch is not installed: code with an optional import of it still runs.
         if event == "import" and str(arguments[0]).partition(".")[0] in FRAMEWORKS:
             raise ModuleNotFoundError(f"No module named {arguments[0]!r} where the port runs alone", name=arguments[0])
         if event == "open" and is_denied(arguments[0]):
@@ -109,9 +112,11 @@ def _audit(denied: Collection[str]) -> None:
 def _restrict_files(denied: Collection[str], folder: str) -> bool:
     """Restrict access to files by Landlock; returns whether the kernel has it."""
     libc = ctypes.CDLL(None, use_errno=True)
+    # With the flag LANDLOCK_CREATE_RULESET_VERSION the call returns the version and makes nothing.
     version = libc.syscall(_CREATE, None, 0, 1)
     if version < 1:
         return False
+    # A right that the kernel does not know makes the call fail, so each is added only from its version on.
     truncate = _TRUNCATE if version >= 3 else 0
     change = _WRITE | _CHANGE | truncate
     handled = [_EXECUTE | _READ | change, 3 if version >= 4 else 0, 3 if version >= 6 else 0]  # TCP; sockets, signals
@@ -119,10 +124,12 @@ def _restrict_files(denied: Collection[str], folder: str) -> bool:
     rules = libc.syscall(_CREATE, (ctypes.c_uint64 * 3)(*handled), size, 0)
     if rules < 0:
         return False
+    # Landlock only allows; what is denied is everything that no rule covers.
     for path in _beside(denied):
         _allow(libc, rules, path, _READ, _READ)
     for path in ("/dev", folder):
         _allow(libc, rules, path, _READ | change, _READ | _WRITE | truncate)
+    # Required for both without root: otherwise a confined process could run a set-user-ID program.
     libc.prctl(38, 1, 0, 0, 0)  # no new privileges
     restricted = libc.syscall(_RESTRICT, rules, 0)
     os.close(rules)
@@ -175,6 +182,8 @@ def _refuse_sockets() -> bool:
     architecture, socket = _SOCKET[platform.machine()]
     load, equal, above, give = 0x20, 0x15, 0x35, 0x06
     refuse, allow = 0x00050001, 0x7FFF0000  # EPERM
+    # BPF: load the architecture, then the number of the call. Refused are calls of another architecture, `socket`,
+    # io_uring, and the numbers from 0x40000000, which on x86-64 (x32) name the same calls again.
     lines = [(load, 0, 0, 4), (equal, 0, 4, architecture), (load, 0, 0, 0), (equal, 2, 0, socket),
              (equal, 1, 0, _IO_URING), (above, 0, 1, 0x40000000), (give, 0, 0, refuse),
              (give, 0, 0, allow)]  # fmt: skip

@@ -55,6 +55,6 @@ def described(path: PathText, user_family: OwnFamily | None) -> OwnFamily | None
         return None
     account, _ = open_account(Path(path))
     if account is None:
-        what = "has no manifest, since Keras saved it, so a fresh comparison cannot tell its variables"
+        what = "has no manifest, since Keras saved it, so a fresh comparison cannot determine its variables"
         raise MisfitError(Path(path), what, "convert the checkpoint again, or leave out `--fresh` (--no-fresh)")
     return cast(OwnFamily, ManifestFamily(user_family, account.variables))

@@ -41,6 +41,7 @@ MIXED: Final = 6.0
 
 def draw_seed() -> int:
     """A seed that nobody knows before the run; it determines all inputs."""
+    # Not from the time or the process id, which a port could read.
     return secrets.randbits(31)
 
 
@@ -71,7 +72,7 @@ class FreshCase:
 
 
 def fresh_cases(seed: int, signature: Signature, drawn: bool) -> list[FreshCase]:
-    """The cases of a seed; ``drawn`` says whether inputs are drawn here, and not by the user's own function."""
+    """The cases of a seed; ``drawn`` states whether inputs are drawn here, and not by the user's own function."""
     rng = np.random.default_rng([seed, 0])
     small, large = int(rng.integers(2, 5)), int(rng.integers(5, 9))
     scales = 2.0 ** rng.uniform([-1.0, 3.0, -12.0], [1.0, 6.0, -6.0])
@@ -112,6 +113,7 @@ def fresh_tensors(prepared: Prepared, tensors: Mapping[str, Array], seed: int) -
     perturbed = {}
     for name in moved:
         if (array := tensors[name]).dtype.kind == "f":
+            # By name: Python's `hash` of text differs in every process.
             rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
             factors = rng.uniform(1.0 - SPREAD, 1.0 + SPREAD, array.shape)
             perturbed[name] = (array.astype(np.float64) * factors).astype(np.float32)
@@ -132,10 +134,10 @@ class Answered:
 
 
 class PortAlone:
-    """The port's process. Whatever it says, only arrays and the names of outputs are taken from it.
+    """The port's process. Whatever it sends, only arrays and the names of outputs are taken from it.
 
-    ``failure`` says why it does not answer, "" if it does. ``enforced`` is what the kernel enforces, which it says
-    before it imports the port.
+    ``failure`` states why it does not answer, "" if it does. ``enforced`` is what the kernel enforces, which it
+    reports before it imports the port.
     """
 
     def __init__(self, worker: Worker) -> None:
@@ -182,6 +184,7 @@ def _answered(message: Message) -> Answered:
     if failure or not message.arrays:
         return Answered(failure=failure or "it returns no array")
     output_names = tuple(map(str, names)) if isinstance(names, list) else ()
+    # Names that do not distinguish the outputs are ignored, and position counts.
     return Answered(message.arrays, output_names if len(set(output_names)) == len(message.arrays) else ())
 
 
@@ -245,6 +248,7 @@ class FreshGate:
         message = ask_reference(self.reference, {"do": "run"}, inputs)
         if "failure" in message.facts:
             why = str(message.facts["failure"])
+            # A reference need not accept other sizes than those of its table; on its usual ones it must run.
             if not case.longer:
                 what = f"running it raises {why}"
                 raise MisfitError(self.target or "the reference", what, "correct the module, or its inputs")
@@ -337,6 +341,7 @@ def sample_error(candidate: Array, reference: Array) -> float:
 
 def _unfit(ours: Array, theirs: Array, dtype: str) -> str:
     """Why an array of the port cannot be compared; "" if it can."""
+    # Integers may have any width: PyTorch has int64, JAX without x64 int32.
     expected = dtype if theirs.dtype.kind == "f" else theirs.dtype.kind
     if expected not in (str(ours.dtype), ours.dtype.kind):
         return f"it returns {ours.dtype} in {dtype}"

@@ -62,6 +62,7 @@ def receive(stream: IO[bytes]) -> Message:
 def _exactly(stream: IO[bytes], size: int, max_size: int) -> bytes:
     if not 0 <= size <= max_size:
         raise BrokenMessage(f"a message of {size} bytes")
+    # The size is checked first: a process could announce more memory than there is.
     data = stream.read(size)
     if len(data) < size:
         raise BrokenMessage("no answer")
@@ -80,6 +81,7 @@ def _unpacked(data: bytes) -> Array:
         array: Array = np.lib.format.read_array(file, allow_pickle=False)
     except (ValueError, TypeError, SyntaxError, EOFError, MemoryError, RecursionError) as error:
         raise BrokenMessage(f"an array that cannot be read ({type(error).__name__})") from None
+    # Object arrays need pickle, which could run code, and bytes after the array belong to nothing.
     if array.dtype.kind not in _KINDS or file.read(1):
         raise BrokenMessage(f"an array of {array.dtype}")
     return array
@@ -128,10 +130,11 @@ def _read(kind: Any, value: Any) -> Any:
         return {str(name): _read(arguments[1], item) for name, item in value.items()}
     if origin is tuple:
         return _tuple(arguments, value)
+    # A whole number may be written for a float. True is not an int here, since its exact type is compared.
     if type(value) is int and kind is float:
         return float(value)
     if type(value) is not kind:
-        raise TypeError(f"{type(value).__name__} where {getattr(kind, '__name__', kind)} is due")
+        raise TypeError(f"{type(value).__name__} where {getattr(kind, '__name__', kind)} is expected")
     return value
 
 

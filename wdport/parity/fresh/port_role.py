@@ -46,6 +46,7 @@ class PortModels:
         variables = variables_by_path(self._model(dtype))
         for name, array in zip(names, arrays, strict=True):
             set_variable(variables[name], array)
+        # jax.jit holds variables that it closed over as constants of the program.
         self._compiled.pop(dtype, None)
 
     def run(self, dtype: str, mode: str, inputs: Sequence[Array]) -> tuple[list[Array], tuple[str, ...]]:
@@ -81,8 +82,9 @@ def _set_dtype(dtype: str) -> None:
 
 
 def serve_port(job: Mapping[str, Any], enforced: list[str], questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Say what the kernel enforces, then answer every question; an exception is an answer too."""
+    """Report what the kernel enforces, then answer every question; an exception is also an answer."""
     send(answers, {"enforced": enforced})
+    # A port could look in sys.modules for signs that it is being compared.
     for name in [name for name in sys.modules if name.startswith("wdport.parity")]:
         del sys.modules[name]
     models = PortModels(job["arguments"])
@@ -103,5 +105,6 @@ def serve_port(job: Mapping[str, Any], enforced: list[str], questions: IO[bytes]
             else:
                 outputs, names = models.run(dtype, facts["how"], asked.arrays)
                 send(answers, {"names": names}, outputs)
+        # Also SystemExit: the port must not end its process without an answer.
         except BaseException as error:
             send(answers, {"failure": f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]})

@@ -1,4 +1,4 @@
-"""Start a process for one side of a comparison, ask it, and end it. Its answers are data that nobody trusts."""
+"""Start a process for one side of a comparison, ask it, and end it. Its answers are untrusted data."""
 
 from __future__ import annotations
 
@@ -45,10 +45,12 @@ class Worker:
         confined = self.role == "port"
         job = {"role": self.role, "denied": self._denied, "folder": folder, "arguments": self._arguments}
         environment = plain_environment() if confined else dict(os.environ)
+        # A model's code must not write a CI run's outputs, nor programs that another process would load from the cache.
         for name in [name for name in environment if name.startswith(("GITHUB_", "JAX_COMPILATION_CACHE"))]:
             del environment[name]
         environment |= {"TMPDIR": folder} if confined else cache_variables()
         self._process = subprocess.Popen(
+            # -P: without it Python puts the current folder first on sys.path, and a file there could replace a module.
             [sys.executable, "-P", "-c", _START, json.dumps(_search_path()), json.dumps(job)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder if confined else None, env=environment,
             stderr=None if self.role == "layers" else subprocess.DEVNULL, start_new_session=True, close_fds=True,
@@ -61,6 +63,7 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with suppress(OSError):
+            # The whole session: a model's code may have started processes that would outlive it.
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
@@ -70,7 +73,7 @@ class Worker:
         self._held.close()
 
     def tell(self, facts: Mapping[str, object], arrays: Sequence[Array] = ()) -> None:
-        """Send one message; one that does not arrive is seen by its missing answer."""
+        """Send one message; if it does not arrive, no answer comes."""
         with suppress(OSError):
             send(self._questions, facts, arrays)
 

@@ -60,6 +60,7 @@ class ReferenceModel:
             state = module.state_dict()
             missing |= changed.keys() - state.keys()
             for name in changed.keys() & state.keys():
+                # In place, so that tied parameters stay one tensor. torch warns of arrays that are not writable.
                 state[name].copy_(torch.from_numpy(changed[name].copy()))
         return sorted(missing)
 

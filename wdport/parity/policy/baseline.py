@@ -58,11 +58,13 @@ class _Rule:
         if value <= self.least:
             return self.least
         exact = Decimal(repr(value))
+        # In decimal: rounding a binary float up to a power of ten and back could give 2.0000000000000004e-15.
         return float(exact.quantize(Decimal((0, (1,), exact.adjusted())), ROUND_CEILING))
 
     def fault(self, now: float, recorded: float) -> str:
         """Compare a number with its record; "" if it is within the limits."""
         now = inf if isnan(now) else now
+        # Errors around 1e-15 change with the machine by more than a factor of 10, so small ones may grow up to `above`.
         if not now <= max(self.worse * recorded, self.above):
             return f"is {now:.1e}, over {self.worse:g} x its recorded {recorded:g}"
         if max(now, self.least) * self.better < recorded:
@@ -142,6 +144,7 @@ def write_baseline(path: PathText, baseline: Baseline, force: bool = False) -> N
     """
     lines = [f"  {json.dumps(name)}: {json.dumps(entry, allow_nan=False)}" for name, entry in baseline["taps"].items()]
     body = ",\n".join(lines)
+    # One line for each tap, so that a review shows which ones changed.
     text = f'{{\n "schema": {json.dumps(baseline["schema"])},\n "taps": {{\n{body}\n }}\n}}\n'
     write_text(writable(Path(path), force=force, option=None, kind="baseline"), text)
 
@@ -170,6 +173,7 @@ def _check(file: Path, name: str, entry: object) -> None:
         raise InputError((file, name), f"does not have exactly the numbers {', '.join(RULES)}", _FIX)
     for key, value in entry.items():
         number = inf if value == "inf" else value
+        # json reads 1e999 as infinity, and Python integers have no largest value.
         sound = isinstance(number, (int, float)) and not isinstance(number, bool)
         largest = inf if value == "inf" else sys.float_info.max
         if not sound or not RULES[key].least <= number <= largest:

@@ -16,8 +16,8 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class ItemOutcome:
-    """``faults`` is empty if the test passes; ``waived`` says until when and why a faulty layer may pass, ``left_out``
-    why a layer is compared only by its parts."""
+    """``faults`` is empty if the test passes; ``waived`` states until when and why a faulty layer may pass,
+    ``left_out`` why a layer is compared only by its parts."""
 
     faults: tuple[str, ...] = ()
     waived: str = ""
@@ -69,6 +69,7 @@ def _tap_outcome(verdict: Verdict, gate: Gate, preflight: Gate, tap: TapResult) 
     name, numbers = tap.reference, _numbers(tap, gate.name)
     about = by_subject([*preflight.findings, *gate.findings]).get(name, [])
     sentences = [str(finding) for finding in about if not finding.notice]
+    # Zeros are the initial values of a tap that no case reached.
     if not sentences and not verdict.complete and not any(numbers.values()):
         sentences = [f"{name} shows no error at all, in a run that did not compare everything"]
     if not sentences:

@@ -28,8 +28,10 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
     held = {**bounds(), **verdict.bounds, **policy.bounds_on(today)}
     taps = {tap.reference for tap in verdict.taps}
     valid = [waiver for waiver in policy.waivers if waiver.tap in taps and not waiver.expired(today)]
+    # From the stored numbers: the models need not run again for other bounds.
     judged = {gate.name: under(gate, held) for gate in verdict.gates}
     failing = {name: by_subject(_faults(gate)) for name, gate in judged.items()}
+    # A waiver that is not needed would hide the next fault of its layer, so it fails the policy.
     needed = [waiver for waiver in valid if waiver.tap in failing.get(waiver.gate, ())]
     gates = [_waived(gate, [waiver for waiver in needed if waiver.gate == gate.name]) for gate in judged.values()]
     unneeded = [waiver for waiver in policy.waivers if not waiver.expired(today) and waiver not in needed]

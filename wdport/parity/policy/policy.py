@@ -111,6 +111,7 @@ class BoundSetting:
 
     def in_force(self, today: date) -> float:
         """The bound on this day: the default after expiry, unless that would be looser."""
+        # A tighter bound stays in force after its last day; only what loosens expires.
         return self.default if self.looser and self.expired(today) else self.value
 
 
@@ -246,6 +247,7 @@ def _waiver(table: _Table) -> Waiver:
         what = f"{tap!r} is a pattern"
         raise InputError((table.file, table.at("tap")), what, "write one waiver per layer, with its full path")
     letter = letter_of(gate)
+    # Other gates judge the whole, and a waiver of one layer could not be applied to them.
     if letter not in WAIVABLE:
         what = f"gate {gate!r} {'does not exist' if letter is None else 'does not judge single layers'}"
         raise InputError((table.file, table.at("gate")), what, f"use {' or '.join(GATES[a].name for a in WAIVABLE)}")
@@ -302,6 +304,7 @@ class _Table:
             raise self._wrong(name, "a number", f"{name} = 1e-9")
         try:
             number = float(value)
+        # A TOML integer may have any number of digits.
         except OverflowError:
             number = float("inf")
         if not isfinite(number) or number <= 0.0:

@@ -45,6 +45,7 @@ def write_reports(
     inputs = InputFiles(checkpoint=verdict.checkpoint, converted=verdict.converted).with_manifests("converted")
     require_apart([(kind, path) for kind, (path, _) in requested.items()], inputs)
     outputs = {kind: writable(path, inputs, force, None, kind, True) for kind, (path, _) in requested.items()}
+    # All texts before the first file: a report that cannot be rendered leaves no others.
     texts = [(outputs[kind], render(verdict)) for kind, (_, render) in requested.items()]
     refused: list[MachineError] = []
     for output, text in texts:

@@ -123,6 +123,7 @@ def shade(error: float, bound: float) -> str:
         return "zero"
     if not isfinite(error) or bound <= 0.0:
         return f"out{len(_BEYOND)}"
+    # The quotient could underflow to zero; the difference of logarithms cannot.
     power = log10(error) - log10(bound)
     if error <= bound:
         return f"in{sum(power > end for end in _WITHIN[:-1])}"

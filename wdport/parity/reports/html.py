@@ -35,6 +35,7 @@ def render_html(verdict: Verdict) -> str:
         pieces=pieces,
         style=style,
         script=script,
+        # The hash that the content security policy compares; text from a file can therefore not become a script.
         seal=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         counts=_counts(verdict),
         compared=_compared(verdict),

@@ -52,6 +52,7 @@ def render_junit(verdict: Verdict) -> str:
     suites = [(gate, _cases(gate, verdict)) for gate in verdict.gates]
     cases = [case for _, gate_cases in suites for case in gate_cases]
     lost = [] if verdict.gates else [_Case("gates", "error", "no gate was run")]
+    # The known faults are tried before the clock of the verdict starts.
     before = sum(gate.seconds or 0.0 for gate in verdict.gates if gate.name in TERMS)  # the known faults
     counts = _counts("wdport verify", [*cases, *lost], verdict.seconds + before)
     root = ET.Element("testsuites", counts)

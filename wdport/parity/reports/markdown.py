@@ -103,6 +103,7 @@ def append_step_summary(text: str) -> bool:
     if not path:
         return False
     try:
+        # Appended: other steps of the job may have written their summaries.
         with Path(path).open("a", encoding="utf-8", newline="\n") as file:
             file.write(text if text.endswith("\n") else f"{text}\n")
     except OSError as error:
@@ -240,10 +241,12 @@ def _fit(blocks: Sequence[_Block], limit: int) -> str:
     while len(remaining) > 1 and sum(block.fixed() for block in remaining) > limit:
         remaining.pop()
     room, row_counts = limit - sum(block.fixed() for block in remaining), dict[int, int]()
+    # What short tables leave of their share goes to the long ones.
     for index in sorted(range(len(remaining)), key=[sum(map(_bytes, block.rows)) for block in remaining].__getitem__):
         row_counts[index] = _rows_within(remaining[index], room)
         room += remaining[index].fixed() - _bytes(_text(remaining[index], row_counts[index]))
     encoded = "".join(_text(block, row_counts[index]) for index, block in enumerate(remaining)).encode()
+    # The last resort, if not even one head fits: cut within a character, which `ignore` then drops.
     return encoded[: max(limit, 0)].decode(errors="ignore")
 
 

@@ -39,7 +39,7 @@ def claim(verdict: Verdict, write: Callable[[str], str] = str, say: Callable[[st
         return f"{ours} computes what {theirs} computes{rest}"
     if unmet := verdict.unmet:
         agree = f"{ours} computes what {theirs} computes{rest}"
-        if any(gate.name == "S" for gate in unmet):  # what finds no known fault vouches for nothing
+        if any(gate.name == "S" for gate in unmet):  # a comparison that finds no known fault proves nothing
             agree = f"no difference was found between {ours} and {theirs}{rest}"
         return f"{agree}, but {'; '.join(_unmet(gate, say or write) for gate in unmet)}"
     if verdict.exit_code == 1:
@@ -63,7 +63,7 @@ _INSIDE: Final = ("fact", "silent")
 
 def _equal_outside(verdict: Verdict) -> bool:
     """Whether the outputs agree with those of the user's own code in every case, and only layers inside do not: code
-    may be divided into modules otherwise."""
+    may be divided into modules differently."""
     outputs = [tap for tap in verdict.taps if tap.reference.partition(".")[0] == OUTPUT]
     failed = {gate.name: gate.findings for gate in verdict.gates if not gate.passed}
     plain = all(finding.notice or finding.kind in _INSIDE for finding in failed.get("0", ()))

@@ -3,7 +3,7 @@
 
 Positions are integers from 0 at the bottom or left to :data:`SIZE` at the top or right.
 
-The SVG holds only marks and is stretched to the available width; all text is HTML beside it, positioned in per cent,
+The SVG holds only marks and is stretched to the available width; all text is HTML next to it, positioned in per cent,
 and stays readable on a narrow screen.
 """
 
@@ -41,6 +41,7 @@ class LogAxis:
         decades = [log10(value) for value in values if isfinite(value) and value > 0.0] or [0.0]
         low, high = floor(min(decades)), ceil(max(decades))
         zeros = any(value <= 0.0 for value in values)
+        # At least one decade, or `place` would divide by zero.
         return cls(low, max(high, low + 1), zeros, not all(map(isfinite, values)))
 
     def place(self, value: float) -> int:
@@ -81,6 +82,7 @@ class LinearAxis:
         finite = [value for value in values if isfinite(value)] or [0.0]
         low, high = min(finite), max(finite)
         air = 0.05 * (high - low) if high - low > _FLAT else max(abs(high), 1.0)
+        # The margin must not make an end infinite.
         return cls(max(low - air, -1.7e308), min(high + air, 1.7e308))
 
     def place(self, value: float) -> int:
@@ -185,6 +187,7 @@ class Chart:
                 pen = "M"
                 continue
             x, y = column(index, len(line.values)), SIZE - self.axis.place(value)
+            # A stroke of zero length makes a single point visible, by its round cap.
             parts.append(f"{pen}{x} {y}{'h0' if pen == 'M' else ''}")
             pen = "L"
         return "".join(parts)

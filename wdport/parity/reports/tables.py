@@ -27,7 +27,7 @@ from wdport.parity.verdict import TapResult, Verdict
 class Cell:
     """The text of a table cell, with the styles ``path`` and ``said`` of names between whose parts lines may break.
 
-    ``value`` is the sort value of a number, ``strong`` what stands before the text, and ``port`` below it.
+    ``value`` is the sort value of a number, ``strong`` the text before it in bold, and ``port`` that below it.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Head:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table: ``label`` says to screen readers what it lists, ``style`` is its CSS class."""
+    """A table: ``label`` describes it to screen readers, ``style`` is its CSS class."""
 
     heads: Sequence[Head]
     rows: Sequence[Sequence[Cell]]
@@ -160,7 +160,7 @@ def _tap(verdict: Verdict, index: int, tap: TapResult, full: bool, parts: bool) 
     near = nearness(verdict, tap)
     layer = Cell(tap.reference, None, "path", port=tap.candidate)
     names = [Cell(str(index + 1), float(index)), layer, *([Cell(part_name(verdict, tap.part))] * parts)]
-    # A policy's bound on float32 says nothing about bfloat16.
+    # A policy's bound on float32 does not apply to bfloat16.
     more = [_or_nothing(tap.gradient, verdict.bound("gradient")), _or_nothing(tap.bfloat16, NUMERICS)] if full else []
     return (*names, *errors, *ratios, *more, amount(near, not near <= 1.0))
 

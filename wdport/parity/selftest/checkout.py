@@ -1,6 +1,6 @@
 """All known faults, which a source checkout has next to the package, in ``parity_tests/faults``.
 
-They are code, so they are looked for next to this package alone, never in the current folder.
+They are code, so they are looked for only next to this package, never in the current folder.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def all_faults() -> AllFaults | None:
     if not (ROOT / "pyproject.toml").is_file() or not (home.parent / "faults" / "__init__.py").is_file():
         return None
     if _PARENT not in sys.modules:
+        # By its path, since an import could find another parity_tests in the current folder.
         spec = PathFinder.find_spec(_PARENT, [str(ROOT)])
         if spec is None or spec.loader is None:
             return None

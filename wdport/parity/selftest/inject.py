@@ -39,12 +39,12 @@ JUDGED = ("0", "A", "A'", "B")
 """The gates of the network, in the order in which they are asked."""
 
 IN_FILE = "unequal"
-"""The kind of the facts that say that a variable is not its tensor's: `verify` has them before anything runs."""
+"""The kind of the facts that state that a variable is not its tensor's: `verify` has them before anything runs."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a verdict says of a fault: the gates that failed, the places that they name, the largest number over its
+    """What a verdict states about a fault: failed gates, the places that they name, the largest number over its
     bound by gate, the last case that ran, the causes, and the largest float32 ratio."""
 
     gates: tuple[str, ...]
@@ -68,7 +68,7 @@ def run_mutants(
 ) -> Iterator[Kill]:
     """Try every chosen mutant of the specimen's family at one place, under the bounds ``held`` (default: those in
     force). ``diagnose`` looks for the probable cause; ``single`` also measures what float32 alone and fixed tolerances
-    would say."""
+    would report."""
     layers = specimen.layers()
     for mutant in (mutant for mutant in specimen.faults.mutants(specimen.config) if chosen(mutant)):
         places = mutant.places(layers)
@@ -103,7 +103,7 @@ def inject(
 
 
 def judge(specimen: Specimen, faults: Sequence[Injected], held: Bounds | None, setup: Setup) -> Judgement:
-    """What `verify` says of the specimen with these faults."""
+    """What `verify` reports on the specimen with these faults."""
     try:
         verdict = specimen.verify(faults, held=held, setup=setup)
     except (IncompleteError, MisfitError) as error:  # the faulty port does not run, or not all of it
@@ -112,7 +112,7 @@ def judge(specimen: Specimen, faults: Sequence[Injected], held: Bounds | None, s
 
 
 def judgement_of(verdict: Verdict) -> Judgement:
-    """What a verdict says of the fault in a port."""
+    """What a verdict states about the fault in a port."""
     gates = {gate.name: gate for gate in verdict.gates}
     failed = tuple(name for name in JUDGED if name in gates and _fails(gates[name]))
     silent = {finding.subject for finding in gates["0"].findings if finding.kind == "silent"}
@@ -171,6 +171,7 @@ def run_sampler_faults(
         worst = float("inf") if gate.worst is None else gate.worst
         yield fate(name, SAMPLER_PLACE, "E", "", log10(worst / limit) if worst else -np.inf, not gate.passed)
     for fault, margin, killed in kill_sampler_faults(reference, model, faults(reference.process)):
+        # The margin is over the default bound.
         over = margin - log10(limit / TRAJECTORY)
         yield fate(name, SAMPLER_PLACE, "E", fault, over, killed and over > 0.0)
 

@@ -99,17 +99,17 @@ class RuleCount:
 
     name: Annotated[str, Meta(description="The rule.")]
     killed: Annotated[Count, Meta(description="Faults that it rejects.")]
-    faults: Annotated[Count, Meta(description="Faults in all.")]
+    faults: Annotated[Count, Meta(description="Total number of faults.")]
     rejected: Annotated[Count, Meta(description="Correct ports that it rejects.")]
-    ports: Annotated[Count, Meta(description="Correct ports in all.")]
+    ports: Annotated[Count, Meta(description="Total number of correct ports.")]
 
 
 @dataclass(frozen=True)
 class SelftestResult:
     """The result of :func:`wdport.parity.selftest.run_selftest`; true if every requirement is met.
 
-    ``causes`` says whether causes had to be looked for; if so, looking for none fails. ``note`` says why faults were
-    left out that were asked for.
+    ``causes`` states whether causes had to be looked for; if so, looking for none fails. ``note`` states why faults
+    were left out that were asked for.
     """
 
     groups: Annotated[tuple[GroupResult, ...], Meta(description="Faults, by kind.")]
@@ -118,7 +118,7 @@ class SelftestResult:
     causes: Annotated[bool, Meta(description="Whether causes had to be looked for.")] = True
     bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")] = field(default_factory=dict)
     environment: Annotated[dict[str, str], Meta(description="Versions and the machine.")] = field(default_factory=dict)
-    seconds: Annotated[float, Meta(description="Seconds in all.")] = field(default=0.0, compare=False)
+    seconds: Annotated[float, Meta(description="Duration in seconds.")] = field(default=0.0, compare=False)
     note: Annotated[str, Meta(description=
         "Why faults were left out that were asked for: outside a source checkout there are only those of a quick "
         "run.")] = ""  # fmt: skip
@@ -168,7 +168,7 @@ class SelftestResult:
 
     @property
     def rules(self) -> tuple[RuleCount, ...]:
-        """Fixed tolerances beside the gates, over the faults and correct ports where both were measured."""
+        """Fixed tolerances compared with the gates, over the faults and correct ports where both were measured."""
         kills = [kill for kill in self.kills if kill.rejected is not None]
         faults = [kill for kill in kills if not kill.equivalent]
         same = [kill for kill in kills if kill.equivalent]

@@ -39,7 +39,7 @@ def run_selftest(
 ) -> SelftestResult:
     """Inject every known fault into a correct port, one at a time, and run correct ports in many ways.
 
-    Outside a source checkout there are only the faults of a quick run; the result's ``note`` says so.
+    Outside a source checkout there are only the faults of a quick run; the result's ``note`` states that.
 
     Args:
         quick: a dozen faults only, without diagnosis and without correct variants.

@@ -92,11 +92,13 @@ class Specimen:
         self.name, self.faults, self.family, self.config = name, faults, faults.family, config
         held = ExitStack()
         folder = held.enter_context(scratch_folder())
+        # The folder is removed when the object is collected.
         finalize(self, held.close)
         self.checkpoint = folder / "specimen.pt"
         self.tensors = faults.random_tensors(config, seed)
         stored = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in self.tensors.items()}
         torch.save(stored, self.checkpoint)
+        # Read back from what is stored, since a 16-bit dtype rounds them.
         self.tensors = {name: tensor.float().numpy() for name, tensor in stored.items()}
         self.settings = Settings(known=asdict(config))
         with prepare(self.checkpoint, self.settings) as prepared:

@@ -23,7 +23,7 @@ def render_markdown(result: SelftestResult) -> str:
     note = [result.note, ""] if result.note else []
     parts = ["# Self-test", "", MARK, "", *note, summary(result), "", versions, ""]
     if result.rules:
-        parts += ["## Fixed tolerances beside the gates", "", *_markdown_table(RULES_HEAD, rule_rows(result)), ""]
+        parts += ["## Fixed tolerances and the gates", "", *_markdown_table(RULES_HEAD, rule_rows(result)), ""]
     parts += ["## Faults", ""]
     for group in result.groups:
         parts += [f"### {title(group)}", "", *_markdown_table(KILL_HEAD, kill_rows(group)), ""]
@@ -62,7 +62,7 @@ def render(result: SelftestResult, rules: bool = False) -> Marked:
 
 
 def verdict_lines(result: SelftestResult) -> Marked:
-    """The summary, and before it a line that says which faults were left out, if any were."""
+    """The summary, and before it a line that states which faults were left out, if any were."""
     return joined([*filter(None, [result.note]), summary(result)])
 
 
