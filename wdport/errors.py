@@ -63,12 +63,13 @@ def argument(option: str, value: str = "") -> str:
     elif option == "--dtype" and value.islower():
         value = repr(value)
     elif value.endswith("MiB"):
+        # The command takes MiB, the argument bytes.
         value = str(int(value.removesuffix("MiB")) << 20)
     return name + value
 
 
 def worded(text: str, wording: Wording = flag) -> str:
-    """Return a message with its options, which stand in backticks, in these words."""
+    """Return a message with its options, which are in backticks, in these words."""
     return _OPTION.sub(lambda option: _one(option[1], wording), text)
 
 
@@ -82,6 +83,7 @@ def printable(text: object, limit: int | None = MAX_NAME_CHARS) -> str:
     raw = str(text)
     if limit is not None and len(raw) > 2 * limit:  # the rest would be cut out below, but only after escaping it all
         raw = raw[:limit] + raw[-limit:]
+    # The text of ascii() without its quotes, such as \x1b, which does not move the cursor of a terminal.
     escaped = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in raw)
     if limit is None or len(escaped) <= limit:
         return escaped
@@ -148,8 +150,10 @@ class WdportError(Exception):
 
     def _line(self, part: str, what: str, fix: str) -> str:
         room = MAX_MESSAGE_CHARS - len("error: " + ": " + "; ")
+        # However long the advice is, 70 characters remain for the place and the fault.
         fix = printable(fix, room - 70)
         room -= len(fix)
+        # The place gets what the fault leaves, but at least half of the room.
         part = printable(part, max(room - len(printable(what, room)), room // 2))
         prefix = "".join(f"{place}: " for place in (self._path, part) if place)
         return f"{prefix}{printable(what, room - len(part) - 2 * bool(self._path and part))}; {fix}"
@@ -199,6 +203,7 @@ def error_of(exit_code: int, where: str, what: str, fix: str) -> WdportError:
 
 def error_from(data: Sequence[object]) -> WdportError:
     """Return the error that another process reports as :attr:`WdportError.as_data`."""
+    # Of the other process, nothing but text is used: the class comes from the exit code.
     code, path, part, what, fix, *details = map(str, data)
     error = error_of(int(code) if code.isdecimal() else 70, part, what, fix)
     return type(error)((Path(path), part) if path else part, what, fix, details)

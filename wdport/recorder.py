@@ -97,7 +97,7 @@ class Refusal(Exception):
 class Call:
     """One call of one layer: its inputs (arrays, or lists of arrays), its outputs, the innermost enclosing watched call
     ("" is the network), the names of its inputs if they are the parameters of a function, and the mask (B, T) that
-    Keras hands on beside an input, true at the steps that count."""
+    Keras passes on with an input, true at the steps that count."""
 
     inputs: tuple[Nested, ...]
     outputs: tuple[Array, ...]
@@ -195,8 +195,8 @@ class Case:
     ``extremes`` names for every sample of the batch one of :data:`EXTREMES` or :data:`UNUSUAL`, or "" for ordinary
     values; it is empty if all are ordinary. ``numerics``: also run in float32. That takes two more compiled programs
     per batch size, so only one batch size is run in float32; a batch of 1, which has the greatest lengths, is run in
-    float64 only, and so are extreme values. In float32, isolated layers get ``gain`` times the recorded values, as
-    :func:`answers_of` says.
+    float64 only, and so are extreme values. In float32, isolated layers get ``gain`` times the recorded values, see
+    :func:`answers_of`.
     """
 
     seed: int
@@ -256,10 +256,10 @@ MakeInputs = Callable[[int, int, float], Sequence["ArrayLike"]]
 _INPUT = re.compile(r"\s*([A-Za-z_]\w*\??)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?")
 _AXIS = re.compile(r"(?:([a-z]+)=)?([1-9]\d*)(?:\.\.([1-9]\d*))?")
 FEW = 64
-"""Number of integers up to which a batch holds all of them that it has room for."""
+"""Up to this number of possible integers, a batch holds as many of them as it has room for."""
 
 ORDINARY = (0.05, 50.0)
-"""Most positive values."""
+"""The range of most positive values."""
 
 EDGES = (1e-6, 1e4)
 """A tiny and a huge positive value."""
@@ -269,6 +269,7 @@ Pattern = Callable[[np.random.Generator, int], "Array"]
 
 def _holes(rng: np.random.Generator, size: int) -> Array:
     values = rng.integers(0, 2, size).astype(bool)
+    # At least one of each, if there is room.
     values[rng.permutation(size)[:2]] = (True, False)[:size]
     return values
 
@@ -306,7 +307,7 @@ _DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0
 class Input:
     """One input of a network: ``NAME: AXES [-> AXES] [, DRAW]``, such as ``x: b c=3 h=48 w=48 -> b h w c``.
 
-    ``NAME?`` is the last input, without which the network runs, too: a batch of one leaves it out.
+    ``NAME?`` is the last input, without which the network also runs: a batch of one leaves it out.
 
     Axes are sizes, with or without a name, and ``b``, the batch; those after the arrow are the Keras model's. A size
     such as ``24..512`` is 24, and 512 in a batch of one. DRAW is ``normal`` (the default; magnitudes vary along the
@@ -327,7 +328,7 @@ class Input:
     ids: tuple[int, ...] = ()
     """Integers that every batch should hold, such as the id of padding."""
     right: bool = False
-    """Whether masks are true up to a place alone, so that a causal query always sees a key."""
+    """Whether masks are only true up to a position, so that a causal query always sees a key."""
     optional: bool = False
     """Whether the network also runs without it."""
 
@@ -352,6 +353,7 @@ class Input:
     def make(self, seed: int, batch: int, scale: float, extremes: Sequence[str] = ()) -> Array:
         """Draw values in float64, int64 or bool; ``scale`` applies to normal ones, ``extremes`` are those of a
         :class:`Case`."""
+        # The inputs of a case are independent. crc32, since hash() of a text differs between processes.
         rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])
         values = self._ordinary(rng, seed, batch, scale)
         samples = np.moveaxis(values, self.axes.index("b"), 0)
@@ -419,6 +421,7 @@ class Input:
     def _extreme(self, extreme: str, ordinary: Array, scale: float, rng: np.random.Generator) -> Any:
         """One sample of extreme values; ``ordinary`` are those that it replaces."""
         if self.draw == "mask":
+            # Without any true value, a query would see no key, which `right` is to prevent.
             return {"zeros": ordinary if self.right else False, "constant": True}.get(extreme, ordinary)
         if self.draw == "below":
             valid_ids = [integer for integer in dict.fromkeys((0, *self.ids)) if 0 <= integer < self.numbers[0]]
@@ -445,6 +448,7 @@ class Input:
         if extreme == "sparse" and values.ndim:
             values *= rng.integers(0, 2, values.shape)
             steps = np.moveaxis(values, int(np.argmax(values.shape)), 0)
+            # The last quarter, as padding is; the double negation rounds up.
             steps[-(-len(steps) * 3 // 4) :] = 0.0
         if extreme == "missing":
             _remove(values, rng)
@@ -458,6 +462,7 @@ class Input:
         steps = np.concatenate(
             [[1, (last + 1) // 2, last], rng.integers(min(2, last), max(last, 3), max(batch - 3, 0))]
         )
+        # A batch of one gets the middle.
         first = 1 if batch == 1 else 0
         return steps[first : first + batch]
 
@@ -466,6 +471,7 @@ class Input:
         if self.draw == "parts":
             parts = [int(width) for width in self.numbers]
             return np.repeat(2.0 ** (1 - np.arange(len(parts))), parts)
+        # From 2 down to 1/2, with a period of 8.
         return 2.0 ** (1.0 - 2.0 * (np.arange(size) % 8) / 7.0) if size > 1 else np.ones(1)
 
 
@@ -526,12 +532,13 @@ def read_input(text: str) -> Input:
 
 
 def with_ids(inputs: Sequence[Input], module: Module) -> tuple[Input, ...]:
-    """These inputs with the ids that the module may treat apart: what its configuration calls ``..._token_id``, each
+    """These inputs with the ids that the module may treat specially: what its configuration calls ``..._token_id``, the
     ``padding_idx`` of its layers, and all other integers that its layers keep, such as the sizes of embeddings."""
     config = getattr(module, "config", None)
     stated = [value for name, value in getattr(config, "__dict__", {}).items() if str(name).endswith("_token_id")]
     stated += [getattr(part, "padding_idx", None) for part in module.modules()]
     stored = [value for part in module.modules() for name, value in vars(part).items() if not name.startswith("_")]
+    # Not isinstance, for which a bool is an int as well.
     ids = dict.fromkeys(leaf for leaf in leaves([*stated, *stored]) if type(leaf) is int)
     return tuple(replace(spec, ids=(*spec.ids, *ids)) if spec.kind == "int" else spec for spec in inputs)
 
@@ -542,12 +549,13 @@ KEYLESS = " has queries that see no key; they get zeros, where torch may also gi
 def with_keys(
     inputs: Sequence[Input], module: Module, cases: Sequence[Case], inputs_of: Callable[[Case], tuple[Array, ...]]
 ) -> tuple[Input, ...]:
-    """These inputs with masks of padding on the right alone, if the queries of an attention see no key under others:
-    what such a query computes is another thing in every library, and in releases of one."""
+    """These inputs with masks of padding only on the right, if the queries of an attention see no key under others:
+    libraries, and releases of one library, compute different values for such a query."""
     if not any(map(_is_attention, module.modules())) or not any(spec.draw == "mask" for spec in inputs):
         return tuple(inputs)
     notes: list[str] = []
     for case in cases:
+        # A case that the module does not accept is reduced by finite_case, or refused when it runs.
         with suppress(Exception), highest_precision(), lifted():
             record(module, inputs_of(case), None, notes.append)
         if any(note.endswith(KEYLESS) for note in notes):
@@ -556,13 +564,13 @@ def with_keys(
 
 
 def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Array, ...]]) -> Case:
-    """The case with only those extreme samples that the float64 module accepts and turns into finite values, of
-    unusual ones finite outputs: few have a meaning for missing values, or for a sample that is masked everywhere."""
+    """The case with only those extreme samples that the float64 module accepts and turns into finite values, for
+    unusual ones only finite outputs: few modules have a meaning for missing values, or for a fully masked sample."""
     if not case.extremes:
         return case
     places = range(case.batch)
     finite = _finite_samples(module, inputs_of(case), case.batch, case.extreme)
-    if finite is None:  # one of them may be to blame for all
+    if finite is None:  # one sample may make the module reject all of them
         single = [tuple(case.extremes[index] if index == sample else "" for index in places) for sample in places]
         tried = [_finite_samples(module, inputs_of(replace(case, extremes=extremes)), case.batch, case.extreme)
                  for extremes in single]  # fmt: skip
@@ -572,7 +580,7 @@ def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Ar
 
 def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int, inside: bool) -> list[bool] | None:
     """By sample, whether the outputs of the module and, if ``inside``, of all its submodules are finite; ``None`` if
-    samples cannot be told apart, or the module does not accept these inputs."""
+    samples cannot be distinguished, or the module does not accept these inputs."""
     try:
         with highest_precision(), lifted():
             outputs, calls = record(module, inputs) if inside else (run(module, inputs), {})
@@ -605,6 +613,7 @@ def moved_biases(modules: Mapping[str, Module], shifts: Mapping[str, Array]) -> 
     originals = []
     single, double = (dict(modules[dtype].named_parameters()) for dtype in ("float32", "float64"))
     for name, shift in shifts.items():
+        # The shifted values get new memory: the originals are put back.
         originals += [(p, p.data) for p in (single[name], double[name])]
         single[name].data = single[name].data + torch.from_numpy(shift)
         double[name].data = single[name].data.double()
@@ -688,7 +697,7 @@ def answers_of(case: Case, calls: Calls) -> dict[str, Call]:
     """The recorded ``calls`` as isolated layers get them in float32: rounded, and those of at least three axes, such as
     tokens and pixels, times the case's gain. The logits of attention then grow by its square, to hundreds.
 
-    Numbers of the size of a mask's stay as they are.
+    Numbers as large as those of a mask are not changed.
     """
     rounded = {name: cast(call, np.float32) for name, call in calls.items()}
     if case.gain == 1.0:
@@ -707,6 +716,7 @@ def _amplified(value: Any, gain: float) -> Any:
     array = np.asarray(value)
     if array.dtype.kind != "f" or array.ndim < 3:
         return value
+    # Where it does not multiply, NumPy leaves in `out` what was there.
     return np.multiply(array, array.dtype.type(gain), where=np.abs(array) < MASKING, out=array.copy())
 
 
@@ -745,6 +755,7 @@ def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: s
         outputs, calls = record(module, rounded)
         result = Conditioning({name: Spread() for name in calls}, tuple(map(np.zeros_like, outputs)))
         fed = still = calls
+        # Isolated layers get amplified values in float32, so the rounding of those is what perturbs them.
         if dtype == "float32" and case.gain != 1.0:
             fed = {name: cast(call, np.float64) for name, call in answers_of(case, calls).items()}
             still = isolate(module, rounded, fed)[1]
@@ -941,7 +952,7 @@ def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None
 @contextmanager
 def _by_submodules(module: Module) -> Iterator[None]:
     """Inside, torch's own encoders and masked attention compute as in training: ``torch.nn.TransformerEncoderLayer``
-    calls its submodules in place of one function that no tap sees into, ``torch.nn.TransformerEncoder`` keeps padding,
+    calls its submodules in place of one function without calls to tap, ``torch.nn.TransformerEncoder`` keeps padding,
     and a query that sees no key gets zeros in place of NaN.
     """
     from torch import nn
@@ -951,6 +962,7 @@ def _by_submodules(module: Module) -> Iterator[None]:
     @functools.wraps(forward)
     def attend(self: MultiheadAttention, *args: Any, **kwargs: Any) -> object:
         arguments = inspect.signature(forward).bind(self, *args, **kwargs).arguments
+        # Without a mask, every query sees a key.
         if arguments.get("attn_mask") is None and arguments.get("key_padding_mask") is None:
             return forward(self, *args, **kwargs)
         with patch.object(nn.functional, "softmax", _softmax), _unfused():
@@ -963,14 +975,14 @@ def _by_submodules(module: Module) -> Iterator[None]:
 
 
 def _unfused() -> AbstractContextManager[object]:
-    """A context that has no effect but this: torch takes no fast path while a ``TorchFunctionMode`` is active."""
+    """A context whose only effect is that torch takes no fast path: it takes none under a ``TorchFunctionMode``."""
     return functions(lambda function, args, kwargs: function(*args, **kwargs))
 
 
 def functions(
     answer: Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], object],
 ) -> AbstractContextManager[object]:
-    """A context in which ``answer(function, args, kwargs)`` stands for every function of torch that is called."""
+    """A context in which ``answer(function, args, kwargs)`` replaces every function of torch that is called."""
     from torch.overrides import TorchFunctionMode
 
     class Functions(TorchFunctionMode):
@@ -1031,6 +1043,7 @@ def watched(parts: Mapping[str, Module], handle: Handle, limit: int = MOST_CALLS
             within.pop()
 
     too_often: list[str] = []
+    # On the class, since Python looks up __call__ there and not on the object.
     with patch.object(nn.Module, "__call__", seen):
         yield too_often
         too_often += [name for name, calls in count.items() if calls > limit]
@@ -1102,6 +1115,7 @@ def _filled(value: object, tensors: Iterator[Tensor]) -> object:
         return type(value)((key, _filled(item, tensors)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
         items: list[Any] = [_filled(item, tensors) for item in value]
+        # A named tuple takes its items as separate arguments.
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return next(tensors) if isinstance(value, torch.Tensor) else value
 
@@ -1119,10 +1133,12 @@ def to_array(tensor: Tensor) -> Array:
     import torch
 
     tensor = tensor.detach().cpu()
+    # NumPy has no bfloat16.
     values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     key = (tensor.data_ptr(), values.shape, values.dtype.str)
     cached = _COPIES.get(key)
     bits = f"u{values.itemsize}"
+    # The bits are compared, since NaN differs from itself; the 16 bytes of a complex128 have no integer dtype.
     if cached is None or values.itemsize > 8 or not np.array_equal(cached.view(bits), values.view(bits)):
         cached = _COPIES[key] = np.array(values, copy=True, order="C")
     return cached
@@ -1136,6 +1152,7 @@ def _tensor(value: Any) -> Any:
     import torch
 
     if isinstance(value, np.ndarray):
+        # A copy, since from_numpy shares memory and modules may change their inputs.
         return torch.from_numpy(np.array(value, copy=True))
     return [_tensor(item) for item in value] if isinstance(value, (list, tuple)) else value
 
@@ -1196,6 +1213,7 @@ def _recurrent(
     starts = start if isinstance(start, tuple) else (start,)
     if start is None:
         starts = tuple(tokens.new_zeros(ways * part.num_layers, batch, width) for width in widths)
+    # What torch.nn.LSTM, GRU and RNN call, here with the weights of one layer.
     compute = getattr(torch._VF, {"LSTM": "lstm", "GRU": "gru"}.get(part.mode, part.mode.lower()))
     count = len(part._flat_weights) // part.num_layers
     calls, states = {}, []
@@ -1204,6 +1222,7 @@ def _recurrent(
         answer, weights = answers.get(call), part._flat_weights[layer * count : (layer + 1) * count]
         first = tuple(state[span] for state in starts)
         fed = tokens if answer is None else _tensor(answer.inputs[0])
+        # After the weights: bias, one layer, no dropout, not training.
         outputs = compute(fed, first if part.mode == "LSTM" else first[0], weights, part.bias, 1, 0.0, False,
                           part.bidirectional, part.batch_first)  # fmt: skip
         calls[call] = Call((to_array(tokens),), tuple(map(to_array, outputs)), name)
@@ -1217,7 +1236,7 @@ def _attention(
     name: str, part: MultiheadAttention, arguments: Given, answers: Calls, note: Note
 ) -> tuple[dict[str, Call], Tensor | None]:
     """The four calls inside ``torch.nn.MultiheadAttention``, recomputed from its parameters and inputs, and its output,
-    in the module's own layout; empty and ``None``, with a note, if it has keys of its own or no batch axis.
+    in the module's own layout; empty and ``None``, with a note, if it has additional keys or no batch axis.
 
     Calls in ``answers`` are isolated, as :func:`isolate` does with modules.
     """
@@ -1237,6 +1256,7 @@ def _attention(
         return projected if answer is None else _tensor(answer.outputs[0])
 
     weights: tuple[Tensor, ...] = (part.q_proj_weight, part.k_proj_weight, part.v_proj_weight)
+    # With kdim or vdim, torch keeps three separate weights.
     weights = weights if part.in_proj_weight is None else part.in_proj_weight.chunk(3)
     biases = (None,) * 3 if part.in_proj_bias is None else part.in_proj_bias.chunk(3)
     width = part.embed_dim // part.num_heads
@@ -1288,9 +1308,11 @@ def _check_apart(name: str, recomputed: Sequence[Tensor], output: object) -> Non
     import torch
 
     for ours, actual in zip(recomputed, _tensors(output)):
+        # The bound is one for float64.
         if actual.dtype != torch.float64:
             continue
         error = float((ours - actual).norm() / actual.norm().clamp_min(1e-300))
+        # Not `>`, which is false for NaN.
         if not error <= RECOMPOSED:
             fix = f"leave its parts out with --leave-out '{layer_of(name)}.*'"
             raise Refusal(6, name, f"its output is {error:.1e} off the one recomputed from its parameters", fix)
@@ -1313,14 +1335,17 @@ def lifted() -> Iterator[None]:
 
     narrow = (torch.float32, torch.float16, torch.bfloat16)
     wide: dict[object, object] = {**dict.fromkeys(narrow, torch.float64), torch.complex64: torch.complex128}
+    # Tensor.type takes a class of tensors or its name as well as a dtype.
     for kind in ("Float", "Half", "BFloat16"):
         wide[getattr(torch, f"{kind}Tensor")], wide[f"torch.{kind}Tensor"] = torch.DoubleTensor, "torch.DoubleTensor"
 
     def lift(value: object) -> object:
+        # Only these are looked up: arrays and lists cannot be hashed.
         return wide.get(value, value) if isinstance(value, (torch.dtype, type, str)) else value
 
     def in_float64(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
         name = getattr(function, "__name__", "")
+        # Methods of tensors that state the dtype by their name.
         if name in ("float", "half", "bfloat16"):
             return args[0].double()
         # torch.load makes an empty tensor of the stored dtype and gives it the stored bytes.
@@ -1408,6 +1433,7 @@ def build(
         wide, _ = _make(factory, target, checkpoint, state)
     if not set(map(id, narrow.modules())).isdisjoint(map(id, wide.modules())):
         raise Refusal(4, target, "returns the same module at every call", "build a new module in it")
+    # Before the module becomes float32; "torch.float16" without its first six characters.
     stored = {name: str(tensor.dtype)[6:] for name, tensor in (state.tensors if state else narrow.state_dict()).items()}
     narrow.float()
     notes: list[str] = []
@@ -1448,6 +1474,7 @@ def find_function(target: str) -> Factory:
     """The function that ``module:name`` names, in the current folder or the environment; raises :class:`Refusal`."""
     name, attributes = _parted(target, "MODULE:FUNCTION")
     if os.getcwd() not in sys.path:
+        # A console script finds modules in its own folder, not in the current one.
         sys.path.insert(0, os.getcwd())
     try:
         resolved: Any = importlib.import_module(name)
@@ -1464,7 +1491,7 @@ def find_function(target: str) -> Factory:
         raise Refusal(2, target, f"{name} has no {attributes}", fix) from error
     except ImportError as error:
         raise Refusal(2, target, one_line(error), "run in your project's folder and environment") from error
-    except (Exception, SystemExit) as error:  # a script that is no module reads the command line, and ends
+    except (Exception, SystemExit) as error:  # a script without a main guard reads the command line and exits
         raise Refusal(4, target, f"importing it raises {one_line(error)}", "correct your module") from error
     if not callable(resolved):
         raise Refusal(2, target, "is not a function", "name a function that returns the model")
@@ -1504,7 +1531,7 @@ def _make(
     except (Exception, SystemExit) as error:
         raise Refusal(4, target, f"raises {one_line(error)}", "correct your factory") from error
     module, make_inputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
-    module = getattr(module, "_orig_mod", module)  # what torch.compile was given
+    module = getattr(module, "_orig_mod", module)  # the module in torch.compile's wrapper
     if not isinstance(module, nn.Module):
         what = f"gives a {type(module).__name__}, not a torch.nn.Module"
         raise Refusal(4, target, what, "return the module, or the module and make_inputs")
@@ -1534,7 +1561,7 @@ class _Checkpoint:
             tree: Any = torch.load(path, map_location="cpu", weights_only=True)
         except OSError as error:
             raise Refusal(3, path, f"cannot be read ({error.strerror or error})", "check the path") from None
-        except Exception as error:  # its unpickler raises whatever the bytes lead it to
+        except Exception as error:  # for a damaged file, its unpickler raises errors of any kind
             reason = str(error).rpartition("WeightsUnpickler error: ")[2]
             what = f"torch does not load it with weights_only ({type(error).__name__}: {one_line(reason)})"
             raise Refusal(3, path, what, fix) from None
@@ -1576,6 +1603,7 @@ def _stripped(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[st
     """The tensors by the module's own names, without the prefixes that wrappers add to all of them."""
     tensors = dict(state)
     while not set(tensors) & set(expected):
+        # torch.optim.swa_utils.AveragedModel adds a counter, n_averaged, whose name has no prefix.
         if all(name.startswith("module.") for name in tensors if name != "n_averaged"):
             tensors.pop("n_averaged", None)
         prefix = next((p for p in ("_orig_mod.", "module.", "model.") if all(n.startswith(p) for n in tensors)), None)
@@ -1648,6 +1676,7 @@ def _is_rounding(stored: Tensor, exact: Tensor, rounded: Tensor) -> bool:
     rows, size = max(exact.shape, default=1), float(exact.abs().max()) if exact.numel() else 0.0
     error = float((rounded - exact).abs().nan_to_num(posinf=0.0).max()) if exact.numel() else 0.0
     slack = 8.0 * error + 4.0 * 2.0**-24 * rows * size + 4.0 * _unit(stored) * exact.abs()
+    # The difference of equal infinities is NaN, so they are compared by ==.
     return bool(((stored == exact) | ((stored - exact).abs() <= slack)).all())
 
 
@@ -1707,7 +1736,9 @@ class _Writer:
         self._add("index", np.frombuffer(json.dumps(index, allow_nan=False).encode(), np.uint8))
         self._archive.close()
         self._file.flush()
+        # Otherwise a crash could leave the final name without the contents.
         os.fsync(self._file.fileno())
+        # Before it is closed: without the lock, another process would remove it as a leftover.
         os.replace(self._temporary, self.path)
         self._file.close()
 
@@ -1716,10 +1747,11 @@ class _Writer:
         with suppress(OSError):
             os.unlink(self._temporary)
         for stream in (self._archive, self._file):
-            with suppress(OSError):  # what is left in their buffers does not fit the disk, either
+            with suppress(OSError):  # what is left in their buffers does not fit on the disk either
                 stream.close()
 
     def _add(self, name: str, array: Array) -> None:
+        # zipfile does not know the size in advance, and would refuse more than 2 GiB.
         with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array(member, np.require(array, requirements="C"), allow_pickle=False)
 
@@ -1731,7 +1763,7 @@ def _new_file(prefix: str) -> tuple[str, BinaryIO]:
         file = open(path, "x+b")  # noqa: SIM115
         if _hold(file.fileno()) is not False and os.path.exists(path):
             return path, file
-        file.close()  # another process took it for left over before it was held
+        file.close()  # another process removed it as a leftover before it was locked
 
 
 def _remove_leftovers(folder: str, finished: str) -> None:
@@ -1740,6 +1772,7 @@ def _remove_leftovers(folder: str, finished: str) -> None:
     with suppress(OSError):
         for name in os.listdir(folder):
             match, path = pattern.fullmatch(name), os.path.join(folder, name)
+            # Names of older releases have the id of the process, and no lock.
             if not match or not os.path.isfile(path) or os.path.islink(path) or os.path.exists(f"/proc/{match[1]}"):
                 continue
             with suppress(OSError), open(path, "rb") as file:
@@ -1761,6 +1794,7 @@ def _hold(descriptor: int) -> bool | None:
 
 
 def _key(array: Array) -> bytes:
+    # With dtype and shape, since different arrays may have the same bytes.
     digest = hashlib.blake2b(f"{array.dtype.str}{array.shape}".encode(), digest_size=16)
     digest.update(np.ascontiguousarray(array).tobytes())
     return digest.digest()
@@ -1816,7 +1850,7 @@ def record_file(
 
     ``key`` is the dotted key of the state_dict if the file holds several; ``leave_out`` are patterns of modules not to
     record, ``only`` selects those to record; ``inputs`` are the model's, unless its factory returns ``make_inputs``;
-    ``keep`` are patterns of tensors whose values are stored besides their hashes; ``tensors``, ``arguments`` and
+    ``keep`` are patterns of tensors whose values are stored as well as their hashes; ``tensors``, ``arguments`` and
     ``spare`` are as for :func:`build`. Raises :class:`Refusal`.
     """
     digest = _file_digest(checkpoint)
@@ -1881,7 +1915,7 @@ def _record_cases(
                     if name in names and index in every:
                         sweeps |= sweep(subject.modules, [name], every[index])
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
-                fix = "return make_inputs that fits the module beside it"
+                fix = "return a make_inputs that fits the module"
                 raise Refusal(4, target, f"running it raises {one_line(error)}", fix) from error
         cases.append(_described(observation, moves, case, writer.put))
     shifted = {name: writer.put(shift) for name, shift in shifts.items()}
@@ -1915,7 +1949,7 @@ def fast_path_error(module: Module, observation: Observation) -> float:
 
 
 def cases_of(cases: Sequence[Case], make_inputs: MakeInputs | None) -> list[Case]:
-    """The cases that can be drawn: a function of the user's own knows no extreme and no unusual values."""
+    """The cases that can be drawn: a user's function draws neither extreme nor unusual values."""
     if make_inputs is None:
         return list(cases)
     return [replace(case, extremes=()) for case in cases if not case.extreme]
