@@ -112,7 +112,7 @@ def choose(names: list[str]) -> str:
     if len(names) > _MOST_FILES:
         raise Fault(f"is a directory of {len(names)} files", "give the path of a checkpoint file")
     for endings in _ENDINGS:
-        # A shard alone is no model; its index is, and has the same ending plus .index.json.
+        # A shard is not a model; its index is, and has the same ending plus .index.json.
         candidates = [name for name in names if name.endswith(endings) and not _SHARD.search(name)]
         if endings[0] == ".bin":  # optimizers and arguments of a training run also have this ending
             candidates = [name for name in candidates if name.split(".")[0] in _STEMS]

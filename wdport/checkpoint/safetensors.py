@@ -241,7 +241,7 @@ def _tensor(entry: HeaderEntry) -> TensorRef:
 def _check_tiling(spans: dict[str, Span], start: int, size: int) -> None:
     """Check that the sorted spans are consecutive from ``start`` to ``size``."""
     position = start
-    # By length, too: an empty tensor at the same offset as another one precedes it and leaves no hole.
+    # Also by length: an empty tensor at the same offset as another one precedes it and leaves no hole.
     for span in sorted(spans.values(), key=lambda span: (span.start, span.nbytes)):
         if span.start != position:
             fault = "overlaps the tensor before it" if span.start < position else "follows a hole in the data"

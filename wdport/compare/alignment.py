@@ -161,7 +161,7 @@ def _every_call(
     return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults
 
 
-MASKED = "mask_zero True hands a mask to later layers, and no module of the reference is compared with this layer"
+MASKED = "mask_zero True passes a mask to later layers, and no module of the reference is compared with this layer"
 
 
 def compare_settings(

@@ -144,5 +144,5 @@ def release_memory() -> None:
 
 def trim_memory() -> None:
     """Only return freed memory; collecting garbage takes 0.4 s with two models and torch loaded."""
-    with suppress(OSError, AttributeError, TypeError):  # glibc alone has this function, and Windows no such handle
+    with suppress(OSError, AttributeError, TypeError):  # only glibc has this function, and Windows has no such handle
         ctypes.CDLL(None).malloc_trim(0)

@@ -29,7 +29,7 @@ NORMS = tuple(
 
 
 def equal(theirs: object, ours: object, _: object = None) -> bool:
-    if isinstance(theirs, int) and isinstance(ours, int):  # one word of 128,256 more or less is another table
+    if isinstance(theirs, int) and isinstance(ours, int):  # exactly: 128,256 and 128,257 words are different tables
         return theirs == ours
     if isinstance(theirs, (int, float)) and isinstance(ours, (int, float)):
         return isclose(theirs, ours, rel_tol=NEAR)

@@ -36,7 +36,7 @@ def converted_arrays(
         done += sum(tensors[name].nbytes for name in move.sources)
         if progress:
             progress(done, total)
-    # At the end, too: every read checks the open file, and this one the file that the path now names.
+    # Also at the end: every read checks the open file, and this one the file that the path now names.
     prepared.checkpoint.require_unchanged()
 
 

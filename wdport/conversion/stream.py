@@ -99,7 +99,7 @@ def prefetch(items: Iterator[T], stop: Event) -> Iterator[T]:
             raise item.error
         thread.join()
     except BaseException:
-        # All stages look at this event while they wait, so none of them waits for another one that has ended.
+        # All stages check this event while they wait, so none of them waits for another one that has ended.
         stop.set()
         thread.join()
         raise
@@ -263,7 +263,7 @@ class VariableStream:
                 arrays = self._combined(step.move, loaded.arrays, casts)
                 self._inputs.give(loaded.buffer)
                 yield from self._pieces(step, arrays, None, None, done)
-            # The bytes stay what they are: the buffer itself is handed to the writer, without a copy.
+            # The bytes stay what they are: the buffer itself is passed to the writer, without a copy.
             elif _passes(step) and loaded.arrays[0].flags.c_contiguous and not casts[0].needed:
                 yield from self._pieces(step, loaded.arrays, loaded.buffer, self._inputs, done)
             else:
@@ -272,7 +272,7 @@ class VariableStream:
                 arrays = self._fill(step, loaded.arrays, casts, output)
                 self._inputs.give(loaded.buffer)
                 if step.last:
-                    # Before the bytes are handed on: nothing that lost a value is written.
+                    # Before the bytes are passed on: nothing that lost a value is written.
                     self._require_lossless(step, casts)
                     yield from self._pieces(step, arrays, output, self._outputs, done)
                     output = None

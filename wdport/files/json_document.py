@@ -81,7 +81,7 @@ def document(kind: str, content: object) -> dict[str, Any]:
 
 
 def _builtin(value: object) -> object:
-    """What msgspec does not know of: NumPy's numbers, other collections, and objects that are text in a document."""
+    """What msgspec does not support: NumPy's numbers, other collections, and objects that are text in a document."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -34,7 +34,7 @@ _SAFELY: Final = NOFOLLOW | NONBLOCK | CLOEXEC
 def private_folder(folder: Path, fix: str) -> None:
     """Make ``folder`` for this user only; raises :class:`InputError` if it is a link, or another user's.
 
-    The owner of the parent folder may have made it, too: that user can replace the output anyway.
+    The owner of the parent folder may also have made it: that user can replace the output anyway.
     """
     require_supported()
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -39,7 +39,7 @@ class ForwardFile:
         self._direct = bool(DIRECT)
         try:
             self._file = os.open(path, _NEW | DIRECT, 0o644)
-        except OSError:  # the file system knows no direct writes; another refusal comes again
+        except OSError:  # the file system has no direct writes; any other error comes again
             path.unlink(missing_ok=True)
             self._file, self._direct = os.open(path, _NEW, 0o644), False
         # An anonymous mapping begins at a page, as O_DIRECT requires; bytes of Python's allocator do not.

@@ -165,7 +165,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield an empty folder in the system's temporary folder, for this user alone."""
+    """Yield an empty folder in the system's temporary folder, for this user only."""
     place = Path(tempfile.gettempdir(), "wdport")
     with deferred_signals():
         remove_leftovers(place, lambda path: path.lstat().st_uid == os.geteuid())

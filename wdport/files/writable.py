@@ -176,7 +176,7 @@ def is_same_file(one: Path, other: Path) -> bool:
             # samefile compares inodes, so that two names of one file (hard links, another case) are the same.
             return one.is_file() and os.path.samefile(one, other)
         return os.path.realpath(one) == os.path.realpath(other)
-    except (OSError, ValueError):  # what cannot be looked at is refused where it is opened
+    except (OSError, ValueError):  # what cannot be examined is refused when it is opened
         return False
 
 

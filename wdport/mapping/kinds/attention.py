@@ -105,7 +105,7 @@ ALL = (
             **{part: f"{part[0]}_proj_weight" for part in _PARTS},
             "out": "out_proj",
         },
-        # The recorder takes the module apart under these names; softmax does not see a bias of the keys.
+        # The recorder records the module's parts under these names; softmax does not see a bias of the keys.
         (*(Inner(part, _PATHS[part][:-1], shift=part == "key") for part in _PARTS), Inner("out", _PATHS["out"][:-1])),
         torch=(TorchClass("torch.nn.MultiheadAttention", settings=_biases),),
         keras=("MultiHeadAttention",),

@@ -64,7 +64,7 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
             # Read by this process, which runs no code of a model.
             facts = _facts(files)
     except WdportError:
-        compare_layers(arguments, say)  # which knows more about a pair that does not fit
+        compare_layers(arguments, say)  # which reports more about a pair that does not fit
         raise
     verdict = compare_layers(arguments, say)
     # A process that ran the port's code may have been changed by it: gates that are decided here are not taken from it.

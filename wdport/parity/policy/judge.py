@@ -20,8 +20,8 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
 
     Every number is compared with the policy's bound in place of the default. Missing comparisons and facts are not
     affected. The gate policy (P) lists every bound that is not the default; it fails if an entry has expired or a
-    waiver is not needed, and, if the policy says so, if a hyper-parameter differs. A policy without entries changes
-    nothing.
+    waiver is not needed and, if the policy requires equal hyper-parameters, if one differs. A policy without entries
+    changes nothing.
     """
     if policy.empty:
         return verdict

@@ -94,7 +94,7 @@ def title(group: GroupResult) -> str:
 def kill_rows(group: GroupResult) -> Rows:
     """One row per fault: right or wrong, gate, margin, result of float32 only, place, name, cause."""
     names = [kill.example for kill in group.kills]
-    usual = next((name for name in names if 2 * names.count(name) > len(names)), "")  # goes without saying
+    usual = next((name for name in names if 2 * names.count(name) > len(names)), "")  # not repeated in every row
     return [_row(kill, f", {kill.example}" if kill.example != usual else "") for kill in group.kills]
 
 
