@@ -203,6 +203,7 @@ class RunningHash:
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
         self._digest = hashlib.sha256()
+        # One thread, so that pieces are hashed in order. hashlib releases Python's lock, so reading goes on.
         self._thread = ThreadPoolExecutor(1)
         self._hashing: list[Future[None]] = []
         self._at, self._position = 0, 0

@@ -167,6 +167,7 @@ class RoundingErrors:
         pair = self._pair(self.alone, tap.reference)
         for (c, t), (r, _) in zip(outputs, theirs, strict=True):
             pair.add(c, r, t)
+        # Not strict: the inputs of a reordered tap are left out.
         for (c, t), r in zip(inputs, reference.inputs.values(), strict=False):
             self._pair(self.inputs, tap.reference).add(c, r, t)
         return True
@@ -182,6 +183,7 @@ class RoundingErrors:
         """Whether any error exceeds the bound."""
         more = parts.errors.values() if parts is not None else ()
         pairs = [*self.alone.values(), *self.inputs.values(), *more, *self.whole.values()]
+        # Not any(... > NUMERICS), which a NaN would pass.
         return not all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs)
 
     def allow(self, conditioning: Conditioning, outputs: Sequence[str]) -> None:

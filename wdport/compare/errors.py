@@ -78,6 +78,7 @@ def outputs_in_port(
     if len(outputs) != len(shapes):
         raise ValueError(f"{len(outputs)} outputs where the port has {len(shapes)}")
     order = list(range(len(outputs)))
+    # By name if both sides have the same names, or else by position.
     if port_names and sorted(port_names) == sorted(names):
         order = [list(names).index(name) for name in port_names]
     pairs = zip(order, shapes, strict=True)

@@ -157,7 +157,7 @@ class Live:
             cases = cases_of(battery, self.make_inputs)
             drawn = with_keys(self.drawn, self.modules["float64"], cases, self.inputs)
             if drawn != self.drawn:
-                self._notes["masks have padding on the right alone: under others, queries see no key"] = None
+                self._notes["masks have padding only on the right: under others, queries see no key"] = None
             self.drawn = drawn
             return [finite_case(self.modules["float64"], case, self.inputs) for case in cases]
 

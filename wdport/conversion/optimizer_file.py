@@ -35,6 +35,7 @@ SUFFIX: Final = ".optimizer.safetensors"
 FORMAT: Final = 2
 _KIND: Final = "wdport optimizer"
 
+# What reading a document of another form raises.
 _FAULTS = (KeyError, TypeError, ValueError, AttributeError)
 
 

@@ -110,6 +110,7 @@ def _reference_calls(
         _, calls = record(modules["float64"], inputs, output_names=output_names)
     answers = answers_of(case, {name: calls[name] for name in names if name in calls})
     single = cast(inputs, np.float32)
+    # Like Keras's policy, autocast keeps the weights in float32.
     with torch.autocast("cpu", torch.bfloat16):
         low = isolate(modules["float32"], single, answers)
     with lifted():

@@ -124,6 +124,7 @@ def _prepared(stack: ExitStack, checkpoint: Path, settings: Settings, converted:
         return stack.enter_context(prepare(checkpoint, settings))
     except MisfitError as error:
         source = converted.account.source if converted.account else None
+        # Only now, since hashing reads the whole checkpoint.
         if source is None or not checkpoint.is_file() or file_sha256(checkpoint) == source.sha256:
             raise
         what = f"was converted from {source.name} (SHA-256 {source.sha256[:16]}), not from {checkpoint.name}"
@@ -163,6 +164,7 @@ def provenance(
         dtypes = ", ".join(sorted({account.dtypes[name] for name in account.rounded}))
         findings.append(notice(f"the weights were rounded to {dtypes}; the reference computes with the rounded ones"))
     for name, array in variables.items():
+        # The digest is that of the stored dtype; the array was read as float32.
         if digest(narrow(array, account.dtypes.get(name, "float32"))) != account.digests.get(name):
             findings.append(fact(f"{name} is not what was written: another SHA-256", name, "damaged"))
     beside = manifest_of(converted.path)
@@ -184,6 +186,7 @@ def contradictions(
     config, flags = user_configuration(prepared.family, settings)
     if user_family is not None:
         return _other_arguments(prepared, converted, user_family, config)
+    # What is given now takes precedence over what the file records.
     config = _from(converted, "config") | config
     flags = _from(converted, "flag") | _from(converted, "data") | flags
     try:

@@ -159,6 +159,7 @@ def verify_recording(
     require_paths("mapping", converted=converted, recording=recording, mapping=mapping)
     started = time.monotonic()
     say = say or (lambda _: None)
+    # The snapshot is of the recording before it is read: no hash is reported if it changes later.
     opened, snapshot = open_converted(converted, own_model(mapping, model, None, inputs)), Snapshot(Path(recording))
     if opened.rounded:
         what = f"was rounded to {', '.join(sorted(set(opened.rounded.values())))}, and the recording is not"

@@ -38,6 +38,8 @@ def _parts(name: str, suffix: str, before: tuple[str, ...]) -> tuple[Part, ...]:
     kernel = rules(f"{torch} in -> in {keras}")
     both = (f"bias_ih{suffix}", f"bias_hh{suffix}")
     bias = Part(both, paths["bias"][0], rules(f"{torch} -> {keras}"), paths["bias"][1:], "sum")
+    # Keras's GRU stores both biases, as rows, if it applies the reset gate after the recurrent product, as PyTorch
+    # does.
     if name == "gru":
         bias = Part(both, paths["bias"][0], rules(f"[bias] {torch} -> bias {keras}"), paths["bias"][1:])
     return (
@@ -58,6 +60,7 @@ def _compared(name: str, within: str = "", back: bool = False) -> tuple[Compared
         *([Compared("", f"{within}recurrent_activation", "is", value="sigmoid")] if gated else []),
         *([Compared("", f"{within}reset_after", "is", value=True)] if name == "gru" else []),
         Compared("", f"{within}go_backwards", "is", value=back),
+        # PyTorch has no dropout of the recurrent input.
         Compared("", f"{within}recurrent_dropout", "is", "training", 0.0),
     )
 
@@ -100,10 +103,12 @@ def _recurrent(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     notes = [_NOTES[name]]
     if count > 1:
         notes.append(f"{count} layers in sequence, with the row's keras as NAME_<layer>")
+    # PyTorch applies dropout only between layers.
     if settings.get("dropout") and count > 1:
         notes.append(f"dropout {settings['dropout']:g} is applied between its layers, in Keras at a layer's input")
     if not settings.get("batch_first"):
         notes.append("its axes are t b c (batch_first is false); Keras's are b t c")
+    # Outputs other than the first are the last states.
     if any(index > 0 for index in call.used):
         notes.append("its last state is read: return_state=True" + (", separately for each direction" if both else ""))
     if "hx" in call.arguments:

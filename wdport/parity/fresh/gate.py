@@ -84,6 +84,7 @@ def fresh_cases(seed: int, signature: Signature, drawn: bool) -> list[FreshCase]
         FreshCase(Case(seed + 4, small, 1.0), weights=True),
     ]
     if drawn:
+        # Before the case with fresh weights, which are not undone.
         cases.insert(4, FreshCase(Case(seed + 5, small, 1.0), mixed=True))
     if drawn and (longer := _longer(signature, rng)):
         cases.insert(5, FreshCase(Case(seed + 6, small, 1.0), longer=longer))
@@ -176,6 +177,7 @@ class PortAlone:
 
 
 def _failure(facts: Mapping[str, Any]) -> str:
+    # The port's process chooses this text, which may be of any length.
     return f"it raises {str(facts['failure'])[:300]}" if facts.get("failure") is not None else ""
 
 
@@ -285,6 +287,7 @@ class FreshGate:
                 self._fail(name, part, unfit)
             elif run[0] == "float64":
                 error = sample_error(port, exact)
+                # _explained runs the reference again, so it is called last.
                 if not error <= LOGIC and error <= self._explained(inputs, exact, index, answer, truth):
                     text = f"ill-conditioned: {name}{part}, off by {error:.1e}, as after one rounding"
                     self.facts.append(notice(text))
@@ -335,6 +338,7 @@ def sample_error(candidate: Array, reference: Array) -> float:
     floor = FLOOR * float(np.sqrt(np.mean(sizes**2))) if count else 0.0
     errors = np.linalg.norm(sides[0] - sides[1], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # A sample that is zero on both sides would otherwise be 0 / 0.
         relative = np.where(errors == 0.0, 0.0, errors / np.maximum(sizes, floor))
     return float(np.max(relative, initial=0.0)) if np.isfinite(relative).all() else inf
 

@@ -77,6 +77,7 @@ class ReferenceModel:
 
     def spread(self, inputs: tuple[Array, ...], dtype: str) -> list[Array]:
         """How far every value of the outputs moves under the rounding of ``dtype``."""
+        # Of the case, only the seed and the gain are used.
         return list(conditioning(self.live.modules["float64"], Case(0, 1, 1.0), inputs, dtype).outputs)
 
 
@@ -99,6 +100,7 @@ def _answer(model: ReferenceModel, questions: IO[bytes], answers: IO[bytes]) -> 
     while True:
         try:
             asked = receive(questions)
+        # The process that asks has ended, or closed its side.
         except BrokenMessage:
             return
         facts: Mapping[str, Any] = asked.facts
@@ -111,6 +113,7 @@ def _answer(model: ReferenceModel, questions: IO[bytes], answers: IO[bytes]) -> 
         else:
             try:
                 outputs, count, names = model.run(asked.arrays)
+            # The user's code may raise anything.
             except Exception as error:
                 send(answers, {"failure": one_line(error)})
             else:

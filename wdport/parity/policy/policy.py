@@ -211,6 +211,7 @@ def _load(file: Path) -> dict[str, object]:
         return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise InputError(file, "is not UTF-8", "save the file as UTF-8") from None
+    # tomllib calls itself for nested arrays and tables.
     except (ValueError, RecursionError) as error:
         raise InputError(file, f"is not TOML: {error}", "correct it there") from None
 

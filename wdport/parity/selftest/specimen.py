@@ -222,6 +222,7 @@ def _enter(stack: ExitStack, faults: Iterable[Injected], model: KerasModel) -> N
     for mutant, place in faults:
         stack.enter_context(mutant.change(layers[place] if place else model, model))
     stack.enter_context(warnings.catch_warnings())
+    # Keras warns of a softmax over an axis of size 1, to which a fault may lead.
     warnings.filterwarnings("ignore", message="You are using a softmax over axis")
 
 
