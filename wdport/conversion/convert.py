@@ -105,6 +105,7 @@ class OptimizerRequest:
         fix = "give a JSON list of names"
         try:
             names = json.loads(read_option(path, MAX_KEPT_BYTES, fix))
+        # json calls itself for nested values.
         except (ValueError, RecursionError) as error:
             raise InputError(path, f"is not JSON ({error})", fix) from None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

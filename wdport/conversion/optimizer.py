@@ -194,6 +194,7 @@ def _plain(checkpoint: Checkpoint, value: object, name: str) -> Any:
         if array.size != 1:
             raise Fault(f"has a tensor of {array.size} values for {name}", _OTHER)
         return array.reshape(()).item()
+    # It was not made, since that would run code that the file names.
     if isinstance(value, UnloadedObject):
         return None
     if isinstance(value, Counter):

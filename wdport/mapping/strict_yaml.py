@@ -239,6 +239,7 @@ class YamlFields:
         if field not in self.rest:
             return {}
         line, value = self.line_of(field), self.take(field)
+        # Not isinstance, for which true is an int as well.
         sound = isinstance(value, dict) and all(type(n.value) is kind and good(n.value) for n in value.values())
         if not sound or not value:
             raise self.fault(f"{field} has an invalid value", f"write `{field}: {example}`", line)

@@ -129,6 +129,7 @@ def _prelu(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     """``PReLU``: a slope for every channel, or one for all."""
     rank = len(call.shape)
     one = settings.get("num_parameters", 1) == 1
+    # Keras counts these axes with the batch's as 0; the last one is the channels'.
     shared = list(range(1, rank if one else rank - 1))
     return Counterpart((layer("PReLU", {"shared_axes": shared or None}),))
 
