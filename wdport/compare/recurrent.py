@@ -32,6 +32,7 @@ class Gates:
 
     def orders(self) -> Iterator[Order]:
         """Every order except the current one."""
+        # The first permutation is the current order.
         yield from list(permutations(range(self.count)))[1:]
 
     @contextmanager

@@ -113,6 +113,7 @@ def _several(value: Numbers, count: int) -> list[int]:
 def _torch(axis: Axis, module: torch.nn.Module, index: int, size: int) -> LayerWindows:
     padding: Numbers | str = getattr(module, "padding")
     if padding == "same":
+        # Of an odd number of steps, PyTorch pads one more at the end.
         return axis.padded(size, (axis.reach - 1) // 2, axis.reach // 2)
     width = 0 if isinstance(padding, str) else _several(padding, index + 1)[index]  # "valid"
     return axis.padded(size, width, width, bool(getattr(module, "ceil_mode", False)))

@@ -71,6 +71,7 @@ def boolean(value: object) -> bool:
 
 def count(value: object) -> int:
     """A non-negative integer."""
+    # Not isinstance, for which true is an int as well.
     if type(value) is not int or not 0 <= value <= LARGEST:
         raise TypeError(f"{_shown(value)} is not a non-negative integer")
     return value
@@ -308,6 +309,7 @@ def _array(span: Span) -> Array:
     shape = tuple(int(size) for size in sizes[0].split(",") if size)
     if prod(shape) * dtype.itemsize != len(data) - 10 - header:
         raise Fault(f"{span.name} does not have the size of {dtype} {shape}")
+    # A shape with a zero has no bytes, so its other sizes are bounded here.
     if prod(size or 1 for size in shape) * dtype.itemsize > max(len(data), MAX_EMPTY_SHAPE):
         raise Fault(f"{span.name} has the invalid shape {shape}")
     # A view of the bytes, without a copy; it is read-only, and nothing writes to a recording's arrays.

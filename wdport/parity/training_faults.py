@@ -101,4 +101,5 @@ def kill_training_faults(
         gate = optimiser_gate(moves, build_module(), probe, objective, port, BATCH).gate
         worst = inf if gate.worst is None else gate.worst
         margin = log10(worst / bound) if 0.0 < worst < inf else (inf if worst else -inf)
+        # Not `worst > bound`, which is false for NaN.
         yield name, margin, not worst <= bound or gate.compared != gate.expected

@@ -112,6 +112,7 @@ def _compare_tokens(
     settings = settings_of(size, mask, rule.steps, rule.threshold, rule.edit, rule.temperature, rule.top_k, rule.top_p,
                            rule.end)  # fmt: skip
     with jax.default_matmul_precision("highest"):
+        # Fewer than all prompts in a batch, so that the last batch is not full.
         completion = complete(generator, prompts, mask, settings, rule.length, rule.block_length, SEED,
                               batch=len(prompts) - 1)  # fmt: skip
     name = f"{who}, length {rule.length}, block {rule.block_length or 'one'}, threshold {rule.threshold:g}"

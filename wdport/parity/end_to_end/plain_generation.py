@@ -104,6 +104,7 @@ def _fill(
     filled = edits = 0
     while True:
         block_logits = logits(text.tokens, read)[places]
+        # A copy, since the steps change the tokens in place.
         text.calls.append(NetworkCall(text.tokens.copy(), read, places, block_logits))
         if rule.temperature and draws is not None:
             noise = [draws(step, block.first + index) for index in range(len(places))]

@@ -50,6 +50,7 @@ def rejected_by(outputs: Callable[[bool], tuple[Array, Array]]) -> tuple[str, ..
 
 
 def _accepted(accept: Accept, port: Array, reference: Array) -> bool:
+    # A faulty port may compute NaN or infinity.
     with np.errstate(invalid="ignore"):
         return port.shape == reference.shape and accept(port, reference)
 
@@ -186,6 +187,7 @@ class SelftestResult:
         by_single = sum(bool(kill.single) for kill in faults), sum(bool(kill.single) for kill in same)
         alarms = [any(alarm.gate in ("0", "B") for alarm in variant.alarms) for variant in ports]
         float32 = f"{label('B')} with {label('0')}"
+        # Before the last row, that of all gates.
         counts.insert(-1, RuleCount(float32, by_single[0], counted[0], by_single[1] + sum(alarms), counted[1]))
         return tuple(counts) if faults and ports else ()
 
