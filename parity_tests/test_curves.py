@@ -81,7 +81,7 @@ def our_losses(model: Any, optimizer: TorchOptimizer, batches: list[Batch], dtyp
 
 def torch_losses(
     module: torch.nn.Module, config: Config, alpha_bar: np.ndarray, batches: list[Batch],
-    optimiser: torch.optim.Optimizer, clip: float, scheduler: Any = None,
+    optimizer: torch.optim.Optimizer, clip: float, scheduler: Any = None,
 ) -> np.ndarray:  # fmt: skip
     """The same by PyTorch, in the dtype of the module."""
     dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
@@ -89,10 +89,10 @@ def torch_losses(
     for batch in batches:
         given = {name: each.astype(dtype) for name, each in batch._asdict().items()}
         loss, _ = training_loss(module, given, alpha_bar, config.level_lengths, config.prediction_target)
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
-        optimiser.step()
+        optimizer.step()
         if scheduler is not None:
             scheduler.step()
         losses.append(float(loss.detach()))
@@ -123,11 +123,11 @@ def test_float32_losses_after_migration_are_as_near_as_pytorchs(
 
     def torchs(dtype: str) -> np.ndarray:
         module = build_reference(made.config, {key: value.copy() for key, value in weights.items()}, dtype)
-        optimiser = torch.optim.AdamW(module.parameters())
-        optimiser.load_state_dict(torch.load(GOLDEN / f"{name}.ckpt", weights_only=False)["optimizer_states"][0])
-        for group in optimiser.param_groups:
+        optimizer = torch.optim.AdamW(module.parameters())
+        optimizer.load_state_dict(torch.load(GOLDEN / f"{name}.ckpt", weights_only=False)["optimizer_states"][0])
+        for group in optimizer.param_groups:
             group.update(lr=rate, **settings)
-        return torch_losses(module, made.config, alpha_bar, batches, optimiser, clip)
+        return torch_losses(module, made.config, alpha_bar, batches, optimizer, clip)
 
     def ours(policy: str) -> np.ndarray:
         model = wdport.load_model(made.output, policy)
@@ -205,9 +205,9 @@ def tape(begin: FromScratch, epochs: int, seed: int = 0) -> list[Batch]:
 def torch_run(begin: FromScratch, batches: list[Batch], dtype: str, training: bool) -> np.ndarray:
     module = build_reference(begin.config, {name: value.copy() for name, value in begin.weights.items()}, dtype)
     module.train(training)
-    optimiser = torch.optim.AdamW(module.parameters(), lr=LARGEST, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LARGEST, total_steps=len(batches))
-    return torch_losses(module, begin.config, begin.alpha_bar, batches, optimiser, CLIP, schedule)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=LARGEST, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LARGEST, total_steps=len(batches))
+    return torch_losses(module, begin.config, begin.alpha_bar, batches, optimizer, CLIP, schedule)
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ GATES = {
     "coding": ("G",),
     "generation": ("I",),
     "export": ("X", "T"),
-    "optimiser": ("D", "D'"),
+    "optimizer": ("D", "D'"),
 }
 """The gates that are about an area outside the network; any of them may find its edits."""
 

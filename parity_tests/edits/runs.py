@@ -14,7 +14,7 @@ from net import MLP  # type: ignore[import-not-found, unused-ignore]
 from torch.optim import SGD, Adam, AdamW, lr_scheduler
 
 from parity_tests.faults import FAMILIES, fault_set
-from tests.conversion.test_optimiser import TABLE, batches, decay_groups
+from tests.conversion.test_optimizer import TABLE, batches, decay_groups
 from tests.families.masked_lm import make as masked_lm
 from tests.families.toys import residual_net
 from tests.families.toys.nets import randomised
@@ -97,8 +97,8 @@ def runs(family: str, area: str, known: Mapping[str, list[tuple[str, str]]], fol
     if area == "file":
         yield from (_anew(folder, name) for name in anew())
         return
-    if area == "optimiser":
-        yield from (_resumed(folder, name) for name in optimisers())
+    if area == "optimizer":
+        yield from (_resumed(folder, name) for name in optimizers())
         yield Run("waveletdiff-0 --full", *known["waveletdiff"][0], {"full": True})
         return
     if area == "training" and GOLDEN.is_dir():
@@ -148,7 +148,7 @@ def _exports(family: str, known: Mapping[str, list[tuple[str, str]]]) -> Iterato
 
 
 def _resumed(folder: Path, name: str) -> Run:
-    """The comparison of a checkpoint's optimiser, which :func:`prepare` converted."""
+    """The comparison of a checkpoint's optimizer, which :func:`prepare` converted."""
     etth1 = name == "etth1"
     checkpoint = GOLDEN / "etth1-seq24-db2.ckpt" if etth1 else folder / f"{name}.pt"
     given = {} if etth1 else {"mapping": str(folder / "residual.yaml")}
@@ -157,12 +157,12 @@ def _resumed(folder: Path, name: str) -> Run:
 
 
 def prepare(folder: Path) -> list[Run]:
-    """Checkpoints with optimisers, and conversions of real ones, made by the unedited code."""
+    """Checkpoints with optimizers, and conversions of real ones, made by the unedited code."""
     table = folder / "residual.yaml"
     table.write_text(TABLE)
     told = {"mapping": str(table), "with_optimizer": True}
     found = []
-    for name in optimisers():
+    for name in optimizers():
         if name != "etth1":
             torch.save(trained(name), folder / f"{name}.pt")
             found.append(Run(name, str(folder / f"{name}.pt"), str(folder / f"{name}.keras"), convert=told))
@@ -248,16 +248,16 @@ OPTIMISERS: dict[str, tuple[Callable[[torch.nn.Module], torch.optim.Optimizer], 
     "plateau": (lambda net: AdamW(net.parameters()), lambda opt: lr_scheduler.ReduceLROnPlateau(opt, patience=3)),
     "late": (lambda net: AdamW(net.parameters()), None),
 }  # fmt: skip
-"""Optimisers and schedules; under "late", the last layer is trained later than the others."""
+"""Optimizers and schedules; under "late", the last layer is trained later than the others."""
 
 
-def optimisers() -> list[str]:
-    """The names of the checkpoints with an optimiser."""
+def optimizers() -> list[str]:
+    """The names of the checkpoints with an optimizer."""
     return [*OPTIMISERS, *(["etth1"] if GOLDEN.is_dir() else [])]
 
 
 def trained(name: str) -> dict[str, Any]:
-    """A residual network's checkpoint after six steps of an optimiser."""
+    """A residual network's checkpoint after six steps of an optimizer."""
     net = randomised(residual_net.build()).train()
     make, schedule = OPTIMISERS[name]
     optimizer = make(net)

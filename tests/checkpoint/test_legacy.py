@@ -35,7 +35,7 @@ def equal_to_torch(folder: Path, content: bytes) -> int:
         return same_tree(checkpoint, checkpoint.tree, expected)
 
 
-def test_a_model_with_optimiser(tmp_path: Path) -> None:
+def test_a_model_with_optimizer(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3))
     optimizer = torch.optim.Adam(model.parameters())
     model(torch.ones(1, 2, 5, 5)).sum().backward()

@@ -146,8 +146,8 @@ def test_parameters(tmp_path: Path) -> None:
         same(checkpoint.read("w"), torch.ones(3, 2))
 
 
-def test_a_module_with_optimiser_and_options(tmp_path: Path) -> None:
-    """_metadata, optimiser state, dtypes and sizes as values, and a counter of zero dimensions."""
+def test_a_module_with_optimizer_and_options(tmp_path: Path) -> None:
+    """_metadata, optimizer state, dtypes and sizes as values, and a counter of zero dimensions."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(5, 3)).sum().backward()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,8 @@ def test_no_noise_is_drawn_twice() -> None:
     plan = repeated(make_plan("ddpm", SCHEDULE, step_list()), SCHEDULE, 4)
     assert len(set(plan.draws.tolist())) == len(plan.draws) == 999 * 4 + 1
     assert plan.draws.min() == 1
+    late = replace(plan, steps=2 * plan.steps)  # of a schedule of 2000 steps
+    assert len(set(late.draws.tolist())) == len(late.draws)
     once = make_plan("ddpm", SCHEDULE, step_list())
     assert np.array_equal(once.draws, once.steps)
     assert repeated(once, SCHEDULE, 1) is once

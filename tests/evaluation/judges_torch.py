@@ -37,15 +37,15 @@ def discriminative(real: np.ndarray, generated: np.ndarray, seed: int, steps: in
         mixed = _tensor(each)[torch.randperm(len(each))]
         sets.append((mixed[: len(each) * 4 // 5], mixed[len(each) * 4 // 5 :]))
     judge = Judge(real.shape[2], max(real.shape[2] // 2, 2))
-    optimiser = torch.optim.Adam(judge.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(judge.parameters(), lr=1e-3)
     for _ in range(steps):
         loss = torch.zeros(())
         for (given, _), truth in zip(sets, (1.0, 0.0), strict=True):
             logits = judge(_batch(given))[:, -1]
             loss = loss + functional.binary_cross_entropy_with_logits(logits, torch.full_like(logits, truth))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     with torch.no_grad():
         right = torch.cat([judge(sets[0][1])[:, -1] > 0, judge(sets[1][1])[:, -1] <= 0])
     return abs(right.float().mean().item() - 0.5)
@@ -55,7 +55,7 @@ def predictive(real: np.ndarray, generated: np.ndarray, seed: int, steps: int = 
     """The mean absolute error on real series of the last feature, a step ahead from the others."""
     torch.manual_seed(seed)
     judge = Judge(real.shape[2] - 1, max(real.shape[2] // 2, 2))
-    optimiser = torch.optim.Adam(judge.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(judge.parameters(), lr=1e-3)
 
     def error(series: torch.Tensor) -> torch.Tensor:
         return (torch.sigmoid(judge(series[:, :-1, :-1])) - series[:, 1:, -1]).abs().mean()
@@ -63,8 +63,8 @@ def predictive(real: np.ndarray, generated: np.ndarray, seed: int, steps: int = 
     given = _tensor(generated)
     for _ in range(steps):
         loss = error(_batch(given))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     with torch.no_grad():
         return error(_tensor(real)).item()

@@ -153,10 +153,10 @@ def test_training_takes_every_series_once_an_epoch_and_averages() -> None:
     order = [each for _ in range(3) for each in random.permutation(20)[:16].reshape(2, 8)][:5]
     parameter = torch.nn.Parameter(torch.ones(3))
     averaged = torch.optim.swa_utils.AveragedModel(torch.nn.ParameterList([parameter]))
-    optimiser = torch.optim.AdamW([parameter], lr=1e-3)
+    optimizer = torch.optim.AdamW([parameter], lr=1e-3)
     for batch in order:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         ((parameter - float(series[batch].sum())) ** 2).sum().backward()
-        optimiser.step()
+        optimizer.step()
         averaged.update_parameters(torch.nn.ParameterList([parameter]))
     np.testing.assert_allclose(found, next(averaged.parameters()).detach(), rtol=1e-6)

@@ -79,6 +79,8 @@ def test_the_floors_windows_share_no_step() -> None:
     assert not one & other
     assert len(one) + len(other) > 0.9 * 500
     assert {len(each) for each in real_windows(steps[:33], 8, 1).floor} == {25, 0}  # there is no second block
+    given = real_windows(np.array(real.windows), 8, 1)
+    assert all(np.array_equal(a, b) for a, b in zip(given.floor, real.floor, strict=True))
 
 
 def test_without_two_blocks_there_is_no_floor() -> None:

@@ -66,7 +66,7 @@ def trained(
     random = np.random.default_rng(seed)
     module = TS2Vec(Config(series.shape[2], 64, 320, 10))
     averaged = torch.optim.swa_utils.AveragedModel(module)
-    optimiser = torch.optim.AdamW(module.parameters(), lr=1e-3)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3)
     held = torch.from_numpy(series.astype(np.float32))
     length, size = series.shape[1], min(8, len(series))
     order: list[int] = []
@@ -83,9 +83,9 @@ def trained(
             crop = torch.stack([batch[b, shift[b] + first : shift[b] + last] for b in range(size)])
             crops.append(forward(module, crop, (torch.rand(crop.shape[:2]) < 0.5).float()))
         loss = hierarchical_loss(crops[0][:, -shared:], crops[1][:, :shared])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         averaged.update_parameters(module)
     return averaged.eval()
 

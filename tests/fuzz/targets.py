@@ -128,17 +128,17 @@ def _baseline(path: Path) -> Found:
 
 def _optimizer(path: Path) -> Found:
     """The state of a Lightning checkpoint's optimizer, for the variables of its model."""
-    from wdport.conversion.optimizer import converted_optimiser
+    from wdport.conversion.optimizer import converted_optimizer
     from wdport.conversion.prepare import Settings, prepare
 
     with prepare(path, Settings(values={"num_heads": "2", "wavelet": "db2", "seq_len": "24"})) as prepared:
-        return _optimised(converted_optimiser(prepared))
+        return _optimised(converted_optimizer(prepared))
 
 
 def _optimizer_file(path: Path) -> Found:
-    from wdport.conversion.optimizer_file import read_optimiser
+    from wdport.conversion.optimizer_file import read_optimizer
 
-    return _optimised(read_optimiser(path)[0])
+    return _optimised(read_optimizer(path)[0])
 
 
 def _optimised(state: Any) -> Found:

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import wdport
-from tests.conversion.test_optimiser import trained
+from tests.conversion.test_optimizer import trained
 from tests.make import SETTINGS, save_run, stated
 from wdport.compare.findings import Gate
 from wdport.conversion.optimizer import Optimised
-from wdport.conversion.optimizer_file import read_optimiser, write_optimiser
+from wdport.conversion.optimizer_file import read_optimizer, write_optimizer
 from wdport.errors import MisfitError
 from wdport.families.code import find_function
 from wdport.files.writable import writable
@@ -113,8 +113,8 @@ def test_a_fault_in_the_state_fails(
     own: Callable[[str], Files], tmp_path: Path, fault: Callable[[Optimised], Optimised]
 ) -> None:
     files = own("adamw")
-    state, model = read_optimiser(files[2])
-    write_optimiser(writable(tmp_path / "a.optimizer.safetensors"), fault(state), model)
+    state, model = read_optimizer(files[2])
+    write_optimizer(writable(tmp_path / "a.optimizer.safetensors"), fault(state), model)
     found, verdict = gate(files, tmp_path / "a.optimizer.safetensors")
     assert not found.passed
     assert not verdict
@@ -166,7 +166,7 @@ def test_an_optimizer_of_another_run_is_refused(own: Callable[[str], Files]) -> 
         gate(files, own("sgd")[2])
 
 
-@pytest.mark.parametrize("cls", ["torch.optim.lr_scheduler:ExponentialLR", "tests.optimisers.test_schedules:Inverse"])
+@pytest.mark.parametrize("cls", ["torch.optim.lr_scheduler:ExponentialLR", "tests.optimizers.test_schedules:Inverse"])
 def test_the_class_of_a_schedule_is_what_the_user_names(tmp_path: Path, cls: str) -> None:
     """Before their first step, both classes store the same: what tells them apart is the name alone."""
     checkpoint, table, _, optimizer, _ = trained(tmp_path, "sgd")

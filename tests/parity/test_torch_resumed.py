@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler as lrs
 
-from tests.optimisers.test_schedules import OTHERS, SCHEDULES, Inverse, _optimizer
+from tests.optimizers.test_schedules import OTHERS, SCHEDULES, Inverse, _optimizer
 from wdport.conversion.optimizer import Optimised
 from wdport.errors import UsageError
 from wdport.optimizers.schedules import kind_of

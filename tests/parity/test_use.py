@@ -138,7 +138,7 @@ SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
     ("known", "known values, repeated steps (ddim)", known._fitted, "decoding.decode(state)", "state"),
     ("waveletdiff", "known values, repeated steps (ddim)", repeat.repeated, "+ 1.0 - ratio**2", ""),
     ("waveletdiff", "noise of a seed", noise.sample_keys, "fold_in(key, index)", "fold_in(key, 0 * index)"),
-    ("waveletdiff", "known values, noise of a seed", plans.SamplingPlan.draws.fget, "REPEAT * earlier", "earlier"),
+    ("waveletdiff", "known values, noise of a seed", plans.SamplingPlan.draws.fget, "repeat * earlier", "earlier"),
     ("classes", "sampler dpm-solver++", sampler.Sampler.run, "if slots is None:",
      "carry = programs.carry(carry[0])\n            if slots is None:"),
     ("waveletdiff", "sampler ddpm", updates.ddpm, "now.beta / now.noise * ", "now.beta * "),

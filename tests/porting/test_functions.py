@@ -92,3 +92,12 @@ def test_a_kind_may_declare_its_layer_of_keras() -> None:
     (call,) = find("Noise", {"p": 0.3, "seed": None}, TorchCall()).calls
     assert call_text(call) == "GaussianDropout(0.3)"
     assert dict(call.origin) == {"rate": "p", "seed": "seed"}
+
+
+def test_a_softplus_threshold_is_noted_with_its_difference() -> None:
+    x = torch.linspace(-9.0, 9.0, 100_000, dtype=torch.float64)
+    for threshold, largest in ((20.0, "2.1e-9"), (5.0, "6.7e-3"), (1.0, "3.1e-1")):
+        found = LAYERS["Softplus"]("Softplus", {"beta": 1.0, "threshold": threshold}, TorchCall((2, 3)))
+        off = (nn.Softplus(threshold=threshold)(x) - nn.Softplus()(x)).abs().max().item()
+        assert found.notes == (f"PyTorch is linear above {threshold:g}, Keras nowhere: at most {largest} off",)
+        assert off <= float(largest) * 1.02

@@ -39,7 +39,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class OptimiserState:
+class OptimizerState:
     """An optimizer's state as it is stored.
 
     ``state`` maps the index of a parameter to its values by name; a parameter that was never trained has none.
@@ -57,7 +57,7 @@ class OptimiserState:
         return tuple(index for group in self.groups for index in group.indices)
 
 
-def find_optimiser(tree: object, key: str | None = None) -> OptimiserState:
+def find_optimizer(tree: object, key: str | None = None) -> OptimizerState:
     """Return the only optimizer of a checkpoint's tree, or the one under the dotted ``key``.
 
     Raises :class:`Fault` if there is none, if there are several, or if one was not written by PyTorch.
@@ -79,10 +79,10 @@ def find_optimiser(tree: object, key: str | None = None) -> OptimiserState:
     indices = {index for group in groups for index in group.indices}
     if stray := sorted(set(state) - indices):
         raise Fault(f"has the state of parameter {stray[0]}, which is in none of its groups", _SAVE_AGAIN, key)
-    return OptimiserState(key, groups, state, dict(_schedules(table)))
+    return OptimizerState(key, groups, state, dict(_schedules(table)))
 
 
-def has_optimiser(tree: object) -> bool:
+def has_optimizer(tree: object) -> bool:
     """Whether a checkpoint's tree has the state of an optimizer."""
     return any(True for _ in _candidates(tree if isinstance(tree, dict) else {}))
 
@@ -94,18 +94,18 @@ def _listing(states: Mapping[str, object]) -> str:
 def _candidates(table: dict[object, object]) -> Iterator[tuple[str, Table]]:
     """Yield dotted keys, at most two levels deep, of all optimizers."""
     for name, value in table.items():
-        if _is_optimiser(value):
+        if _is_optimizer(value):
             yield str(name), value
         inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         for key, deeper in inner:
-            if _is_optimiser(deeper):
+            if _is_optimizer(deeper):
                 yield f"{name}.{key}", deeper
     # torch.save(optimizer.state_dict(), FILE): the file itself is the state.
-    if _is_optimiser(table):
+    if _is_optimizer(table):
         yield "", table
 
 
-def _is_optimiser(value: object) -> TypeGuard[Table]:
+def _is_optimizer(value: object) -> TypeGuard[Table]:
     return isinstance(value, dict) and isinstance(value.get("param_groups"), list) and "state" in value
 
 

@@ -76,7 +76,7 @@ def _require_begun(request: TrainRequest) -> None:
 def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
     """Check the model before JAX is imported; raises :class:`WdportError`."""
     from wdport.conversion.load import open_converted
-    from wdport.conversion.optimizer_file import optimiser_path
+    from wdport.conversion.optimizer_file import optimizer_path
     from wdport.families.registry import own_model
 
     if request.resume is None:
@@ -85,7 +85,7 @@ def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
     if is_checkpoint(request.resume):
         return
     open_converted(request.resume, own_model(request.mapping, request.function, None, ()))
-    optimizer_file = optimiser_path(Path(request.resume))
+    optimizer_file = optimizer_path(Path(request.resume))
     if optimizer_file.is_file() and request.schedule is not None:
         raise UsageError("--schedule", f"is for a new optimizer, and {optimizer_file.name} is used", "leave it out")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from wdport.checkpoint.checkpoint import open_checkpoint
-from wdport.checkpoint.optimizer import has_optimiser
+from wdport.checkpoint.optimizer import has_optimizer
 from wdport.cli.console import console
 from wdport.cli.documents import Destination, give
 from wdport.cli.machine import start_jax
@@ -239,7 +239,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
         yield _Begin(make, None, recipe)
         return
     from wdport.conversion.load import load_model, open_converted
-    from wdport.conversion.optimizer_file import optimiser_path
+    from wdport.conversion.optimizer_file import optimizer_path
     from wdport.families.registry import own_model
 
     with scratch_folder() as folder:
@@ -249,7 +249,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
         table = own_model(request.mapping, request.function, None, ())
         family = open_converted(path, table).family
         recipe = _recipe(request, family) if is_checkpoint(request.resume) or request.recipe is not None else Recipe()
-        optimizer_file = optimiser_path(path)
+        optimizer_file = optimizer_path(path)
         table_path = None if table is None and is_checkpoint(request.resume) else request.mapping
         yield _Begin(lambda dtype: load_model(path, dtype, mapping=table_path, model=request.function),
                      optimizer_file if optimizer_file.is_file() else None, recipe,
@@ -339,7 +339,7 @@ def _converted(request: TrainRequest, path: Path) -> Path:
 
     assert request.resume is not None
     with open_checkpoint(Path(request.resume), key=request.key) as checkpoint:
-        with_optimizer = has_optimiser(checkpoint.tree)
+        with_optimizer = has_optimizer(checkpoint.tree)
     if with_optimizer and request.schedule is not None:
         what = f"is for a new optimizer, and that of {Path(request.resume).name} is used"
         raise UsageError("--schedule", what, "leave it out")

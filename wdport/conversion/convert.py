@@ -19,8 +19,8 @@ from wdport.checkpoint.regular_file import read_option
 from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.manifest import make_manifest, manifest_with_file, render_manifest
 from wdport.conversion.manifest_schema import Manifest
-from wdport.conversion.optimizer import DECOUPLED, Optimised, converted_optimiser
-from wdport.conversion.optimizer_file import Model, optimiser_output, optimiser_path, optimiser_written, weights_digest
+from wdport.conversion.optimizer import DECOUPLED, Optimised, converted_optimizer
+from wdport.conversion.optimizer_file import Model, optimizer_output, optimizer_path, optimizer_written, weights_digest
 from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.conversion.storage import Storage
 from wdport.conversion.stream_writer import Plans, write_streamed
@@ -76,7 +76,7 @@ class OptimizerRequest:
             return None
         if self.kind is not None and self.kind not in ADAMS:
             raise UsageError("optimizer", f"is {self.kind!r}", f"choose one of {', '.join(ADAMS)}")
-        return optimiser_output(optimiser_path(model), inputs, force)
+        return optimizer_output(optimizer_path(model), inputs, force)
 
     @contextmanager
     def written(
@@ -90,9 +90,9 @@ class OptimizerRequest:
             yield None
             return
         decoupled = None if self.kind is None else self.kind == "adamw"
-        state = converted_optimiser(prepared, self.key, self._names(), decoupled)
+        state = converted_optimizer(prepared, self.key, self._names(), decoupled)
         belongs = Model(prepared.family.name, prepared.checkpoint.file_sha256())
-        with optimiser_written(output, state, belongs) as set_weights:
+        with optimizer_written(output, state, belongs) as set_weights:
             yield summary(output.path, state)
             # After the model's file has its name, so that the digest is of what was stored: rounded, where 16 bits were
             # requested.

@@ -16,7 +16,7 @@ import numpy as np
 from wdport.checkpoint import Checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.optimizer import OptimiserState, find_optimiser
+from wdport.checkpoint.optimizer import OptimizerState, find_optimizer
 from wdport.checkpoint.tensor import TensorRef
 from wdport.checkpoint.unloaded_object import UnloadedObject
 from wdport.conversion.optimizer_parameters import BUFFERS, ParameterTensor, named, parameter_names
@@ -102,7 +102,7 @@ class Optimised:
         return max(self.steps.values(), default=0)
 
 
-def converted_optimiser(
+def converted_optimizer(
     prepared: Prepared, key: str | None = None, names: Sequence[str] | None = None, decoupled: bool | None = None
 ) -> Optimised:
     """Return the optimizer's state in a checkpoint, for the variables of its plan.
@@ -120,19 +120,19 @@ def converted_optimiser(
     """
     checkpoint, plan = prepared.checkpoint, prepared.plan
     with located(checkpoint.path):
-        optimiser = find_optimiser(checkpoint.tree, key)
-        kind, candidates = _kind(optimiser, decoupled is not None), _candidates(checkpoint, plan)
-        by_index = (named(optimiser, names, candidates) if names is not None
-                    else parameter_names(optimiser, candidates, checkpoint.prefixes))  # fmt: skip
-        groups = tuple(_options(checkpoint, group.options) for group in optimiser.groups)
-        groups = _with_decoupled(groups, kind, decoupled, optimiser.key)
+        optimizer = find_optimizer(checkpoint.tree, key)
+        kind, candidates = _kind(optimizer, decoupled is not None), _candidates(checkpoint, plan)
+        by_index = (named(optimizer, names, candidates) if names is not None
+                    else parameter_names(optimizer, candidates, checkpoint.prefixes))  # fmt: skip
+        groups = tuple(_options(checkpoint, group.options) for group in optimizer.groups)
+        groups = _with_decoupled(groups, kind, decoupled, optimizer.key)
         parameters = tuple(
-            _parameter(checkpoint, optimiser, index, by_index[index], group_index)
-            for group_index, group in enumerate(optimiser.groups)
+            _parameter(checkpoint, optimizer, index, by_index[index], group_index)
+            for group_index, group in enumerate(optimizer.groups)
             for index in group.indices
         )
     try:
-        return _moved(checkpoint, plan, optimiser, kind, groups, parameters)
+        return _moved(checkpoint, plan, optimizer, kind, groups, parameters)
     except Fault as fault:
         raise MisfitError((checkpoint.path, fault.part), fault.what, fault.fix) from None
 
@@ -148,15 +148,15 @@ def _candidates(checkpoint: Checkpoint, plan: Plan) -> list[ParameterTensor]:
     return list(by_name.values())
 
 
-def _kind(optimiser: OptimiserState, named: bool) -> Kind:
+def _kind(optimizer: OptimizerState, named: bool) -> Kind:
     """The optimizer by its whole set of settings and entries; other settings are accepted of an Adam that is ``named``
     by the user."""
-    options = set().union(*(group.options for group in optimiser.groups))
-    entries = set().union(*optimiser.state.values())
+    options = set().union(*(group.options for group in optimizer.groups))
+    entries = set().union(*optimizer.state.values())
     for kind, needed in SETTINGS.items():
-        has_settings = all(set(needed) <= group.options.keys() for group in optimiser.groups)
+        has_settings = all(set(needed) <= group.options.keys() for group in optimizer.groups)
         stored = {*MOMENTS[kind], *_STORED[kind]}
-        if not has_settings or not all(_STORED[kind] <= entry.keys() <= stored for entry in optimiser.state.values()):
+        if not has_settings or not all(_STORED[kind] <= entry.keys() <= stored for entry in optimizer.state.values()):
             continue
         others = options - {*needed, *WITHOUT_EFFECT} - ({DECOUPLED} if kind == "adam" else set())
         # Another optimizer may have all of Adam's settings and more, so unknown settings are refused.
@@ -166,10 +166,10 @@ def _kind(optimiser: OptimiserState, named: bool) -> Kind:
                 if kind == "adam"
                 else "start with a new optimizer"
             )
-            raise Fault(f"has the setting {min(others)}, which no {kind.upper()} of torch has", fix, optimiser.key)
+            raise Fault(f"has the setting {min(others)}, which no {kind.upper()} of torch has", fix, optimizer.key)
         return kind
     description = ", ".join(sorted(entries - {"step"})[:3] or sorted(options)[:4])
-    raise Fault(f"is of another optimizer than Adam, AdamW or SGD (it has {description})", _OTHER, optimiser.key)
+    raise Fault(f"is of another optimizer than Adam, AdamW or SGD (it has {description})", _OTHER, optimizer.key)
 
 
 def _with_decoupled(groups: Groups, kind: Kind, decoupled: bool | None, key: str) -> tuple[dict[str, Any], ...]:
@@ -206,24 +206,24 @@ def _plain(checkpoint: Checkpoint, value: object, name: str) -> Any:
     return value
 
 
-def _parameter(checkpoint: Checkpoint, optimiser: OptimiserState, index: int, name: str, group: int) -> Parameter:
-    state = optimiser.state.get(index, {})
+def _parameter(checkpoint: Checkpoint, optimizer: OptimizerState, index: int, name: str, group: int) -> Parameter:
+    state = optimizer.state.get(index, {})
     step = state.get("step")
     dtype = step.dtype if isinstance(step, TensorRef) else ""
     value = _plain(checkpoint, step, "step")
     # torch stores the step as a float32 tensor; Keras counts in integers.
     if value is not None and (value != int(value) or value < 0):
-        raise Fault(f"has taken {value} steps", _OTHER, f"{optimiser.key}.state.{index}")
+        raise Fault(f"has taken {value} steps", _OTHER, f"{optimizer.key}.state.{index}")
     kinds = {ref.dtype for entry, ref in state.items() if entry != "step" and isinstance(ref, TensorRef)}
     if len(kinds) > 1:
-        raise Fault(f"has moments of dtypes {' and '.join(sorted(kinds))}", _OTHER, f"{optimiser.key}.state.{index}")
+        raise Fault(f"has moments of dtypes {' and '.join(sorted(kinds))}", _OTHER, f"{optimizer.key}.state.{index}")
     return Parameter(index, name, group, tuple(state), value, dtype, next(iter(kinds), "float32"))
 
 
 def _moved(
     checkpoint: Checkpoint,
     plan: Plan,
-    optimiser: OptimiserState,
+    optimizer: OptimizerState,
     kind: Kind,
     groups: Groups,
     parameters: tuple[Parameter, ...],
@@ -249,14 +249,14 @@ def _moved(
         if trained[0].step is not None:
             steps.update(dict.fromkeys(move.targets, int(trained[0].step)))
         for name in MOMENTS[kind]:
-            refs = [optimiser.state[parameter.index].get(name) for parameter in trained]
+            refs = [optimizer.state[parameter.index].get(name) for parameter in trained]
             if refs[0] is not None:
                 arrays = move.apply([checkpoint.read_ref(ref) for ref in refs])
                 moments.setdefault(name, {}).update(zip(move.targets, arrays, strict=True))
     left = tuple(parameter.name for parameter in parameters if parameter.name not in moved)
-    schedules = {key: _options(checkpoint, schedule) for key, schedule in optimiser.schedules.items()}
+    schedules = {key: _options(checkpoint, schedule) for key, schedule in optimizer.schedules.items()}
     plain = {name: value for name, value in checkpoint.metadata.items() if isinstance(value, (int, float, str, bool))}
-    return Optimised(kind, groups, members, steps, moments, schedules, parameters, optimiser.key, left, extra=plain)
+    return Optimised(kind, groups, members, steps, moments, schedules, parameters, optimizer.key, left, extra=plain)
 
 
 def _require_equal_training(move: Move, trained: Sequence[Parameter]) -> None:

@@ -49,12 +49,12 @@ class Model:
     weights: str = BLANK
 
 
-def optimiser_path(path: Path) -> Path:
+def optimizer_path(path: Path) -> Path:
     """Return the default name of the optimizer's file, next to a converted model."""
     return path.with_name(f"{stem_of(path)}{SUFFIX}")
 
 
-def optimiser_output(path: Path, inputs: Mapping[str, Path], force: bool) -> OutputPath:
+def optimizer_output(path: Path, inputs: Mapping[str, Path], force: bool) -> OutputPath:
     """Return the file as an output; raises :class:`UsageError` if it cannot be written."""
     if not path.name.endswith(SUFFIX) or path.name == SUFFIX:
         raise UsageError(path, "is not a name for an optimizer", f"end it in {SUFFIX}")
@@ -74,14 +74,14 @@ def require_weights(path: Path, optimised: Optimised, model: Model, values: Iter
         raise MisfitError(path, what, "give the optimizer that was converted, or saved, with the model")
 
 
-def write_optimiser(path: OutputPath, optimised: Optimised, model: Model) -> None:
+def write_optimizer(path: OutputPath, optimised: Optimised, model: Model) -> None:
     """Write the file, whole or not at all; raises :class:`MachineError`."""
-    with optimiser_written(path, optimised, model):
+    with optimizer_written(path, optimised, model):
         pass
 
 
 @contextmanager
-def optimiser_written(path: OutputPath, optimised: Optimised, model: Model) -> Iterator[Callable[[str], None]]:
+def optimizer_written(path: OutputPath, optimised: Optimised, model: Model) -> Iterator[Callable[[str], None]]:
     """Write the file under a temporary name, and rename it after the block, which may set the digest of the weights;
     raises :class:`MachineError`."""
     arrays = {
@@ -109,7 +109,7 @@ def optimiser_written(path: OutputPath, optimised: Optimised, model: Model) -> I
             writer.close()
 
 
-def read_optimiser(path: Path) -> tuple[Optimised, Model]:
+def read_optimizer(path: Path) -> tuple[Optimised, Model]:
     """Read the file and check every tensor; raises :class:`InputError` if it is damaged or another file."""
     with open_checkpoint(path) as file:
         text = file.metadata.get(METADATA)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.optimizer import OptimiserState
+from wdport.checkpoint.optimizer import OptimizerState
 from wdport.checkpoint.tensor import TensorRef
 from wdport.mapping.axes import Shape
 
@@ -38,41 +38,41 @@ class ParameterTensor:
 
 
 def parameter_names(
-    optimiser: OptimiserState, candidates: Sequence[ParameterTensor], prefixes: Sequence[str] = ()
+    optimizer: OptimizerState, candidates: Sequence[ParameterTensor], prefixes: Sequence[str] = ()
 ) -> dict[int, str]:
     """Return the name of every index.
 
     Args:
-        optimiser: the optimizer's state.
+        optimizer: the optimizer's state.
         candidates: the tensors of the state_dict, in its order, without buffers and repeated tensors.
         prefixes: prefixes that were removed from their names.
 
     Raises:
         Fault: the shapes fit no assignment, or more than one.
     """
-    shapes = {index: _shape(optimiser.state.get(index, {})) for index in optimiser.indices}
-    if all(group.names for group in optimiser.groups):
-        return _names_in_groups(optimiser, shapes, candidates, prefixes)
+    shapes = {index: _shape(optimizer.state.get(index, {})) for index in optimizer.indices}
+    if all(group.names for group in optimizer.groups):
+        return _names_in_groups(optimizer, shapes, candidates, prefixes)
     needed = [candidate for candidate in candidates if candidate.needed]
-    count = len(optimiser.indices)
+    count = len(optimizer.indices)
     if count > len(candidates):
         raise Fault(f"has {count} parameters, but the weights have {len(candidates)}",
-                    "give the optimizer of this model", optimiser.key)  # fmt: skip
+                    "give the optimizer of this model", optimizer.key)  # fmt: skip
     # First without tensors that the table drops, which are mostly buffers.
     for tried in dict.fromkeys((tuple(needed), tuple(candidates))):
         if count == len(tried) or tried == tuple(candidates):
-            names = _assigned(optimiser, shapes, tried, count == len(tried))
+            names = _assigned(optimizer, shapes, tried, count == len(tried))
             if names is not None:
                 return names
-    raise Fault("its moments have other shapes than the weights", "give the optimizer of this model", optimiser.key)
+    raise Fault("its moments have other shapes than the weights", "give the optimizer of this model", optimizer.key)
 
 
-def named(optimiser: OptimiserState, names: Sequence[str], candidates: Sequence[ParameterTensor]) -> dict[int, str]:
+def named(optimizer: OptimizerState, names: Sequence[str], candidates: Sequence[ParameterTensor]) -> dict[int, str]:
     """Return the name of every index from the user's list; raises :class:`Fault` if it does not fit."""
-    if len(names) != len(optimiser.indices):
-        raise Fault(f"has {len(optimiser.indices)} parameters, but {len(names)} names are given", _NAME_THEM)
-    shapes = {index: _shape(optimiser.state.get(index, {})) for index in optimiser.indices}
-    return _checked(optimiser.key, dict(zip(optimiser.indices, names, strict=True)), shapes, candidates)
+    if len(names) != len(optimizer.indices):
+        raise Fault(f"has {len(optimizer.indices)} parameters, but {len(names)} names are given", _NAME_THEM)
+    shapes = {index: _shape(optimizer.state.get(index, {})) for index in optimizer.indices}
+    return _checked(optimizer.key, dict(zip(optimizer.indices, names, strict=True)), shapes, candidates)
 
 
 def _shape(state: Mapping[str, object]) -> Shape | None:
@@ -81,7 +81,7 @@ def _shape(state: Mapping[str, object]) -> Shape | None:
 
 
 def _names_in_groups(
-    optimiser: OptimiserState,
+    optimizer: OptimizerState,
     shapes: Mapping[int, Shape | None],
     candidates: Sequence[ParameterTensor],
     prefixes: Sequence[str],
@@ -89,14 +89,14 @@ def _names_in_groups(
     """The names that the file states, with or without the prefixes of the state_dict."""
     candidate_names = {candidate.name for candidate in candidates}
     names: dict[int, str] = {}
-    for group in optimiser.groups:
+    for group in optimizer.groups:
         for index, name in zip(group.indices, group.names, strict=True):
             short = name
             for prefix in prefixes:
                 # The optimizer may have been made before the module was compiled or wrapped, or after.
                 short = short if short in candidate_names else short.replace(prefix, "", 1)
             names[index] = short
-    return _checked(optimiser.key, names, shapes, candidates)
+    return _checked(optimizer.key, names, shapes, candidates)
 
 
 def _checked(
@@ -115,10 +115,10 @@ def _checked(
 
 
 def _assigned(
-    optimiser: OptimiserState, shapes: Mapping[int, Shape | None], candidates: Sequence[ParameterTensor], every: bool
+    optimizer: OptimizerState, shapes: Mapping[int, Shape | None], candidates: Sequence[ParameterTensor], every: bool
 ) -> dict[int, str] | None:
     """The only assignment, None if there is none; ``every`` means that all candidates are assigned."""
-    groups = [group.indices for group in optimiser.groups]
+    groups = [group.indices for group in optimizer.groups]
     start: Places = (0,) * len(groups)
     # Dynamic programming over the candidates: only how far each group has come matters, not by which way. Two ways are
     # as bad as a million, so counts stop at 2.
@@ -132,14 +132,14 @@ def _assigned(
                 ahead[after] = min(ahead.get(after, 0) + ways, 2)
                 came[after] = (places, group_index)
         if len(ahead) > MOST_STATES:
-            raise Fault("has too many groups of equal shapes to tell its parameters apart", _NAME_THEM, optimiser.key)
+            raise Fault("has too many groups of equal shapes to tell its parameters apart", _NAME_THEM, optimizer.key)
         steps.append(came)
         reached = ahead
     ends = tuple(map(len, groups))
     if not reached.get(ends):
         return None
     if reached[ends] > 1:
-        raise Fault("several assignments of its parameters fit their shapes", _NAME_THEM, optimiser.key)
+        raise Fault("several assignments of its parameters fit their shapes", _NAME_THEM, optimizer.key)
     names: dict[int, str] = {}
     places = ends
     for candidate, came in zip(reversed(candidates), reversed(steps), strict=True):

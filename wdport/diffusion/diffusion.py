@@ -83,7 +83,7 @@ class Diffusion:
     @property
     def trained_last(self) -> int:
         """The last step on which the network was trained."""
-        # WaveletDiff, for one, trains on steps 0 to T - 1 and samples from T to 1: step T was never trained.
+        # Some models train on steps 0 to T - 1 and sample from T to 1: step T was never trained.
         return min(self.first + self.last - 1, self.last)
 
     @property

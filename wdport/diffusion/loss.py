@@ -94,7 +94,7 @@ class DiffusionLoss:
     @cached_property
     def _means(self) -> Array:
         """The matrix (C, P) that takes the mean of each part."""
-        # The part of each of the C coefficients.
+        # The part of each of the C values along the first axis.
         columns = np.repeat(np.arange(len(self.parts)), [part.length for part in self.parts])
         lengths = np.array([part.length for part in self.parts], np.float64)
         return np.asarray(np.eye(len(self.parts))[columns] / lengths)

@@ -63,7 +63,7 @@ def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> Samplin
 
 
 REPEAT = 1024
-"""Added to a step's number for every earlier row of the same step; above every step."""
+"""Added to a step's number for every earlier row of the same step, or a larger number if there are larger steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,8 @@ class SamplingPlan:
         for row, step in enumerate(self.steps.tolist()):
             earlier[row] = counts[step]
             counts[step] += 1
-        draws: Array = self.steps + REPEAT * earlier
+        repeat = max(REPEAT, int(self.steps.max(initial=0)) + 1)
+        draws: Array = self.steps + repeat * earlier
         return draws
 
     def padded(self, rows: int) -> SamplingPlan:

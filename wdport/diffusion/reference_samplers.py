@@ -22,7 +22,8 @@ Change = Callable[[Array], Array]
 """Maps the predicted clean state to the one that is used."""
 
 Noise = Callable[[int], Array]
-"""The number of a draw, step + 1024 for every earlier draw of that step, to standard normal noise (B, *shape)."""
+"""The number of a draw to standard normal noise (B, *shape): the step, and for every earlier draw of that step 1024
+more, or with larger steps one more than the largest."""
 
 Step = Callable[[Array, int, int], tuple[Array, float]]
 """(state, step, the next visited step or 0) to the next state's mean and the deviation of its noise."""
@@ -40,7 +41,7 @@ def walk(
     With ``repeats`` every step but the last is taken that often, and noise returns the state to its level between two
     times (arXiv 2201.09865, alg. 1): both noises of such a step are one draw with their common deviation.
     """
-    x, states = init, []
+    x, states, apart = init, [], max(1024, *(t + 1 for t in steps))
     draw = _slots(noise) if isinstance(noise, np.ndarray) else noise
     for t, then in zip(steps, [*steps[1:], 0], strict=True):
         for again in range(repeats if then else 1):
@@ -51,7 +52,7 @@ def walk(
             # Only a noisy step draws, so that a tape needs no slot for the others.
             if deviation > 0.0:
                 # The deviation may be a NumPy float64, which would promote a float32 state.
-                mean = mean + init.dtype.type(deviation) * draw(t + 1024 * again).astype(init.dtype)
+                mean = mean + init.dtype.type(deviation) * draw(t + apart * again).astype(init.dtype)
             x = mean.astype(init.dtype)
             states.append(x)
     return states

@@ -129,11 +129,17 @@ def real_windows(data: Data, length: int, features: int, names: Sequence[str] = 
     if len(series.values) < length:
         raise UsageError(where, f"has {len(series.values)} steps, and a sample {length}", "give a longer series")
     windows = sliding_windows(np.ascontiguousarray(series.values), length)
+    return Real(windows, _blocks(windows, length), series.names if series.named else ())
+
+
+def _blocks(windows: Array, length: int) -> tuple[Array, Array]:
+    """The windows of every other block of consecutive ones, and those of the blocks between."""
     starts = np.arange(len(windows))
-    # Windows that cross the border of a block belong to neither set, so the two share no step.
+    # Windows that cross the border of a block belong to neither set, so the two share no step of a series of which
+    # every window is there.
     inside = starts % (BLOCK * length) <= (BLOCK - 1) * length
     first = starts // (BLOCK * length) % 2 == 0
-    return Real(windows, (windows[inside & first], windows[inside & ~first]), series.names if series.named else ())
+    return windows[inside & first], windows[inside & ~first]
 
 
 def opened(data: Data) -> Array | Series:
@@ -158,5 +164,4 @@ def _of_windows(windows: Array, length: int, features: int) -> Real:
         raise UsageError("data", what, "give windows of this shape, or a series (T, F)")
     if not np.isfinite(windows).all():
         raise UsageError("data", "have NaN or infinite values", "give finite ones")
-    first = np.arange(len(windows)) // (BLOCK * length) % 2 == 0
-    return Real(windows, (windows[first], windows[~first]))
+    return Real(windows, _blocks(windows, length))

@@ -19,7 +19,7 @@ from wdport.compare.measure import same_bits, ulps
 from wdport.conversion.inverse import Restored, restored
 from wdport.conversion.load import Converted, open_converted, sound_variables
 from wdport.conversion.optimizer import training_file
-from wdport.conversion.optimizer_file import read_optimiser, require_weights
+from wdport.conversion.optimizer_file import read_optimizer, require_weights
 from wdport.conversion.rounding import rounded_values
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.exporting.verification import Verification
@@ -158,7 +158,7 @@ def write_restored(target: Target, converted: Converted, back: Restored, optimiz
     raises as :func:`to_torch` does."""
     if optimizer is None:
         return write_tensors(target, back.tensors)
-    state, belongs = read_optimiser(optimizer)
+    state, belongs = read_optimizer(optimizer)
     if belongs.family != converted.family.name or set(state.members) - set(converted.variables) or back.plan is None:
         raise MisfitError(optimizer, f"is not of the model in {converted.path.name}", "give its own optimizer")
     require_weights(optimizer, state, belongs, sound_variables(converted))

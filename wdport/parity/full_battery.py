@@ -20,7 +20,7 @@ from wdport.model import Array
 from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.optimizer_gate import OptimiserErrors, PortTraining, optimiser_gate
+from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
 from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.trajectories import (
     TrajectoryReference,
@@ -96,7 +96,7 @@ def run_full_battery(
     release_memory()
     for name, result in comparison.taps.items():
         result.bfloat16, result.gradient = ratios.get(name), slopes.taps.get(name)
-    steps = _optimiser_steps(family, prepared, comparison, probe, say) if isinstance(family, Trained) else None
+    steps = _optimizer_steps(family, prepared, comparison, probe, say) if isinstance(family, Trained) else None
     variables = _variables(prepared, slopes.variables, steps.variables if steps is not None else {})
     gates = (low, slopes.gate) if steps is None else (low, slopes.gate, steps.gate)
     return FullBattery(gates, path, tuple(slopes.parts), variables, trajectories)
@@ -121,14 +121,14 @@ def _drop_float32(comparison: Comparison) -> None:
             models.pop("float32", None)
 
 
-def _optimiser_steps(
+def _optimizer_steps(
     family: Trained, prepared: Prepared, comparison: Comparison, probe: GradientProbe, say: Callable[[str], None]
-) -> OptimiserErrors:
+) -> OptimizerErrors:
     """Gate optimiser (D), for a family that defines its training loss."""
     say("optimizer steps")
     objective = family.objective(prepared.config, probe.model)
     with lifted(), comparison.clock.gate("D"):
-        return optimiser_gate(prepared.plan.moves, comparison.modules["float64"], probe, objective,
+        return optimizer_gate(prepared.plan.moves, comparison.modules["float64"], probe, objective,
                               PortTraining(objective), BATCH)  # fmt: skip
 
 

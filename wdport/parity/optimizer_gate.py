@@ -161,21 +161,21 @@ class _Programs:
 
 
 @dataclass(frozen=True)
-class OptimiserErrors:
+class OptimizerErrors:
     """The largest relative float64 error over the steps, by quantity and variable, and the gate."""
 
     variables: dict[str, dict[str, float]]
     gate: Gate
 
 
-def optimiser_gate(
+def optimizer_gate(
     moves: Sequence[Move],
     module: torch.nn.Module,
     probe: GradientProbe,
     reference: Objective,
     port: PortTraining,
     batch: int,
-) -> OptimiserErrors:
+) -> OptimizerErrors:
     """Take the steps and compare; both sides' weights (float64, initially equal) change.
 
     ``moves`` are the plan's, ``module`` is PyTorch's, ``reference`` is its training objective.
@@ -212,7 +212,7 @@ def optimiser_gate(
         others["learning rate"] = max(others["learning rate"], error)
         if step + 1 < CYCLE:
             training.next_rate()
-    return OptimiserErrors(worst, _gate(worst, others, list(variables)))
+    return OptimizerErrors(worst, _gate(worst, others, list(variables)))
 
 
 def _step(

@@ -21,8 +21,8 @@ from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.measure import ScaledErrors, relative_l2, same_bits
 from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted, sound_variables
-from wdport.conversion.optimizer import Optimised, converted_optimiser
-from wdport.conversion.optimizer_file import read_optimiser, require_weights
+from wdport.conversion.optimizer import Optimised, converted_optimizer
+from wdport.conversion.optimizer_file import read_optimizer, require_weights
 from wdport.conversion.prepare import Prepared
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.jax_settings import FAST_COMPILE
@@ -70,7 +70,7 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
     """Read the optimizer's file and the checkpoint's own optimizer; ``schedule`` names the class of its schedule.
 
     Raises :class:`MisfitError` if the file belongs to another checkpoint's model, and what
-    :func:`~wdport.conversion.optimizer.converted_optimiser` raises.
+    :func:`~wdport.conversion.optimizer.converted_optimizer` raises.
     """
     import torch
 
@@ -78,12 +78,12 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
 
     if not file.is_file():
         raise InputError(file, "no such file, which a resumed comparison needs", "convert with --with-optimizer")
-    held, belongs = read_optimiser(file)
+    held, belongs = read_optimizer(file)
     if belongs.family != prepared.family.name or not set(held.members) <= set(prepared.variables):
         raise MisfitError(file, "is not the optimizer of this model", "give the one that was converted with it")
     names = [parameter.name for parameter in held.parameters]
     decoupled = [group.get("decoupled_weight_decay") for group in held.groups]
-    state = converted_optimiser(prepared, held.key, names, decoupled[0])
+    state = converted_optimizer(prepared, held.key, names, decoupled[0])
     if state.kind != held.kind or [parameter.name for parameter in state.parameters] != names:
         raise MisfitError(file, "is not the optimizer of this checkpoint", "give the one that was converted with it")
     try:
@@ -102,7 +102,7 @@ class ResumedStart:
     """The models of both sides, whose weights are remembered before other gates change them."""
 
     def __init__(self, prepared: Prepared, converted: Converted, sides: Sides, file: Path) -> None:
-        state, belongs = read_optimiser(file)
+        state, belongs = read_optimizer(file)
         require_weights(file, state, belongs, sound_variables(converted))
         self.prepared, self.converted, self.sides = prepared, converted, sides
         self.begin = {name: tensor.clone() for name, tensor in sides.references["float64"].state_dict().items()}
@@ -123,7 +123,7 @@ class ResumedStart:
 
 def unequal_moments(resumed: Resumed) -> list[Finding]:
     """Findings on moments and settings of the file that are not those of the checkpoint, bit for bit."""
-    held, _ = read_optimiser(resumed.file)
+    held, _ = read_optimizer(resumed.file)
     findings = []
     for moment, arrays in resumed.state.moments.items():
         theirs = held.moments.get(moment, {})
@@ -212,7 +212,7 @@ class _Port:
             variable.trainable = variable.trainable and path in trained
         self.variables: list[KerasVariable] = list(probe.model.trainable_variables)
         self.names = [places[id(variable)] for variable in self.variables]
-        state, _ = read_optimiser(resumed.file)
+        state, _ = read_optimizer(resumed.file)
         self.optimizer = optimizer_of(resumed.file, state, probe.model, steps=STEPS + 1, steps_per_epoch=1)
         self.moves = [move for move in prepared.plan.moves if move.exact and set(move.targets) <= set(self.names)
                       and set(move.sources) <= set(theirs.parameters)]  # fmt: skip

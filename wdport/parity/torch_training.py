@@ -121,27 +121,27 @@ class TorchResumed:
         for parameter in self.trained:
             if parameter.index in raw:
                 held[place[parameter.index]] = dict(raw[parameter.index])
-        self.optimiser = _optimiser(state)(groups)
+        self.optimizer = _optimizer(state)(groups)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a param_names that the loaded state does not have
-            self.optimiser.load_state_dict({"state": held, "param_groups": described})
-        for group in self.optimiser.param_groups:
+            self.optimizer.load_state_dict({"state": held, "param_groups": described})
+        for group in self.optimizer.param_groups:
             # The checkpoint's own choice, which load_state_dict takes over, may need a GPU; the plain loop is compared.
             group["foreach"] = group["fused"] = False
         stored = next(iter(state.schedules.values()), {})
-        self.schedule: Any = None if schedule is None else _revived(schedule, stored, self.optimiser)
+        self.schedule: Any = None if schedule is None else _revived(schedule, stored, self.optimizer)
         self.parameters = by_name
         self._clipped: tuple[list[torch.nn.Parameter], float] | None = None
 
     @property
     def rates(self) -> list[float]:
         """The learning rate of every group."""
-        return _rates(self.optimiser)
+        return _rates(self.optimizer)
 
     @property
     def momenta(self) -> list[float]:
         """``betas[0]`` or ``momentum`` of every group."""
-        return _momenta(self.optimiser)
+        return _momenta(self.optimizer)
 
     @property
     def ended(self) -> bool:
@@ -166,7 +166,7 @@ class TorchResumed:
         """Update the parameters, and the schedule after them."""
         if self._clipped is not None:
             torch.nn.utils.clip_grad_norm_(*self._clipped, foreach=False)
-        self.optimiser.step()
+        self.optimizer.step()
         if self.schedule is not None and not self.ended:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -178,7 +178,7 @@ class TorchResumed:
 
     def moment(self, moment: str, name: str) -> Array | None:
         """A moment of a parameter, None if it has none."""
-        array = self.optimiser.state.get(self.parameters[name], {}).get(moment)
+        array = self.optimizer.state.get(self.parameters[name], {}).get(moment)
         return None if array is None else np.asarray(array.numpy())
 
 
@@ -187,19 +187,19 @@ def _own(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"lr": options["lr"]}
 
 
-def _optimiser(state: Optimised) -> Any:
+def _optimizer(state: Optimised) -> Any:
     if state.kind == "sgd":
         return lambda groups: torch.optim.SGD(groups, momentum=0.0)
     decoupled = all(group.get(DECOUPLED) for group in state.groups)
     return torch.optim.AdamW if decoupled else torch.optim.Adam
 
 
-def _rates(optimiser: torch.optim.Optimizer) -> list[float]:
-    return [float(group["lr"]) for group in optimiser.param_groups]
+def _rates(optimizer: torch.optim.Optimizer) -> list[float]:
+    return [float(group["lr"]) for group in optimizer.param_groups]
 
 
-def _momenta(optimiser: torch.optim.Optimizer) -> list[float]:
-    return [float(group["betas"][0] if "betas" in group else group["momentum"]) for group in optimiser.param_groups]
+def _momenta(optimizer: torch.optim.Optimizer) -> list[float]:
+    return [float(group["betas"][0] if "betas" in group else group["momentum"]) for group in optimizer.param_groups]
 
 
 def _ended(schedule: Any) -> bool:
@@ -212,14 +212,14 @@ def rates_ahead(
 ) -> tuple[Array, Array]:
     """Learning rates and momenta (steps, G) of the next optimizer steps, as PyTorch's ``schedule`` gives them to groups
     of one parameter each; the schedule steps once every ``every`` of them, with a metric if it needs one."""
-    optimiser = _optimiser(state)([{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0} for _ in state.groups])
-    for group, options in zip(optimiser.param_groups, state.groups, strict=True):
+    optimizer = _optimizer(state)([{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0} for _ in state.groups])
+    for group, options in zip(optimizer.param_groups, state.groups, strict=True):
         group.update({name: value for name, value in options.items() if name != "params"})
-    moving = _revived(schedule, next(iter(state.schedules.values())), optimiser)
+    moving = _revived(schedule, next(iter(state.schedules.values())), optimizer)
     rates, momenta = [], []
     for step in range(steps):
-        rates.append(_rates(optimiser))
-        momenta.append(_momenta(optimiser))
+        rates.append(_rates(optimizer))
+        momenta.append(_momenta(optimizer))
         if (step + 1) % every == 0 and not _ended(moving):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -272,8 +272,8 @@ def _classes_of(stored: Mapping[str, Any]) -> list[type]:
 
 def _fields(cls: Callable[..., Any], stored: Mapping[str, Any]) -> set[str]:
     """The fields that a new object of this class stores, which depend on ``cycle_momentum``."""
-    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], momentum=0.9)
-    inner = lr_scheduler.ExponentialLR(optimiser, 1.0)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], momentum=0.9)
+    inner = lr_scheduler.ExponentialLR(optimizer, 1.0)
     # Any valid values: only the names of the stored fields matter.
     any_value = {"lr_lambda": lambda _: 1.0, "schedulers": [inner, inner], "milestones": [1], "total_steps": 2}
     parameters = list(inspect.signature(cls).parameters.values())
@@ -284,18 +284,18 @@ def _fields(cls: Callable[..., Any], stored: Mapping[str, Any]) -> set[str]:
     arguments.pop("optimizer", None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        schedule = cls(**arguments) if parameters[0].name == "schedulers" else cls(optimiser, **arguments)
+        schedule = cls(**arguments) if parameters[0].name == "schedulers" else cls(optimizer, **arguments)
     return set(schedule.state_dict())
 
 
-def _revived(cls: type, stored: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> Any:
+def _revived(cls: type, stored: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> Any:
     """An object of this class with this state, without its constructor, which would begin at the first step."""
     schedule: Any = object.__new__(cls)
-    schedule.__dict__.update(optimizer=optimiser, _get_lr_called_within_step=False, _is_initial=False)
+    schedule.__dict__.update(optimizer=optimizer, _get_lr_called_within_step=False, _is_initial=False)
     if "_scale_fn_custom" in stored:
         schedule._scale_fn_custom = None
     if inner := stored.get("_schedulers", ()):
-        schedule._schedulers = [_revived(_own_class(state), state, optimiser) for state in inner]
+        schedule._schedulers = [_revived(_own_class(state), state, optimizer) for state in inner]
     # A copy: the schedule keeps the lists that it is given, and SequentialLR takes an entry out while it loads.
     schedule.load_state_dict(deepcopy(dict(stored)))
     return schedule

@@ -19,7 +19,7 @@ from wdport.model import Batch, KerasModel, Objective
 from wdport.optimizers.schedules import constant_rate
 from wdport.optimizers.torch_like import AdamW, Moments
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.optimizer_gate import PortTraining, optimiser_gate
+from wdport.parity.optimizer_gate import PortTraining, optimizer_gate
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +98,7 @@ def kill_training_faults(
         with jax.enable_x64(True):
             for variable, value in zip(model.trainable_variables, start, strict=True):
                 set_variable(variable, value)
-        gate = optimiser_gate(moves, build_module(), probe, objective, port, BATCH).gate
+        gate = optimizer_gate(moves, build_module(), probe, objective, port, BATCH).gate
         worst = inf if gate.worst is None else gate.worst
         margin = log10(worst / bound) if 0.0 < worst < inf else (inf if worst else -inf)
         # Not `worst > bound`, which is false for NaN.

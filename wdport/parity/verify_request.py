@@ -12,7 +12,7 @@ from pathlib import Path
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.conversion.load import open_converted
-from wdport.conversion.optimizer_file import optimiser_path
+from wdport.conversion.optimizer_file import optimizer_path
 from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import UsageError
 from wdport.families.registry import own_model
@@ -56,7 +56,7 @@ class Pair(PairOptions):
     @property
     def optimizer(self) -> Path | None:
         """The optimizer's file next to the converted one, if training steps are compared."""
-        return optimiser_path(Path(self.converted)) if self.resume else None
+        return optimizer_path(Path(self.converted)) if self.resume else None
 
     @property
     def files(self) -> dict[str, Path]:

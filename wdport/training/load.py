@@ -12,11 +12,11 @@ import numpy as np
 
 from wdport.conversion.optimizer import DECOUPLED, SETTINGS, Optimised
 from wdport.conversion.optimizer_file import (
-    optimiser_output,
-    read_optimiser,
+    optimizer_output,
+    read_optimizer,
     require_weights,
     weights_digest,
-    write_optimiser,
+    write_optimizer,
 )
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.model import Array, KerasModel, KerasVariable
@@ -67,7 +67,7 @@ def load_optimizer(
     from wdport.keras_runtime import variables_by_path
 
     require_paths("model", path=path)
-    state, belongs = read_optimiser(Path(path))
+    state, belongs = read_optimizer(Path(path))
     optimizer = optimizer_of(Path(path), state, model, learning_rate, settings, steps, steps_per_epoch, clip_norm)
     values = ((name, np.asarray(variable.value)) for name, variable in variables_by_path(model).items())
     require_weights(Path(path), state, belongs, values)
@@ -143,8 +143,8 @@ def save_optimizer(
 
     require_paths("path", path=path, like=like)
     file, before = Path(path), Path(like)
-    output = optimiser_output(file, {} if file == before and force else {"like": before}, force)
-    state, belongs = read_optimiser(before)
+    output = optimizer_output(file, {} if file == before and force else {"like": before}, force)
+    state, belongs = read_optimizer(before)
     places = {id(variable): name for name, variable in variables_by_path(model).items()}
     names = [places[id(variable)] for variable in model.trainable_variables]
     values = ((name, np.asarray(variable.value)) for name, variable in variables_by_path(model).items())
@@ -163,7 +163,7 @@ def save_optimizer(
     extra = {**state.extra, **({"global_step": now} if "global_step" in state.extra else {})}
     moments = {moment: arrays for moment, arrays in moments.items() if arrays}
     now_held = replace(state, moments=moments, steps=steps, groups=groups, schedules=schedules, extra=extra)
-    write_optimiser(output, now_held, belongs)
+    write_optimizer(output, now_held, belongs)
     return file
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import exp, log1p
 from types import MappingProxyType
 from typing import Any
 
@@ -148,9 +149,11 @@ def _elementwise(activation: Activation, settings: Settings) -> Counterpart:
     if activation.torch == "Softplus":
         if settings["beta"] != 1.0:
             return Counterpart((), (f"softplus(beta x) / beta with beta {settings['beta']:g}",))
-        # log(1 + exp(-20)) is 2.1e-9: the difference at PyTorch's default threshold.
-        if settings["threshold"] <= 20.0:
-            notes.append(f"PyTorch is linear above {settings['threshold']:g}, Keras nowhere: at most 2.1e-9 off")
+        threshold = settings["threshold"]
+        # The largest difference is that at the threshold, softplus(t) - t: 2.1e-9 at PyTorch's default of 20.
+        if threshold <= 20.0:
+            difference = f"{log1p(exp(-threshold)):.1e}".replace("e-0", "e-")
+            notes.append(f"PyTorch is linear above {threshold:g}, Keras nowhere: at most {difference} off")
     arguments = {key: value(settings) for key, value in activation.arguments.items()}
     layers = activation.keras.startswith("layers.")
     origin = {key: key for key in arguments if layers and key in activation.parameters}

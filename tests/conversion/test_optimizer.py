@@ -1,4 +1,4 @@
-"""The state of an optimiser, converted: training goes on as it does in PyTorch, and the way back restores every bit."""
+"""The state of an optimizer, converted: training goes on as it does in PyTorch, and the way back restores every bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.families.toys import residual_net
 from tests.families.toys.nets import randomised
 from tests.make import SETTINGS, save_run, stated
 from wdport.cli.main import main
-from wdport.conversion.optimizer_file import read_optimiser
+from wdport.conversion.optimizer_file import read_optimizer
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.keras_runtime import exact_float64
 
@@ -86,7 +86,7 @@ OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
 
 
 def trained(folder: Path, name: str) -> tuple[Path, Path, nn.Module, Any, Any]:
-    """A residual network trained for a while in float32, saved with its optimiser."""
+    """A residual network trained for a while in float32, saved with its optimizer."""
     module = randomised(residual_net.build()).train()
     optimizer = OPTIMIZERS[name](module)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [4, 9, 16], gamma=0.5)
@@ -205,7 +205,7 @@ def test_lightnings_file_goes_there_and_back(tmp_path: Path) -> None:
     made = wdport.convert(checkpoint, tmp_path / "run.safetensors", values=SETTINGS, with_optimizer=True)
     assert made.optimizer is not None
     assert (made.optimizer.kind, made.optimizer.steps, made.optimizer.schedule) == ("AdamW", 3, "OneCycleLR")
-    state, model = read_optimiser(made.optimizer.path)
+    state, model = read_optimizer(made.optimizer.path)
     assert model.family == "waveletdiff"
     assert state.members.keys() == set(state.moments["exp_avg"])
     assert main(["export", str(made.output), "--to", "torch", "--like", str(checkpoint), "-o", str(tmp_path / "b.pt"),
@@ -293,11 +293,11 @@ def test_changed_settings_go_back_too(tmp_path: Path) -> None:
         optimizer = wdport.load_optimizer(made.optimizer.path, model, settings={"weight_decay": 0.5}, **given)
         per_epoch = given.get("steps_per_epoch")
         wdport.save_optimizer(optimizer, model, later, like=made.optimizer.path, steps_per_epoch=per_epoch, force=True)
-        groups = read_optimiser(later)[0].groups
+        groups = read_optimizer(later)[0].groups
         assert [(group["lr"], group["weight_decay"]) for group in groups] == [(lr, 0.5)] * 2
         optimizer.iterations.assign(6 + 7)  # the next milestone is after 9 steps of the schedule, which has taken 6
         wdport.save_optimizer(optimizer, model, later, like=made.optimizer.path, steps_per_epoch=per_epoch, force=True)
-        assert read_optimiser(later)[0].groups[0]["lr"] == (lr if per_epoch is None else lr / 2)
+        assert read_optimizer(later)[0].groups[0]["lr"] == (lr if per_epoch is None else lr / 2)
 
 
 class Two(nn.Module):
@@ -308,8 +308,8 @@ class Two(nn.Module):
 
 TWO = """
 format: 2
-torch: tests.conversion.test_optimiser:Two
-keras: tests.conversion.test_optimiser:two
+torch: tests.conversion.test_optimizer:Two
+keras: tests.conversion.test_optimizer:two
 layers:
   - {torch: first, keras: first, kind: linear}
   - {torch: second, keras: second, kind: linear}
@@ -343,7 +343,7 @@ def test_groups_that_shapes_do_not_tell_apart_need_names(tmp_path: Path) -> None
     names.write_text(json.dumps(["second.weight", "second.bias", "first.weight", "first.bias"]))
     made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, parameter_names=names)
     assert made.optimizer is not None
-    state, _ = read_optimiser(made.optimizer.path)
+    state, _ = read_optimizer(made.optimizer.path)
     assert dict(state.members) == {"second/kernel": 0, "second/bias": 0, "first/kernel": 1, "first/bias": 1}
     assert float(state.moments["exp_avg"]["first/bias"][0]) > float(state.moments["exp_avg"]["second/bias"][0])
     names.write_text(json.dumps(["first.weight"]))
@@ -361,7 +361,7 @@ def test_named_parameters_need_no_search(tmp_path: Path) -> None:
     checkpoint, table = saved(tmp_path, torch.optim.AdamW(turned), module)
     made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
     assert made.optimizer is not None
-    assert read_optimiser(made.optimizer.path)[0].members["second/kernel"] == 0
+    assert read_optimizer(made.optimizer.path)[0].members["second/kernel"] == 0
 
 
 def test_frozen_parameters_must_be_frozen_in_keras_too(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_what_pytorch_never_updated_is_told(tmp_path: Path) -> None:
         (lambda p: torch.optim.Adamax(p), "another optimizer than Adam"),
     ],
 )
-def test_other_optimisers_are_refused(tmp_path: Path, make: Any, message: str) -> None:
+def test_other_optimizers_are_refused(tmp_path: Path, make: Any, message: str) -> None:
     module = Two()
     checkpoint, table = saved(tmp_path, make(module.parameters()), module)
     with pytest.raises(InputError, match=message):
@@ -434,7 +434,7 @@ class Nesterov(torch.optim.SGD):
         super().__init__([{"params": list(parameters), "trust": 0.5}])
 
 
-def test_an_optimiser_of_the_users_own_is_not_read_as_torchs(tmp_path: Path) -> None:
+def test_an_optimizer_of_the_users_own_is_not_read_as_torchs(tmp_path: Path) -> None:
     module = Two()
     checkpoint, table = saved(tmp_path, Nesterov(module.parameters()), module)
     with pytest.raises(InputError, match="has the setting trust, which no SGD of torch has"):
@@ -491,7 +491,7 @@ def test_an_older_torch_does_not_say_which_adam(tmp_path: Path) -> None:
         assert made.optimizer.kind.lower() == kind
 
 
-def test_a_file_without_an_optimiser_says_so(tmp_path: Path) -> None:
+def test_a_file_without_an_optimizer_says_so(tmp_path: Path) -> None:
     module = Two()
     torch.save(module.state_dict(), tmp_path / "two.pt")
     (tmp_path / "two.yaml").write_text(TWO)
