@@ -50,6 +50,12 @@ sys.exit(int(os.environ["CODE"]))
 """
 
 
+def first(expression: str, values: Mapping[str, str]) -> str:
+    """The first input of ``inputs.A || inputs.B`` that is not empty, as the runner evaluates it."""
+    names = [word.removeprefix("inputs.") for word in expression.split(" || ")]
+    return next((values[name] for name in names if values[name]), "")
+
+
 class Ran:
     """One step's script, as the runner runs it, with a stand-in for python and for wdport."""
 
@@ -62,7 +68,7 @@ class Ran:
         script, output, called = (folder / name for name in ("script.sh", "output", "called"))
         script.write_text(step["run"])
         values = {name: each["default"] for name, each in ACTION["inputs"].items()} | inputs
-        given = {name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m[1]], text)
+        given = {name: re.sub(r"\$\{\{ (inputs\..*?) \}\}", lambda m: first(m[1], values), text)
                  for name, text in step["env"].items()}  # fmt: skip
         places = {
             "RUNNER_TEMP": self.temp,
@@ -97,6 +103,7 @@ def run(folder: Path, inputs: Mapping[str, str], **more: str) -> Ran:
     return Ran(VERIFY, folder, inputs, **more)
 
 
+FORMER = {name.removeprefix("--"): each.title for each in DECLARED.values() for name in each.option.former}
 FLAGS = [name for name, each in DECLARED.items() if each.base is bool]
 NUMBERS = [name for name, each in DECLARED.items() if each.base is int]
 LISTS = [name for name, each in DECLARED.items() if each.repeats]
@@ -112,7 +119,7 @@ def test_inputs_are_no_part_of_a_script() -> None:
 
 
 def test_its_inputs_are_the_options_of_the_command() -> None:
-    assert set(ACTION["inputs"]) - OWN == set(DECLARED)
+    assert set(ACTION["inputs"]) - OWN == {*DECLARED, *FORMER}
     for name, each in ACTION["inputs"].items():
         assert isinstance(each["default"], str), name
     read = {name for text in VERIFY["env"].values() for name in re.findall(r"inputs\.([\w-]+)", text)}
@@ -126,19 +133,29 @@ def test_scripts_are_bash() -> None:
 
 def test_every_input_reaches_the_command(tmp_path: Path) -> None:
     told = {"checkpoint": "a.ckpt", "converted": "b.keras", "policy": "parity.toml", "baseline": "base.json",
-            "mapping": "m.yaml", "model": "m:f", "reference": "r:f", "config": "c.yaml", "norm-stats": "n.json",
+            "mapping": "m.yaml", "keras-model": "m:f", "reference": "r:f", "config": "c.yaml", "norm-stats": "n.json",
             "data": "d.csv", "transform": "zscore", "key": "state", "sha256": 64 * "0"}  # fmt: skip
     numbers = dict.fromkeys(NUMBERS, "3")
     lists = {"input": "x: b 3 48 48\r\ny: b\n", "set": "\nnum_heads=8\n\nd_model=4"}
     found = run(tmp_path, {**told, **lists, **numbers, **dict.fromkeys(FLAGS, "true")}).params
     files = found.pop("files")
     assert files == (told.pop("checkpoint"), told.pop("converted"))
-    assert {name: found[name.replace("-", "_")] for name in told} == told
+    assert {name: found[DECLARED[name].name] for name in told} == told
     assert found["inputs"] == ("x: b 3 48 48", "y: b")
     assert found["values"] == ("num_heads=8", "d_model=4")
-    assert {found[name.replace("-", "_")] for name in FLAGS} == {True}
-    assert {found[name.replace("-", "_")] for name in NUMBERS} == {3}
+    assert {found[DECLARED[name].name] for name in FLAGS} == {True}
+    assert {found[DECLARED[name].name] for name in NUMBERS} == {3}
     assert found["update_baseline"] is found["force"] is False
+
+
+def test_former_inputs_reach_the_command(tmp_path: Path) -> None:
+    """Those of now come first."""
+    former = {"resume": "true", "schedule": "m:S", "model": "m:f"}
+    assert set(former) == set(FORMER)
+    found = run(tmp_path, {"checkpoint": "a.ckpt", **former}).params
+    assert (found["resume"], found["schedule"], found["model"]) == (True, "m:S", "m:f")
+    (other := tmp_path / "other").mkdir()
+    assert run(other, {"checkpoint": "a.ckpt", "model": "m:f", "keras-model": "n:g"}).params["model"] == "n:g"
 
 
 def test_what_is_left_out_is_not_given(tmp_path: Path) -> None:
@@ -171,14 +188,14 @@ def test_the_port_beside_it(tmp_path: Path, inputs: dict[str, str], files: tuple
 @pytest.mark.parametrize("text", HOSTILE)
 def test_inputs_stay_arguments(tmp_path: Path, text: str) -> None:
     """A hostile value in every input, held against what the command's own parser makes of the arguments."""
-    names = set(ACTION["inputs"]) - OWN - {*FLAGS, *NUMBERS}
+    names = set(DECLARED) - {*FLAGS, *NUMBERS}
     found = run(tmp_path, dict.fromkeys(names, text)).params
     lines = tuple(text.split("\n"))
     assert found.pop("files") == (text, text)
     assert {found[DECLARED[name].name] for name in LISTS} == {lines}
-    given = {name.replace("-", "_") for name in names - {"checkpoint", "converted", *LISTS}}
+    given = {DECLARED[name].name for name in names - {"checkpoint", "converted", *LISTS}}
     assert {name: found[name] for name in given} == dict.fromkeys(given, text)
-    assert {found[name.replace("-", "_")] for name in ("force", "update-baseline", *FLAGS)} == {False}
+    assert {found[DECLARED[name].name] for name in FLAGS} == {found["force"]} == {found["update_baseline"]} == {False}
 
 
 @pytest.mark.parametrize("name", FLAGS)
