@@ -55,6 +55,12 @@ def test_a_former_name_is_read_as_the_present_one(capsys: pytest.CaptureFixture[
         assert error.startswith(f"error: {present}: invalid value")
 
 
+def test_quiet_is_quiet_about_former_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sample", "none.keras", "--batch", "0", "-q"]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "--batch-size: invalid value" in error
+
+
 def test_a_former_name_as_a_value_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     """Of an option, and after ``--``."""
     assert main(["sample", "--sampler", "--batch", "none.keras"]) == 2

@@ -100,13 +100,15 @@ class Verb(click.Command):
         options = [param for param in self.params if isinstance(param, VerbOption)]
         present = {former: name_of(option) for option in options for former in option.former}
         words = list(args)
+        # The option is parsed later; until then no note is held back.
+        quiet = ctx.resilient_parsing or not {"-q", "--quiet"}.isdisjoint(args)
         for index, word in enumerate(args):
             if word == "--":
                 break
             name, equals, value = word.partition("=")
             if name in present and not self._awaits_value(ctx, words[:index]):
                 words[index] = f"{present[name]}{equals}{value}"
-                if not ctx.resilient_parsing:
+                if not quiet:
                     console.note(f"{name} is now called {present[name]}")
         return words
 
