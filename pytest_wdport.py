@@ -55,8 +55,8 @@ def _key(name: str) -> str:
 
 
 OPTIONS = (  # options of verify: made by make options
-    Option("checkpoint", "A PyTorch checkpoint whose port to test.", kind="pair"),
-    Option("against", "A recording by `wdport record`, instead of CHECKPOINT; needs no torch.", kind="pair"),
+    Option("checkpoint", "The PyTorch checkpoint of the port to test.", kind="pair"),
+    Option("against", "A recording made by `wdport record`, instead of CHECKPOINT; needs no torch.", kind="pair"),
     Option("converted", "The converted file of each checkpoint or recording, in the same order. [default: the "
                         ".keras file next to it]", kind="pair"),
     Option("baseline", "Errors of an earlier run, such as parity-baseline.json, in the same order.", kind="pair"),
@@ -71,11 +71,11 @@ OPTIONS = (  # options of verify: made by make options
     Option("set", "One configuration value, such as num_heads=8.", metavar="KEY=VALUE", kind="several", file=False),
     Option("norm-stats", "Statistics of the training data: mean, std and names of features (JSON, NPZ)."),
     Option("data", "Training data (CSV, NPY, ARFF, MAT), from which the statistics are computed."),
-    Option("transform", "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own "
+    Option("transform", "How windows were computed from the data: zscore, log1p-volume, ohlc-atr, or your own "
                         "MODULE:CLASS.", metavar="NAME", file=False),
-    Option("keras-model", "Function of your own Keras model, if the table does not name it.",
+    Option("keras-model", "Function that builds your own Keras model, if the table does not name it.",
                           metavar="MODULE:FUNCTION", file=False, former="model"),
-    Option("key", "Key of the state_dict if the file has several; or ema, the averaged weights, or raw, the "
+    Option("key", "Key of the state_dict, if the file has several; or ema for the averaged weights, raw for the "
                   "trained ones. [default: automatic]", metavar="NAME", file=False),
     Option("full", "Also compare bfloat16, gradients, optimizer steps and sampling.", kind="flag"),
     Option("with-optimizer", "Also compare training steps from the optimizer's state (convert --with-optimizer).",
@@ -86,8 +86,8 @@ OPTIONS = (  # options of verify: made by make options
     Option("cases", "Compare on N additional random inputs.", metavar="N", file=False),
     Option("fresh", "Also compare on new inputs and weights, with the port in a separate process. [default with "
                     "--wdport-policy]", kind="flag"),
-    Option("no-fresh", "With a policy: skip this comparison.", kind="flag"),
-    Option("no-canary", "With a policy or baseline: skip the check of known faults.", kind="flag"),
+    Option("no-fresh", "With a policy: skip the comparison on new inputs and weights.", kind="flag"),
+    Option("no-canary", "With a policy or baseline: skip the known-fault check.", kind="flag"),
 )  # end of options  # fmt: skip
 SOURCES = ("checkpoint", "against")
 FOLLOWING = ("converted", "baseline", "sha256")

@@ -188,7 +188,7 @@ MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one
 OWN_MAPPING: Final = Option(
     "The table of your own model, with the settings for sampling.", files="table", group="model"
 )
-MODEL: Final = Option("Function of your own Keras model, if the table does not name it.", "MODULE:FUNCTION",
+MODEL: Final = Option("Function that builds your own Keras model, if the table does not name it.", "MODULE:FUNCTION",
                       names=("--keras-model",), former=("--model",), group="model")  # fmt: skip
 SET: Final = Option("One configuration value; repeatable.", "KEY=VALUE", group="model")
 INPUTS: Final = Option("One input, such as 'x: b 3 48 48'.", "'NAME: AXES'", group="model")
@@ -197,15 +197,15 @@ NORM_STATS: Final = Option(
 )
 DATA: Final = Option("Training data (CSV, NPY, ARFF, MAT), from which the statistics are computed.", files="series")
 TRANSFORM: Final = Option(
-    "How windows were made of the data: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.", "NAME",
+    "How windows were computed from the data: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.", "NAME",
     group="model",
 )  # fmt: skip
 KEY: Final = Option(
-    "Key of the state_dict if the file has several; or ema, the averaged weights, or raw, the trained ones.  "
-    "[default: automatic]", "NAME", names=("--key", "--weights"), once=True, group="inputs",
+    "Key of the state_dict, if the file has several; or ema for the averaged weights, raw for the "
+    "trained ones.  [default: automatic]", "NAME", names=("--key", "--weights"), once=True, group="inputs",
 )  # fmt: skip
 NO_CONFIG: Final = Option("Do not read config.yaml next to the checkpoint.", group="inputs")
-SHA256: Final = Option("Required SHA-256 of the first file, which is the checkpoint if given.", "HEX", group="inputs")
+SHA256: Final = Option("Expected SHA-256 of the first file, the checkpoint if there is one.", "HEX", group="inputs")
 FORCE: Final = Option("Replace files that wdport did not write.")
 FORCE_OUTPUT: Final = Option("Replace an existing output, but never a symbolic link.")
 DEVICES: Final = Option("Divide every batch among all devices, or the first N.  [default: 1]", "all|N")
@@ -214,7 +214,8 @@ PAD_WIDTHS: Final = Option(
     bounds=(1, MAX_PAD_WIDTHS), show_default=False, group="model",
 )  # fmt: skip
 JSON: Final = Option(
-    "Print the result as JSON instead of text, or also write it to FILE (--json=FILE if ambiguous).", "[FILE]",
+    "Print the result as JSON instead of text, or write it to FILE in addition to the text "
+    "(--json=FILE if ambiguous).", "[FILE]",
     files="document",
 )  # fmt: skip
 """Options of several verbs."""

@@ -32,6 +32,8 @@ VERBS = dict(verbs())
 def test_help_lists_every_option_once(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*path.split()[1:], "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    sections = {f"{title}:" for title in (*SECTIONS.values(), "Options")}
+    lines = lines[next(n for n, line in enumerate(lines) if line in sections) :]
     context = click.Context(VERBS[path])
     options = [param for param in VERBS[path].get_params(context) if isinstance(param, click.Option)]
     shown = [max(option.opts, key=len) for option in options if not option.hidden]

@@ -40,7 +40,9 @@ class CodingRequest:
     normalised: bool = False
     chunk: Annotated[
         int,
-        Option("Latent frames at a time: affects memory, and results by rounding only.", "N", bounds=(1, 1 << 16)),
+        Option(
+            "Latent frames at a time: affects memory, and affects results only by rounding.", "N", bounds=(1, 1 << 16)
+        ),
     ] = 1
     dtype: Annotated[str, Option("Dtype of the weights.", choices=DTYPES)] = "float32"
     compute_dtype: Annotated[

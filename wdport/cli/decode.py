@@ -39,7 +39,7 @@ class DecodeRequest(CodingRequest):
     truncate: Annotated[
         bool,
         Option(
-            "Make bytes by dropping the fraction (half a level too dark on average) instead of rounding.",
+            "Convert to bytes by dropping the fraction (half a level too dark on average) instead of rounding.",
             group="outputs",
         ),
     ] = False

@@ -59,7 +59,7 @@ class EvaluateRequest:
                "NAME,..."),
     ] = None  # fmt: skip
     repeats: Annotated[
-        int, Option("Repetitions of every score, each with its own random subsets and trainings.", bounds=(1, 1000))
+        int, Option("Repetitions of every score, each with its own random subsets and training runs.", bounds=(1, 1000))
     ] = 5
     seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 31) - 1))] = 0
     encoder: Annotated[
@@ -78,8 +78,8 @@ class EvaluateRequest:
 def command(request: EvaluateRequest) -> int:
     """Score generated series against real ones; smaller is better.
 
-    SAMPLES is a file of wdport sample or another program: series (n, N, F) in the units of the data. A converted MODEL
-    is sampled first.
+    SAMPLES is a file from wdport sample or another program: series (n, N, F) in the units of the data. A converted
+    MODEL is sampled first.
     """
     samples, data, scale, encoder = request.samples, request.data, request.scale, request.encoder
     is_model = request.sweep is not None or _is_model(Path(samples))

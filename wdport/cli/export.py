@@ -137,14 +137,14 @@ class ExportRequest:
     ] = None
     sizes: Annotated[
         tuple[str, ...],
-        Option("Fix another size of a network that may differ between calls, such as n=512.", "NAME=N",
+        Option("Fix another size that may differ between calls of the network, such as n=512.", "NAME=N",
                names=("--size",)),
     ] = ()  # fmt: skip
     sampler: Annotated[
         str | None,
         Option("As in wdport sample; for --what sampler.  [default: ddpm, for a flow heun]", "NAME", choices=SAMPLERS),
     ] = None
-    steps: Annotated[int | None, Option("As in wdport sample.  [default: all; 20 of sde-dpm-solver++]")] = None
+    steps: Annotated[int | None, Option("As in wdport sample.  [default: all; 20 for sde-dpm-solver++]")] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     dtype: Annotated[
         str, Option("Keras dtype policy of the network.", choices=("float32", "mixed_bfloat16"))

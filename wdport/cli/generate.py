@@ -50,7 +50,8 @@ class GenerateRequest:
     ] = ()
     text_file: Annotated[str | None, Option("One text on every line.", files=TEXTS)] = None
     prompt_ids: Annotated[
-        str | None, Option("Tokens instead: a list of lists (.json), or an array (.npy).", files=TOKENS)
+        str | None, Option("Numbers of tokens, instead of texts: a list of lists (.json), or an array "
+                           "(.npy).", files=TOKENS)
     ] = None  # fmt: skip
     gap: Annotated[int, Option("Tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
     length: Annotated[
@@ -68,15 +69,15 @@ class GenerateRequest:
         Option("Maximum steps per block.  [default: one per token]", bounds=(1, MAX_STEPS)),
     ] = None
     threshold: Annotated[
-        float, Option("Keep tokens with a probability above this earlier; 1 for never.", "P")
+        float, Option("Keep a token as soon as its probability exceeds P; 1 disables this.", "P")
     ] = 0.95  # fmt: skip
     edit: Annotated[
         float | None,
-        Option("Replace generated tokens by others with a probability above this, for at most 17 steps after a block "
-               "is full.  [default: never]", "P"),
+        Option("Replace generated tokens with others whose probability exceeds P, for at most 17 steps "
+               "after a block is full.  [default: never]", "P"),
     ] = None  # fmt: skip
     temperature: Annotated[
-        float, Option("0 takes the most probable token; above, tokens are drawn.", "T")
+        float, Option("0 takes the most probable token; above 0, tokens are drawn.", "T")
     ] = 0.0  # fmt: skip
     top_k: Annotated[
         int | None, Option("Draw from the K most probable tokens.", "K", bounds=(1, MAX_STEPS))
@@ -99,7 +100,7 @@ class GenerateRequest:
     batch: Annotated[
         int | None,
         Option(
-            "Prompts per call of the network.  [default: by the size of the vocabulary]",
+            "Prompts per call of the network.  [default: depends on the size of the vocabulary]",
             "N",
             names=("--batch-size",),
             former=("--batch",),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST = 20
 """Lines printed per kind; all are in the JSON."""
 
-MODEL = Option("Function of your own Keras model; it is built to list its variables.", "MODULE:FUNCTION",
+MODEL = Option("Function that builds your own Keras model; it is called to list the variables.", "MODULE:FUNCTION",
                names=("--keras-model",), former=("--model",), group="model")  # fmt: skip
 CONFIG = Option("Configuration (YAML), as for convert.", files="table")
 
@@ -75,8 +75,8 @@ class CheckRequest:
 def check(request: CheckRequest) -> int:
     """Look for faults in TABLE; with CHECKPOINT also for tensors that it does not map.
 
-    With --keras-model, or for a table of a model that wdport ships, the complete plan is made, as convert does.
-    Findings of --values and --settings do not make a table unsound.
+    With --keras-model, or for a table of a model that wdport ships, it makes the complete conversion plan, as convert
+    does. Findings of --values and --settings do not count as faults of the table.
     """
     from wdport.conversion.check import check_table, settings_report
     from wdport.conversion.prepare import Settings
@@ -122,7 +122,7 @@ class ExplainRequest:
 def explain(request: ExplainRequest) -> int:
     """Show where the variable or tensor NAME comes from and goes to, and the rule and line of the table.
 
-    For a converted file, the manifest is read; for a checkpoint, the plan is made, as convert does.
+    For a converted file, the manifest is read; for a checkpoint, the conversion plan is made, as in convert.
     """
     from wdport.conversion.explain import routes_of
     from wdport.conversion.prepare import Settings

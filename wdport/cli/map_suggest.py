@@ -65,7 +65,7 @@ class SuggestRequest:
 
 @verb("suggest", SuggestRequest, short_help="Find the mapping table of a PyTorch and a Keras model.")
 def command(request: SuggestRequest) -> int:
-    """Find the mapping table of a PyTorch and a Keras model by running both.
+    """Find the mapping table for a PyTorch model and a Keras model by running both.
 
     Both models get the same random weights, layer by layer, in the order in which the Keras model calls its layers. A
     layer is matched to the module that has the same inputs and the same output. The table is then proved by verify with

@@ -47,7 +47,7 @@ class SampleRequest:
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
-        Option("Number of steps, by the checkpoint's rule (50 gives 51).  [default: all; 20 of sde-dpm-solver++]"),
+        Option("Number of steps, by the checkpoint's rule (50 gives 51).  [default: all; 20 for sde-dpm-solver++]"),
     ] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0
@@ -59,8 +59,9 @@ class SampleRequest:
     ] = None
     batch: Annotated[
         int | None,
-        Option("Samples per call of the network, or auto: from the free memory. The batch size may change their last "
-               "bits.", metavar="N|auto", names=("--batch-size",), former=("--batch",), default="auto"),
+        Option("Samples per call of the network, or auto: from the free memory. The batch size may "
+               "change the last bits of the samples.",
+               metavar="N|auto", names=("--batch-size",), former=("--batch",), default="auto"),
     ] = None  # fmt: skip
     output: Annotated[
         str | None,
@@ -102,22 +103,23 @@ class SampleRequest:
                "data; for a model that takes one.", "S,S,...|FILE|data"),
     ] = None  # fmt: skip
     condition: Annotated[
-        str | None, Option("The same for a conditioning input of any name.", "V,V,...|FILE")
+        str | None, Option("Values of a conditioning input of any name, given as for --scale.", "V,V,...|FILE")
     ] = None  # fmt: skip
     unconditional: Annotated[bool, Option("Do not condition a model that can be conditioned.")] = False
     anchor: Annotated[
         float | None,
-        Option("Price near which samples begin, for a model of prices.  [default: those of windows of the training "
-               "data]", "PRICE"),
+        Option("Price near which samples begin, for a model of prices.  [default: drawn from windows "
+               "of the training data]", "PRICE"),
     ] = None  # fmt: skip
     transform: Annotated[
         str | None,
-        Option("The model's own transform, whose code is then run: samples come in the units of the data.",
+        Option("The model's own transform, whose code is then run; samples are then in the units of "
+               "the data.",
                "MODULE:CLASS", group="model"),
     ] = None  # fmt: skip
     guidance: Annotated[
         float | None,
-        Option("Scale of classifier-free guidance: above 1, samples follow their condition more closely.", "W"),
+        Option("Strength of classifier-free guidance: above 1, samples follow their condition more closely.", "W"),
     ] = None
     init: Annotated[str | None, Option("x_T to start from, (n, C, F) in a .npy file.", files=(".npy",))] = None
     mapping: Annotated[str | None, OWN_MAPPING] = None
@@ -125,14 +127,15 @@ class SampleRequest:
     devices: Annotated[str | None, DEVICES] = None
     distributed: Annotated[
         str | None,
-        Option("Run as process I (0 to N-1) of N that share the samples; process 0 listens at HOST:PORT and writes the "
-               "file. Or auto, as under Slurm.", "HOST:PORT,I/N"),
+        Option("Run as process I (0 to N-1) of N that share the samples; process 0 listens at "
+               "HOST:PORT and writes the file. auto reads these values from the environment, such as "
+               "Slurm's.", "HOST:PORT,I/N"),
     ] = None  # fmt: skip
     shard_weights: Annotated[bool, Option("Also divide the weights among the devices of a process.")] = False
     dtype: Annotated[
         str,
-        Option("Keras dtype policy of the network. States, noise schedule and decoding are float32 with all but "
-               "float64.", choices=tuple(POLICIES)),
+        Option("Keras dtype policy of the network. States, noise schedule and decoding are float32, "
+               "unless the policy is float64.", choices=tuple(POLICIES)),
     ] = "float32"  # fmt: skip
     pad_widths: Annotated[int, PAD_WIDTHS] = 1
     sha256: Annotated[str | None, SHA256] = None

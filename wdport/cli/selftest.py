@@ -43,10 +43,10 @@ class SelftestRequest:
 def command(request: SelftestRequest) -> int:
     """Measure what verify can find: known faults put into correct small models, one at a time.
 
-    No file is needed; the full run takes an hour or more, --family a part of it. It needs a source checkout: elsewhere
-    the faults of --quick are tried. Exits 0 if every fault is killed by
-    the expected gate at the faulty place, most of them with their cause, and no correct variant fails; 1 if not; 6 if
-    nothing was run.
+    No file is needed; the full run takes an hour or more, and --family takes a part of that. It needs a source
+    checkout; elsewhere, only the faults of --quick are run. Exits 0 if the expected gate finds every fault at the
+    faulty place, most faults are reported with their cause, and no correct variant fails; 1 if not; 6 if nothing was
+    run.
     """
     json_file, markdown_file = request.json_file, request.markdown_file
     if request.edits:

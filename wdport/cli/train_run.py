@@ -61,18 +61,20 @@ class TrainRequest:
     ]  # fmt: skip
     transform: Annotated[
         str | None,
-        Option("How windows are made of DATA: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.  [default: the "
-               "model's; of a new one z-scores]", "NAME"),
+        Option("How windows are computed from DATA: zscore, log1p-volume, ohlc-atr, or your own "
+               "MODULE:CLASS.  [default: the model's; for a new model, zscore]", "NAME"),
     ] = None  # fmt: skip
     condition: Annotated[
         str | None,
-        Option("The condition of every state (n, ...), for a model that takes one.  [default: from DATA, of prices]",
+        Option("The condition of every state (n, ...), for a model that takes one.  [default: computed "
+               "from DATA, if it contains prices]",
                files=(".npy",)),
     ] = None  # fmt: skip
     recipe: Annotated[
         str | None,
-        Option("Train as the model's public script: steps drawn by the Min-SNR law, OneCycle to 1e-3 or the file's "
-               "cosine_warmup, weight decay 1e-5, gradients clipped at 1.", "public", choices=(PUBLIC,)),
+        Option("Train as the model's public script: steps drawn from the Min-SNR distribution, "
+               "OneCycle to 1e-3 or the file's cosine_warmup, weight decay 1e-5, gradients clipped at "
+               "1.", "public", choices=(PUBLIC,)),
     ] = None  # fmt: skip
     epochs: Annotated[int | None, Option("Total epochs.  [default: --config's, or 1]", bounds=(1, 1 << 24))] = None
     batch_size: Annotated[
@@ -80,7 +82,7 @@ class TrainRequest:
     ] = None
     lr: Annotated[
         float | None,
-        Option("Learning rate.  [default: the optimizer's schedule; of a new one --config's, or 1e-4]", "RATE"),
+        Option("Learning rate.  [default: the optimizer's schedule; for a new optimizer, --config's or 1e-4]", "RATE"),
     ] = None
     schedule: Annotated[
         str | None,
@@ -96,7 +98,9 @@ class TrainRequest:
         float | None, Option("Also keep a moving average of the weights, such as 0.999.", "DECAY")
     ] = None  # fmt: skip
     min_snr: Annotated[float | None, Option("Min-SNR weighting, such as 5.", "GAMMA")] = None
-    energy: Annotated[float | None, Option("Weight of an energy term.  [default: --config's, or 0]")] = None
+    energy: Annotated[float | None, Option("Weight of the energy term of the loss.  [default: --config's, or 0]")] = (
+        None
+    )
     dtype: Annotated[
         str,
         Option("Keras dtype policy of the network. With mixed_bfloat16 it computes in bfloat16; weights, noise and "
@@ -118,14 +122,16 @@ class TrainRequest:
     ] = None
     stream: Annotated[
         bool | None,
-        Option("Read the data batch by batch, or keep them on the device.  [default: by their size]",
+        Option("Read the data batch by batch, or keep them on the device.  [default: depends on their "
+               "size]",
                names=("--stream/--no-stream",)),
     ] = None  # fmt: skip
     devices: Annotated[str | None, DEVICES] = None
     distributed: Annotated[
         str | None,
-        Option("Run as process I (0 to N-1) of N that share every batch; process 0 listens at HOST:PORT and writes the "
-               "files. Or auto, as under Slurm.", "HOST:PORT,I/N"),
+        Option("Run as process I (0 to N-1) of N that share every batch; process 0 listens at "
+               "HOST:PORT and writes the files. auto reads these values from the environment, such as "
+               "Slurm's.", "HOST:PORT,I/N"),
     ] = None  # fmt: skip
     shard_weights: Annotated[bool, Option("Also divide weights and moments among the devices.")] = False
     orbax: Annotated[

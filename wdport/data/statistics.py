@@ -31,13 +31,14 @@ _Names = Annotated[list[Name], Meta(min_length=1, extra_json_schema={"uniqueItem
 class StatisticsForm(TypedDict):
     """Mean and standard deviation of every feature, in the units of the data."""
 
-    mean: Annotated[list[float], Meta(min_length=1), Meta(description="Mean of each of F features.")]
+    mean: Annotated[list[float], Meta(min_length=1), Meta(description="Mean of each of the F features.")]
     std: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1), Meta(description=
-        "Standard deviation of each of F features, with ddof 0.")]  # fmt: skip
+        "Standard deviation of each of the F features, with ddof 0.")]  # fmt: skip
     names: NotRequired[Annotated[_Names, Meta(description=
         "Names of the features, all different and printable, for tables and figures of samples.")]]  # fmt: skip
     transform: NotRequired[Annotated[Literal["zscore", "log1p-volume"], Meta(description=
-        "What the statistics are of: the features, or the features with log1p of the volume, the fifth.")]]  # fmt: skip
+        "What the statistics describe: the features, or the features with log1p of the fifth one, the "
+        "volume.")]]  # fmt: skip
 
 
 _PAIRS: Final = (("norm_mean", "norm_std"), ("mean", "std"))

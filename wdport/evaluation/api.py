@@ -49,7 +49,7 @@ def evaluate(
             also as an ``.npy`` file. Columns are found by name if samples and data have names.
         metrics: some of "context-fid", "correlational", "discriminative", "predictive", "dtw-js" and
             "sliced-wasserstein", also as one text with commas; all by default.
-        repeats: repetitions of every score, each with its own random subsets and trainings.
+        repeats: repetitions of every score, each with its own random subsets and training runs.
         seed: determines all of them.
         encoder: a converted encoder of series, for Context-FID. By default one is trained on the real windows of every
             repetition.

@@ -63,7 +63,7 @@ class PairOptions:
     ]  # fmt: skip
     checkpoint: Annotated[
         PathText | None,
-        Option("A PyTorch checkpoint whose port to test.", files="checkpoint"),
+        Option("The PyTorch checkpoint of the port to test.", files="checkpoint"),
         Argument(), Elsewhere(each_pair=True),
     ] = None  # fmt: skip
     mapping: Annotated[PathText | None, MAPPING] = None
@@ -121,7 +121,7 @@ class PairOptions:
     ] = None
     against: Annotated[
         PathText | None,
-        Option("A recording by `wdport record`, instead of CHECKPOINT; needs no torch.", files=(".npz",)),
+        Option("A recording made by `wdport record`, instead of CHECKPOINT; needs no torch.", files=(".npz",)),
         Elsewhere(each_pair=True),
     ] = None  # fmt: skip
 
@@ -130,7 +130,9 @@ class PairOptions:
 class RunOptions:
     """How the comparison is judged, and what is written; ``json_file`` is "-" for standard output."""
 
-    no_fresh: Annotated[bool, Option("With a policy: skip this comparison.", after="fresh")] = False
+    no_fresh: Annotated[
+        bool, Option("With a policy: skip the comparison on new inputs and weights.", after="fresh")
+    ] = False
     json_file: Annotated[str | None, JSON, CommandOnly()] = None
     html: Annotated[str | None, Option("Write an HTML report.", files=(".html",)), CommandOnly()] = None
     junit: Annotated[
@@ -148,7 +150,7 @@ class RunOptions:
     update_baseline: Annotated[
         bool, Option("Write this run's errors to the baseline.", group="outputs"), CommandOnly()
     ] = False
-    no_canary: Annotated[bool, Option("With a policy or baseline: skip the check of known faults.")] = False
+    no_canary: Annotated[bool, Option("With a policy or baseline: skip the known-fault check.")] = False
     repro: Annotated[
         str | None,
         Option(

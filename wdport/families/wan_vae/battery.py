@@ -12,7 +12,10 @@ from wdport.model import Port, Signature
 from wdport.recorder import parse_input
 
 BOUNDS: Final[Mapping[str, Bound]] = MappingProxyType({
-    "chunks": Bound(1e-10, "chunks (G): relative float64 error of latents and videos in chunks, and of their bytes"),
+    "chunks": Bound(
+        1e-10,
+        "chunks (G): relative float64 error of latents and videos computed in chunks, and of the videos as bytes",
+    ),
 })  # fmt: skip
 """Measured: below 1e-14; a wrong byte is an error of 1e-4 and more."""
 

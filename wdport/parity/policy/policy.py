@@ -28,7 +28,7 @@ Day = Annotated[
 
 
 class BoundForm(TypedDict, total=False):
-    """A bound in place of the default. A looser one needs a reason and a last day."""
+    """A bound that replaces the default. A looser bound needs a reason and an expiry date."""
 
     value: Required[Annotated[float, Meta(gt=0), Meta(description=
         "The bound: a positive, finite number.")]]  # fmt: skip
@@ -42,8 +42,8 @@ class SettingsForm(TypedDict, total=False):
     """How to treat hyper-parameters that differ."""
 
     differs: Annotated[Literal["warn", "fail"], Meta(description=
-        "`fail`: a hyper-parameter that differs between the two models fails the gate policy (P); `warn`, the "
-        "default, only reports it.")]  # fmt: skip
+        "`fail`: a hyper-parameter that differs between the two models makes the gate policy (P) fail; "
+        "`warn`, the default, only reports the difference.")]  # fmt: skip
 
 
 class WaiverForm(TypedDict):
@@ -60,7 +60,7 @@ class PolicyForm(TypedDict, total=False):
     """A policy: bounds, the treatment of settings that differ, and waivers of single layers."""
 
     bounds: Annotated[dict[str, BoundForm], Meta(description="Bounds that differ from the defaults, by name.")]
-    settings: Annotated[SettingsForm, Meta(description="What becomes of hyper-parameters that differ.")]
+    settings: Annotated[SettingsForm, Meta(description="How to treat hyper-parameters that differ.")]
     waivers: Annotated[list[WaiverForm], Meta(description="Layers that may fail, each for one gate.")]
 
 
