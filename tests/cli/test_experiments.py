@@ -97,7 +97,7 @@ def test_convert_says_what_it_read_and_what_the_model_takes(capsys: pytest.Captu
     save(tmp_path / "official.ckpt", make_state(Config(**{**SCALED.to_dict(), "num_heads": 8, "qk_norm": False})))
     assert main(["convert", str(tmp_path / "official.ckpt")]) == 0
     warned = capsys.readouterr().err
-    assert warned.startswith("warning: assumed, since neither the file nor a configuration tells: num_heads=8 (with")
+    assert warned.startswith("warning: assumed, since neither file nor configuration states them: num_heads=8 (with")
     assert warned.count("\n") == 1
 
 

@@ -83,6 +83,8 @@ def test_a_shape_that_does_not_fit_is_refused(project: Path, capsys: pytest.Capt
     assert main(commands()[0]) == 4
     told = capsys.readouterr().err
     assert "dense5.weight does not fit line 10" in told
-    printed = GUIDE.read_text(encoding="utf-8").partition("it is one line:")[2].split("```")[1].removeprefix("text")
+    printed = (
+        GUIDE.read_text(encoding="utf-8").partition("the message is one line:")[2].split("```")[1].removeprefix("text")
+    )
     assert " ".join(printed.split()) == " ".join(told.split())
     assert not Path("onet.keras").exists()
