@@ -78,7 +78,7 @@ OPTIONS = (  # options of verify: made by make options
     Option("key", "Key of the state_dict, if the file has several; or ema for the averaged weights, raw for the "
                   "trained ones. [default: automatic]", metavar="NAME", file=False),
     Option("full", "Also compare bfloat16, gradients, optimizer steps and sampling.", kind="flag"),
-    Option("with-optimizer", "Also compare training steps from the optimizer's state (convert --with-optimizer).",
+    Option("with-optimizer", "Also compare training steps from the converted optimizer's state.",
                              kind="flag", former="resume"),
     Option("schedule-class", "Class of the checkpoint's learning-rate schedule, for --wdport-with-optimizer.",
                              metavar="MODULE:CLASS", file=False, former="schedule"),

@@ -41,7 +41,7 @@ def sentence(each: Declared, name: str) -> str:
     """The help of an option, other options written as ``name`` says."""
     elsewhere = each.marker(Elsewhere)
     text = " ".join(((elsewhere.help if elsewhere else "") or each.option.help).split())
-    return re.sub(rf"(?<!convert )--({'|'.join(DECLARED)})\b(?!-)", name, text)
+    return re.sub(rf"--({'|'.join(DECLARED)})\b(?!-)", name, text)
 
 
 def former(each: Declared) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -129,3 +131,14 @@ def test_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
     other = wdport.convert(save_unet(tmp_path / "u", SMALL), tmp_path / "u.keras").output
     assert main(["generate", str(other), "--text", "a"]) == 2
     assert "a unet2d model generates no text" in capsys.readouterr().err
+
+
+def test_in_float64(model: Path) -> None:
+    """In a process, since the command switches float64 on for all of JAX."""
+    words = ["generate", str(model), "--text", "the cat [MASK] on", "--length", "3", "--dtype", "float64", "--json"]
+    done = subprocess.run([sys.executable, "-m", "wdport", *words], capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    assert told["dtype"] == "float64"
+    assert [text["text"] for text in told["texts"]] == wdport.generate(
+        wdport.load_model(model), ["the cat [MASK] on"], length=3
+    ).texts

@@ -63,7 +63,7 @@ def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> Samplin
 
 
 REPEAT = 1024
-"""Added to a step's number for every earlier row of the same step, or a larger number if there are larger steps."""
+"""Added to a step's number, from 1, for every earlier row of the same step; the largest step if that is larger."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class SamplingPlan:
         for row, step in enumerate(self.steps.tolist()):
             earlier[row] = counts[step]
             counts[step] += 1
-        repeat = max(REPEAT, int(self.steps.max(initial=0)) + 1)
+        repeat = max(REPEAT, int(self.steps.max(initial=0)))
         draws: Array = self.steps + repeat * earlier
         return draws
 

@@ -23,7 +23,7 @@ Change = Callable[[Array], Array]
 
 Noise = Callable[[int], Array]
 """The number of a draw to standard normal noise (B, *shape): the step, and for every earlier draw of that step 1024
-more, or with larger steps one more than the largest."""
+more, or the largest step if that is larger."""
 
 Step = Callable[[Array, int, int], tuple[Array, float]]
 """(state, step, the next visited step or 0) to the next state's mean and the deviation of its noise."""
@@ -41,7 +41,7 @@ def walk(
     With ``repeats`` every step but the last is taken that often, and noise returns the state to its level between two
     times (arXiv 2201.09865, alg. 1): both noises of such a step are one draw with their common deviation.
     """
-    x, states, apart = init, [], max(1024, *(t + 1 for t in steps))
+    x, states, apart = init, [], max(1024, *steps)
     draw = _slots(noise) if isinstance(noise, np.ndarray) else noise
     for t, then in zip(steps, [*steps[1:], 0], strict=True):
         for again in range(repeats if then else 1):

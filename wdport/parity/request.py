@@ -90,7 +90,7 @@ class PairOptions:
     resume: Annotated[
         bool,
         Option(
-            "Also compare training steps from the optimizer's state (convert --with-optimizer).",
+            "Also compare training steps from the converted optimizer's state.",
             names=("--with-optimizer",),
             former=("--resume",),
         ),
