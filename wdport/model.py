@@ -17,11 +17,12 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from wdport.mapping.axes import Shape
-from wdport.recorder import Input
 
 if TYPE_CHECKING:
     import jax
     import torch
+
+    from wdport.recorder import Input
 
 Array = NDArray[Any]
 

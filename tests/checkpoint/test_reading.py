@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from wdport.checkpoint import StorageRef, TensorRef, open_checkpoint
+from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.source import Source
-from wdport.checkpoint.tensor import tensor_ref
+from wdport.checkpoint.tensor import StorageRef, TensorRef, tensor_ref
 from wdport.errors import InputError, MachineError, UsageError
 
 from . import forge

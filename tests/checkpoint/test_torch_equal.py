@@ -12,7 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wdport.checkpoint import Checkpoint, StorageRef, TensorRef, open_checkpoint
+from wdport.checkpoint import Checkpoint, open_checkpoint
+from wdport.checkpoint.tensor import StorageRef, TensorRef
 
 from .forge import GOLDEN
 

@@ -15,9 +15,10 @@ import wdport
 from tests.families.test_custom import files
 from tests.families.toys import nets
 from wdport.checkpoint import open_checkpoint
+from wdport.cli.convert import values_text
 from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepared_from
-from wdport.conversion.values import ValueLint, by_level, find_unusual_values
+from wdport.conversion.values import ValueFinding, ValueLint, find_unusual_values
 from wdport.errors import UsageError
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
@@ -181,10 +182,8 @@ def test_pieces_say_what_the_whole_does(tmp_path: Path) -> None:
 
 
 def test_at_most_so_many_are_printed() -> None:
-    class Each:
-        level, text = "note", "odd"
-
-    assert by_level([Each()] * 12, 10) == [("note", "odd")] * 10 + [("note", "and 2 more, all with --json")]  # type: ignore[list-item]
+    findings = [ValueFinding("kind", "note", ("x",), 1, 1, "odd")] * 12
+    assert values_text(findings) == ["  note     odd"] * 10 + ["  note     and 2 more, all with --json"]
 
 
 @pytest.mark.parametrize("name", GOLDENS)

@@ -13,7 +13,6 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.options import LONGEST_FACT, facts, size
 from wdport.cli.progress import progress_bar
 from wdport.cli.requests import arguments, verb
-from wdport.conversion.values import by_level
 from wdport.errors import InputError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import file_sha256, manifest_of
@@ -143,7 +142,7 @@ def command(request: ConvertRequest) -> int:
 
 def _summary(conversion: Conversion) -> str:
     text = _text(conversion.manifest, str(conversion.output), conversion.shown)
-    return "\n".join([text, *_optimizer(conversion), *_odd(conversion.values)])
+    return "\n".join([text, *_optimizer(conversion), *values_text(conversion.values)])
 
 
 def _optimizer(conversion: Conversion) -> list[str]:
@@ -169,9 +168,14 @@ def _document(conversion: Conversion) -> ConversionDocument:
     return {**conversion.manifest, "values": conversion.values, "optimizer": optimizer}
 
 
-def _odd(findings: Sequence[ValueFinding]) -> list[str]:
-    """Findings about a checkpoint's values, one line each."""
-    return [f"  {level:<8} {printable(text, LONGEST_FACT)}" for level, text in by_level(findings, MOST_VALUES)]
+def values_text(findings: Sequence[ValueFinding]) -> list[str]:
+    """Findings about a checkpoint's values, one line each: at most ``MOST_VALUES`` per level, and how many more."""
+    lines = []
+    for level in ("warning", "note"):
+        texts = [printable(finding.text, LONGEST_FACT) for finding in findings if finding.level == level]
+        more = [f"and {len(texts) - MOST_VALUES} more, all with --json"] if len(texts) > MOST_VALUES else []
+        lines += [f"  {level:<8} {text}" for text in (*texts[:MOST_VALUES], *more)]
+    return lines
 
 
 def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:

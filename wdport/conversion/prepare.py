@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wdport.checkpoint import HALF_ROUNDING, Checkpoint, open_checkpoint
+from wdport.checkpoint import Checkpoint, open_checkpoint
+from wdport.checkpoint.dtypes import HALF_ROUNDING
 from wdport.checkpoint.model_folder import read_adjacent, read_config
 from wdport.checkpoint.regular_file import read_option
 from wdport.errors import InputError, MisfitError

@@ -40,16 +40,6 @@ def value_finding(
     return ValueFinding(kind, level, (name,), count, total, f"{name}: {count} of {total} values {what}")
 
 
-def by_level(findings: Sequence[ValueFinding], limit: int) -> list[tuple[str, str]]:
-    """Return level and sentence of each finding, at most ``limit`` per level, and how many more there are."""
-    rows: list[tuple[str, str]] = []
-    for level in ("warning", "note"):
-        texts = [finding.text for finding in findings if finding.level == level]
-        rows += [(level, text) for text in texts[:limit]]
-        rows += [(level, f"and {len(texts) - limit} more, all with --json")] if len(texts) > limit else []
-    return rows
-
-
 See = Callable[[str, Array], None]
 """Receives a stored tensor of the checkpoint, or its next piece."""
 
