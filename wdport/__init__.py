@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from wdport.parity.verify import verify, verify_recording
     from wdport.port import Port
     from wdport.sampling import Samples, sample
-    from wdport.training.fresh import new_model
     from wdport.training.load import load_optimizer, save_optimizer
     from wdport.training.loop import TrainingRun
-    from wdport.training.model import training_model
+    from wdport.training.model import new_model, training_model
     from wdport.training.run import train
 
 _LAZY = {
@@ -43,7 +42,7 @@ _LAZY = {
     "generate": "wdport.generation",
     "load_model": "wdport.conversion.load",
     "load_optimizer": "wdport.training.load",
-    "new_model": "wdport.training.fresh",
+    "new_model": "wdport.training.model",
     "Port": "wdport.port",
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",

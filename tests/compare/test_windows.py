@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from wdport.compare.window_positions import differing
+from wdport.compare.settings import differing
 
 layers: Any = keras.layers
 

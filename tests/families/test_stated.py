@@ -18,7 +18,7 @@ from tests.families.wan_vae import make as wan_vae_make
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.library_config import LibraryFamily
 from wdport.families.unet2d.config import Config as UNet2DConfig
-from wdport.families.unet2d.library_scheduler import misread_scheduler
+from wdport.families.unet2d.family import misread_scheduler
 from wdport.model import ConfigurationSource, Document, Resolved, Stated
 
 pytest.importorskip("transformers")

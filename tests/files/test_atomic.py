@@ -299,7 +299,7 @@ WRITERS = {
     "cli/signals.py": "opens standard streams that are closed",
     "cli/encode.py": "writes to the name that the writer gives it",
     "cli/generate.py": "writes to the name that the writer gives it",
-    "training/state_file.py": "writes to the name that the writer gives it",
+    "training/saves.py": "writes to the name that the writer gives it",
     "files/sealed_archive.py": "writes to the name that the writer gives it",
     "families/masked_lm/port.py": "Keras names the folder, which it packs into its archive",
     "files/animation.py": "writes to the name that the writer gives it",

@@ -148,7 +148,7 @@ def _optimised(state: Any) -> Found:
 
 
 def _saved_state(path: Path) -> Found:
-    from wdport.training.state_file import read_state
+    from wdport.training.saves import read_state
 
     read = read_state(path.parent)
     assert read is not None

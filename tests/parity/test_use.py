@@ -30,7 +30,7 @@ from wdport.families.waveletdiff.family import FAMILY as WAVELETDIFF
 from wdport.generation import api, prompts
 from wdport.generation.program import Generator
 from wdport.model import Condition, Decoding, Diffused, labels_of
-from wdport.nets.token_attention import TokenAttention
+from wdport.nets.attention import TokenAttention
 from wdport.parity.end_to_end import generation, samplers
 from wdport.parity.end_to_end.generation import SidePair, generation_gate
 from wdport.parity.end_to_end.samplers import samplers_gate

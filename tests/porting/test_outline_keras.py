@@ -25,8 +25,7 @@ from parity_tests.conformance.pair import LAST, Pair
 from parity_tests.conformance.test_conformance import QUICK
 from tests.porting.replay import replayed
 from tests.porting.test_outline import INPUTS
-from wdport.mapping.kinds.image_axes import keras_permutation
-from wdport.mapping.kinds.kind import Counterpart, KerasCall, TorchCall
+from wdport.mapping.kinds.kind import Counterpart, KerasCall, TorchCall, keras_permutation
 from wdport.porting.outline.axes import image, named
 from wdport.porting.outline.counterparts import LAYERS, defaults, differing, find_symbol, operation
 from wdport.porting.outline.events import TracedTensor

@@ -24,8 +24,7 @@ from wdport.errors import MisfitError, UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Condition, KerasModel, labels_of
 from wdport.optimizers.schedules import warmup_cosine
-from wdport.training.fresh import new_model, recipe_of
-from wdport.training.model import training_model
+from wdport.training.model import new_model, recipe_of, training_model
 from wdport.training.run import train
 from wdport.training.training_data import source_of
 

@@ -18,7 +18,7 @@ from wdport.cli.main import main
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files.writable import writable
 from wdport.training.run_folder import WRITTEN, require_run_folder, run_folder
-from wdport.training.state_file import NAME, read_state, write_state
+from wdport.training.saves import NAME, read_state, write_state
 
 STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(64, 2)).astype(np.float32)
 WORDS = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "run", "--batch-size", "32"]

@@ -13,7 +13,7 @@ from tests.checkpoint.forge import GOLDEN
 from wdport.errors import InputError, MisfitError
 from wdport.families.waveletdiff.config import Config
 from wdport.keras_runtime import variables_by_path
-from wdport.training.fresh import recipe_of
+from wdport.training.model import recipe_of
 
 SERIES = np.random.default_rng(0).normal([5.0, 0.0, -2.0], [3.0, 1.0, 0.1], size=(200, 3))
 TEXT = """

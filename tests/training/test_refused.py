@@ -16,10 +16,9 @@ from wdport.cli.main import main
 from wdport.errors import InputError, MisfitError, UsageError, WdportError
 from wdport.files.writable import writable
 from wdport.training import run
-from wdport.training.fresh import recipe_of
-from wdport.training.model import training_model
+from wdport.training.model import recipe_of, training_model
 from wdport.training.run import train
-from wdport.training.state_file import NAME, read_state, write_state
+from wdport.training.saves import NAME, read_state, write_state
 
 STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(64, 2)).astype(np.float32)
 
@@ -89,7 +88,7 @@ def test_a_configuration_that_is_a_list(tmp_path: Path) -> None:
 
 
 def test_a_state_of_another_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import wdport.training.state_file as module
+    import wdport.training.saves as module
 
     monkeypatch.setattr(module, "FORMAT", module.FORMAT + 1)
     write_state(writable(tmp_path / NAME), {"w": [np.zeros(3)]}, {"steps": 0, "rows": []})

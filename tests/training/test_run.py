@@ -19,8 +19,7 @@ from wdport.optimizers.torch_like import SGD, Adam
 from wdport.training.loop import Loop
 from wdport.training.placement import Placement
 from wdport.training.run_folder import Events
-from wdport.training.saves import Saves
-from wdport.training.state_file import NAME
+from wdport.training.saves import NAME, Saves
 from wdport.training.training_data import SeriesWindows, States, source_of
 from wdport.wavelets import WaveletTransform
 

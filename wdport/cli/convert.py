@@ -125,7 +125,7 @@ def command(request: ConvertRequest) -> int:
     outputs = {"-o": path, "the manifest": manifest_of(path)}
     document = require_document(request.json_file, read, outputs, request.force)
     from wdport.conversion.convert import convert
-    from wdport.conversion.storage import parse_size
+    from wdport.conversion.stream_writer import parse_size
 
     sizes = {"max_memory": parse_size("--max-memory", request.max_memory),
              "max_shard_size": parse_size("--max-shard-size", request.max_shard_size)}  # fmt: skip

@@ -18,8 +18,7 @@ from wdport.cli.console import console
 from wdport.cli.documents import give_faults
 from wdport.cli.failures import failure_of, lost_output
 from wdport.cli.signals import discard_output, signal_of
-from wdport.cli.usage_errors import usage_error
-from wdport.cli.verb import HELP, Verbs
+from wdport.cli.verb import HELP, Verbs, usage_error
 from wdport.errors import WdportError
 from wdport.files.temporary import WRITTEN
 from wdport.version import VERSION

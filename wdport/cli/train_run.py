@@ -228,7 +228,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
     """What the run begins with; a checkpoint is converted to a temporary folder."""
     if request.resume is None:
         from wdport.data.series import read_series
-        from wdport.training.fresh import new_configuration, recipe_of
+        from wdport.training.model import new_configuration, recipe_of
 
         config: Any = request.config
         recipe = recipe_of(config, request.recipe == "public")
@@ -265,7 +265,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
 def _recipe(request: TrainRequest, family: Family) -> Recipe:
     """The recipe of the configuration that is given, or of the file next to the checkpoint."""
     from wdport.conversion.prepare import training_configuration
-    from wdport.training.fresh import family_recipe, recipe_of
+    from wdport.training.model import family_recipe, recipe_of
 
     public = request.recipe == PUBLIC
     if request.config:
@@ -324,7 +324,7 @@ def _note_recipe(request: TrainRequest, recipe: Recipe, begin: _Begin) -> None:
 
 def _note_difference(request: TrainRequest, recipe: Recipe, config: str) -> None:
     """Note how a run differs from that of the public training script with the same configuration."""
-    from wdport.training.fresh import recipe_of
+    from wdport.training.model import recipe_of
     from wdport.training.recipe import RATE
 
     try:

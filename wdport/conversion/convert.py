@@ -22,8 +22,7 @@ from wdport.conversion.manifest_schema import Manifest
 from wdport.conversion.optimizer import DECOUPLED, Optimised, converted_optimizer
 from wdport.conversion.optimizer_file import Model, optimizer_output, optimizer_path, optimizer_written, weights_digest
 from wdport.conversion.prepare import Prepared, Settings, prepare
-from wdport.conversion.storage import Storage
-from wdport.conversion.stream_writer import Plans, write_streamed
+from wdport.conversion.stream_writer import Plans, Storage, write_streamed
 from wdport.conversion.values import ValueFinding, ValueLint
 from wdport.data.units import read_units
 from wdport.errors import InputError, UsageError, require_paths

@@ -13,7 +13,7 @@ from typing import Final
 
 from wdport.errors import did_you_mean
 from wdport.mapping.axes import Shape
-from wdport.mapping.fitting import Fit, Misfit, Misfits, fit, sentences, written
+from wdport.mapping.coverage import Fit, Misfit, Misfits, fit, sentences, written
 from wdport.mapping.moves import Move, Plan
 from wdport.mapping.names import NamePattern, PatternError, PatternIndex, alike
 from wdport.mapping.rows import Row, Table

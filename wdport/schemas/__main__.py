@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wdport.schemas.formats import formats
-from wdport.schemas.page import filled
+from wdport.schemas.schema import filled
 
 
 def written(docs: Path) -> Iterator[tuple[Path, str]]:

@@ -23,9 +23,8 @@ from wdport.files.writable import OutputPath
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer
-from wdport.training.fresh import family_recipe
 from wdport.training.loop import Loop, Report, TrainingRun
-from wdport.training.model import training_model
+from wdport.training.model import family_recipe, training_model
 from wdport.training.placement import placement_of
 from wdport.training.recipe import optimizer_of
 from wdport.training.run_folder import Events, run_folder
@@ -92,7 +91,7 @@ def train(
         optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimizers.torch_like`, or a function of
             the number of all steps that makes one; by default the recipe's, or AdamW with a rate of 1e-4.
         recipe: "public" trains as the model's public script: how steps are drawn, learning rates, weight decay and
-            clipping; or what :func:`wdport.training.fresh.recipe_of` reads from a training configuration. Other
+            clipping; or what :func:`wdport.training.model.recipe_of` reads from a training configuration. Other
             arguments take precedence.
         seed: determines the order of the data, noise, times and dropout.
         ema: decay of a moving average of the weights, such as 0.999.
@@ -168,7 +167,7 @@ def _recipe(model: KerasModel, recipe: Recipe | str | None) -> Recipe:
     family: Any = (known_model(model) or (None,))[0]
     if recipe != PUBLIC or not isinstance(family, Fresh):
         what = f"{recipe!r} is unknown" if recipe != PUBLIC else "this model has no public training script"
-        raise UsageError("recipe", what, f"give {PUBLIC!r}, or a Recipe of wdport.training.fresh.recipe_of")
+        raise UsageError("recipe", what, f"give {PUBLIC!r}, or a Recipe of wdport.training.model.recipe_of")
     return family_recipe(family, {}, "recipe", True)
 
 

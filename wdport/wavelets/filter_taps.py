@@ -11,8 +11,7 @@ import numpy as np
 from jax import Array as Tensor
 
 from wdport.mapping.arrays import Array
-from wdport.wavelets.plan import TransformPlan
-from wdport.wavelets.stage import TransformStage
+from wdport.wavelets.plan import TransformPlan, TransformStage
 
 
 def decompose(plan: TransformPlan, x: Tensor) -> Tensor:

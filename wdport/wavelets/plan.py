@@ -1,4 +1,13 @@
-"""Plan a multilevel transform: its stages and the layout of its coefficients."""
+"""Plan a multilevel transform: its stages, the four filters of a wavelet from PyWavelets, and the layout of the
+coefficients.
+
+Analysis (PyWavelets' `dwt`): cA[o] = sum_j h[j] x[s + 2o - j], cD with g, o = 0 ... M-1, on the extended
+signal; s = 1, or Lf/2 for periodization.
+
+Synthesis (`idwt`): y[k] = sum_o h'[k + Lf - 2 - 2o] cA[o] + g'[...] cD[o], k = 0 ... 2M - Lf + 1, whatever the
+mode; for periodization h'[k + Lf/2 - 1 - 2o] with the index o taken modulo M, k = 0 ... 2M - 1. Split by the
+parity r of k = 2m + r this is y[2m + r] = sum_t h'[2t + b] cA[m + a - t]: two short convolutions.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +18,109 @@ import numpy as np
 
 from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
-from wdport.wavelets.extension import require_mode
-from wdport.wavelets.lengths import auto_level
-from wdport.wavelets.stage import TransformStage, filter_bank, make_stage
+from wdport.wavelets.extension import Extension, extend, require_mode
+from wdport.wavelets.lengths import auto_level, filter_length
+
+
+@dataclass(frozen=True, eq=False)
+class FilterBank:
+    """Decomposition and reconstruction filters, low-pass and high-pass, (Lf,) each, float64; Lf is even."""
+
+    dec_lo: Array
+    dec_hi: Array
+    rec_lo: Array
+    rec_hi: Array
+
+    @property
+    def length(self) -> int:
+        """Lf, taps per filter."""
+        return len(self.dec_lo)
+
+
+@lru_cache
+def filter_bank(wavelet: str) -> FilterBank:
+    """The filters of one of PyWavelets' 106 discrete wavelets; raises :class:`UsageError` for another name."""
+    import pywt
+
+    try:
+        filter_length(wavelet)
+    except (ValueError, TypeError):
+        fix = 'use one of pywt.wavelist(kind="discrete"), such as db2'
+        raise UsageError("wavelet", f"{wavelet!r} is not a discrete wavelet of PyWavelets", fix) from None
+    return FilterBank(*(np.asarray(taps, dtype=np.float64) for taps in pywt.Wavelet(wavelet).filter_bank))
+
+
+@dataclass(frozen=True, eq=False)
+class TransformStage:
+    """A stage from ``length`` samples to ``count`` (M) approximation and detail coefficients, and back to ``restored``
+    >= length.
+
+    ``extension`` gives the samples from x[first] on that the analysis filters use; ``first`` is 0 or less.
+    """
+
+    length: int
+    count: int
+    restored: int
+    first: int
+    bank: FilterBank
+    extension: Extension
+    periodization: bool
+
+    def analysis(self) -> tuple[Array, Array]:
+        """Matrices (M, N) to approximation and to detail."""
+        inside = self.extension.matrix(self.length)
+        columns = 2 * np.arange(self.count)[:, None] + np.arange(self.bank.length)
+        low, high = (np.zeros((self.count, len(inside))) for _ in range(2))
+        np.put_along_axis(low, columns, self.bank.dec_lo[::-1][None], axis=1)
+        np.put_along_axis(high, columns, self.bank.dec_hi[::-1][None], axis=1)
+        return low @ inside, high @ inside
+
+    def synthesis(self) -> tuple[Array, Array]:
+        """Matrices (restored, M) from approximation and from detail."""
+        matrices = np.zeros((2, self.restored, self.count))
+        # Without periodization every o is within 0 ... M - 1: the 2 M - Lf + 2 samples are those that all taps reach.
+        for parity, phase in enumerate(self.phases()):
+            m = np.arange(self.restored // 2)
+            for t in range(len(phase.low)):
+                o = m + phase.shift - t
+                if self.periodization:
+                    o %= self.count
+                matrices[0, 2 * m + parity, o] += phase.low[t]
+                matrices[1, 2 * m + parity, o] += phase.high[t]
+        return matrices[0], matrices[1]
+
+    def phases(self) -> tuple[Phase, Phase]:
+        """Synthesis filters for the even and the odd samples."""
+        start = self.bank.length // 2 - 1 if self.periodization else self.bank.length - 2
+        return _phase(self.bank, start), _phase(self.bank, start + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """y[m] = sum_t low[t] cA[m + shift - t] + high[t] cD[m + shift - t]."""
+
+    low: Array
+    high: Array
+    shift: int
+
+
+def _phase(bank: FilterBank, start: int) -> Phase:
+    """Taps h'[i] with i of the parity of ``start``: i = start + 2 (m - o), so o = m + (start - i) / 2."""
+    first = start % 2
+    return Phase(bank.rec_lo[first::2], bank.rec_hi[first::2], (start - first) // 2)
+
+
+@lru_cache(maxsize=4096)
+def make_stage(length: int, wavelet: str, mode: str) -> TransformStage:
+    """The stage for ``length`` samples; raises :class:`UsageError` as its parts do."""
+    bank = filter_bank(wavelet)
+    taps, periodization = bank.length, mode == "periodization"
+    count = (length + 1) // 2 if periodization else (length + taps - 1) // 2
+    restored = 2 * count if periodization else 2 * count - taps + 2
+    start = taps // 2 if periodization else 1
+    first = start - taps + 1
+    extension = extend(length, first, start + 2 * (count - 1), mode)
+    return TransformStage(length, count, restored, first, bank, extension, periodization)
 
 
 @dataclass(frozen=True, eq=False)

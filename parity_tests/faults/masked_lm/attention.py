@@ -14,7 +14,7 @@ from parity_tests.faults.masked_lm.places import ATTENTION, swapped, transposed,
 from wdport.families.faults import Change, Mutant, array_of, calling, holding
 from wdport.families.masked_lm.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
-from wdport.nets.token_attention import turned
+from wdport.nets.attention import turned
 
 Angles = tuple[KerasTensor, KerasTensor]
 Turn = Callable[[KerasTensor, KerasTensor, KerasTensor, Angles], tuple[KerasTensor, ...]]

@@ -11,7 +11,7 @@ from parity_tests.faults.masked_lm.places import ATTENTION, ROTARY
 from wdport.families.faults import Change, Mutant, attributes, calling
 from wdport.families.masked_lm.config import Config
 from wdport.model import Array, KerasLayer, KerasTensor
-from wdport.nets.token_attention import rotary_frequencies, turned
+from wdport.nets.attention import rotary_frequencies, turned
 
 Pair = tuple[KerasTensor, KerasTensor]
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from wdport.families.waveletdiff.canary import FILTERS_REVERSED, Matrices, WaveletFault, with_filters
 from wdport.wavelets.lengths import filter_length
-from wdport.wavelets.plan import make_plan
-from wdport.wavelets.stage import FilterBank
+from wdport.wavelets.plan import FilterBank, make_plan
 from wdport.wavelets.transform import WaveletTransform
 
 OTHER_WAVELET = {"db2": "db3", "db4": "sym4"}

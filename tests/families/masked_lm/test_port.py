@@ -20,8 +20,8 @@ from wdport.families.masked_lm.config import Config
 from wdport.families.masked_lm.family import FAMILY
 from wdport.families.masked_lm.port import MaskedLM
 from wdport.jax_settings import fast_compile
+from wdport.nets.attention import rotary_frequencies
 from wdport.nets.norms import RMSNorm
-from wdport.nets.token_attention import rotary_frequencies
 from wdport.recorder import lifted, run
 
 Arrays = tuple[np.ndarray, ...]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from wdport.families.waveletdiff.tables import position_table, time_frequencies
+from wdport.families.waveletdiff.variables import position_table, time_frequencies
 
 
 @pytest.mark.parametrize(("length", "width"), [(1, 2), (5, 8), (13, 16), (4, 7), (3, 1)])

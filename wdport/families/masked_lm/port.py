@@ -20,8 +20,8 @@ from wdport.families.masked_lm.config import TOKENIZER, Config
 from wdport.keras_runtime import layer_dtype, require_backend
 from wdport.model import KerasTensor as Tensor
 from wdport.model import KerasVariable
+from wdport.nets.attention import Rotary, TokenAttention
 from wdport.nets.norms import RMSNorm
-from wdport.nets.token_attention import Rotary, TokenAttention
 
 Activation = Callable[[Tensor], Tensor]
 

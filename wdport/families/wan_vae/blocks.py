@@ -14,8 +14,7 @@ from wdport.families.wan_vae.stream import Frames, Stream
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.attention import attend
-from wdport.nets.causal import CausalConv3D
-from wdport.nets.convolutions import Double, Halve
+from wdport.nets.convolutions import CausalConv3D, Double, Halve
 from wdport.nets.norms import LengthNorm
 
 Shape = tuple[int | None, ...]

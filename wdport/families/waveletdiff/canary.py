@@ -41,8 +41,7 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.reference import random_tensors
 from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
 from wdport.wavelets.check import BOUNDS, bound_name, wavelet_errors
-from wdport.wavelets.plan import TransformPlan
-from wdport.wavelets.stage import FilterBank
+from wdport.wavelets.plan import FilterBank, TransformPlan
 from wdport.wavelets.transform import WaveletTransform, apply_matrix
 
 Matrices = tuple[Array, Array]

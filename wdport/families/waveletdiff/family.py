@@ -21,9 +21,8 @@ from wdport.families.waveletdiff.public_form import is_public, settings_schema
 from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.families.waveletdiff.sampled import diffused, process
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
-from wdport.families.waveletdiff.tables import position_table, time_frequencies
 from wdport.families.waveletdiff.times import time_layers, time_tables
-from wdport.families.waveletdiff.variables import require_sizes, variables
+from wdport.families.waveletdiff.variables import position_table, require_sizes, time_frequencies, variables
 from wdport.model import (
     Array,
     Constant,

@@ -24,7 +24,7 @@ from jax import Array as Tensor
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.kernels import Kernel, Weights, lay_kernels, many_rows, product
 from wdport.families.waveletdiff.padding import pad_weights
-from wdport.families.waveletdiff.tables import STEPS_PER_TIME, position_table, time_frequencies
+from wdport.families.waveletdiff.variables import STEPS_PER_TIME, position_table, time_frequencies
 
 Get = Callable[[str], Tensor]
 Dense = tuple[Kernel, Tensor]

@@ -16,8 +16,8 @@ import numpy as np
 from keras import layers, ops
 
 from wdport.families.waveletdiff.new_model import XavierUniform, Zeros, linear
-from wdport.families.waveletdiff.tables import STEPS_PER_TIME as STEPS_PER_TIME
-from wdport.families.waveletdiff.tables import position_table, time_frequencies
+from wdport.families.waveletdiff.variables import STEPS_PER_TIME as STEPS_PER_TIME
+from wdport.families.waveletdiff.variables import position_table, time_frequencies
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
 from wdport.nets.precision import wide as wide

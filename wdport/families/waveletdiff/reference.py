@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from wdport.diffusion.schedules import noise_schedule
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.tables import position_table, time_frequencies
+from wdport.families.waveletdiff.variables import position_table, time_frequencies
 from wdport.model import Array, Batch
 
 

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 from wdport.mapping.axes import ANY_LAYOUT
-from wdport.mapping.kinds.image_axes import keras_axis
 from wdport.mapping.kinds.kind import (
     Compared,
     Counterpart,
@@ -19,6 +18,7 @@ from wdport.mapping.kinds.kind import (
     TorchCall,
     TorchClass,
     TorchFunction,
+    keras_axis,
 )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wdport.mapping.axes import layouts, rules
-from wdport.mapping.kinds.image_axes import SPACES
 from wdport.mapping.kinds.kind import (
+    SPACES,
     Arguments,
     Compared,
     Counterpart,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wdport.mapping.axes import layouts, rules
-from wdport.mapping.kinds.image_axes import Axes, keras_group
 from wdport.mapping.kinds.kind import (
+    Axes,
     Compared,
     Counterpart,
     Kind,
@@ -12,6 +12,7 @@ from wdport.mapping.kinds.kind import (
     Settings,
     TorchCall,
     TorchFunction,
+    keras_group,
     layer,
     torch_classes,
 )

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from wdport.mapping.axes import layouts, rules
-from wdport.mapping.kinds.image_axes import keras_permutation
 from wdport.mapping.kinds.kind import (
     Arguments,
     Compared,
@@ -18,6 +17,7 @@ from wdport.mapping.kinds.kind import (
     TorchCall,
     TorchClass,
     TorchFunction,
+    keras_permutation,
     layer,
     torch_classes,
 )

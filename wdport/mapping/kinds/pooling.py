@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import inf
 
 from wdport.mapping.axes import layouts
-from wdport.mapping.kinds.image_axes import SPACES
 from wdport.mapping.kinds.kind import (
+    SPACES,
     Compared,
     Counterpart,
     KerasCall,

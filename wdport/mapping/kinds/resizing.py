@@ -6,8 +6,8 @@ are compared.
 
 from __future__ import annotations
 
-from wdport.mapping.kinds.image_axes import SPACES
 from wdport.mapping.kinds.kind import (
+    SPACES,
     Compared,
     Counterpart,
     Kind,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from wdport.mapping.kinds.image_axes import SPACES, Atom, Axes, Group
+from wdport.mapping.kinds.kind import SPACES, Atom, Axes, Group
 
 POOL = tuple("ndkmpqrsuvxyzaefgij")
 """Names of axes that nothing names."""

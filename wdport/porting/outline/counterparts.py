@@ -15,8 +15,20 @@ from types import MappingProxyType
 from typing import Any
 
 from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, KINDS, Kind
-from wdport.mapping.kinds.image_axes import Atom, Axes, keras_axis, keras_group, keras_order, keras_permutation
-from wdport.mapping.kinds.kind import Counterpart, FindCounterpart, KerasCall, Settings, TorchCall, layer
+from wdport.mapping.kinds.kind import (
+    Atom,
+    Axes,
+    Counterpart,
+    FindCounterpart,
+    KerasCall,
+    Settings,
+    TorchCall,
+    keras_axis,
+    keras_group,
+    keras_order,
+    keras_permutation,
+    layer,
+)
 from wdport.mapping.kinds.resizing import PADDING_ORDER, padding
 from wdport.porting.outline.axes import AxisMove, text
 from wdport.porting.outline.events import Slice, TracedTensor

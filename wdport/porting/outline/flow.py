@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wdport.mapping.kinds import FUNCTIONS, MODULES
-from wdport.mapping.kinds.image_axes import Atom, Axes, Group
-from wdport.mapping.kinds.kind import OutputAxes
+from wdport.mapping.kinds.kind import Atom, Axes, Group, OutputAxes
 from wdport.porting.outline.axes import RANKS, AxisMove, atom_size, image, last, named, permute, regroup, unique
 from wdport.porting.outline.events import Event, Slice, TensorSource, Trace, TracedTensor, traced_tensors
 from wdport.porting.outline.functions import bound, canonical, dims, numbers, order_of

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from wdport.mapping.kinds.image_axes import Axes, keras_permutation
-from wdport.mapping.kinds.kind import Counterpart, TorchCall
+from wdport.mapping.kinds.kind import Axes, Counterpart, TorchCall, keras_permutation
 from wdport.porting.outline.axes import AxisMove, atoms, chained, text
 from wdport.porting.outline.counterparts import LAYERS, Default, call_text, differing, layer_of, of_function, of_move
 from wdport.porting.outline.events import Event, TensorSource, Trace, TracedTensor, traced_tensors
