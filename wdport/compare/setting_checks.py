@@ -72,7 +72,7 @@ def _padding(theirs: object, ours: object, pair: Pair) -> bool:
     widths = every(theirs)
     if ours == "valid":
         return not any(widths) or pair.padded
-    # window_positions.py compares these for the recorded size.
+    # settings.py compares these for the recorded size.
     if any(stride != 1 for stride in every(getattr(module, "stride", 1))):
         return True  # depends on the size
     windows, dilations = every(module.kernel_size), every(getattr(module, "dilation", 1))
