@@ -256,7 +256,7 @@ class ExportDocument:
     batch: Annotated[Positive | UnsetType | None, Meta(description=
         "Number of samples of every call; null for any number.")] = UNSET  # fmt: skip
     arrays: Annotated[Mapping[str, JsonShape] | UnsetType, Meta(description=
-        "Shape of one sample of every array that it takes or gives; absent for a network.")] = UNSET  # fmt: skip
+        "Shape of one sample of every array that it takes or returns; absent for a network.")] = UNSET  # fmt: skip
     programs: Annotated[Mapping[str, ProgramFacts] | UnsetType, Meta(description=
         "The programs of a network by name, with their inputs and outputs; absent for a denoiser or "
         "sampler.")] = UNSET  # fmt: skip
@@ -270,7 +270,7 @@ class ExportDocument:
         "The sampler; null for a denoiser or network.")] = UNSET  # fmt: skip
     tensors: Annotated[Count | UnsetType, Meta(description="Number of tensors.")] = UNSET
     prefixes: Annotated[Sequence[str] | UnsetType, Meta(description=
-        "Prefixes of the checkpoint that were left off.")] = UNSET  # fmt: skip
+        "Prefixes of the checkpoint that were removed.")] = UNSET  # fmt: skip
     recomputed: Annotated[Sequence[str] | UnsetType, Meta(description=
         "Tensors that were computed from their formulas.")] = UNSET  # fmt: skip
     chosen: Annotated[Sequence[str] | UnsetType, Meta(description=

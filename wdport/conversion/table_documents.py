@@ -171,7 +171,7 @@ class ExplanationDocument:
 
     name: Annotated[str, Meta(description="The tensor or variable that was asked for.")]
     file: Annotated[str, Meta(description="Name of the file.")]
-    prefixes: Annotated[Sequence[str], Meta(description="Prefixes that were taken off every name.")]
+    prefixes: Annotated[Sequence[str], Meta(description="Prefixes that were removed from every name.")]
     routes: Annotated[Sequence[RouteFacts], Meta(description="Where it goes, or what it is made of.")]
 
 

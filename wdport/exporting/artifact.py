@@ -72,7 +72,7 @@ class ComparedFacts(TypedDict):
     members: Annotated[dict[str, Sha256], Meta(description=
         "SHA-256 of the weights and of every program that were compared, by member of the file.")]  # fmt: skip
     programs: Annotated[dict[str, Number], Meta(description=
-        "For every program the largest error of its outputs, relative to float64 and as a multiple of the model's own "
+        "For every program, the largest error of its outputs, relative to float64 and as a multiple of the model's own "
         "error in its dtype.")]  # fmt: skip
     bound: Annotated[Number, Meta(description="The largest multiple that passes.")]
     inputs: Annotated[list[str], Meta(description="The inputs that were compared, in words.")]
@@ -133,7 +133,7 @@ class VerificationDocument:
     digests: Annotated[Mapping[str, Sha256], Meta(description="SHA-256 of both files, by these names.")]
     inputs: Annotated[Sequence[str], Meta(description="The calls that were compared, in words.")]
     ratios: Annotated[Mapping[str, Number], Meta(description=
-        "For every program the largest error of its outputs, relative to float64 and as a multiple of the model's "
+        "For every program, the largest error of its outputs, relative to float64 and as a multiple of the model's "
         "own.")]  # fmt: skip
     members: Annotated[Mapping[str, Sha256], Meta(description=
         "SHA-256 of the weights and programs of a StableHLO file.")]  # fmt: skip

@@ -68,7 +68,7 @@ def output_file(path: Path) -> OutputFile:
 class FaultsDocument:
     """What a command with ``--json`` prints if it ends with several faults, such as those of a mapping table."""
 
-    error: Annotated[str, Meta(description="The error on standard error, which names the first.")]
+    error: Annotated[str, Meta(description="The error on standard error, which names the first fault.")]
     code: Annotated[Count, Meta(description="The exit code.")]
     faults: Annotated[Sequence[str], Meta(description="Every fault, for people.")]
 

@@ -118,7 +118,7 @@ class VerdictDocument(VerdictFacts, VerdictOutcome):
     """What ``wdport verify --json`` writes: all results. Infinite numbers are the text ``inf``."""
 
     gates: Annotated[tuple[GateFacts, ...], Meta(description="Every gate, in the order of the report.")]
-    assuming: Annotated[dict[str, object], Meta(description="Those of them that the outcome depends on.")]
+    assuming: Annotated[dict[str, object], Meta(description="Those of `assumed` that the outcome depends on.")]
     faults: Annotated[tuple[Fault, ...], Meta(description=
         "Every place that is wrong in isolation, in the order of the computation.")]  # fmt: skip
 

@@ -144,7 +144,7 @@ class Config(Fields):
         Steps | None, Meta(description="Number of classes."), NETWORK, Summary("classes", 2)
     ] = None
     num_train_timesteps: Annotated[
-        Steps | None, Meta(description="Steps of training, of a learned time embedding."), NETWORK
+        Steps | None, Meta(description="Steps of training, for a learned time embedding."), NETWORK
     ] = None
     scheduler: Annotated[
         Annotated[Scheduler, Meta(extra_json_schema=_SCHEDULER)] | None,

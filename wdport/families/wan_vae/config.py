@@ -48,7 +48,7 @@ class Config(Fields):
         Width, Meta(description="Channels of the encoder's first level, before dim_mult."), NETWORK, Summary("base_dim")
     ] = 96
     decoder_base_dim: Annotated[
-        Width | None, Meta(description="The same of the decoder; base_dim if null."), NETWORK, Summary("decoder")
+        Width | None, Meta(description="The same for the decoder; base_dim if null."), NETWORK, Summary("decoder")
     ] = None
     z_dim: Annotated[Width, Meta(description="Channels of the latents."), NETWORK, Summary("z_dim", 2)] = 16
     dim_mult: Annotated[
@@ -100,10 +100,10 @@ class Config(Fields):
         Summary("patch", 5),
     ] = None
     scale_factor_temporal: Annotated[
-        Width | None, Meta(description="Video frames of a latent frame; not used."), UNUSED
+        Width | None, Meta(description="Video frames per latent frame; not used."), UNUSED
     ] = 4
     scale_factor_spatial: Annotated[
-        Width | None, Meta(description="Pixels of a latent pixel, for tiles; not used."), UNUSED
+        Width | None, Meta(description="Pixels per latent pixel, for tiles; not used."), UNUSED
     ] = 8
 
     def __post_init__(self) -> None:
