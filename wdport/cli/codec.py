@@ -41,9 +41,10 @@ class CodingRequest:
     chunk: Annotated[
         int,
         Option(
-            "Latent frames at a time: affects memory, and affects results only by rounding.", "N", bounds=(1, 1 << 16)
+            "Latent frames at a time. N affects the memory that is needed, and changes results only by rounding.", "N",
+            bounds=(1, 1 << 16),
         ),
-    ] = 1
+    ] = 1  # fmt: skip
     dtype: Annotated[str, Option("Dtype of the weights.", choices=DTYPES)] = "float32"
     compute_dtype: Annotated[
         str | None, Option("Dtype of activations.  [default: --dtype]", choices=DTYPES, group="model")

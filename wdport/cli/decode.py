@@ -33,7 +33,7 @@ class DecodeRequest(CodingRequest):
     ] = None  # fmt: skip
     output_dtype: Annotated[
         str | None,
-        Option("Values of a .npy file: from -1 to 1, or bytes.  [default: float32; .gif and .mp4 are bytes]",
+        Option("Values of an .npy file: from -1 to 1, or bytes.  [default: float32; .gif and .mp4 are bytes]",
                choices=("float32", "uint8"), group="outputs"),
     ] = None  # fmt: skip
     truncate: Annotated[

@@ -49,7 +49,7 @@ class EvaluateRequest:
     ] = None
     scale: Annotated[
         str | None,
-        Option("Scale of a MODEL's samples, as for wdport sample.  [default: data, if the model holds it]",
+        Option("Scale of a MODEL's samples, as for wdport sample.  [default: data, if MODEL contains scales]",
                "S,S,...|FILE|data"),
     ] = None  # fmt: skip
     unconditional: Annotated[bool, Option("Do not condition a MODEL that can be conditioned.")] = False

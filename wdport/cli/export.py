@@ -126,7 +126,7 @@ class ExportRequest:
     ] = None  # fmt: skip
     platforms: Annotated[
         str,
-        Option("Comma-separated: cpu, cuda, rocm, tpu; they need not be available here.", "NAMES",
+        Option("Comma-separated: cpu, cuda, rocm, tpu; they need not be available on this machine.", "NAMES",
                completions=_platforms, by_comma=True),
     ] = "cpu"  # fmt: skip
     batch: Annotated[
@@ -142,9 +142,10 @@ class ExportRequest:
     ] = ()  # fmt: skip
     sampler: Annotated[
         str | None,
-        Option("As in wdport sample; for --what sampler.  [default: ddpm, for a flow heun]", "NAME", choices=SAMPLERS),
-    ] = None
-    steps: Annotated[int | None, Option("As in wdport sample.  [default: all; 20 for sde-dpm-solver++]")] = None
+        Option("As for wdport sample, with --what sampler.  [default: ddpm; for a flow, heun]", "NAME",
+               choices=SAMPLERS),
+    ] = None  # fmt: skip
+    steps: Annotated[int | None, Option("As for wdport sample.  [default: all; 20 for sde-dpm-solver++]")] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     dtype: Annotated[
         str, Option("Keras dtype policy of the network.", choices=("float32", "mixed_bfloat16"))
@@ -168,11 +169,11 @@ class ExportRequest:
     ] = ()  # fmt: skip
     like: Annotated[
         str | None,
-        Option("With --to torch, the checkpoint: supplies tensors that the model does not hold.", files="checkpoint"),
+        Option("With --to torch, the checkpoint, from which tensors that MODEL lacks are taken.", files="checkpoint"),
     ] = None  # fmt: skip
     optimizer: Annotated[
         str | None,
-        Option("With --to torch, the file from convert --with-optimizer: writes a training checkpoint (.pt).",
+        Option("With --to torch, the file from convert --with-optimizer, to write a training checkpoint (.pt).",
                names=("--optimizer-file",), former=("--optimizer",), files=(".safetensors",)),
     ] = None  # fmt: skip
     key: Annotated[str | None, KEY] = None
@@ -195,7 +196,8 @@ class ExportRequest:
 def command(request: ExportRequest) -> int:
     """Export a converted MODEL as StableHLO with its weights, to run with only jax, or as PyTorch tensors.
 
-    Copy wdport/exporting/loader.py to where StableHLO runs; it needs jax and, to read the file, flatbuffers.
+    Copy wdport/exporting/loader.py to the machine that runs StableHLO; the loader needs jax and, to read the file,
+    flatbuffers.
     """
     # Files are checked before jax is imported, so that errors are instant.
     from wdport.exporting.artifact import export_target, write_compared

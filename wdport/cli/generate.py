@@ -48,11 +48,10 @@ class GenerateRequest:
             "A text, with [MASK] for every token to fill in; repeatable.", "TEXT", names=("--text",), group="inputs"
         ),
     ] = ()
-    text_file: Annotated[str | None, Option("One text on every line.", files=TEXTS)] = None
+    text_file: Annotated[str | None, Option("File with one text per line.", files=TEXTS)] = None
     prompt_ids: Annotated[
-        str | None, Option("Numbers of tokens, instead of texts: a list of lists (.json), or an array "
-                           "(.npy).", files=TOKENS)
-    ] = None  # fmt: skip
+        str | None, Option("Token numbers instead of texts: a list of lists (.json), or an array (.npy).", files=TOKENS)
+    ] = None
     gap: Annotated[int, Option("Tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
     length: Annotated[
         int,
@@ -61,7 +60,7 @@ class GenerateRequest:
     ] = 0  # fmt: skip
     block_length: Annotated[
         int | None,
-        Option("Tokens of a block, which are generated together.  [default: 32 with --length, otherwise all]", "N",
+        Option("Tokens per block, which are generated together.  [default: 32 with --length, otherwise all]", "N",
                bounds=(1, 1 << 20)),
     ] = None  # fmt: skip
     steps: Annotated[
@@ -90,7 +89,7 @@ class GenerateRequest:
         tuple[str, ...], Option("Token that is never generated: number or name; repeatable.", "TOKEN")
     ] = ()
     mask: Annotated[
-        int | None, Option("Number of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
+        int | None, Option("Token number of the mask.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
     ] = None
     tokenizer: Annotated[
         str | None, Option("tokenizer.json, or its folder.  [default: the one in the model's file]", files=(".json",),
@@ -109,11 +108,12 @@ class GenerateRequest:
     ] = None
     output: Annotated[
         str | None,
-        Option("NAME.txt (a text on every line), .json or .npz (tokens and steps).  [default: print the texts]",
+        Option("NAME.txt (one text per line), .json or .npz (tokens and steps).  [default: print the texts]",
                files=FORMATS),
     ] = None  # fmt: skip
     animate: Annotated[
-        str | None, Option("The first texts after every step, as a .gif or as pages of a .txt.", files=(".gif", ".txt"))
+        str | None, Option("Write the first texts after every step, as a .gif or as pages of a .txt.",
+                           files=(".gif", ".txt"))
     ] = None  # fmt: skip
     dtype: Annotated[
         str, Option("Keras dtype policy of the network.", choices=tuple(POLICIES))
@@ -131,7 +131,7 @@ SETTINGS: Final = ("length", "block_length", "steps", "threshold", "edit", "temp
 def command(request: GenerateRequest) -> int:
     """Fill gaps in texts, or continue them, with a converted MODEL, a masked language model.
 
-    In each step the network predicts every missing token of a block, and the most probable predictions are kept.
+    In each step, the network predicts every missing token of a block, and the most probable predictions are kept.
     """
     from wdport.files.animation import TEXTS as SHOWN
     from wdport.files.animation import frames_target, write_frames

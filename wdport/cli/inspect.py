@@ -51,8 +51,8 @@ class InspectRequest:
 
 @verb("inspect", InspectRequest)
 def command(request: InspectRequest) -> int:
-    """Show what is in FILE, a checkpoint, an experiment's folder or archive, or a converted model: layout,
-    configuration, tensors."""
+    """Show the layout, configuration and tensors of FILE: a checkpoint, an experiment's folder or archive, or a
+    converted model."""
     file = request.file
     if file.endswith(MANIFEST_END):
         what = "is the manifest of a converted model"

@@ -73,10 +73,10 @@ class CheckRequest:
 
 @verb("check", CheckRequest, short_help="Look for faults in a table, and for tensors that it does not map.")
 def check(request: CheckRequest) -> int:
-    """Look for faults in TABLE; with CHECKPOINT also for tensors that it does not map.
+    """Look for faults in TABLE and, with CHECKPOINT, for tensors that it does not map.
 
-    With --keras-model, or for a table of a model that wdport ships, it makes the complete conversion plan, as convert
-    does. Findings of --values and --settings do not count as faults of the table.
+    With --keras-model, or for a table of a model that wdport ships, the command makes the complete conversion plan, as
+    convert does. Findings of --values and --settings do not count as faults of the table.
     """
     from wdport.conversion.check import check_table, settings_report
     from wdport.conversion.prepare import Settings
@@ -118,9 +118,9 @@ class ExplainRequest:
     json_file: Annotated[str | None, JSON] = None
 
 
-@verb("explain", ExplainRequest, short_help="Show where a variable or tensor comes from and goes to.")
+@verb("explain", ExplainRequest, short_help="Show where a variable comes from, or where a tensor goes.")
 def explain(request: ExplainRequest) -> int:
-    """Show where the variable or tensor NAME comes from and goes to, and the rule and line of the table.
+    """Show where the variable NAME comes from, or where the tensor NAME goes, with the rule and the line of the table.
 
     For a converted file, the manifest is read; for a checkpoint, the conversion plan is made, as in convert.
     """
@@ -148,8 +148,8 @@ class DiffRequest:
 
     first: Annotated[str, Operand(metavar="A", files="any")]
     second: Annotated[str, Operand(metavar="B", files="any")]
-    key_a: Annotated[str | None, Option("Key of the state_dict in A if it holds several.", "NAME")] = None
-    key_b: Annotated[str | None, Option("The same in B.", "NAME")] = None
+    key_a: Annotated[str | None, Option("Key of the state_dict in A, if A has several.", "NAME")] = None
+    key_b: Annotated[str | None, Option("Key of the state_dict in B, if B has several.", "NAME")] = None
     json_file: Annotated[str | None, JSON] = None
 
 

@@ -48,7 +48,7 @@ class OutlineRequest:
     json_file: Annotated[str | None, JSON] = None
 
 
-@verb("outline", OutlineRequest, short_help="List the layers of a PyTorch model, and their Keras layers.")
+@verb("outline", OutlineRequest, short_help="List the layers of a PyTorch model, and the corresponding Keras layers.")
 def command(request: OutlineRequest) -> int:
     """List every layer and function of your PyTorch model in call order, with the Keras layers that compute the same.
 

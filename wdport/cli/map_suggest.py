@@ -63,7 +63,7 @@ class SuggestRequest:
     force: Annotated[bool, FORCE] = False
 
 
-@verb("suggest", SuggestRequest, short_help="Find the mapping table of a PyTorch and a Keras model.")
+@verb("suggest", SuggestRequest, short_help="Find the mapping table for a PyTorch model and a Keras model.")
 def command(request: SuggestRequest) -> int:
     """Find the mapping table for a PyTorch model and a Keras model by running both.
 

@@ -43,7 +43,7 @@ class SampleRequest:
     sampler: Annotated[
         str | None,
         Option("ddpm or ddim as in the checkpoint's own code; ddim-textbook, dpm-solver++, sde-dpm-solver++, heun, "
-               "euler; for a flow heun, euler, rk4.  [default: ddpm, for a flow heun]", "NAME", choices=SAMPLERS),
+               "euler; for a flow: heun, euler, rk4.  [default: ddpm; for a flow, heun]", "NAME", choices=SAMPLERS),
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
@@ -113,15 +113,14 @@ class SampleRequest:
     ] = None  # fmt: skip
     transform: Annotated[
         str | None,
-        Option("The model's own transform, whose code is then run; samples are then in the units of "
-               "the data.",
+        Option("The model's own transform. Its code is run, and samples are in the units of the data.",
                "MODULE:CLASS", group="model"),
     ] = None  # fmt: skip
     guidance: Annotated[
         float | None,
         Option("Strength of classifier-free guidance: above 1, samples follow their condition more closely.", "W"),
     ] = None
-    init: Annotated[str | None, Option("x_T to start from, (n, C, F) in a .npy file.", files=(".npy",))] = None
+    init: Annotated[str | None, Option("x_T to start from, (n, C, F) in an .npy file.", files=(".npy",))] = None
     mapping: Annotated[str | None, OWN_MAPPING] = None
     function: Annotated[str | None, MODEL] = None
     devices: Annotated[str | None, DEVICES] = None

@@ -25,11 +25,11 @@ def _families() -> list[str]:
 class SelftestRequest:
     """The command's options."""
 
-    quick: Annotated[bool, Option("Run a few faults, in seconds; no diagnosis, no correct variants.")] = False
+    quick: Annotated[bool, Option("Try a few faults, in seconds, without diagnosis or correct variants.")] = False
     edits: Annotated[bool, Option("", hidden=True)] = False
     family: Annotated[
         str,
-        Option("Run only this family's faults, such as unet2d.", "NAME", completions=_families, show_default=False),
+        Option("Try only this family's faults, such as unet2d.", "NAME", completions=_families, show_default=False),
     ] = ""
     rules: Annotated[bool, Option("Show what fixed tolerances would have found in the same runs.")] = False
     json_file: Annotated[str | None, JSON] = None
@@ -41,12 +41,11 @@ class SelftestRequest:
 
 @verb("selftest", SelftestRequest)
 def command(request: SelftestRequest) -> int:
-    """Measure what verify can find: known faults put into correct small models, one at a time.
+    """Measure what verify can find: inject known faults into correct small models, one at a time.
 
-    No file is needed; the full run takes an hour or more, and --family takes a part of that. It needs a source
-    checkout; elsewhere, only the faults of --quick are run. Exits 0 if the expected gate finds every fault at the
-    faulty place, most faults are reported with their cause, and no correct variant fails; 1 if not; 6 if nothing was
-    run.
+    No file is needed. The full run takes an hour or more, or less with --family, and needs a source checkout;
+    elsewhere, only the faults of --quick are tried. Exits 0 if the expected gate finds every fault at the faulty place,
+    most faults are reported with their cause, and no correct variant fails; 1 if not; 6 if nothing was run.
     """
     json_file, markdown_file = request.json_file, request.markdown_file
     if request.edits:

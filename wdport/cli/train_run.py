@@ -46,12 +46,12 @@ class TrainRequest:
     data: Annotated[Path, Operand(files="series")]
     resume: Annotated[
         str | None,
-        Option("Converted model to train, with its optimizer (convert --with-optimizer) if that is next to it; or a "
-               "PyTorch checkpoint.", "MODEL|CHECKPOINT", files="model"),
+        Option("Converted model to train, with the optimizer's file (convert --with-optimizer) if there is one next "
+               "to it; or a PyTorch checkpoint.", "MODEL|CHECKPOINT", files="model"),
     ] = None  # fmt: skip
     config: Annotated[
         str | None,
-        Option("Training configuration (YAML): of CHECKPOINT, or, without --resume, of a new model.", files="table"),
+        Option("Training configuration (YAML) of CHECKPOINT or, without --resume, of the new model.", files="table"),
     ] = None  # fmt: skip
     values: Annotated[dict[str, str], SET]
     folder: Annotated[
@@ -72,7 +72,7 @@ class TrainRequest:
     ] = None  # fmt: skip
     recipe: Annotated[
         str | None,
-        Option("Train as the model's public script: steps drawn from the Min-SNR distribution, "
+        Option("Train as the model's public script does: steps drawn from the Min-SNR distribution, "
                "OneCycle to 1e-3 or the file's cosine_warmup, weight decay 1e-5, gradients clipped at "
                "1.", "public", choices=(PUBLIC,)),
     ] = None  # fmt: skip
@@ -138,7 +138,9 @@ class TrainRequest:
         bool, Option("Save the state as an Orbax checkpoint, of which every process writes its part.", group="outputs")
     ] = False  # fmt: skip
     tensorboard: Annotated[bool, Option("Also write the metrics as events for TensorBoard.", group="outputs")] = False
-    force: Annotated[bool, Option("Start again in a folder with another run, and replace --json's file.")] = False
+    force: Annotated[
+        bool, Option("Start again in a folder that contains another run, and replace the file of --json.")
+    ] = False
     mapping: Annotated[str | None, OWN_MAPPING] = None
     function: Annotated[str | None, MODEL] = None
     key: Annotated[str | None, KEY] = None
