@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -30,6 +34,23 @@ GOLDEN = ROOT.parent / "shared" / "golden"
 torch.set_num_threads(1)
 jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+MOST_MEMORY = 1500 * 2**20
+"""Bytes that a test process may hold before it lets go of compiled programs. Clearing them takes up to a second."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_programs() -> Iterator[None]:
+    """Let go of the compiled programs of a module: JAX keeps all of them, 6 GB in a process at the end."""
+    yield
+    if sys.platform != "linux":
+        return
+    pages = int(Path("/proc/self/statm").read_text().split()[1])  # resident
+    if pages * os.sysconf("SC_PAGESIZE") > MOST_MEMORY:
+        jax.clear_caches()
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # glibc keeps freed memory otherwise
 
 
 @pytest.fixture
