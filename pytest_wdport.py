@@ -255,7 +255,7 @@ def _verdicts(config: pytest.Config) -> Verdicts:
 
 def _pair(given: Given, converted: Any, **changed: Any) -> Pair:
     """A pair of these files, with the options for all pairs except those ``changed``."""
-    from wdport.cli.requests import parse_values
+    from wdport.cli.click_options import parse_values
     from wdport.options import options_of
     from wdport.parity.verify_request import Pair, is_fresh
 

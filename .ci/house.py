@@ -30,7 +30,7 @@ VAGUE = frozenset({
 INTERFACES = {
     "wdport/cli/sample_request.py": {"known"},
     "wdport/cli/results.py": {"known"},
-    "wdport/compare/setting.py": {"found"},
+    "wdport/compare/setting_values.py": {"found"},
     "wdport/conversion/convert.py": {"shown"},
     "wdport/conversion/manifest_schema.py": {"kept"},
     "wdport/conversion/prepare.py": {"known", "own"},

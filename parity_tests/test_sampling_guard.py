@@ -17,7 +17,8 @@ from tests.make import SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.families.waveletdiff import layers, series
 from wdport.families.waveletdiff.fast import Denoiser
-from wdport.files import keras_files, model_files
+from wdport.files import keras_writer as keras_files
+from wdport.files import model_files
 from wdport.files.model_files import read_variables
 from wdport.parity.file_pair import misread
 from wdport.parity.verdict import Verdict

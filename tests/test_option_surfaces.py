@@ -16,7 +16,7 @@ from tests.option_surfaces import DECLARED, ROOT, written
 from wdport.cli.verify import command
 from wdport.errors import UsageError
 from wdport.options import Argument, CommandOnly, Unrecorded, options_of
-from wdport.parity.request import PairOptions, RunOptions
+from wdport.parity.verify_options import PairOptions, RunOptions
 from wdport.parity.verify_request import Pair
 
 OPTIONS = {**options_of(PairOptions), **options_of(RunOptions)}

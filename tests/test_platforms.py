@@ -137,7 +137,7 @@ refused(lambda: wdport.convert({str(checkpoint)!r}))
 refused(lambda: wdport.load_model("small.keras"))
 from pathlib import Path
 from wdport.files.atomic import write_text
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 refused(lambda: write_text(writable(Path("a.txt")), "text"))
 """
     (tmp_path / "small.keras").write_bytes(b"PK")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from wdport.cli.documents import reports, require_reports
 from wdport.cli.main import main
-from wdport.cli.options import reports, require_reports
 from wdport.errors import MachineError, UsageError, WdportError
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 
 
 @pytest.fixture

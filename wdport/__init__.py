@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wdport.parity.verify import verify, verify_recording
     from wdport.port import Port
     from wdport.sampling import Samples, sample
-    from wdport.training.load import load_optimizer, save_optimizer
+    from wdport.training.converted_optimizer import load_optimizer, save_optimizer
     from wdport.training.loop import TrainingRun
     from wdport.training.model import new_model, training_model
     from wdport.training.run import train
@@ -41,12 +41,12 @@ _LAZY = {
     "Generated": "wdport.generation",
     "generate": "wdport.generation",
     "load_model": "wdport.conversion.load",
-    "load_optimizer": "wdport.training.load",
+    "load_optimizer": "wdport.training.converted_optimizer",
     "new_model": "wdport.training.model",
     "Port": "wdport.port",
     "Samples": "wdport.sampling",
     "sample": "wdport.sampling",
-    "save_optimizer": "wdport.training.load",
+    "save_optimizer": "wdport.training.converted_optimizer",
     "Sweep": "wdport.evaluation.sweep",
     "sweep": "wdport.evaluation.sweep",
     "to_torch": "wdport.exporting.to_torch",

@@ -423,7 +423,7 @@ class Diffused:
 
     ``shape`` is the shape of one sample's state. ``state`` and ``decoded`` are the family's names for the two arrays of
     samples.
-    ``numbers`` are held for one sample at most while the network runs. ``sizes`` are the sizes that an artefact states.
+    ``numbers`` are held for one sample at most while the network runs. ``sizes`` are the sizes that an artifact states.
     ``clip``, if given, is the largest absolute value of the clean state at each step.
     ``condition`` is the network's further input, None if it has none. ``features`` are the names along the last axis of
     a state and of a decoded sample; empty if they are unnamed. ``windowed`` converts decoded samples further.

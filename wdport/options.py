@@ -4,8 +4,8 @@ A request is a frozen dataclass whose fields have annotated types::
 
     cases: Annotated[int, Option("Also compare on N more random inputs.", metavar="N", bounds=(0, MAX_CASES))] = 0
 
-The command (:mod:`wdport.cli.requests`), the pytest plugin and the action are derived from it. Importing this module
-imports neither click nor numpy.
+The command (:mod:`wdport.cli.click_options`), the pytest plugin and the action are derived from it. Importing this
+module imports neither click nor numpy.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from wdport.compare.layouts import axes as layout
 from wdport.compare.pairs import Pair as Layers
 from wdport.compare.probe import CallArguments, Compute, intercepted
 from wdport.compare.reference import Live
-from wdport.compare.setting import Setting
+from wdport.compare.setting_values import Setting
 from wdport.compare.settings import compare_pair
 from wdport.keras_runtime import (
     exact_float64,

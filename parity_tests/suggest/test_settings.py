@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wdport.compare.setting import SettingsReport
+from wdport.compare.setting_values import SettingsReport
 from wdport.conversion.check import settings_report
 from wdport.conversion.prepare import Settings
 from wdport.errors import WdportError

@@ -12,8 +12,7 @@ import pytest
 
 from tests.checkpoint.bad import refuse
 from tests.checkpoint.forge import entry
-from wdport.checkpoint import model_folder as sharded
-from wdport.checkpoint import symbols
+from wdport.checkpoint import sharded, symbols
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.reading import read_tensor
 from wdport.checkpoint.source import Span

@@ -14,9 +14,9 @@ from click.shell_completion import ShellComplete
 
 from wdport.cli.completion import CHECKPOINTS, VARIABLE, matching
 from wdport.cli.group import group
-from wdport.cli.options import SAMPLERS
+from wdport.cli.model_inputs import SAMPLERS
 from wdport.diffusion.flow import SAMPLERS as FLOW
-from wdport.diffusion.updates import SAMPLERS as PLANS
+from wdport.diffusion.sampler_steps import SAMPLERS as PLANS
 
 ROOT = Path(__file__).parents[2]
 

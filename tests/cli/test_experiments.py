@@ -17,7 +17,7 @@ from tests.data.test_transforms import prices
 from tests.make import QK_NORM, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
-from wdport.data.samples import read_samples
+from wdport.data.samples_reader import read_samples
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 
@@ -236,10 +236,10 @@ def test_an_interrupted_run_goes_on_with_its_own_windows(tmp_path: Path) -> None
 def test_an_exported_sampler_takes_the_scale(tmp_path: Path) -> None:
     from wdport.exporting.loader import load
 
-    artefact = str(tmp_path / "s.stablehlo")
+    artifact = str(tmp_path / "s.stablehlo")
     few = ["--sampler", "ddim", "--steps", "4"]
-    assert main(["export", "scaled.keras", "--what", "sampler", *few, "-o", artefact]) == 0
-    sampler = load(artefact)
+    assert main(["export", "scaled.keras", "--what", "sampler", *few, "-o", artifact]) == 0
+    sampler = load(artifact)
     assert sampler.facts["condition"] == {"name": "scale", "kind": "positive", "shape": []}
     states, _ = sampler(7, range(3), [0.5, 2.0, 8.0])
     given = ["-n", "3", "--seed", "7", "--scale", "0.5,2,8", *few, "-q"]

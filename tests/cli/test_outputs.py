@@ -17,13 +17,13 @@ import wdport
 from tests.make import SETTINGS, make_state, save
 from tests.parity.test_reports import failing, passing
 from wdport.cli.main import main
-from wdport.files.writable import OURS, is_replaceable, is_same_file
+from wdport.files.outputs import OURS, is_replaceable, is_same_file
 from wdport.parity.policy.baseline import make_baseline, write_baseline
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.repro import _SCRIPT
-from wdport.parity.request import REPRO_ARRAYS, REPRO_KINDS, REPRO_SCRIPT
 from wdport.parity.selftest.result import SelftestResult
 from wdport.parity.selftest.text import render_markdown as render_selftest
+from wdport.parity.verify_options import REPRO_ARRAYS, REPRO_KINDS, REPRO_SCRIPT
 
 TEXTS = ("stats.json", "table.yaml", "config.yaml", "data.csv", "parity.toml", "base.json", "run.npz", "init.npy")
 
@@ -227,7 +227,7 @@ def test_reports_from_python(tmp_path: Path) -> None:
 def test_standard_output_is_added_to_wherever_it_leads(tmp_path: Path) -> None:
     """A shell's ``>> log``: what is there stays."""
     code = ("from pathlib import Path; from wdport.files.atomic import write_text; "
-            "from wdport.files.writable import writable; print('one', flush=True);"
+            "from wdport.files.outputs import writable; print('one', flush=True);"
             "write_text(writable(Path('/dev/stdout'), streams=True), 'two\\n'); print('three')")  # fmt: skip
     log = tmp_path / "log"
     log.write_text("zero\n")

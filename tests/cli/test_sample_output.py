@@ -13,7 +13,7 @@ import pytest
 
 import wdport
 import wdport.files.figure as figure
-import wdport.files.samples as samples
+import wdport.files.samples_writer as samples
 from tests.make import SETTINGS, make_state, save
 from wdport.cli import sample
 from wdport.cli.main import main

@@ -14,7 +14,7 @@ from tests.families import test_custom, test_twins
 from wdport.compare.alignment import compare_settings
 from wdport.compare.calls import Call
 from wdport.compare.layouts import Layout
-from wdport.compare.setting import SettingsReport
+from wdport.compare.setting_values import SettingsReport
 from wdport.compare.taps import Tap
 from wdport.conversion.check import settings_report
 from wdport.conversion.prepare import Settings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wdport.compare.calls import Call
-from wdport.compare.errors import InPort, tap_errors
+from wdport.compare.layer_errors import InPort, tap_errors
 from wdport.compare.taps import Tap
 from wdport.errors import MisfitError
 from wdport.mapping.table import parse_table

@@ -51,7 +51,7 @@ def test_orbax_reads_what_is_written(tmp_path: Path, dtype: str) -> None:
 
 
 def test_it_is_refused_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.files.target.require_orbax", lambda _: None)
+    monkeypatch.setattr("wdport.files.model_target.require_orbax", lambda _: None)
     with pytest.raises(UsageError, match="does not work with an Orbax checkpoint"):
         wdport.convert(source(tmp_path), tmp_path / "a.orbax", mapping=tmp_path / "table.yaml", max_memory=1 << 20)
     with pytest.raises(MisfitError, match="is below another variable"):
@@ -65,7 +65,7 @@ def test_it_is_refused_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_empty_arrays_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.files.target.require_orbax", lambda _: None)
+    monkeypatch.setattr("wdport.files.model_target.require_orbax", lambda _: None)
     folder = sharded(tmp_path / "in", tensors(torch.float32))
     with pytest.raises(MisfitError, match="held/none: has the shape"):
         wdport.convert(folder, tmp_path / "a.orbax", mapping=table(tmp_path))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wdport.data.samples import read_samples
+from wdport.data.samples_reader import read_samples
 from wdport.errors import InputError
 
 TABLE = "sample,step,feature_1\n"

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from wdport.checkpoint.faults import Fault
 from wdport.data import read_series
-from wdport.data.text import TextRows, is_number, split
+from wdport.data.text_tables import TextRows, is_number, split
 from wdport.errors import InputError, UsageError, WdportError
 
 relaxed = settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -227,6 +227,6 @@ def test_a_long_file_is_read_by_loadtxt_alone(tmp_path: Path, monkeypatch: pytes
         seen += 1
         return is_number(cell)
 
-    monkeypatch.setattr("wdport.data.text.is_number", count)
+    monkeypatch.setattr("wdport.data.text_tables.is_number", count)
     np.testing.assert_array_equal(read_series(tmp_path / "long.csv").values, values)
     assert seen < 20  # of 136,000 cells; those of the header too

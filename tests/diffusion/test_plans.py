@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import SamplingPlan, make_plan
 from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
+from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
 from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule, step_list
-from wdport.diffusion.updates import SAMPLERS, TARGETS
 from wdport.errors import UsageError
 
 ROWS = 8

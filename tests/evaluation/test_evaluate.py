@@ -14,7 +14,7 @@ import torch
 
 import wdport
 from wdport.cli.main import main
-from wdport.data.samples import SeriesSet
+from wdport.data.samples_reader import SeriesSet
 from wdport.data.series import Series
 from wdport.evaluation.distances import Scaling, frechet_distance
 from wdport.evaluation.figures import autocorrelation, page_of

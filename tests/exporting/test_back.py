@@ -21,7 +21,7 @@ from tests.make import SETTINGS, SMALL, inputs, make_state, save
 from wdport.cli.main import main
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.reference import WaveletDiff
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 
 State = Mapping[str, torch.Tensor]
 
@@ -149,7 +149,7 @@ def test_the_streamed_file_is_what_the_library_reads(tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     from wdport.exporting.to_torch import write_tensors
-    from wdport.files.target import Target
+    from wdport.files.model_target import Target
 
     half = torch.randn(3).to(torch.bfloat16)
     state = {"odd": torch.tensor([True, False, True]), "half": half, "count": torch.tensor(7),

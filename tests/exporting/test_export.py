@@ -20,7 +20,7 @@ from tests.make import SETTINGS, SMALL, inputs, make_state, save
 from tests.sampling.toy import SHAPE, toy_network
 from tests.schemas.held import hold
 from wdport.exporting import loader
-from wdport.exporting.artifact import export_target, write_artefact
+from wdport.exporting.artifact import export_target, write_artifact
 from wdport.exporting.lowering import Lowered, Lowering, lower_denoiser, lower_sampler
 from wdport.jax_settings import fast_compile
 from wdport.sampling.network import Network
@@ -44,7 +44,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="module")
 def folder(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model's denoiser and a sampler, for three platforms each."""
-    folder = tmp_path_factory.mktemp("artefacts")
+    folder = tmp_path_factory.mktemp("artifacts")
     wdport.export(model, folder / "denoiser.stablehlo", platforms=EVERYWHERE)
     wdport.export(model, folder / "sampler.stablehlo", what="sampler", platforms=EVERYWHERE, **FAST)
     return folder
@@ -139,15 +139,15 @@ def test_one_program_has_the_code_of_every_platform(folder: Path) -> None:
 def test_a_program_for_elsewhere_is_refused_here(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.stablehlo"
     wrote(path, toy_network(), lower_denoiser(toy_network(), Lowering(("cuda",), None, "highest")), "cuda")
-    with pytest.raises(loader.ArtefactError, match="was exported for cuda, this device is cpu; export it again"):
+    with pytest.raises(loader.ArtifactError, match="was exported for cuda, this device is cpu; export it again"):
         loader.load(path)
 
 
 def wrote(path: Path, network: Network, lowered: Lowered, platform: str = "cpu", **facts: Any) -> Path:
-    """The artefact of a toy network."""
+    """The artifact of a toy network."""
     common = {"what": "denoiser", "platforms": [platform], "batch": None, "coefficients": SHAPE[0],
               "features": SHAPE[1], "dtype": network.dtype}  # fmt: skip
-    write_artefact(export_target(path), {**common, **facts}, lowered.programs, lowered.arrays)
+    write_artifact(export_target(path), {**common, **facts}, lowered.programs, lowered.arrays)
     return path
 
 

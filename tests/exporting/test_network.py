@@ -33,7 +33,7 @@ from wdport.exporting import loader
 
 
 def exported(model: Path, *words: str) -> Path:
-    """The artefact that the command writes."""
+    """The artifact that the command writes."""
     path = model.with_name(f"{model.name.partition('.')[0]}.stablehlo")
     assert main(["export", str(model), "-o", str(path), *words]) == 0
     return path

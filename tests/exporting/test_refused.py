@@ -12,10 +12,10 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.errors import InputError, UsageError, WdportError
-from wdport.exporting.artifact import FACTS, member_digests, read_facts, write_artefact
+from wdport.exporting.artifact import FACTS, member_digests, read_facts, write_artifact
 from wdport.exporting.verification import _require_facts
-from wdport.files.target import Target
-from wdport.files.writable import writable
+from wdport.files.model_target import Target
+from wdport.files.outputs import writable
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_options_that_do_not_fit(options: dict[str, Any], said: str, model: Any,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_that_are_no_artefacts(tmp_path: Path) -> None:
+def test_files_that_are_no_artifacts(tmp_path: Path) -> None:
     path = tmp_path / "a.stablehlo"
     path.write_text("not an archive")
     with pytest.raises(InputError, match="is not a model that wdport exported"):
@@ -53,7 +53,7 @@ def test_files_that_are_no_artefacts(tmp_path: Path) -> None:
 
 def test_two_members_of_one_name(tmp_path: Path) -> None:
     path = tmp_path / "a.stablehlo"
-    write_artefact(Target(writable(path), "stablehlo"), {"what": "network"}, {"call": b"program"}, [np.zeros(3)])
+    write_artifact(Target(writable(path), "stablehlo"), {"what": "network"}, {"call": b"program"}, [np.zeros(3)])
     with zipfile.ZipFile(path) as archive:
         members = [(name, archive.read(name)) for name in archive.namelist()]
     twice = next(name for name, _ in members if name != FACTS)

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import wdport
-from tests.exporting.test_artefact import damage, edited
+from tests.exporting.test_artifact import damage, edited
 from tests.exporting.test_network import autoencoder, exported, language_model
 from tests.families.test_custom import files
 from tests.families.ts2vec import make as encoders
@@ -27,7 +27,7 @@ from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.errors import InputError, MachineError
 from wdport.exporting import api, verification
-from wdport.exporting import artifact as artefact
+from wdport.exporting import artifact as artifact
 from wdport.exporting import lowering as lower
 from wdport.exporting import lowering as network
 from wdport.exporting import verification as process
@@ -157,7 +157,7 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], s
         ("--what", "denoiser"), {"denoise"},
     ),
     "weights are stored in 16 bits": (
-        of(api, "write_artefact", lambda write, target, facts, programs, arrays: write(
+        of(api, "write_artifact", lambda write, target, facts, programs, arrays: write(
             target, facts, programs, [each.astype(np.float16).astype(each.dtype) for each in arrays])),
         ("--what", "denoiser"), {"denoise"},
     ),
@@ -180,7 +180,7 @@ def test_a_fault_fails_and_its_programs_are_named(
     with monkeypatch.context() as patch:
         change(patch)
         path = written(model, tmp_path / "a.stablehlo", *words)
-    found = verification.verify_artefact(opened(model), path)
+    found = verification.verify_artifact(opened(model), path)
     assert found.exit_code == 1
     assert {each.subject for gate in found.gates for each in gate.findings} == programs
 
@@ -192,7 +192,7 @@ def test_a_sampler_other_than_what_was_asked_for_fails(
     with monkeypatch.context() as patch:
         of(api, "plan_of", lambda make, network, name, steps, eta: make(network, name, steps))(patch)
         path = written(model, tmp_path / "a.stablehlo", *SAMPLER)
-    found = verification.verify_artefact(opened(model), path)
+    found = verification.verify_artifact(opened(model), path)
     assert found.exit_code == 1
     assert any("slots" in str(each) for gate in found.gates for each in gate.findings)
 
@@ -200,13 +200,13 @@ def test_a_sampler_other_than_what_was_asked_for_fails(
 @pytest.mark.parametrize("words", [SAMPLER, ("--what", "denoiser", "--dtype", "mixed_bfloat16")])
 def test_a_correct_one_passes(model: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     path = written(model, tmp_path / "a.stablehlo", *words)
-    found = verification.verify_artefact(opened(model), path)
+    found = verification.verify_artifact(opened(model), path)
     assert found
     assert all(0 < each < 4 for each in found.ratios.values())
     assert {name.partition(" ")[0] for name in found.inputs} == set(found.ratios)
     if "sampler" not in words:
         damage(path, edited(compute_dtype="float32"))
-        assert verification.verify_artefact(opened(model), path).exit_code == 1
+        assert verification.verify_artifact(opened(model), path).exit_code == 1
         return
     for change, subject in (
         (edited(target="sample"), "target"),
@@ -217,7 +217,7 @@ def test_a_correct_one_passes(model: Path, tmp_path: Path, words: tuple[str, ...
     ):  # fmt: skip
         (tmp_path / "b.stablehlo").write_bytes(path.read_bytes())
         damage(tmp_path / "b.stablehlo", change)
-        found = verification.verify_artefact(opened(model), tmp_path / "b.stablehlo")
+        found = verification.verify_artifact(opened(model), tmp_path / "b.stablehlo")
         assert (found.exit_code, [each.subject for each in found.gates[0].findings]) == (1, [subject])
 
 
@@ -226,8 +226,8 @@ def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     path, table = tmp_path / "a.stablehlo", ["--mapping", str(model.with_name("table.yaml"))]
     assert main(["export", str(model), *table, "-o", str(path), "--verify", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verified"][0]["passed"]
-    compared = artefact.read_facts(path)["compared"]
-    assert compared["members"] == artefact.member_digests(path)
+    compared = artifact.read_facts(path)["compared"]
+    assert compared["members"] == artifact.member_digests(path)
     assert list(compared["programs"]) == ["denoise"]
     assert main(["verify", str(model), str(path), *table]) == 0
     assert "PASS  a.stablehlo is what 1.keras computes" in capsys.readouterr().out
@@ -254,10 +254,10 @@ def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 def test_what_this_machine_lacks_is_one_line(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(model, tmp_path / "a.stablehlo", "--platforms", "cuda")
     with pytest.raises(MachineError, match="was exported for cuda, and this machine has cpu; verify it on"):
-        verification.verify_artefact(opened(model), path)
+        verification.verify_artifact(opened(model), path)
     monkeypatch.setattr(verification.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MachineError, match="needs flatbuffers, which is not installed"):
-        verification.verify_artefact(opened(model), path)
+        verification.verify_artifact(opened(model), path)
 
 
 def test_the_process_is_apart(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_the_process_is_apart(model: Path, tmp_path: Path, monkeypatch: pytest.M
     (result,) = process.run_calls(path, verification.Snapshot(path).sha256, [("call", inputs)])
     assert (result.error, result.dtypes) == ("", ("float32",))
     script = process.HERE / "isolated.py"
-    text = script.read_text().replace('loaded: Any = import_module("loader").load(artefact)', "import wdport")
+    text = script.read_text().replace('loaded: Any = import_module("loader").load(artifact)', "import wdport")
     (tmp_path / "isolated.py").write_text(text)
     monkeypatch.setattr(process, "HERE", tmp_path)
     (tmp_path / "loader.py").write_bytes((script.parent / "loader.py").read_bytes())
@@ -306,7 +306,7 @@ def test_every_family(tmp_path: Path, family: str) -> None:
         made = exported(path, *more, *words, "--force")
         assert main(["verify", str(path), str(made), *more]) == 0
         names = [name for name in zipfile.ZipFile(made).namelist() if name.endswith(".program")]
-        found = verification.verify_artefact(
+        found = verification.verify_artifact(
             open_converted(path, own_model(more[1] if more else None, None, None, ())), made
         )
         assert sorted(f"{name}.program" for name in found.ratios) == sorted(names)

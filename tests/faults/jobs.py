@@ -21,15 +21,15 @@ from wdport.cli.generate import FORMATS, document_of, write_texts
 from wdport.cli.group import group
 from wdport.cli.main import main
 from wdport.errors import error_of
-from wdport.exporting.artifact import write_artefact
+from wdport.exporting.artifact import write_artifact
 from wdport.files.animation import video_target, write_video
 from wdport.files.atomic import write_text
 from wdport.files.figure import draw_samples, figure_target
-from wdport.files.samples import write_samples
+from wdport.files.model_target import Target, file_target
+from wdport.files.outputs import writable
+from wdport.files.samples_writer import write_samples
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.target import Target, file_target
 from wdport.files.temporary import track_write
-from wdport.files.writable import writable
 from wdport.generation.api import Generated
 from wdport.parity.reports import write_reports
 from wdport.recorder import Refusal, _Writer
@@ -126,7 +126,7 @@ def _reported(folder: Path, edition: str) -> None:
 
 def _exported(folder: Path, edition: str) -> None:
     target = Target(writable(folder / "out.stablehlo"), "stablehlo")
-    write_artefact(target, {"edition": edition}, {"denoiser": bytes(20_000)}, [_values(edition, i) for i in range(4)])
+    write_artifact(target, {"edition": edition}, {"denoiser": bytes(20_000)}, [_values(edition, i) for i in range(4)])
 
 
 def _encoded(folder: Path, edition: str) -> None:

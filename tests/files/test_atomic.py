@@ -20,8 +20,8 @@ import pytest
 
 from wdport.errors import MachineError
 from wdport.files.atomic import replacing, whole_file, write_text
+from wdport.files.outputs import LONGEST, writable
 from wdport.files.temporary import is_temporary, make_temporary
-from wdport.files.writable import LONGEST, writable
 
 ROOT = Path(__file__).parents[2]
 
@@ -263,7 +263,7 @@ def test_a_killed_process_leaves_the_old_file(tmp_path: Path) -> None:
 import os, signal, sys
 from pathlib import Path
 from wdport.files.atomic import whole_file
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 with whole_file(writable(Path(sys.argv[1]))) as file:
     file.write(b"half")
     file.flush()
@@ -291,7 +291,7 @@ WRITERS = {
     "files/orbax_folder.py": "writes to the folder that the writer gives it",
     "files/npz_file.py": "writes to the name that the writer gives it",
     "recorder.py": "copied on its own into the environments of others",
-    "files/keras_files.py": "writes to the name that the writer gives it",
+    "files/keras_writer.py": "writes to the name that the writer gives it",
     "schemas/__main__.py": "writes the project's own documentation, for its developers",
     "porting/suggest.py": "writes a table and random weights into a temporary folder",
     "conversion/convert.py": "writes the manifest to the name that the writer gives it",
@@ -329,11 +329,11 @@ def writing_calls(path: Path) -> list[str]:
 
 def test_nothing_else_writes_files() -> None:
     found = {str(path.relative_to(ROOT / "wdport")) for path in (ROOT / "wdport").rglob("*.py") if writing_calls(path)}
-    packed_into_an_open_file = {"files/samples.py", "exporting/artifact.py"}
+    packed_into_an_open_file = {"files/samples_writer.py", "exporting/artifact.py"}
     assert found - packed_into_an_open_file == set(WRITERS)
 
 
-CHECKS = {"files/writable.py", "files/target.py", "files/run_folder.py"}
+CHECKS = {"files/outputs.py", "files/model_target.py", "files/locked_folder.py"}
 """Modules that check paths, or hold the folder that they are in."""
 
 

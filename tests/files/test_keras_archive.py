@@ -16,9 +16,9 @@ import pytest
 from tests.files.hdf5_reference import tree
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source
-from wdport.files.keras_files import ArchiveWriter
+from wdport.files.keras_reader import WEIGHTS, KerasArchive, open_weights
+from wdport.files.keras_writer import ArchiveWriter
 from wdport.files.manifest_seal import MANIFEST
-from wdport.files.weights_file import WEIGHTS, KerasArchive, open_weights
 
 ARRAYS = {"layers/dense/vars/0": np.arange(6, dtype=np.float32).reshape(2, 3), "layers/dense/vars/1": np.ones(3, bool)}
 RAW = tree(ARRAYS)

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
-from wdport.files.keras_files import ArchiveWriter, WeightsWriter
+from wdport.files.keras_writer import ArchiveWriter, WeightsWriter
 from wdport.files.model_files import read_variables
 from wdport.files.quiet_file import QuietFile, quiet_hdf5
 

@@ -22,8 +22,8 @@ from wdport.errors import InputError, InternalError, UsageError, WdportError
 from wdport.files import manifest_seal as manifests
 from wdport.files import model_files
 from wdport.files.model_files import Hashes, read_variables, write_by_keras, write_model
-from wdport.files.target import Target, choose_target
-from wdport.files.writable import OutputPath, writable
+from wdport.files.model_target import Target, choose_target
+from wdport.files.outputs import OutputPath, writable
 
 VARIABLES = {"a": (2,), "b": (3,)}
 ARRAYS = {"a": np.ones(2, np.float32), "b": np.zeros(3, np.float32)}
@@ -121,7 +121,7 @@ def test_faults_of_ours_are_not_written(tmp_path: Path, monkeypatch: pytest.Monk
         _write(path, "safetensors", ARRAYS, longer)
     other = {**ARRAYS, "b": ARRAYS["b"] + 1}
     monkeypatch.setattr(model_files, "read_metadata", lambda _: model_files.ModelMetadata(None, None))
-    monkeypatch.setattr("wdport.files.keras_files.add_manifest", lambda *_: None)
+    monkeypatch.setattr("wdport.files.keras_writer.add_manifest", lambda *_: None)
     with pytest.raises(InternalError, match="b: was written with other values"):
         write_by_keras(path, Target(OutputPath(path), "keras"), lambda _: ARRAYS, lambda _: other, lambda _: "{}")
 

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from wdport.errors import InternalError, MachineError, UsageError
 from wdport.files.figure import draw_samples, figure_target
-from wdport.files.samples import samples_target, write_samples
+from wdport.files.samples_writer import samples_target, write_samples
 
 RNG = np.random.default_rng(0)
 COEFFICIENTS = RNG.standard_normal((5, 6, 2)).astype(np.float32)

@@ -12,8 +12,8 @@ import pytest
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
+from wdport.files.outputs import writable
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.writable import writable
 from wdport.files.zip_seal import SEAL
 from wdport.model import Array
 

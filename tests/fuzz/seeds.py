@@ -24,8 +24,8 @@ from tests.checkpoint.legacy import saved
 from tests.families.toys.nets import lstm
 from tests.fuzz.targets import run_of_samples
 from tests.make import SETTINGS, make_state, save_run
+from wdport.files.outputs import writable
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.writable import writable
 from wdport.recorder import parse_input, record_file
 
 ROOT = Path(__file__).parents[2]

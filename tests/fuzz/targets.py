@@ -158,7 +158,7 @@ def _saved_state(path: Path) -> Found:
 
 
 def _samples(path: Path) -> Found:
-    from wdport.data.samples import read_samples
+    from wdport.data.samples_reader import read_samples
 
     return {"series": _bytes(read_samples(path).values)}
 
@@ -219,11 +219,11 @@ def _exported(path: Path) -> Found:
 def _loaded(path: Path) -> Found:
     """By the loader that users copy, which has errors of its own."""
     from wdport.errors import InputError
-    from wdport.exporting.loader import ArtefactError, load
+    from wdport.exporting.loader import ArtifactError, load
 
     try:
         return {"facts": json.dumps(load(path).facts, sort_keys=True)}
-    except ArtefactError as error:
+    except ArtifactError as error:
         raise InputError(path, str(error), "export it again") from error
 
 

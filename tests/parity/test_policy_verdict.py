@@ -13,7 +13,7 @@ import pytest
 from wdport.compare.findings import OUTPUT, Gate, fact, measure
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
-from wdport.compare.setting import Setting, SettingsReport
+from wdport.compare.setting_values import Setting, SettingsReport
 from wdport.parity import bfloat16_gate as bfloat16
 from wdport.parity.policy import Policy, apply_policy, read_policy
 from wdport.parity.policy.explain import gate_outcome, layer_outcome, verdict_outcome

@@ -17,7 +17,7 @@ import pytest
 from wdport.compare.findings import Gate, fact, measure, notice
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
-from wdport.compare.setting import Setting, SettingsReport
+from wdport.compare.setting_values import Setting, SettingsReport
 from wdport.errors import MachineError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.model import PartWords

@@ -13,7 +13,7 @@ import pytest
 from tests.parity.test_reports import failing, incomplete, passing, rendered
 from wdport.cli.console import wrapped
 from wdport.compare.findings import GATES, fact
-from wdport.files.writable import is_replaceable
+from wdport.files.outputs import is_replaceable
 from wdport.parity.policy import make_baseline, read_policy
 from wdport.parity.policy_verdict import Terms, judge
 from wdport.parity.reports import render_json

@@ -20,7 +20,7 @@ from wdport.conversion.optimizer import Optimised
 from wdport.conversion.optimizer_file import read_optimizer, write_optimizer
 from wdport.errors import MisfitError
 from wdport.families.code import find_function
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.verify import Verdict
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wdport.compare.alignment import Alignment
-from wdport.compare.setting import Setting, SettingsReport
+from wdport.compare.setting_values import Setting, SettingsReport
 from wdport.errors import IncompleteError
 
 WIDE = Setting("strides", [2], [1], "differs", "strides 1 where the reference has 2", "conv", "conv")

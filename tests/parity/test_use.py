@@ -18,8 +18,9 @@ from tests.families.masked_lm.make import config_of, save, tensors_of
 from tests.make import SMALL
 from tests.sampling.toy import ABOUT, toy_network
 from wdport.compare.findings import Gate
-from wdport.diffusion import flow, noise, plans, unmasking, updates
+from wdport.diffusion import flow, noise, plans, unmasking
 from wdport.diffusion import plans as repeat
+from wdport.diffusion import sampler_steps as updates
 from wdport.diffusion import schedules as steps
 from wdport.diffusion.process import Process
 from wdport.diffusion.scheduler import Scheduler

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from wdport.cli.main import main
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
+from wdport.porting.candidate_rows import axes_between, table_of_rows, tensor_rules
 from wdport.porting.fingerprints import Print, Prints
-from wdport.porting.options import axes_between, table_of_rows, tensor_rules
 from wdport.porting.writing import Doubt, fold, fold_doubts, sections, table_text
 
 

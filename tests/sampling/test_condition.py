@@ -13,7 +13,7 @@ import pytest
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.errors import UsageError
 from wdport.exporting.api import condition_facts
-from wdport.exporting.artifact import export_target, write_artefact
+from wdport.exporting.artifact import export_target, write_artifact
 from wdport.exporting.loader import load
 from wdport.exporting.lowering import Lowering, lower_sampler
 from wdport.model import Condition, Windowed, labels_of
@@ -190,7 +190,7 @@ def test_an_exported_sampler_takes_labels(tmp_path: Any) -> None:
     facts = {"what": "sampler", "platforms": ["cpu"], "batch": None, "dtype": "float32", "classes": CLASSES,
              "sampler": {"slots": 0}}  # fmt: skip
     target = export_target(tmp_path / "a.stablehlo", force=False, option=None)
-    write_artefact(target, facts, lowered.programs, lowered.arrays)
+    write_artifact(target, facts, lowered.programs, lowered.arrays)
     sampler = load(target.path)
     states, _ = sampler(3, range(3), labels)
     np.testing.assert_allclose(states, drawn(net, count=3, labels=labels), rtol=1e-5, atol=1e-5)
@@ -218,7 +218,7 @@ def test_an_exported_sampler_takes_a_condition(condition: Condition, tmp_path: A
     facts = {"what": "sampler", "platforms": ["cpu"], "batch": None, "dtype": "float32", "sampler": {"slots": 0},
              **condition_facts(condition)}  # fmt: skip
     target = export_target(tmp_path / "a.stablehlo", force=False, option=None)
-    write_artefact(target, facts, lowered.programs, lowered.arrays)
+    write_artifact(target, facts, lowered.programs, lowered.arrays)
     sampler = load(target.path)
     states, _ = sampler(3, range(3), condition=values)
     np.testing.assert_allclose(states, drawn(net, count=3, condition=values), rtol=1e-5, atol=1e-5)

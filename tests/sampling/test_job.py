@@ -15,7 +15,7 @@ from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.schedules import noise_schedule, per_mille, step_list
 from wdport.errors import UsageError
 from wdport.files.figure import draw_samples, figure_target
-from wdport.files.samples import samples_target
+from wdport.files.samples_writer import samples_target
 from wdport.model import ArrayNames, Decoding, Diffused, NotDecoded
 from wdport.sampling.job import Job, plan_job
 from wdport.sampling.network import Network, stored_network

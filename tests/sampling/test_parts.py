@@ -133,7 +133,7 @@ def test_a_full_disk_leaves_no_folder_of_parts(tmp_path: Path, monkeypatch: pyte
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(f"wdport.files.run_folder.{call}", full)
+    monkeypatch.setattr(f"wdport.files.locked_folder.{call}", full)
     with pytest.raises(MachineError, match="could not be written"):
         Parts(tmp_path / "a.npz", FACTS)
     assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ import pytest
 import wdport
 from wdport.cli.main import main
 from wdport.errors import InputError, MachineError, UsageError
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 from wdport.training.run_folder import WRITTEN, require_run_folder, run_folder
 from wdport.training.saves import NAME, read_state, write_state
 

@@ -14,7 +14,7 @@ import wdport
 from tests.families.unet2d.make import fields_of, save
 from wdport.cli.main import main
 from wdport.errors import InputError, MisfitError, UsageError, WdportError
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 from wdport.training import run
 from wdport.training.model import recipe_of, training_model
 from wdport.training.run import train

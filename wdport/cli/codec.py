@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import open_regular
+from wdport.cli.console import facts, size
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import facts, model_inputs, size
+from wdport.cli.model_inputs import model_inputs
 from wdport.errors import InputError, UsageError
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
-from wdport.files.target import Target
+from wdport.files.model_target import Target
 from wdport.options import FORCE_OUTPUT, JSON, SHA256, Option
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Output for people: colour, wrapped lines, and verbosity (-q, -v).
+"""Output for people: colour, wrapped lines, verbosity (-q, -v), and facts in columns.
 
 Only terminals get colour and line breaks. Output to a file or a pipe is plain and not wrapped, and so are errors. Verbs
 give one line per fact: this is the only place that wraps.
@@ -183,3 +183,25 @@ def _terminal(stream: TextIO) -> bool:
     with suppress(AttributeError, ValueError, OSError):
         return stream.isatty()
     return False
+
+
+LONGEST_FACT = 2000
+"""Characters; the middle of longer texts is left out."""
+
+
+def size(count: int) -> str:
+    """A readable number of bytes: ``5.8 MB``."""
+    number = float(count)
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.2f} GB"
+
+
+def facts(pairs: Sequence[tuple[str, object]]) -> str:
+    """Label and value per line, labels in a column; empty values are left out."""
+    rows = [(printable(label, LONGEST_FACT), printable(value, LONGEST_FACT)) for label, value in pairs
+            if value not in ("", None)]  # fmt: skip
+    width = max((len(label) for label, _ in rows), default=0)
+    return "\n".join(f"  {label:<{width}}  {value}" for label, value in rows)

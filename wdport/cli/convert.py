@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from wdport.checkpoint.expected_hash import require_sha256
-from wdport.cli.console import console
+from wdport.cli.click_options import arguments, verb
+from wdport.cli.console import LONGEST_FACT, console, facts, size
 from wdport.cli.documents import give, require_document
-from wdport.cli.options import LONGEST_FACT, facts, size
 from wdport.cli.progress import progress_bar
-from wdport.cli.requests import arguments, verb
 from wdport.errors import InputError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import file_sha256, manifest_of
-from wdport.files.target import KERAS, default_output, format_at
+from wdport.files.model_target import KERAS, default_output, format_at
 from wdport.options import (
     DATA,
     FORCE_OUTPUT,

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from wdport.cli.click_options import verb
 from wdport.cli.codec import LATENTS, CodingRequest, Work, run_coding
-from wdport.cli.requests import verb
 from wdport.errors import UsageError
 from wdport.options import Operand, Option
 
 if TYPE_CHECKING:
-    from wdport.files.target import Target
+    from wdport.files.model_target import Target
     from wdport.model import Array, Coded
 
 FPS = 16.0

@@ -1,9 +1,10 @@
-"""The JSON documents of --json: "schema", "kind", then the result; to standard output or a file."""
+"""The JSON documents of --json: "schema", "kind", then the result; to standard output or a file; and other reports."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -13,7 +14,7 @@ from click.shell_completion import CompletionItem
 from wdport.cli.completion import FilePath, matching
 from wdport.cli.console import console
 from wdport.errors import UsageError, WdportError
-from wdport.files.writable import OutputPath, is_replaceable, is_stream, require_apart, writable
+from wdport.files.outputs import OutputPath, is_replaceable, is_stream, require_apart, writable
 
 STDOUT: Final[Literal["-"]] = "-"
 _STANDARD_OUTPUT: Final = (STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -111,3 +112,30 @@ def rendered(kind: str, content: object) -> str:
     from wdport.files.json_document import document
 
     return json.dumps(document(kind, content), indent=1, allow_nan=False)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A file to be written at the end: the option that names it, and its kind in ``outputs.OURS``."""
+
+    option: str
+    kind: str
+    path: Path
+
+
+def reports(*named: tuple[str, str, str | None]) -> list[Report]:
+    """Reports from (option, kind, file), without the options that are not given."""
+    return [Report(option, kind, Path(file)) for option, kind, file in named if file is not None]
+
+
+def require_reports(requested: Iterable[Report], inputs: Mapping[str, Path], force: bool) -> dict[str, OutputPath]:
+    """Return the outputs by option; refuse a file that could not be written at the end, or would replace an input,
+    another report or a foreign file.
+
+    Special files, such as ``/dev/stdout``, are written to.
+    """
+    requested = list(requested)
+    require_apart([(report.option, report.path) for report in requested], inputs)
+    return {
+        report.option: writable(report.path, inputs, force, report.option, report.kind, True) for report in requested
+    }

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from wdport.cli.click_options import verb
 from wdport.cli.codec import CodingRequest, Work, run_coding
-from wdport.cli.requests import verb
 from wdport.errors import UsageError
-from wdport.files.target import Target, file_target
+from wdport.files.model_target import Target, file_target
 from wdport.options import Operand, Option
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from wdport.cli.click_options import verb
 from wdport.cli.completion import CONVERTED
 from wdport.cli.console import console
-from wdport.cli.documents import give, require_document
+from wdport.cli.documents import give, reports, require_document, require_reports
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import open_sampled, reports, require_reports
+from wdport.cli.model_inputs import open_sampled
 from wdport.cli.progress import scores_bar
-from wdport.cli.requests import verb
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.writable import OutputPath
+from wdport.files.outputs import OutputPath
 from wdport.options import FORCE, JSON, Operand, Option
 
 if TYPE_CHECKING:  # they import jax, but the last
@@ -99,7 +99,7 @@ def command(request: EvaluateRequest) -> int:
         from wdport.evaluation.figures import require_figures
 
         require_figures()
-    from wdport.data.samples import read_samples
+    from wdport.data.samples_reader import read_samples
 
     sets = {} if is_model else {"samples": read_samples(samples)}
     if request.against:

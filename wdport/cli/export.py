@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET
 
+from wdport.cli.click_options import arguments, verb
+from wdport.cli.console import facts, size
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import SAMPLERS, facts, model_inputs, not_sampled, open_own, size, stored_variables
-from wdport.cli.requests import arguments, verb
+from wdport.cli.model_inputs import SAMPLERS, model_inputs, not_sampled, open_own, stored_variables
 from wdport.cli.verb import given_options
-from wdport.cli.verification import passes, unverified, verified_artefact, verified_row
+from wdport.cli.verification import passes, unverified, verified_artifact, verified_row
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from wdport.conversion.load import Converted
     from wdport.exporting.api import Exported, Order
     from wdport.exporting.verification import Verification
-    from wdport.files.target import Target
+    from wdport.files.model_target import Target
 
 OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "pad_widths",
           "sizes", "inputs")  # fmt: skip
@@ -201,7 +202,7 @@ def command(request: ExportRequest) -> int:
     """
     # Files are checked before jax is imported, so that errors are instant.
     from wdport.exporting.artifact import export_target, write_compared
-    from wdport.files.target import stem_of
+    from wdport.files.model_target import stem_of
 
     model, output, what = request.model, request.output, request.what
     read = model_inputs(model, request.sha256, mapping=request.mapping, like=request.like, optimizer=request.optimizer)
@@ -230,7 +231,7 @@ def command(request: ExportRequest) -> int:
     with unverified(target, request.verify) as first:
         exported, verification = export(converted, request.dtype, first, order), None
         if request.verify:
-            verification = verified_artefact(converted, first.path)
+            verification = verified_artifact(converted, first.path)
             if not passes(
                 verification, target, lambda: write_compared(target, first.path, verification.compared()), document
             ):

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from wdport.checkpoint.expected_hash import require_sha256
+from wdport.cli.click_options import verb
+from wdport.cli.console import facts, size
 from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import facts, size
 from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
-from wdport.cli.requests import verb
 from wdport.errors import UsageError, printable
 from wdport.families.roles import Completing
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
-from wdport.files.target import Target, file_target
-from wdport.files.writable import require_apart
+from wdport.files.model_target import Target, file_target
+from wdport.files.outputs import require_apart
 from wdport.limits import MAX_STEPS
 from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
 from wdport.shared_types import POLICIES

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
 
+from wdport.cli.click_options import verb
+from wdport.cli.console import LONGEST_FACT, facts
 from wdport.cli.documents import give, require_document
-from wdport.cli.options import LONGEST_FACT, facts
-from wdport.cli.requests import verb
 from wdport.cli.verb import Verbs
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
@@ -20,7 +20,7 @@ from wdport.options import JSON, KEY, MAPPING, SET, Operand, Option
 from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
-    from wdport.compare.setting import SettingsReport
+    from wdport.compare.setting_values import SettingsReport
     from wdport.conversion.check import Check
     from wdport.conversion.explain import End, Route
     from wdport.mapping.diff import Difference, Properties, Property

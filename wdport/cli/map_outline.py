@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from wdport.cli.console import width_of
+from wdport.cli.click_options import verb
+from wdport.cli.console import LONGEST_FACT, facts, width_of
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
-from wdport.cli.options import LONGEST_FACT, facts
-from wdport.cli.requests import verb
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.options import INPUTS, JSON, Operand, Option

@@ -13,17 +13,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wdport.cli.click_options import verb
 from wdport.cli.console import console
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax
 from wdport.cli.progress import steps
-from wdport.cli.requests import verb
 from wdport.cli.signals import signal_of
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
+from wdport.files.outputs import writable
 from wdport.files.temporary import scratch_folder
-from wdport.files.writable import writable
 from wdport.options import FORCE, INPUTS, JSON, Option
 from wdport.text_marks import Marked, joined, marked
 

@@ -18,15 +18,15 @@ from wdport.checkpoint.model_folder import open_folder
 from wdport.checkpoint.regular_file import open_regular
 from wdport.checkpoint.sniff import HEAD
 from wdport.checkpoint.state_dict import EMA, RAW
+from wdport.cli.click_options import verb
+from wdport.cli.console import facts, size
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
-from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
-from wdport.cli.requests import verb
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
-from wdport.files.target import Target, file_target
+from wdport.files.model_target import Target, file_target
 from wdport.files.temporary import track_write
 from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
 from wdport.recorder import Input, Refusal, read_input, record_file

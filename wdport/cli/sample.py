@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from wdport.cli.click_options import arguments, verb
 from wdport.cli.console import console
 from wdport.cli.documents import give, require_document
 from wdport.cli.failures import leave
 from wdport.cli.machine import parse_devices, require_jax, start_jax
-from wdport.cli.options import model_inputs, open_sampled, stored_variables
+from wdport.cli.model_inputs import model_inputs, open_sampled, stored_variables
 from wdport.cli.progress import samples_bar
-from wdport.cli.requests import arguments, verb
 from wdport.cli.sample_request import Files, SampleRequest, SampleResult, condition_of, samples_document, samples_text
 from wdport.conversion.load import Converted
 from wdport.errors import InputError, InternalError, MachineError, UsageError, printable
 from wdport.families.roles import Sampled
 from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_target, is_point, max_drawn
 from wdport.files.inputs import InputFiles
-from wdport.files.samples import Blocks, first_samples, samples_target
+from wdport.files.model_target import Target, stem_of
+from wdport.files.outputs import require_apart
+from wdport.files.samples_writer import Blocks, first_samples, samples_target
 from wdport.files.series_figure import DataWindows
-from wdport.files.target import Target, stem_of
-from wdport.files.writable import require_apart
 from wdport.jax_settings import chosen_numerics
 from wdport.model import Array, Decoding, Diffused, NotDecoded
 from wdport.version import VERSION

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from wdport.cli.console import facts, size
 from wdport.cli.documents import Destination
-from wdport.cli.options import SAMPLERS, facts, size
+from wdport.cli.model_inputs import SAMPLERS
 from wdport.conversion.load import Converted
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import file_sha256
-from wdport.files.target import Target
+from wdport.files.model_target import Target
 from wdport.model import Array, NotDecoded
 from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256, Operand, Option
 from wdport.shared_types import POLICIES

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from wdport.cli.documents import STDOUT, file_of, give
+from wdport.cli.click_options import verb
+from wdport.cli.documents import STDOUT, file_of, give, reports, require_reports
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
-from wdport.cli.options import reports, require_reports
 from wdport.cli.progress import steps
-from wdport.cli.requests import verb
 from wdport.errors import UsageError, WdportError
 from wdport.options import FORCE, JSON, Option
 from wdport.parity.selftest.checkout import all_faults

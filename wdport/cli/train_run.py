@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.optimizer import has_optimizer
-from wdport.cli.console import console
+from wdport.cli.console import console, facts, size
 from wdport.cli.documents import Destination, give
 from wdport.cli.machine import start_jax
-from wdport.cli.options import facts, size
 from wdport.cli.progress import steps
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.roles import Fresh
@@ -29,7 +28,7 @@ from wdport.training.run_folder import STATES, WRITTEN
 if TYPE_CHECKING:
     from wdport.cli.results import TrainingDocument
     from wdport.families.roles import Family
-    from wdport.files.run_folder import RunFolder
+    from wdport.files.locked_folder import RunFolder
     from wdport.training.loop import TrainingRun
 
 TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
@@ -179,7 +178,7 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
     start_jax(request.dtype)
     import jax
 
-    from wdport.training.load import load_optimizer, save_optimizer
+    from wdport.training.converted_optimizer import load_optimizer, save_optimizer
     from wdport.training.placement import wait_for_all
     from wdport.training.recipe import optimizer_of
     from wdport.training.run import save_trained, train

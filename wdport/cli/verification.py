@@ -8,32 +8,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wdport.cli.console import console
+from wdport.cli.console import console, facts
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.options import facts, model_inputs, open_own
+from wdport.cli.model_inputs import model_inputs, open_own
 from wdport.cli.progress import steps
 from wdport.cli.verb import given_options
 from wdport.errors import UsageError, printable
 from wdport.files.defer_signals import deferred_signals
+from wdport.files.outputs import writable
 from wdport.files.temporary import make_temporary_folder
-from wdport.files.writable import writable
 from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
     from wdport.conversion.load import Converted
     from wdport.exporting.verification import Verification
-    from wdport.files.target import Target
+    from wdport.files.model_target import Target
 
 EXPORTED = ("mapping", "model", "inputs", "sha256", "json_file", "force")
-"""Options of `wdport verify` that apply to an artefact."""
+"""Options of `wdport verify` that apply to an artifact."""
 
 
 def verify_exported(
     files: Sequence[str], mapping: str | None, model: str | None, inputs: Sequence[str], sha256: str | None,
     json_file: str | None, force: bool,
 ) -> int:  # fmt: skip
-    """Verify the artefact ``files[1]`` against the converted file ``files[0]`` and print the report."""
+    """Verify the artifact ``files[1]`` against the converted file ``files[0]`` and print the report."""
     for name, option in given_options().items():
         if name not in ("files", *EXPORTED):
             raise UsageError(option, "does not apply to an exported program", "leave it out")
@@ -41,18 +41,18 @@ def verify_exported(
     document = require_document(json_file, read, force=force)
     require_jax()
     start_jax()
-    verification = verified_artefact(open_own(files[0], mapping, model, inputs), Path(files[1]))
+    verification = verified_artifact(open_own(files[0], mapping, model, inputs), Path(files[1]))
     read.end_reading()
     give_verification(verification, document)
     return verification.exit_code
 
 
-def verified_artefact(converted: Converted, path: Path) -> Verification:
-    """Verify an artefact, with its progress shown."""
+def verified_artifact(converted: Converted, path: Path) -> Verification:
+    """Verify an artifact, with its progress shown."""
     with steps() as show:
-        from wdport.exporting.verification import verify_artefact
+        from wdport.exporting.verification import verify_artifact
 
-        return verify_artefact(converted, path, show or (lambda _: None))
+        return verify_artifact(converted, path, show or (lambda _: None))
 
 
 @contextmanager

@@ -20,22 +20,21 @@ if TYPE_CHECKING:
     from wdport.parity.policy import Policy
 
 from wdport.checkpoint.regular_file import state_of
+from wdport.cli.click_options import parameters, parse_values, request_of
 from wdport.cli.completion import CHECKPOINTS, CONVERTED
 from wdport.cli.console import console, width_of
-from wdport.cli.documents import STDOUT, file_of
+from wdport.cli.documents import STDOUT, Report, file_of, reports, require_reports
 from wdport.cli.failures import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
-from wdport.cli.options import Report, reports, require_reports
 from wdport.cli.progress import steps
-from wdport.cli.requests import parameters, parse_values, request_of
 from wdport.cli.verb import Verb
 from wdport.cli.verification import EXPORTED, verify_exported
 from wdport.errors import UsageError, WdportError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.target import KERAS, format_at
-from wdport.files.writable import require_apart
+from wdport.files.model_target import KERAS, format_at
+from wdport.files.outputs import require_apart
 from wdport.options import Operand
-from wdport.parity.request import REPRO_KINDS, PairOptions, RunOptions
+from wdport.parity.verify_options import REPRO_KINDS, PairOptions, RunOptions
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,11 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
     Exits 0 if they are equal, 1 if not, 6 if something could not be compared.
     """
-    from wdport.exporting.artifact import is_artefact
+    from wdport.exporting.artifact import is_artifact
     from wdport.parity.verify_request import Pair, is_fresh
 
     run = request_of(RunOptions, options)
-    if len(files) == 2 and options["against"] is None and is_artefact(Path(files[1])):
+    if len(files) == 2 and options["against"] is None and is_artifact(Path(files[1])):
         return verify_exported(files, **{name: options[name] for name in EXPORTED})
     checkpoint, converted = _files(files, options["against"])
     values = tuple(parse_values(options["values"]).items())

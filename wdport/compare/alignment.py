@@ -19,7 +19,7 @@ from wdport.compare.findings import Finding
 from wdport.compare.pairs import Pair
 from wdport.compare.reference import Reference
 from wdport.compare.results import TapResult
-from wdport.compare.setting import Setting, SettingsReport
+from wdport.compare.setting_values import Setting, SettingsReport
 from wdport.compare.settings import compare_pair
 from wdport.compare.taps import (
     Tap,

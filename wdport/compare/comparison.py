@@ -16,9 +16,9 @@ import numpy as np
 from wdport.compare.alignment import Alignment
 from wdport.compare.calls import Call, Case, ExpectedCall, Outputs
 from wdport.compare.candidate import Candidate, PortSide
-from wdport.compare.errors import fed, made, outputs_in_port
 from wdport.compare.findings import Finding, Gate, fact
 from wdport.compare.gate_bounds import NUMERICS, UNIT_ROUNDOFF
+from wdport.compare.layer_errors import fed, made, outputs_in_port
 from wdport.compare.layouts import axes
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.programs import trim_memory

@@ -19,10 +19,10 @@ from wdport.compare.alignment import Alignment
 from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, answers_of, leaves
 from wdport.compare.candidate import Candidate, PlainUse, PortSide
 from wdport.compare.comparison import Clock, Companion, Comparison, OutputParts
-from wdport.compare.errors import InPort, floors_of, narrowed, output_errors, output_names, rearranged, tap_errors
 from wdport.compare.findings import OUTPUT
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.gates import NOTHING, Explained, beyond, explained
+from wdport.compare.layer_errors import InPort, floors_of, narrowed, output_errors, output_names, rearranged, tap_errors
 from wdport.compare.measure import Ranges, float32_share
 from wdport.compare.programs import Deferred, Pending, trim_memory
 from wdport.compare.reference import Reference

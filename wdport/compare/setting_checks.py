@@ -11,7 +11,7 @@ from math import isclose
 from typing import Any
 
 from wdport.compare.pairs import Pair, is_keras
-from wdport.compare.setting import named
+from wdport.compare.setting_values import named
 from wdport.mapping.kinds import CATALOGUE
 
 NEAR = 1e-5

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from wdport.compare.calls import Calls, layer_of
-from wdport.compare.errors import tap_errors
 from wdport.compare.gate_bounds import LOGIC
+from wdport.compare.layer_errors import tap_errors
 from wdport.compare.probe import Answers, Probe
 from wdport.compare.settings import near_differences
 from wdport.compare.taps import Tap

@@ -27,7 +27,7 @@ from wdport.mapping.rows import Table
 from wdport.mapping.table import CUSTOM, load_table
 
 if TYPE_CHECKING:
-    from wdport.compare.setting import SettingsReport
+    from wdport.compare.setting_values import SettingsReport
 
 
 def settings_report(path: str | Path, settings: Settings, checkpoint: str | Path | None = None) -> SettingsReport:

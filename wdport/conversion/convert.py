@@ -31,8 +31,8 @@ from wdport.files.atomic import replacing, whole_folder
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import BLANK, sealed
 from wdport.files.model_files import Hashes, MakeManifest, Written, read_variables, write_by_keras, write_model
-from wdport.files.target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
-from wdport.files.writable import OutputPath, require_apart
+from wdport.files.model_target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
+from wdport.files.outputs import OutputPath, require_apart
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.model import STATED, Array
 from wdport.options import PathText

@@ -17,7 +17,7 @@ from wdport.conversion.prepare import Prepared, Settings, prepare_headers
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.manifest_seal import CONVERT_AGAIN
 from wdport.files.model_files import read_metadata
-from wdport.files.target import KERAS, format_at
+from wdport.files.model_target import KERAS, format_at
 from wdport.mapping.arrays import combined_shape
 from wdport.mapping.axes import AxisError, Combine, Rule, Shape, find_rule
 from wdport.mapping.table import load_table

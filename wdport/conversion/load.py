@@ -24,7 +24,7 @@ from wdport.families.roles import Accompanied, Documented, Family, KeptByKeras, 
 from wdport.files.inputs import Snapshot
 from wdport.files.manifest_seal import CONVERT_AGAIN, manifest_of
 from wdport.files.model_files import Digests, ModelMetadata, digest, read_assets, read_metadata, read_variables, size_at
-from wdport.files.target import FORMATS, KERAS, format_at
+from wdport.files.model_target import FORMATS, KERAS, format_at
 from wdport.mapping.axes import Shape
 from wdport.mapping.table import CUSTOM
 from wdport.model import Array, KerasModel

@@ -17,7 +17,7 @@ from wdport.conversion.manifest_schema import Manifest, OutputEntry, TargetEntry
 from wdport.conversion.prepare import Prepared
 from wdport.files.manifest_seal import BLANK
 from wdport.files.model_files import Hashes, Written
-from wdport.files.target import Target
+from wdport.files.model_target import Target
 from wdport.version import VERSION
 
 FORMAT: Final = 2

@@ -26,9 +26,9 @@ from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import replacing
 from wdport.files.manifest_seal import BLANK, CONVERT_AGAIN, sealed, unsealed
 from wdport.files.model_files import digest
+from wdport.files.model_target import stem_of
+from wdport.files.outputs import OutputPath, writable
 from wdport.files.safetensors_file import METADATA, SafetensorsWriter
-from wdport.files.target import stem_of
-from wdport.files.writable import OutputPath, writable
 from wdport.model import Array
 
 SUFFIX: Final = ".optimizer.safetensors"

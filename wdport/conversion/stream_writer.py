@@ -29,11 +29,11 @@ from wdport.files import npz_file
 from wdport.files.inputs import sha256_at
 from wdport.files.manifest_seal import BLANK, folder_sha256, sealed
 from wdport.files.model_files import Hashes, Written, size_at, stored_digests
+from wdport.files.model_target import FOLDER, KERAS, ORBAX, ModelTarget, Target
 from wdport.files.npz_file import NpzWriter
 from wdport.files.orbax_folder import OrbaxWriter
 from wdport.files.safetensors_file import PlannedTensor, SafetensorsWriter
 from wdport.files.sharded_file import ShardedWriter, ShardPart
-from wdport.files.target import FOLDER, KERAS, ORBAX, ModelTarget, Target
 
 
 @dataclass(frozen=True)

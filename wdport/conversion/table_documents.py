@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
-from wdport.compare.setting import SettingsReport
+from wdport.compare.setting_values import SettingsReport
 from wdport.conversion.explain import is_converted
 from wdport.conversion.load import open_account, open_converted
 from wdport.conversion.manifest_schema import JsonShape

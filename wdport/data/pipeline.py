@@ -21,7 +21,7 @@ from wdport.data.series import Series, read_series, sliding_windows
 from wdport.data.statistics import Statistics
 from wdport.errors import InternalError, UsageError
 from wdport.files.atomic import machine_error, whole_file
-from wdport.files.writable import OutputPath, writable
+from wdport.files.outputs import OutputPath, writable
 from wdport.model import Array
 from wdport.options import PathText
 

@@ -16,7 +16,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import read_npy, read_npz
 from wdport.data.matlab import read_mat
 from wdport.data.table import ColumnTable, columns_of, data_file, pick, require_distinct, require_finite, table_of
-from wdport.data.text import read_arff, read_text
+from wdport.data.text_tables import read_arff, read_text
 from wdport.errors import UsageError
 from wdport.model import Array
 from wdport.options import PathText

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.process import MIN_SNR, UNIFORM, Network, Run
 from wdport.diffusion.reference_samplers import Change, Noise, solver_states, solver_steps
+from wdport.diffusion.sampler_steps import END, SAMPLERS, Point, Updates
 from wdport.diffusion.schedules import FEW, Array, NoiseSchedule, even_steps
-from wdport.diffusion.updates import END, SAMPLERS, Point, Updates
 from wdport.errors import UsageError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ import numpy as np
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import UNIFORM, Network, Run
 from wdport.diffusion.reference_samplers import Change, Noise, flow_states, flow_steps
+from wdport.diffusion.sampler_steps import CLEAN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
 from wdport.diffusion.schedules import Array
-from wdport.diffusion.updates import CLEAN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
 from wdport.errors import UsageError
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from numbers import Real
 
 import numpy as np
 
-from wdport.diffusion.schedules import Array, NoiseSchedule, checked_steps, per_mille
-from wdport.diffusion.updates import (
+from wdport.diffusion.sampler_steps import (
     CLEAN,
     END,
     NOISE,
@@ -31,6 +30,7 @@ from wdport.diffusion.updates import (
     Updates,
     View,
 )
+from wdport.diffusion.schedules import Array, NoiseSchedule, checked_steps, per_mille
 from wdport.errors import UsageError
 
 
@@ -141,12 +141,12 @@ def make_plan(
     """The plan of one sampler.
 
     Args:
-        sampler: a name of :data:`wdport.diffusion.updates.SAMPLERS`, or any name with ``updates``.
+        sampler: a name of :data:`wdport.diffusion.sampler_steps.SAMPLERS`, or any name with ``updates``.
         schedule: the checkpoint's beta, alpha and alpha_bar, each (T+1,), in any float dtype.
         steps: falling diffusion steps, as from :func:`wdport.diffusion.schedules.step_list`; after the last one the
             sampler goes to ``end``.
         eta: noise level of DDIM; 0 adds no noise.
-        target: what the network predicts, one of :data:`wdport.diffusion.updates.TARGETS`.
+        target: what the network predicts, one of :data:`wdport.diffusion.sampler_steps.TARGETS`.
         updates: the sampler itself, for one of the checkpoint's own.
         times: times passed to the network at every step, (T+1,). Default: step / T.
         changed: whether the network's estimate of the clean state is changed, see :class:`SamplingPlan`.

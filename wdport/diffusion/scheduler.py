@@ -21,8 +21,8 @@ import numpy as np
 from wdport.diffusion.diffusion import Diffusion, Loop
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_scheduler import KINDS, ReferenceScheduler
+from wdport.diffusion.sampler_steps import END, NOTHING, Point, Row, View, shares, x, z
 from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille
-from wdport.diffusion.updates import END, NOTHING, Point, Row, View, shares, x, z
 from wdport.errors import UsageError, did_you_mean, printable
 
 Fields = Mapping[str, Any]
@@ -211,7 +211,7 @@ class Scheduler:
 
     @property
     def target(self) -> str:
-        """What the network predicts, one of :data:`wdport.diffusion.updates.TARGETS`."""
+        """What the network predicts, one of :data:`wdport.diffusion.sampler_steps.TARGETS`."""
         return TARGETS[self.prediction_type]
 
     def schedule(self) -> NoiseSchedule:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wdport.data.samples import SeriesSet
+from wdport.data.samples_reader import SeriesSet
 from wdport.errors import UsageError
 from wdport.evaluation.distances import Scaling
 from wdport.evaluation.metrics import METRICS, EncoderUse, Metric, some

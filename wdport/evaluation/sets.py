@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wdport.data.samples import SeriesSet, has_windows, read_samples
+from wdport.data.samples_reader import SeriesSet, has_windows, read_samples
 from wdport.data.series import Series, read_series, sliding_windows
 from wdport.errors import UsageError
 from wdport.evaluation.distances import LARGEST, Scaling

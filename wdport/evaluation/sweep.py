@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wdport.data.samples import SeriesSet
+from wdport.data.samples_reader import SeriesSet
 from wdport.data.series import Series
 from wdport.data.statistics import Statistics
 from wdport.data.transforms import OHLC_ATR

@@ -12,7 +12,7 @@ import numpy as np
 
 from wdport.diffusion.plans import SamplingPlan
 from wdport.errors import UsageError
-from wdport.exporting.artifact import export_target, write_artefact
+from wdport.exporting.artifact import export_target, write_artifact
 from wdport.exporting.lowering import (
     Lowering,
     described,
@@ -24,7 +24,7 @@ from wdport.exporting.lowering import (
     values_of,
 )
 from wdport.families.registry import known_model
-from wdport.files.target import Target
+from wdport.files.model_target import Target
 from wdport.model import Array, Condition, Configuration, Function, KerasModel, NotDecoded
 from wdport.sampling.network import Network
 from wdport.sampling.sampler import plan_of, programs_of
@@ -53,7 +53,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Exported:
-    """A finished artefact: its path, its size in bytes, and the ``facts`` that its loader returns.
+    """A finished artifact: its path, its size in bytes, and the ``facts`` that its loader returns.
 
     ``state`` and ``decoded`` are the family's names and the shapes of one sample's arrays; None for a network, and
     ``decoded`` also if the model does not decode.
@@ -87,7 +87,7 @@ def export(
     """Write a model, its denoiser or a whole sampler as StableHLO with weights, for `wdport/exporting/loader.py`.
 
     Args:
-        model: a model that :func:`wdport.load_model` returns, or any Keras model; the artefact has its
+        model: a model that :func:`wdport.load_model` returns, or any Keras model; the artifact has its
             dtype.
         path: output file, ``NAME.stablehlo``.
         what: "network" maps the model's inputs to its outputs (an autoencoder is exported as two functions, "encode"
@@ -108,7 +108,7 @@ def export(
         force: replace an existing file.
 
     Returns:
-        The written artefact: its ``path``, ``size`` and ``facts``.
+        The written artifact: its ``path``, ``size`` and ``facts``.
 
     Raises:
         UsageError: an argument is invalid, the model cannot be exported so, or the file exists.
@@ -148,7 +148,7 @@ def export_functions(
         "model": dict(config),
         "programs": described(functions, lowering, lowered, dtype),
     }
-    size = write_artefact(target, facts, lowered.programs, lowered.arrays)
+    size = write_artifact(target, facts, lowered.programs, lowered.arrays)
     return Exported(target.path, size, facts, lowering.platforms)
 
 
@@ -170,7 +170,7 @@ def export_network(
         lowered = lower_sampler(network, plan, lowering)
     model_facts = {"compute_dtype": compute_dtype, "pad_widths": order.pad_widths, "model": config.to_dict()}
     facts = {"what": order.what, **_facts(network, lowering), **model_facts, **sampler}
-    size, about = write_artefact(target, facts, lowered.programs, lowered.arrays), network.about
+    size, about = write_artifact(target, facts, lowered.programs, lowered.arrays), network.about
     decoded = None if isinstance(about.decoding, NotDecoded) else (about.decoded.name, about.decoding.shape)
     return Exported(target.path, size, facts, lowering.platforms, plan, (about.state.name, about.shape), decoded)
 
@@ -203,7 +203,7 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def _facts(network: Network, lowering: Lowering) -> dict[str, object]:
-    """Return the artefact's facts about its programs, as JSON values."""
+    """Return the artifact's facts about its programs, as JSON values."""
     return {
         **_provenance(lowering),
         **network.about.sizes,
@@ -215,7 +215,7 @@ def _facts(network: Network, lowering: Lowering) -> dict[str, object]:
 
 
 def condition_facts(condition: Condition | None) -> dict[str, object]:
-    """Return what an artefact states of its conditioning input; nothing if its programs take none."""
+    """Return what an artifact states of its conditioning input; nothing if its programs take none."""
     if condition is None or not condition.taken:
         return {}
     classes = {} if condition.classes is None else {"classes": condition.classes}
@@ -223,7 +223,7 @@ def condition_facts(condition: Condition | None) -> dict[str, object]:
 
 
 def _provenance(lowering: Lowering) -> dict[str, object]:
-    """Return the versions that made the artefact, and its targets."""
+    """Return the versions that made the artifact, and its targets."""
     versions = {"wdport": VERSION, "jax": jax.__version__}
     return {**versions, "platforms": list(lowering.platforms), "batch": lowering.batch}
 

@@ -24,8 +24,8 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.strict_json import strict_json
 from wdport.compare.findings import GateFacts
 from wdport.errors import InputError
+from wdport.files.model_target import Needed, Target, file_target
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.target import Needed, Target, file_target
 from wdport.files.zip_seal import digests_in
 from wdport.model import Array
 from wdport.shared_types import Count, Number, Positive, Sha256
@@ -153,12 +153,12 @@ UNZIPPING = (KeyError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, z
 def export_target(
     path: Path, inputs: Mapping[str, Path] | None = None, force: bool = False, option: str | None = "-o"
 ) -> Target:
-    """Return the target of an artefact made from ``inputs``; raises an error if it cannot be written, before jax is
+    """Return the target of an artifact made from ``inputs``; raises an error if it cannot be written, before jax is
     imported."""
     return file_target(path, (SUFFIX,), inputs, force, option, {SUFFIX: Needed("flatbuffers", "flatbuffers", "export")})
 
 
-def write_artefact(
+def write_artifact(
     target: Target, facts: Mapping[str, object], programs: Mapping[str, bytes], weights: Sequence[Array]
 ) -> int:
     """Write everything under a temporary name, rename it and return the size in bytes.
@@ -179,9 +179,9 @@ def write_artefact(
     return target.path.stat().st_size
 
 
-def is_artefact(path: Path) -> bool:
+def is_artifact(path: Path) -> bool:
     """Whether the content of a file, not its name, is that of an exported program."""
-    # By its content: an artefact may have been renamed.
+    # By its content: an artifact may have been renamed.
     if not path.is_file() or not zipfile.is_zipfile(path):
         return False
     try:
@@ -193,7 +193,7 @@ def is_artefact(path: Path) -> bool:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts of an artefact; raises :class:`InputError` if it has none."""
+    """The facts of an artifact; raises :class:`InputError` if it has none."""
     try:
         with located(path), zipfile.ZipFile(path) as archive:
             facts, digests = archive.read(FACTS), digests_in(archive)
@@ -225,7 +225,7 @@ def member_digests(path: Path) -> dict[str, str]:
 
 
 def write_compared(target: Target, source: Path, compared: Mapping[str, object]) -> int:
-    """Write a copy of an artefact whose facts state what was ``compared``; return the size in bytes.
+    """Write a copy of an artifact whose facts state what was ``compared``; return the size in bytes.
 
     Raises :class:`MachineError` if writing fails.
     """

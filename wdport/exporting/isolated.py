@@ -1,6 +1,6 @@
-"""A script: run an artefact with the loader alone, in a process that can import neither wdport nor Keras nor PyTorch.
+"""A script: run an artifact with the loader alone, in a process that can import neither wdport nor Keras nor PyTorch.
 
-``python -I isolated.py FOLDER ARTEFACT SHA256 PATH...``: FOLDER has ``loader.py``, ``calls.json``, a list of programs,
+``python -I isolated.py FOLDER ARTIFACT SHA256 PATH...``: FOLDER has ``loader.py``, ``calls.json``, a list of programs,
 and ``inputs.npz``, the inputs CALL.POSITION of each. It gets ``results.json``, for each call its outputs' dtypes or an
 error, and ``outputs.npz``. The PATHs are where jax and what it needs are installed, if not in this Python.
 """
@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any
 
 ABSENT = ("wdport", "keras", "torch", "tensorflow")
-"""Packages that users of an artefact need not have."""
+"""Packages that users of an artifact need not have."""
 
 
-def main(folder: Path, artefact: str, sha256: str, paths: list[str]) -> None:
+def main(folder: Path, artifact: str, sha256: str, paths: list[str]) -> None:
     """Run every call and write the results."""
     # None in sys.modules makes an import raise ImportError.
     sys.modules.update(dict.fromkeys(ABSENT))  # type: ignore[arg-type]
     sys.path[:0], sys.path[len(sys.path) :] = [str(folder)], paths
     import numpy as np
 
-    with open(artefact, "rb") as file:
+    with open(artifact, "rb") as file:
         # The facts and digests were read before, in the other process.
         if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
             raise ValueError("the file changed while it was verified")
-    loaded: Any = import_module("loader").load(artefact)
+    loaded: Any = import_module("loader").load(artifact)
     results: list[dict[str, Any]] = []
     outputs: dict[str, Any] = {}
     with np.load(folder / "inputs.npz") as arrays:

@@ -48,11 +48,15 @@ class Program(NamedTuple):
     shapes: list[tuple[int, ...]]
 
 
-class ArtefactError(Exception):
-    """A file is not an artefact, or does not run here; one line."""
+class ArtifactError(Exception):
+    """A file is not an artifact, or does not run here; one line."""
 
 
-class Artefact:
+ArtefactError = ArtifactError
+"""Its former name."""
+
+
+class Artifact:
     """``facts`` about the model, programs by name, and the weights that are each program's first arguments."""
 
     def __init__(self, facts: Facts, programs: dict[str, Program], weights: tuple[jax.Array, ...]) -> None:
@@ -99,7 +103,7 @@ class Artefact:
         return self._programs[name].call(self._weights, *inputs)
 
 
-class Network(Artefact):
+class Network(Artifact):
     """A file that ``wdport export --what network`` wrote.
 
     ``facts["programs"]`` has the inputs and outputs of every function: names, dtypes, and shapes, in which sizes that
@@ -130,7 +134,7 @@ class Network(Artefact):
         return call
 
 
-class Denoiser(Artefact):
+class Denoiser(Artifact):
     """A file that ``wdport export --what denoiser`` wrote."""
 
     def __call__(
@@ -153,7 +157,7 @@ class Denoiser(Artefact):
             return prediction
 
 
-class Sampler(Artefact):
+class Sampler(Artifact):
     """A file that ``wdport export --what sampler`` wrote."""
 
     def __call__(
@@ -196,14 +200,14 @@ class Sampler(Artefact):
 def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
     """Return a :class:`Network`, :class:`Denoiser` or :class:`Sampler` with weights on ``device``.
 
-    Raises :class:`ArtefactError`.
+    Raises :class:`ArtifactError`.
     """
     file = fspath(path)
     try:
         with zipfile.ZipFile(file) as archive:
             facts = json.loads(archive.read("facts.json"))
             if facts["format"] != FORMAT:
-                raise ArtefactError(f"{file}: has format {facts['format']}, this loader reads {FORMAT}")
+                raise ArtifactError(f"{file}: has format {facts['format']}, this loader reads {FORMAT}")
             digests = json.loads(archive.comment)["manifest"]["members"] if archive.comment else {}
             names = [name for name in archive.namelist() if name.endswith(".program")]
             serialised = {name.removesuffix(".program"): archive.read(name) for name in names}
@@ -216,21 +220,21 @@ def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
                 weights = _weights(archive, facts["weights"], device, digests)
             kind = {"denoiser": Denoiser, "sampler": Sampler, "network": Network}[facts["what"]]
             return kind(facts, programs, weights)
-    except (ArtefactError, MemoryError):
+    except (ArtifactError, MemoryError):
         raise
     except OSError as error:
-        raise ArtefactError(f"{file}: cannot be read ({error.strerror or error})") from error
+        raise ArtifactError(f"{file}: cannot be read ({error.strerror or error})") from error
     except Exception as error:  # of zipfile, zlib, json and jax, which raise many for a damaged file
         why = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ArtefactError(f"{file}: is not a model that wdport exported, or is damaged ({why})") from error
+        raise ArtifactError(f"{file}: is not a model that wdport exported, or is damaged ({why})") from error
 
 
 def _check_platform(file: str, facts: Facts, device: jax.Device) -> None:
-    """Raise :class:`ArtefactError` unless ``device`` has an exported platform; for jax "cuda" and "rocm" are "gpu"."""
+    """Raise :class:`ArtifactError` unless ``device`` has an exported platform; for jax "cuda" and "rocm" are "gpu"."""
     names = {device.platform, "cuda", "rocm"} if device.platform == "gpu" else {device.platform}
     if not names & set(facts["platforms"]):
         platforms = ", ".join(facts["platforms"])
-        raise ArtefactError(f"{file}: was exported for {platforms}, this device is {device.platform}; export it again")
+        raise ArtifactError(f"{file}: was exported for {platforms}, this device is {device.platform}; export it again")
 
 
 def _program(data: bytes) -> Program:
@@ -239,7 +243,7 @@ def _program(data: bytes) -> Program:
         program = jax.export.deserialize(bytearray(data))
         return Program(jax.jit(program.call), [aval.shape for aval in program.in_avals])
     except ImportError:
-        raise ArtefactError("jax reads exported programs with flatbuffers: pip install flatbuffers") from None
+        raise ArtifactError("jax reads exported programs with flatbuffers: pip install flatbuffers") from None
 
 
 def _require(name: str, digest: Any, digests: Mapping[str, str]) -> None:

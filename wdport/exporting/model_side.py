@@ -1,4 +1,4 @@
-"""The model's side of the comparison with an artefact: what the Keras model computes, in its own dtype and in float64.
+"""The model's side of the comparison with an artifact: what the Keras model computes, in its own dtype and in float64.
 
 Nothing here is shared with the code that lowers programs: the network is the Keras model's call, an autoencoder is its
 own methods, and a sampler is a plain loop over the rows of its plan.
@@ -134,7 +134,7 @@ def network_trials(converted: Converted, side: ModelSide, facts: Mapping[str, An
 
 
 def _shapes(facts: Mapping[str, Any], name: str) -> list[list[object]]:
-    """The shapes of a program's inputs, as the artefact states them; none for a program that it lacks."""
+    """The shapes of a program's inputs, as the artifact states them; none for a program that it lacks."""
     return [list(entry["shape"]) for entry in facts["programs"].get(name, {"inputs": []})["inputs"]]
 
 

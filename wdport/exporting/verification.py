@@ -63,7 +63,7 @@ class Result:
 
 
 def run_calls(path: Path, sha256: str, calls: Sequence[Call]) -> list[Result]:
-    """Run the calls of an artefact with this SHA-256; raises :class:`InputError` if it cannot be loaded."""
+    """Run the calls of an artifact with this SHA-256; raises :class:`InputError` if it cannot be loaded."""
     with scratch_folder() as folder:
         shutil.copy(HERE / "loader.py", folder)
         (folder / "calls.json").write_text(json.dumps([program for program, _ in calls]))
@@ -108,7 +108,7 @@ def _installed() -> list[str]:
 
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float64": "float64"}
-"""The Keras dtype policy of an artefact that computes in a dtype."""
+"""The Keras dtype policy of an artifact that computes in a dtype."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Verification:
     """The result of comparing an exported file with its model; true if it passes.
 
     ``ratios`` are the largest errors of every program, ``inputs`` the inputs that were compared, in words, and
-    ``members`` the SHA-256 of the members of an artefact.
+    ``members`` the SHA-256 of the members of an artifact.
     """
 
     model: str
@@ -149,18 +149,18 @@ class Verification:
                                     self.environment, self.seconds)  # fmt: skip
 
     def compared(self) -> dict[str, object]:
-        """What the facts of the artefact state about it."""
+        """What the facts of the artifact state about it."""
         return {"model": self.digests["model"], "members": dict(self.members), "programs": dict(self.ratios),
                 "bound": NUMERICS, "inputs": list(self.inputs), "device": self.environment["device"]}  # fmt: skip
 
 
-def verify_artefact(converted: Converted, path: Path, say: Callable[[str], None] = lambda _: None) -> Verification:
-    """Compare an artefact with the model of a converted file.
+def verify_artifact(converted: Converted, path: Path, say: Callable[[str], None] = lambda _: None) -> Verification:
+    """Compare an artifact with the model of a converted file.
 
     Raises:
         InputError: the file is damaged, or its facts are not those that wdport writes.
-        MachineError: this machine lacks what the artefact needs.
-        UsageError: the artefact computes in a dtype that is not compared.
+        MachineError: this machine lacks what the artifact needs.
+        UsageError: the artifact computes in a dtype that is not compared.
     """
     started = time.monotonic()
     snapshot, facts, members = Snapshot(path), read_facts(path), member_digests(path)
@@ -171,9 +171,9 @@ def verify_artefact(converted: Converted, path: Path, say: Callable[[str], None]
     side = ModelSide(converted, policy, facts["precision"])
     plan = _plan(path, side.network, facts)
     trials = _trials(converted, side, facts, plan)
-    say("running the artefact")
+    say("running the artifact")
     results = run_calls(path, snapshot.sha256, [(trial.program, trial.inputs) for trial in trials])
-    # Built now, so that it is not in memory while the artefact runs.
+    # Built now, so that it is not in memory while the artifact runs.
     exact = side if policy == "float64" else ModelSide(converted, "float64", "highest")
     comparison = ProgramComparison(facts["compute_dtype"])
     for trial, result in zip(trials, results, strict=True):
@@ -215,7 +215,7 @@ def _require_facts(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _require_machine(path: Path, facts: Mapping[str, Any]) -> None:
-    """Raise :class:`MachineError` if the artefact cannot run here."""
+    """Raise :class:`MachineError` if the artifact cannot run here."""
     if importlib.util.find_spec("flatbuffers") is None:
         what = "running it needs flatbuffers, which is not installed"
         raise MachineError(path, what, "pip install flatbuffers, or install wdport[export]")
@@ -227,7 +227,7 @@ def _require_machine(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _plan(path: Path, network: Network | None, facts: Mapping[str, Any]) -> SamplingPlan | None:
-    """The plan of a sampler, as the model's process makes it; None for other artefacts."""
+    """The plan of a sampler, as the model's process makes it; None for other artifacts."""
     if facts["what"] == "network":
         return None
     if network is None:
@@ -303,7 +303,7 @@ class ProgramComparison:
         return ratios_by_program
 
     def gate(self, stated: Sequence[Finding | None]) -> Gate:
-        """Gate artefact (X), with other comparisons: a finding, or None for what agrees."""
+        """Gate artifact (X), with other comparisons: a finding, or None for what agrees."""
         facts = [*self._facts, *(finding for finding in stated if finding is not None), *self._exacter()]
         compared, expected = self._compared + len(stated), self._expected + len(stated)
         return GATES["X"].gate(compared, expected if self._expected else 0, tuple(self._measures()), tuple(facts))
@@ -326,7 +326,7 @@ def _stated(
     trials: Sequence[ProgramTrial],
     facts: Mapping[str, Any],
 ) -> list[Finding | None]:
-    """What the artefact states of the model, against what the model states."""
+    """What the artifact states of the model, against what the model states."""
     pairs: dict[str, tuple[object, object]] = {"model": (facts.get("model"), converted.config.to_dict())}
     if facts["what"] == "network":
         programs = facts["programs"]

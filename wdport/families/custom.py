@@ -26,7 +26,7 @@ from wdport.model import Array, ConfigurationSource, Document, KerasModel, Resol
 from wdport.recorder import Input, parse_input
 
 if TYPE_CHECKING:
-    from wdport.compare.setting import SettingsReport
+    from wdport.compare.setting_values import SettingsReport
     from wdport.families.roles import OwnFamily
 
 _IGNORED: Final = frozenset({"seed", "shared_object_id", "compile_config", "build_config"})
@@ -237,7 +237,7 @@ class CustomFamily(PlainFamily):
         import numpy as np
 
         from wdport.checkpoint.error_context import located
-        from wdport.files.weights_file import open_weights
+        from wdport.files.keras_reader import open_weights
         from wdport.keras_runtime import set_variable, variables_by_path
 
         # Keras opens the file without such a check.

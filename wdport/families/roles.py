@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
     from torch.nn import Module
 
-    from wdport.compare.setting import SettingsReport
+    from wdport.compare.setting_values import SettingsReport
     from wdport.diffusion.process import Process
 
 

@@ -24,7 +24,7 @@ from wdport.model import Document, KerasLayer, KerasModel
 if TYPE_CHECKING:
     import torch
 
-    from wdport.compare.setting import SettingsReport
+    from wdport.compare.setting_values import SettingsReport
 
 
 def first_unlike(model: KerasModel, reference: str | None, arguments: Document, table: Table) -> str:

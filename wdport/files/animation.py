@@ -16,7 +16,7 @@ import numpy as np
 from wdport.errors import InternalError, UsageError
 from wdport.files.atomic import replacing, whole_file, write_text
 from wdport.files.figure import DRAWN, FRAMES_PER_SECOND, any_script
-from wdport.files.target import Needed, Target, file_target
+from wdport.files.model_target import Needed, Target, file_target
 from wdport.model import Array
 
 TEXT_FORMATS: Final = (".gif", ".txt")

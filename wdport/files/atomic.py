@@ -18,6 +18,7 @@ from typing import IO, Final
 
 from wdport.errors import MachineError
 from wdport.files.defer_signals import deferred_signals
+from wdport.files.outputs import OutputPath, is_stream
 from wdport.files.temporary import (
     WRITTEN,
     Temporary,
@@ -26,7 +27,6 @@ from wdport.files.temporary import (
     make_temporary_folder,
     remove_leftovers,
 )
-from wdport.files.writable import OutputPath, is_stream
 
 _FIXES = {
     errno.ENOSPC: "free some space",

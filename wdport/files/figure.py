@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from wdport.files.atomic import replacing
+from wdport.files.model_target import Needed, Target, file_target
 from wdport.files.series_figure import (
     BLUE,
     LINES,
@@ -22,7 +23,6 @@ from wdport.files.series_figure import (
     draw_with_data,
     is_prices,
 )
-from wdport.files.target import Needed, Target, file_target
 from wdport.model import Array
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ class Snapshot:
 class InputFiles(dict[str, Path]):
     """Input files by label, ``None`` and "" left out, with their states when this is made.
 
-    A file that is written with these inputs (:func:`wdport.files.writable.writable`) gets its name only if they are
+    A file that is written with these inputs (:func:`wdport.files.outputs.writable`) gets its name only if they are
     unchanged then, or were at :meth:`end_reading`.
     """
 

@@ -23,12 +23,12 @@ from wdport.checkpoint.reading import decode
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.source import CHUNK, Source, Span
 from wdport.errors import InputError, InternalError, MachineError
+from wdport.files.keras_reader import ASSETS, KerasArchive, dataset_paths, open_weights
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST, file_sha256
+from wdport.files.model_target import Target
 from wdport.files.npz_file import manifest_in, open_npz, values_of
 from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
 from wdport.files.safetensors_file import METADATA, PlannedTensor, SafetensorsWriter
-from wdport.files.target import Target
-from wdport.files.weights_file import ASSETS, KerasArchive, dataset_paths, open_weights
 from wdport.limits import MAX_MANIFEST_BYTES
 from wdport.model import Array
 
@@ -118,7 +118,7 @@ def write_by_keras(
 ) -> Written:
     """Write a model with Keras: ``save`` writes it and returns the written values by path, which must equal those that
     ``read`` returns."""
-    from wdport.files.keras_files import add_manifest
+    from wdport.files.keras_writer import add_manifest
 
     saved = {name: digest(array) for name, array in save(file).items()}
     config_json = read_metadata(file).config_json
@@ -231,7 +231,7 @@ def _open(
 ) -> Writer:
     if kind == "safetensors":
         return SafetensorsWriter(file, variables, room)
-    from wdport.files.keras_files import ArchiveWriter, WeightsWriter
+    from wdport.files.keras_writer import ArchiveWriter, WeightsWriter
 
     return ArchiveWriter(file, variables, config_json, assets) if kind == "keras" else WeightsWriter(file, variables)
 

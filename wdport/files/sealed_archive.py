@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from wdport.files.atomic import replacing
-from wdport.files.writable import OutputPath
+from wdport.files.outputs import OutputPath
 from wdport.files.zip_seal import seal_of
 
 

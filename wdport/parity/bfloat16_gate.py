@@ -14,9 +14,9 @@ import numpy as np
 
 from wdport.compare.calls import Calls, Case, Outputs, answers_of, cast, layer_of
 from wdport.compare.comparison import Comparison, RoundingErrors
-from wdport.compare.errors import InPort
 from wdport.compare.findings import GATES, Gate, Measure
 from wdport.compare.gate_bounds import NUMERICS, UNIT_ROUNDOFF_16
+from wdport.compare.layer_errors import InPort
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe
 from wdport.conversion.prepare import Prepared

@@ -24,7 +24,7 @@ from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.roles import OwnFamily
 from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import digest
-from wdport.files.target import FOLDER
+from wdport.files.model_target import FOLDER
 from wdport.model import STATED, Array, KerasVariable, Resolved, Stated
 from wdport.parity.verify_request import Pair
 

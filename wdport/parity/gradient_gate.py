@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from wdport.compare.calls import Call, ExpectedCall, layer_of
-from wdport.compare.errors import InPort
 from wdport.compare.findings import GATES, Gate, fact, measure, notice
+from wdport.compare.layer_errors import InPort
 from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.taps import Tap

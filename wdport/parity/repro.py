@@ -20,11 +20,11 @@ from wdport.errors import InputError, MachineError
 from wdport.families.registry import find_family, own_model
 from wdport.families.roles import Family
 from wdport.files.atomic import replacing
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer
 from wdport.options import PathText
-from wdport.parity.request import REPRO_ARRAYS, REPRO_SCRIPT
+from wdport.parity.verify_options import REPRO_ARRAYS, REPRO_SCRIPT
 
 Nested = Array | list["Nested"]
 """An input of a layer: an array, or a nested list of arrays."""

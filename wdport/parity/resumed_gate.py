@@ -34,7 +34,7 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.model_pair import Sides, converted_weights, unrounded
 from wdport.parity.optimizer_gate import losses
 from wdport.recorder import lifted
-from wdport.training.load import optimizer_of, schedule_of, steps_taken
+from wdport.training.converted_optimizer import optimizer_of, schedule_of, steps_taken
 
 if TYPE_CHECKING:
     import torch

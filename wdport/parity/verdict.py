@@ -15,7 +15,7 @@ from wdport.compare.results import Overlay as Overlay
 from wdport.compare.results import PartResult as PartResult
 from wdport.compare.results import TapResult as TapResult
 from wdport.compare.results import locate as locate
-from wdport.compare.setting import SettingsReport
+from wdport.compare.setting_values import SettingsReport
 from wdport.files import json_document
 from wdport.model import PartWords
 from wdport.shared_types import Number, Sha256

@@ -20,10 +20,10 @@ from wdport.parity.model_pair import converted_weights, unequal_variables
 from wdport.parity.recorded import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.reference import user_reference
-from wdport.parity.request import require_repro
 from wdport.parity.resumed_gate import open_resumed
 from wdport.parity.run import EVERYTHING, Setup, VerifySubject, run_gates
 from wdport.parity.verdict_api import Verdict
+from wdport.parity.verify_options import require_repro
 from wdport.parity.verify_request import Pair
 from wdport.recorder import battery
 

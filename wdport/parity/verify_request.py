@@ -21,7 +21,7 @@ from wdport.files.inputs import InputFiles
 from wdport.options import PathText, Unrecorded, options_of, require_bounds
 from wdport.parity.fresh.described import described
 from wdport.parity.recording import open_recording
-from wdport.parity.request import CONFIGURES, PairOptions
+from wdport.parity.verify_options import CONFIGURES, PairOptions
 
 
 @dataclass(frozen=True)

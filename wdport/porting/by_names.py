@@ -19,8 +19,8 @@ from wdport.families.custom import CustomConfig
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import KerasLayer
-from wdport.porting.assigning import KerasSide
-from wdport.porting.options import Fields, layer_option, tensor_rules
+from wdport.porting.candidate_rows import Fields, layer_option, tensor_rules
+from wdport.porting.matching import KerasSide
 from wdport.porting.suggest import Models, Suggestion, family_of
 from wdport.porting.units import Unit, likeness
 from wdport.porting.writing import Doubt, fold, fold_doubts, sections

@@ -25,11 +25,11 @@ from wdport.compare.settings import compare_pair
 from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
 from wdport.model import Array, KerasLayer
-from wdport.porting.assigning import InputCall, KerasSide, RunOutcome
+from wdport.porting.candidate_rows import FillOption, layer_option, table_of_rows
 from wdport.porting.counterfactuals import mends
 from wdport.porting.document import Place
 from wdport.porting.fingerprints import Print
-from wdport.porting.options import FillOption, layer_option, table_of_rows
+from wdport.porting.matching import InputCall, KerasSide, RunOutcome
 from wdport.porting.torch_run import TorchRun, TorchValue
 from wdport.porting.units import Unit, likeness, module_of, possible, torch_kinds
 

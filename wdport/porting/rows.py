@@ -12,9 +12,9 @@ from wdport.errors import WdportError
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Plan, make_plan
 from wdport.model import Array
-from wdport.porting.assigning import KerasSide, RunOutcome
+from wdport.porting.candidate_rows import Fields, FillOption, table_of_rows
 from wdport.porting.fingerprints import NEAR, Print
-from wdport.porting.options import Fields, FillOption, table_of_rows
+from wdport.porting.matching import KerasSide, RunOutcome
 from wdport.porting.torch_run import TorchRun
 from wdport.porting.units import Unit, likeness, possible
 from wdport.porting.writing import Doubt

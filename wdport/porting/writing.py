@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wdport.mapping.names import NamePattern
-from wdport.porting.options import Fields
+from wdport.porting.candidate_rows import Fields
 
 # A number in a name, but not one within an index such as <n+1>.
 _NUMBER = re.compile(r"(?<![0-9])(\d+)(?![0-9])(?![^<]*>)")

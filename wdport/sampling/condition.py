@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import read_npy, read_npz
 from wdport.data.table import ColumnTable, columns_of, data_file
-from wdport.data.text import read_text
+from wdport.data.text_tables import read_text
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 from wdport.families.roles import Tree

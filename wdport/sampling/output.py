@@ -24,10 +24,10 @@ from wdport.diffusion.scan import Carry, PlanRows, run_rows
 from wdport.diffusion.schedules import Array
 from wdport.errors import MachineError, printable
 from wdport.families.roles import Tree
-from wdport.files.samples import Blocks, write_samples
-from wdport.files.target import Target
+from wdport.files.model_target import Target
+from wdport.files.outputs import writable
+from wdport.files.samples_writer import Blocks, write_samples
 from wdport.files.temporary import WRITTEN
-from wdport.files.writable import writable
 from wdport.jax_settings import fast_run
 from wdport.sampling.job import Job, SamplingClock, SamplingRun
 from wdport.sampling.parts import Parts

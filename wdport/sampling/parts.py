@@ -26,7 +26,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import understood
 from wdport.errors import InputError, MachineError
 from wdport.files.atomic import whole_file
-from wdport.files.run_folder import RunFolder, keep_private, private_stream
+from wdport.files.locked_folder import RunFolder, keep_private, private_stream
 from wdport.model import Array
 
 Layout = Mapping[str, tuple[tuple[int, ...], str]]

@@ -18,8 +18,8 @@ from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Fresh
 from wdport.files.atomic import replacing
-from wdport.files.run_folder import RunFolder
-from wdport.files.writable import OutputPath
+from wdport.files.locked_folder import RunFolder
+from wdport.files.outputs import OutputPath
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer

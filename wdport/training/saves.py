@@ -18,10 +18,10 @@ from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
 from wdport.errors import InputError
 from wdport.files.atomic import whole_file
+from wdport.files.locked_folder import ANEW, RunFolder
 from wdport.files.manifest_seal import sealed, unsealed
 from wdport.files.orbax_folder import require_orbax
-from wdport.files.run_folder import ANEW, RunFolder
-from wdport.files.writable import OutputPath
+from wdport.files.outputs import OutputPath
 from wdport.model import Array
 from wdport.training.placement import Placement
 

@@ -16,7 +16,7 @@ from jax import Array as Tensor
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import understood
 from wdport.data.numpy_files import map_array, read_array
-from wdport.data.samples import has_windows
+from wdport.data.samples_reader import has_windows
 from wdport.data.series import Series, series_of
 from wdport.data.statistics import Statistics
 from wdport.data.table import data_file

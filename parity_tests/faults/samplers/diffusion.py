@@ -14,9 +14,9 @@ import numpy as np
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.faults import SAMPLERS, TARGET_MIXED_UP, SamplerFault, again
 from wdport.diffusion.plans import SamplingPlan
+from wdport.diffusion.sampler_steps import NOISE, STATE
 from wdport.diffusion.scan import Tensor
 from wdport.diffusion.schedules import NoiseSchedule
-from wdport.diffusion.updates import NOISE, STATE
 from wdport.mapping.arrays import Array
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.flow import FEW, SINGULAR, Flow
 from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.updates import OUTPUT
+from wdport.diffusion.sampler_steps import OUTPUT
 
 _OTHER = {"velocity": "sample", "sample": "velocity", "noise": "velocity"}
 

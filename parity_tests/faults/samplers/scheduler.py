@@ -11,9 +11,9 @@ import numpy as np
 
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.plans import SamplingPlan
+from wdport.diffusion.sampler_steps import NOISE, STATE
 from wdport.diffusion.scan import Tensor
 from wdport.diffusion.scheduler import Scheduled
-from wdport.diffusion.updates import NOISE, STATE
 
 _SWAPPED = {"noise": "velocity", "velocity": "noise", "sample": "velocity"}
 _SAMPLE = {"noise": "sample", "velocity": "sample", "sample": "noise"}

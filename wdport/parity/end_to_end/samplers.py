@@ -19,7 +19,7 @@ import numpy as np
 
 from wdport.compare.findings import GATES, Gate, fact
 from wdport.diffusion.process import Process, Run
-from wdport.diffusion.updates import WITH_ETA
+from wdport.diffusion.sampler_steps import WITH_ETA
 from wdport.errors import MachineError, UsageError
 from wdport.families.roles import Sampled
 from wdport.jax_settings import fast_compile

@@ -18,9 +18,9 @@ from typing import Any, Final
 import numpy as np
 
 from wdport.compare.calls import Case
-from wdport.compare.errors import outputs_in_port
 from wdport.compare.findings import GATES, OUTPUT, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
+from wdport.compare.layer_errors import outputs_in_port
 from wdport.compare.layouts import axes
 from wdport.compare.measure import FLOOR, ErrorPair
 from wdport.conversion.prepare import Prepared

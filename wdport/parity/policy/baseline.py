@@ -21,7 +21,7 @@ from wdport.checkpoint.strict_json import strict_json
 from wdport.compare.findings import GATES, Finding, fact
 from wdport.errors import IncompleteError, InputError, UsageError
 from wdport.files.atomic import write_text
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 from wdport.limits import MAX_BASELINE_BYTES
 from wdport.options import PathText
 from wdport.parity.verdict import TapResult, Verdict

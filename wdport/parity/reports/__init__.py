@@ -8,7 +8,7 @@ from pathlib import Path
 from wdport.errors import MachineError
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
-from wdport.files.writable import require_apart, writable
+from wdport.files.outputs import require_apart, writable
 from wdport.options import PathText
 from wdport.parity.reports.html import render_html
 from wdport.parity.reports.junit import render_junit

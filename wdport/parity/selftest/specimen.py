@@ -29,7 +29,7 @@ from wdport.conversion.convert import write_arrays
 from wdport.conversion.prepare import Settings, prepare
 from wdport.families.faults import FaultSet, Mutant
 from wdport.families.roles import Family
-from wdport.files.target import choose_target
+from wdport.files.model_target import choose_target
 from wdport.files.temporary import scratch_folder
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable

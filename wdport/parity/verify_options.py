@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from wdport.files.writable import writable
+from wdport.files.outputs import writable
 from wdport.limits import MAX_CASES, MAX_SEED
 from wdport.options import (
     DATA,
@@ -35,7 +35,7 @@ from wdport.options import (
 REPRO_ARRAYS: Final = "layer.npz"
 REPRO_SCRIPT: Final = "repro.py"
 REPRO_KINDS: Final = {REPRO_ARRAYS: "layer", REPRO_SCRIPT: "script"}
-"""The kind of each file in :data:`wdport.files.writable.OURS`."""
+"""The kind of each file in :data:`wdport.files.outputs.OURS`."""
 
 
 def require_repro(folder: str | os.PathLike[str] | None) -> None:

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.files.defer_signals import deferred_signals
+from wdport.files.keras_reader import ASSETS, CONFIG, METADATA, WEIGHTS, dataset_paths
 from wdport.files.manifest_seal import MANIFEST
 from wdport.files.quiet_file import QuietFile, quiet_hdf5
-from wdport.files.weights_file import ASSETS, CONFIG, METADATA, WEIGHTS, dataset_paths
 from wdport.platforms import CLOEXEC
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | CLOEXEC

@@ -16,8 +16,8 @@ from wdport.checkpoint.regular_file import open_regular
 from wdport.data.arrays import opened_npz, understood
 from wdport.data.numpy_files import map_array, read_array
 from wdport.data.table import checked_names, data_file
-from wdport.data.text import read_text
-from wdport.files.samples import FEATURES
+from wdport.data.text_tables import read_text
+from wdport.files.samples_writer import FEATURES
 from wdport.model import Array
 
 SERIES: Final = "series"

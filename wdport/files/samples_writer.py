@@ -18,8 +18,8 @@ import numpy as np
 
 from wdport.errors import InternalError
 from wdport.files.atomic import whole_file
+from wdport.files.model_target import Needed, Target, file_target
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.target import Needed, Target, file_target
 from wdport.model import Array
 
 Block = Mapping[str, Array]

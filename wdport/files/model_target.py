@@ -15,14 +15,7 @@ from wdport.files import orbax_folder, sharded_file
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import INDEX, MANIFEST, manifest_of
 from wdport.files.orbax_folder import ITEM, require_orbax
-from wdport.files.writable import (
-    OutputPath,
-    is_replaceable,
-    require_apart,
-    require_no_link,
-    require_parent,
-    writable,
-)
+from wdport.files.outputs import OutputPath, is_replaceable, require_apart, require_no_link, require_parent, writable
 
 FORMATS = {".keras": "keras", ".safetensors": "safetensors", ".weights.h5": "weights.h5", ".npz": "npz"}
 FOLDER: Final = "safetensors-sharded"

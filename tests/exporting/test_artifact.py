@@ -21,7 +21,7 @@ from tests.sampling.toy import SHAPE, toy_network
 from wdport.cli.main import main
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.exporting import loader
-from wdport.exporting.artifact import export_target, member_digests, read_facts, write_artefact
+from wdport.exporting.artifact import export_target, member_digests, read_facts, write_artifact
 from wdport.exporting.lowering import Lowered, Lowering, lower_denoiser
 
 FACTS = {"what": "denoiser", "platforms": ["cpu"], "batch": None, "coefficients": 5, "features": 3, "dtype": "float32"}
@@ -38,7 +38,7 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(path: Path, lowered: Lowered, force: bool = False) -> Path:
-    write_artefact(export_target(path, force=force), FACTS, lowered.programs, lowered.arrays)
+    write_artifact(export_target(path, force=force), FACTS, lowered.programs, lowered.arrays)
     return path
 
 
@@ -69,7 +69,7 @@ def test_without_flatbuffers_it_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def damage(path: Path, change: Callable[[dict[str, bytes]], Any]) -> None:
-    """The artefact with its members changed."""
+    """The artifact with its members changed."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_one_line(lowered: Lowered, tmp_path: Path, case: str)
     path = write(tmp_path / "a.stablehlo", lowered)
     assert loader.load(path)(np.zeros((1, *SHAPE)), [0.5]).shape == (1, *SHAPE)
     damage(path, change)
-    with pytest.raises(loader.ArtefactError) as raised:
+    with pytest.raises(loader.ArtifactError) as raised:
         loader.load(path)
     assert expected in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -117,7 +117,7 @@ def test_no_damage_raises_anything_else(lowered: Lowered, tmp_path: Path) -> Non
         (tmp_path / "b.stablehlo").write_bytes(changed[: random.integers(1, len(whole))] if at % 4 == 0 else changed)
         try:
             loader.load(tmp_path / "b.stablehlo")
-        except loader.ArtefactError as error:
+        except loader.ArtifactError as error:
             refused.append(str(error))
     assert len(refused) > 40
     assert not any("\n" in said for said in refused)
@@ -126,9 +126,9 @@ def test_no_damage_raises_anything_else(lowered: Lowered, tmp_path: Path) -> Non
 @pytest.mark.parametrize("data", [b"", b"PK", b"no archive at all"])
 def test_no_archive(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.stablehlo").write_bytes(data)
-    with pytest.raises(loader.ArtefactError, match="not a model that wdport exported"):
+    with pytest.raises(loader.ArtifactError, match="not a model that wdport exported"):
         loader.load(tmp_path / "a.stablehlo")
-    with pytest.raises(loader.ArtefactError, match=r"nope.stablehlo: cannot be read \(No such file or directory\)"):
+    with pytest.raises(loader.ArtifactError, match=r"nope.stablehlo: cannot be read \(No such file or directory\)"):
         loader.load(tmp_path / "nope.stablehlo")
 
 
@@ -220,7 +220,7 @@ def test_a_member_that_was_replaced_is_found(lowered: Lowered, tmp_path: Path, n
     damage(path, replace)
     with zipfile.ZipFile(path, "a") as archive:
         archive.comment = seal
-    with pytest.raises(loader.ArtefactError, match="is not a model that wdport exported, or is damaged"):
+    with pytest.raises(loader.ArtifactError, match="is not a model that wdport exported, or is damaged"):
         loader.load(path)
     with pytest.raises(InputError, match="that wdport wrote"):
         (read_facts if name == "facts.json" else member_digests)(path)

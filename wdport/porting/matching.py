@@ -24,8 +24,7 @@ from wdport.keras_runtime import exact_float64, first_line, layers_by_path, set_
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
-from wdport.porting.fingerprints import Print
-from wdport.porting.options import (
+from wdport.porting.candidate_rows import (
     Agreement,
     FillOption,
     Guide,
@@ -39,6 +38,7 @@ from wdport.porting.options import (
     shuffled,
     tensor_options,
 )
+from wdport.porting.fingerprints import Print
 from wdport.porting.torch_run import TorchRun
 from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible
 
