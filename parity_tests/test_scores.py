@@ -13,7 +13,7 @@ from tests.evaluation import judges_torch, ts2vec_torch
 from wdport.data.series import read_series
 from wdport.evaluation.api import evaluate
 from wdport.evaluation.distances import Scaling, frechet_distance
-from wdport.evaluation.scores import Evaluation
+from wdport.evaluation.result import Evaluation
 from wdport.evaluation.sets import real_windows
 
 SERIES = Path(__file__).parents[2] / "shared" / "data" / "ETT-small" / "ETTh1.csv"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wdport.conversion.convert import Conversion, convert
     from wdport.conversion.load import load_model
     from wdport.evaluation.api import evaluate
-    from wdport.evaluation.scores import Evaluation
+    from wdport.evaluation.result import Evaluation
     from wdport.evaluation.sweep import Sweep, sweep
     from wdport.exporting.api import Exported, export
     from wdport.exporting.to_torch import to_torch
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Conversion": "wdport.conversion.convert",
     "convert": "wdport.conversion.convert",
-    "Evaluation": "wdport.evaluation.scores",
+    "Evaluation": "wdport.evaluation.result",
     "evaluate": "wdport.evaluation.api",
     "Exported": "wdport.exporting.api",
     "export": "wdport.exporting.api",

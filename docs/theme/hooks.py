@@ -51,7 +51,7 @@ def reference() -> Iterator[str]:
     """Markdown of `wdport` and all its commands, in the order of `wdport --help`."""
     sys.path.insert(0, str(ROOT))
     os.environ.setdefault("KERAS_BACKEND", "jax")
-    from wdport.cli.group import group
+    from wdport.cli.execute import group
 
     yield from _command(group, click.Context(group, info_name="wdport", **group.context_settings), 2)
 

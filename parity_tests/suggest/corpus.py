@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from wdport.families.code import find_function
+from wdport.families.user_functions import find_function
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import Table, load_table
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from wdport.compare.probe import stateless, tensors
-from wdport.families.code import build_keras
+from wdport.families.user_functions import build_keras
 from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import parse_rule

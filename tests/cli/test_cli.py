@@ -13,14 +13,14 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.convert import _text
-from wdport.cli.group import VERBS
+from wdport.cli.execute import VERBS
 from wdport.cli.main import main
 
 SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
 
 SLOW = """
 import sys, time
-import wdport.files.safetensors_file as file
+import wdport.files.safetensors_writer as file
 write = file.SafetensorsWriter.write
 
 def slow(*arguments):

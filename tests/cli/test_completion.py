@@ -13,7 +13,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from wdport.cli.completion import CHECKPOINTS, VARIABLE, matching
-from wdport.cli.group import group
+from wdport.cli.execute import group
 from wdport.cli.model_inputs import SAMPLERS
 from wdport.diffusion.flow import SAMPLERS as FLOW
 from wdport.diffusion.sampler_steps import SAMPLERS as PLANS

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from tests.make import SETTINGS, make_state, save
-from wdport.cli.group import VERBS, group
+from wdport.cli.execute import VERBS, group
 from wdport.cli.main import main
 from wdport.files.json_document import SCHEMAS, document
 

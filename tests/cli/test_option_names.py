@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from wdport.cli.group import group
+from wdport.cli.execute import group
 from wdport.cli.main import main
 from wdport.cli.verb import FEW, SECTIONS, Verb, VerbOption
 

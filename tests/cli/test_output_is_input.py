@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.files import make_files
 from tests.make import SETTINGS
-from wdport.cli import group
+from wdport.cli import execute as group
 from wdport.cli.completion import FilePath, FolderPath
 from wdport.cli.main import main
 from wdport.files.inputs import Snapshot

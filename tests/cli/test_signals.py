@@ -17,7 +17,7 @@ SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={va
 
 WHILE_WRITING = """
 import gc, signal, sys, time
-import wdport.files.safetensors_file as file
+import wdport.files.safetensors_writer as file
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in what a shell starts in the background
 

@@ -231,7 +231,7 @@ def known_command(command: str, block: Block) -> None:
     """A `wdport` command has a verb and options that exist, and as many arguments as it must have."""
     import click
 
-    from wdport.cli.group import group
+    from wdport.cli.execute import group
 
     words = shlex.split(command, comments=True)
     if words[0] != "wdport" or words == ["wdport", "--version"]:

@@ -14,8 +14,8 @@ import torch
 
 from wdport.errors import UsageError
 from wdport.evaluation.distances import Scaling, correlational_score, dtw_distances, frechet_distance, jensen_shannon
-from wdport.evaluation.judges import Judge, Weights
 from wdport.evaluation.sets import require_series
+from wdport.evaluation.trained_scores import Judge, Weights
 
 
 @pytest.fixture(autouse=True)

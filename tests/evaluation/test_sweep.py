@@ -16,7 +16,7 @@ import wdport
 from wdport.cli.main import main
 from wdport.data.series import Series
 from wdport.evaluation.document import document_of, text_of
-from wdport.evaluation.scores import Evaluation, Score
+from wdport.evaluation.result import Evaluation, Score
 from wdport.evaluation.sweep import SamplerSetting, SettingSamples, Sweep, _units_of
 from wdport.files.json_document import NamedFile
 from wdport.model import Decoding

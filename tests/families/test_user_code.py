@@ -11,7 +11,7 @@ import pytest
 import wdport
 from tests.families.test_custom import HEAD, TABLES, files
 from wdport.cli.main import main
-from wdport.families import code
+from wdport.families import user_functions as code
 
 BAD, NETS = "tests.families.toys.bad", "tests.families.toys.bad_nets"
 KERAS = {

@@ -286,8 +286,8 @@ MODE = re.compile(r"[wax]")
 WRITERS = {
     "files/atomic.py": "the writer of files and folders",
     "files/temporary.py": "what it writes under at first",
-    "files/safetensors_file.py": "writes to the name that its caller has of that writer",
-    "files/sharded_file.py": "writes to the folder that that writer gives it",
+    "files/safetensors_writer.py": "writes to the name that its caller has of that writer",
+    "files/sharded_writer.py": "writes to the folder that that writer gives it",
     "files/orbax_folder.py": "writes to the folder that the writer gives it",
     "files/npz_file.py": "writes to the name that the writer gives it",
     "recorder.py": "copied on its own into the environments of others",

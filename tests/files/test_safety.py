@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import wdport
 from tests.make import SETTINGS, make_state, save
-from wdport.cli.group import group
+from wdport.cli.execute import group
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files import model_files as files
 

@@ -19,7 +19,7 @@ from wdport.compare.findings import Gate
 from wdport.conversion.optimizer import Optimised
 from wdport.conversion.optimizer_file import read_optimizer, write_optimizer
 from wdport.errors import MisfitError
-from wdport.families.code import find_function
+from wdport.families.user_functions import find_function
 from wdport.files.outputs import writable
 from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.verify import Verdict

@@ -16,7 +16,7 @@ import yaml
 from tests.real.test_packages import needs_packages, root
 from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
-from wdport.families.code import find_function
+from wdport.families.user_functions import find_function
 
 pytestmark = needs_packages
 

@@ -20,7 +20,7 @@ import pytest
 import wdport
 from tests.make import SETTINGS, make_state, save
 from tests.sampling.toy import SHAPE, toy_programs
-from wdport.cli.machine import parse_devices
+from wdport.cli.processes import parse_devices
 from wdport.errors import UsageError
 from wdport.sampling.devices import DeviceSpread, spread_over
 from wdport.sampling.job import chunked

@@ -20,7 +20,7 @@ from wdport.files.outputs import OutputPath
 from wdport.options import FORCE, JSON, Operand, Option
 
 if TYPE_CHECKING:  # they import jax, but the last
-    from wdport.evaluation.scores import Evaluation
+    from wdport.evaluation.result import Evaluation
     from wdport.evaluation.sweep import Sweep
     from wdport.files.json_document import NamedFile
     from wdport.model import Array

@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code. See docs/reference/exit-codes.md for what each code means."""
     catch_signals()
     try:
-        from wdport.cli.group import execute
+        from wdport.cli.execute import execute
 
         return execute(sys.argv[1:] if arguments is None else arguments)
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""`wdport verify`."""
+"""`wdport verify`; its options are in wdport/parity/verify_options.py."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from wdport.files.manifest_seal import BLANK, CONVERT_AGAIN, sealed, unsealed
 from wdport.files.model_files import digest
 from wdport.files.model_target import stem_of
 from wdport.files.outputs import OutputPath, writable
-from wdport.files.safetensors_file import METADATA, SafetensorsWriter
+from wdport.files.safetensors_writer import METADATA, SafetensorsWriter
 from wdport.model import Array
 
 SUFFIX: Final = ".optimizer.safetensors"

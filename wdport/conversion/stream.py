@@ -29,7 +29,7 @@ from wdport.conversion.rounding import FLOATS, Cast, is_nonfinite
 from wdport.conversion.steps import Budget, BufferStep, Range, SizedMove, aligned, all_steps, slowest
 from wdport.conversion.values import See
 from wdport.errors import InputError, MisfitError
-from wdport.files.safetensors_file import PlannedTensor
+from wdport.files.safetensors_writer import PlannedTensor
 from wdport.mapping.arrays import copy_blocks, rearrangement
 from wdport.mapping.axes import Shape
 from wdport.mapping.moves import Move

@@ -32,8 +32,8 @@ from wdport.files.model_files import Hashes, Written, size_at, stored_digests
 from wdport.files.model_target import FOLDER, KERAS, ORBAX, ModelTarget, Target
 from wdport.files.npz_file import NpzWriter
 from wdport.files.orbax_folder import OrbaxWriter
-from wdport.files.safetensors_file import PlannedTensor, SafetensorsWriter
-from wdport.files.sharded_file import ShardedWriter, ShardPart
+from wdport.files.safetensors_writer import PlannedTensor, SafetensorsWriter
+from wdport.files.sharded_writer import ShardedWriter, ShardPart
 
 
 @dataclass(frozen=True)

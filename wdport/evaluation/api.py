@@ -13,7 +13,7 @@ from wdport.data.samples_reader import SeriesSet
 from wdport.errors import UsageError
 from wdport.evaluation.distances import Scaling
 from wdport.evaluation.metrics import METRICS, EncoderUse, Metric, some
-from wdport.evaluation.scores import FLOOR, ITSELF, Evaluation, Score
+from wdport.evaluation.result import FLOOR, ITSELF, Evaluation, Score
 from wdport.evaluation.sets import Data, Given, Real, alike, real_windows, require_scale, set_of
 from wdport.families.registry import known_model
 from wdport.families.roles import Encoding as Encodes

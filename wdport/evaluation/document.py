@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from wdport.conversion.manifest_schema import JsonShape
 from wdport.evaluation.metrics import METRICS
-from wdport.evaluation.scores import FLOOR, ITSELF, Evaluation
+from wdport.evaluation.result import FLOOR, ITSELF, Evaluation
 from wdport.evaluation.sweep import SettingSamples, Sweep
 from wdport.files.json_document import NamedFile
 from wdport.shared_types import Count, Positive

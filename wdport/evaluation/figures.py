@@ -14,7 +14,7 @@ import numpy as np
 from wdport.errors import MachineError
 from wdport.evaluation.document import FLOORS
 from wdport.evaluation.metrics import METRICS, some
-from wdport.evaluation.scores import Evaluation
+from wdport.evaluation.result import Evaluation
 from wdport.evaluation.sweep import Sweep
 from wdport.files.figure import any_script
 from wdport.files.templates import template

@@ -18,7 +18,7 @@ from jax import Array as Tensor
 
 from wdport.evaluation.context import context_fid, default_encoder, train_encoder
 from wdport.evaluation.distances import correlational_score, dtw_distances, jensen_shannon, sliced_wasserstein
-from wdport.evaluation.judges import AHEAD, discriminative_scores, predictive_scores
+from wdport.evaluation.trained_scores import AHEAD, discriminative_scores, predictive_scores
 from wdport.families.roles import SeriesEncoder
 from wdport.model import Array
 

@@ -20,7 +20,7 @@ from wdport.data.transforms import OHLC_ATR
 from wdport.errors import UsageError
 from wdport.evaluation.api import Report, evaluate
 from wdport.evaluation.distances import Scaling
-from wdport.evaluation.scores import Evaluation, apart
+from wdport.evaluation.result import Evaluation, apart
 from wdport.evaluation.sets import Data, Given, opened, real_windows, require_scale, set_of
 from wdport.model import Array, Decoding, Diffused, KerasModel
 from wdport.sampling.condition import DATA

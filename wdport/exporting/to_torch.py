@@ -27,7 +27,7 @@ from wdport.families.registry import own_model
 from wdport.files.atomic import whole_file
 from wdport.files.inputs import InputFiles, Snapshot
 from wdport.files.model_target import Needed, Target, file_target, stem_of
-from wdport.files.safetensors_file import PlannedTensor, header_bytes
+from wdport.files.safetensors_writer import PlannedTensor, header_bytes
 from wdport.mapping.moves import Move, Plan
 from wdport.mapping.table import load_table
 from wdport.model import Array

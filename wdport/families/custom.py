@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from wdport.errors import MisfitError, UsageError
-from wdport.families.code import build_keras, open_axes, save_whole
 from wdport.families.ported import PlainFamily
 from wdport.families.settings_diff import first_unlike, settings_of
+from wdport.families.user_functions import build_keras, open_axes, save_whole
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
 from wdport.model import Array, ConfigurationSource, Document, KerasModel, Resolved, Signature

@@ -17,7 +17,7 @@ import numpy as np
 from wdport import recorder
 from wdport.compare.calls import Call
 from wdport.errors import MisfitError, WdportError
-from wdport.families.code import find_function
+from wdport.families.user_functions import find_function
 from wdport.mapping.rows import Table
 from wdport.model import Document, KerasLayer, KerasModel
 

@@ -28,7 +28,7 @@ from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST, file_sha256
 from wdport.files.model_target import Target
 from wdport.files.npz_file import manifest_in, open_npz, values_of
 from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
-from wdport.files.safetensors_file import METADATA, PlannedTensor, SafetensorsWriter
+from wdport.files.safetensors_writer import METADATA, PlannedTensor, SafetensorsWriter
 from wdport.limits import MAX_MANIFEST_BYTES
 from wdport.model import Array
 

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Final
 
 from wdport.errors import InputError, MachineError, UsageError
-from wdport.files import orbax_folder, sharded_file
+from wdport.files import orbax_folder
+from wdport.files import sharded_writer as sharded_file
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import INDEX, MANIFEST, manifest_of
 from wdport.files.orbax_folder import ITEM, require_orbax

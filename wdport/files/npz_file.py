@@ -21,7 +21,7 @@ from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.zip_archive import read_flat_members
 from wdport.errors import InternalError
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST
-from wdport.files.safetensors_file import PlannedTensor
+from wdport.files.safetensors_writer import PlannedTensor
 from wdport.limits import MAX_MANIFEST_BYTES
 
 DTYPES: Final = ("float32", "float16")

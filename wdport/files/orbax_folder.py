@@ -19,7 +19,7 @@ from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.faults import Fault
 from wdport.errors import MachineError, MisfitError
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST
-from wdport.files.safetensors_file import PlannedTensor
+from wdport.files.safetensors_writer import PlannedTensor
 from wdport.model import Array
 
 ITEM: Final = "default"

@@ -27,7 +27,7 @@ from wdport.families.roles import KeptByKeras
 from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasModel
-from wdport.parity.reference import family_reference
+from wdport.parity.build_reference import family_reference
 
 if TYPE_CHECKING:
     import torch

@@ -22,7 +22,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from wdport.conversion.optimizer import DECOUPLED, Optimised, Parameter
 from wdport.errors import UsageError
-from wdport.families.code import find_function
+from wdport.families.user_functions import find_function
 from wdport.model import Array, Batch, Objective
 from wdport.optimizers.schedules import RELEASES
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from wdport.errors import InternalError
 from wdport.files.manifest_seal import INDEX, MANIFEST
-from wdport.files.safetensors_file import ForwardFile, PlannedTensor, header_bytes
+from wdport.files.safetensors_writer import ForwardFile, PlannedTensor, header_bytes
 from wdport.platforms import require_room
 
 SHARD: Final = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
