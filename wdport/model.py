@@ -181,10 +181,10 @@ class PartWords:
     ``one`` is also the index with which a table numbers the layers of a part.
     """
 
-    one: Annotated[str, Meta(description="One part.")] = "part"
-    kind: Annotated[str, Meta(description="Kind of the parts.")] = "part of the output"
-    values: Annotated[str, Meta(description="Their values.")] = "values"
-    decoded: Annotated[str, Meta(description="The decoded output.")] = "output"
+    one: Annotated[str, Meta(description="Word for one part.")] = "part"
+    kind: Annotated[str, Meta(description="Word for the kind of the parts.")] = "part of the output"
+    values: Annotated[str, Meta(description="Word for the values of a part.")] = "values"
+    decoded: Annotated[str, Meta(description="Word for the decoded output.")] = "output"
 
 
 @dataclass(frozen=True)

@@ -107,33 +107,35 @@ NOTICES = ("notice", "waived", "bound")
 
 @dataclass(frozen=True)
 class FindingFacts:
-    """An objection of a gate to the port, or a notice."""
+    """An objection that a gate raises, or a notice."""
 
-    subject: Annotated[str, Meta(description="Layer, variable, constant or run that it is about; empty for the whole.")]
-    part: Annotated[str, Meta(description="The part of it, in words.")]
+    subject: Annotated[str, Meta(description=
+        "Layer, variable, constant or run that the finding is about; empty for the comparison as a "
+        "whole.")]  # fmt: skip
+    part: Annotated[str, Meta(description="Part of the subject, in words.")]
     kind: Annotated[str, Meta(description=
-        "`notice`, `waived` and `bound` fail nothing; every other kind fails the gate.")]  # fmt: skip
-    value: Annotated[Number | None, Meta(description="Number that exceeds the bound; null for a fact.")]
-    bound: Annotated[Number | None, Meta(description="The bound; null for a fact.")]
-    leak: Annotated[bool, Meta(description="Whether the error is of the size of float32 rounding.")]
-    text: Annotated[str, Meta(description="The sentence.")]
+        "`notice`, `waived` and `bound` do not fail the gate; every other kind does.")]  # fmt: skip
+    value: Annotated[Number | None, Meta(description="Value that exceeds the bound; null if nothing was measured.")]
+    bound: Annotated[Number | None, Meta(description="Bound that the value exceeds; null if nothing was measured.")]
+    leak: Annotated[bool, Meta(description="Whether the error is of the order of float32 rounding.")]
+    text: Annotated[str, Meta(description="The finding in one sentence.")]
 
 
 @dataclass(frozen=True)
 class GateFacts:
-    """One gate."""
+    """The outcome of one gate."""
 
     name: Annotated[str, Meta(description="Letter of the gate.")]
     title: Annotated[str, Meta(description="Name of the gate.")]
-    meaning: Annotated[str, Meta(description="What it compares.")]
-    passed: Annotated[bool, Meta(description="Whether there are no objections and everything was compared.")]
+    meaning: Annotated[str, Meta(description="What the gate compares.")]
+    passed: Annotated[bool, Meta(description="Whether everything was compared and there are no objections.")]
     compared: Annotated[Count, Meta(description="Number of comparisons made.")]
     expected: Annotated[Count, Meta(description="Number of comparisons required.")]
-    worst: Annotated[Number | None, Meta(description="Largest number; null if nothing was measured.")]
-    bound: Annotated[Number | None, Meta(description="Its bound; null if nothing was measured.")]
-    where: Annotated[str, Meta(description="The quantity with the largest number.")]
+    worst: Annotated[Number | None, Meta(description="Largest measured error; null if nothing was measured.")]
+    bound: Annotated[Number | None, Meta(description="Bound of this error; null if nothing was measured.")]
+    where: Annotated[str, Meta(description="Where this error was measured; empty if nothing was measured.")]
     seconds: Annotated[float | None, Meta(description="Duration in seconds; null if it was not measured.")]
-    findings: Annotated[Sequence[FindingFacts], Meta(description="Its objections, then its notices.")]
+    findings: Annotated[Sequence[FindingFacts], Meta(description="Objections of the gate, followed by its notices.")]
 
 
 @dataclass(frozen=True)

@@ -17,32 +17,38 @@ from wdport.shared_types import Number
 
 @dataclass
 class TapResult:
-    """One layer. Errors are relative; float32 errors are multiples of the reference's own float32 error. Every other
-    layer's output is replaced by the reference's unless stated otherwise."""
+    """One layer. Errors are relative; float32 errors are multiples of the reference's own float32 error. Unless stated
+    otherwise, the outputs of all other layers are replaced by those of the reference."""
 
     reference: Annotated[str, Meta(description="Path of the PyTorch module; its second call is `X#2`.")]
     candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
     part: Annotated[int | None, Meta(description=
-        "Index of the part of the output that it belongs to; null if it belongs to none.")]  # fmt: skip
+        "Index of the part of the output that the layer belongs to; null if it belongs to none.")]  # fmt: skip
     isolated: Annotated[
         Number, Meta(description="Float64 error of its outputs when it is fed the reference's inputs.")
     ] = 0.0
     inputs: Annotated[Number, Meta(description="Float64 error of the inputs that the surrounding code feeds it.")] = 0.0
     cumulative: Annotated[Number, Meta(description="Float64 error of its outputs within the running network.")] = 0.0
-    rms_ratio: Annotated[Number, Meta(description="Root mean square of its float32 error, as a multiple.")] = 0.0
-    max_ratio: Annotated[Number, Meta(description="Largest float32 error, as a multiple.")] = 0.0
-    inputs_ratio: Annotated[Number, Meta(description="Float32 error of its inputs, as a multiple.")] = 0.0
-    bias: Annotated[Number, Meta(description="Mean of its float32 error, as a share of its root mean square.")] = 0.0
+    rms_ratio: Annotated[Number, Meta(description=
+        "Root mean square of its float32 error, as a multiple of the reference's.")] = 0.0  # fmt: skip
+    max_ratio: Annotated[Number, Meta(description="Largest float32 error, as a multiple of the reference's.")] = 0.0
+    inputs_ratio: Annotated[Number, Meta(description=
+        "Float32 error of its inputs, as a multiple of the reference's.")] = 0.0  # fmt: skip
+    bias: Annotated[Number, Meta(description=
+        "Mean of its float32 error, divided by the root mean square of its float64 output.")] = 0.0  # fmt: skip
     share32: Annotated[tuple[Number, Number], Meta(description=
-        "Share of float64 values that float32 holds exactly, of the reference and of the "
+        "Share of the float64 values that float32 can represent exactly, in the reference and in the "
         "port.")] = (0.0, 0.0)  # fmt: skip
     gradient: Annotated[Number | None, Meta(description=
-        "Float64 error of the gradient by its outputs; null if that gate was not run.")] = None  # fmt: skip
+        "Float64 error of the gradient with respect to its outputs; null if gradients were not "
+        "compared.")] = None  # fmt: skip
     bfloat16: Annotated[Number | None, Meta(description=
-        "Error under bfloat16, as a multiple; null if that gate was not run.")] = None  # fmt: skip
-    caller: Annotated[str, Meta(description="Layer in whose code it is called; empty for the network.")] = ""
+        "Error under bfloat16, as a multiple of the reference's; null if bfloat16 was not "
+        "compared.")] = None  # fmt: skip
+    caller: Annotated[str, Meta(description="Layer whose code calls it; empty for the network.")] = ""
     conditioned: Annotated[Number, Meta(description=
-        "Largest float64 error that is left out, since one rounding of its inputs explains it.")] = 0.0  # fmt: skip
+        "Largest float64 error that does not count, because one rounding of the inputs explains "
+        "it.")] = 0.0  # fmt: skip
 
     def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
         """Whether the layer, fed the reference's inputs, is within the bounds of float64 (A) and float32 (B)."""
@@ -55,11 +61,12 @@ class TapResult:
 
 @dataclass(frozen=True)
 class Fault:
-    """A place where the port differs from the reference while everything around it is right: one probable bug."""
+    """A place where the port differs from the reference while everything around it is correct: one probable bug."""
 
     reference: Annotated[str, Meta(description="Path of the PyTorch module; empty for the network.")]
     candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
-    feeds: Annotated[str, Meta(description="Layer inside it that it feeds wrongly; empty if its outputs are wrong.")]
+    feeds: Annotated[str, Meta(description=
+        "Inner layer that gets wrong inputs from it; empty if its own outputs are wrong.")]  # fmt: skip
     logic: Annotated[Number, Meta(description="Relative float64 error.")]
     ratio: Annotated[Number, Meta(description="Float32 error as a multiple of the reference's.")]
 
@@ -71,21 +78,22 @@ class PartResult:
     name: Annotated[str, Meta(description="Its name.")]
     values: Annotated[Number, Meta(description="Float64 error of its values.")]
     decoded: Annotated[Number | None, Meta(description=
-        "Float64 error of its decoding with all other parts zero; null if unknown.")]  # fmt: skip
+        "Float64 error of its decoding with all other parts set to zero; null if unknown.")]  # fmt: skip
     ratio: Annotated[Number, Meta(description="Float32 error of its worst channel, as a multiple of the reference's.")]
-    energy: Annotated[Number | None, Meta(description="Share of the decoded reference's energy; null if unknown.")]
+    energy: Annotated[Number | None, Meta(description=
+        "Its share of the energy of the decoded reference; null if unknown.")]  # fmt: skip
     gradient: Annotated[Number | None, Meta(description=
-        "Float64 error of the gradient by the same part of the input; null if that gate was not "
-        "run.")] = None  # fmt: skip
+        "Float64 error of the gradient with respect to the same part of the input; null if gradients were not "
+        "compared.")] = None  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Overlay:
     """One channel of one sample, decoded from one part only."""
 
-    part: Annotated[str, Meta(description="The part.")]
-    reference: Annotated[tuple[Number, ...], Meta(description="The reference in float64.")]
-    candidate: Annotated[tuple[Number, ...], Meta(description="The port in float32.")]
+    part: Annotated[str, Meta(description="Name of the part.")]
+    reference: Annotated[tuple[Number, ...], Meta(description="Values of the reference, in float64.")]
+    candidate: Annotated[tuple[Number, ...], Meta(description="Values of the port, in float32.")]
 
 
 @dataclass(frozen=True)

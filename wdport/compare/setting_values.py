@@ -17,11 +17,11 @@ class Setting:
     """One hyper-parameter that differs."""
 
     name: Annotated[str, Meta(description="Its name in Keras, or in PyTorch if Keras has none.")]
-    torch: Annotated[object, Meta(description="Value of the reference.")]
-    keras: Annotated[object, Meta(description="Value of the port.")]
+    torch: Annotated[object, Meta(description="Value in the reference.")]
+    keras: Annotated[object, Meta(description="Value in the port.")]
     level: Annotated[Level, Meta(description=
         "`differs`: it changes what the layer computes. `training`: inference does not read it.")]  # fmt: skip
-    text: Annotated[str, Meta(description="The sentence.")]
+    text: Annotated[str, Meta(description="The difference in one sentence.")]
     reference: Annotated[str, Meta(description="Path of the PyTorch module.")] = ""
     candidate: Annotated[str, Meta(description="Path of the Keras layer.")] = ""
 
@@ -32,10 +32,10 @@ class SettingsReport:
 
     layers: Annotated[Count, Meta(description="Number of pairs of layers with at least one comparison.")] = 0
     compared: Annotated[Count, Meta(description="Number of hyper-parameters that were compared.")] = 0
-    found: Annotated[tuple[Setting, ...], Meta(description="Those that differ.")] = ()
+    found: Annotated[tuple[Setting, ...], Meta(description="The hyper-parameters that differ.")] = ()
     note: Annotated[str, Meta(description="Why nothing was compared; empty if something was.")] = ""
     unread: Annotated[tuple[str, ...], Meta(description=
-        "Modules with a setting that does not have the kind's meaning for its name.")] = ()  # fmt: skip
+        "Modules whose hyper-parameters could not be compared, because some have unexpected values.")] = ()  # fmt: skip
 
     def of(self, level: Level) -> list[Setting]:
         """The settings of one level."""

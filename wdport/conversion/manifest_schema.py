@@ -30,21 +30,22 @@ class SourceEntry(TypedDict):
 
     name: Annotated[str, Meta(description="Name of the file or folder, without its path.")]
     sha256: Annotated[Sha256, Meta(description=
-        "SHA-256 of the file; of a folder, of the lines that `sha256sum` prints for its files.")]  # fmt: skip
+        "SHA-256 of the file; for a sharded checkpoint, of the index followed by the shards.")]  # fmt: skip
     format: Annotated[str, Meta(description="Format of the file, such as `torch zip` or `safetensors`.")]
-    layout: Annotated[str, Meta(description="Where in the file the tensors are, as text.")]
+    layout: Annotated[str, Meta(description="Where the tensors are in the file, in words.")]
     key: Annotated[str | None, Meta(description=
         "Dotted key of the state_dict; null if the file itself is the state_dict.")]  # fmt: skip
     prefixes: Annotated[list[str], Meta(description="Prefixes that were removed from every name, such as `module.`.")]
-    other_keys: Annotated[list[str], Meta(description="Other content of the file, besides the state_dict.")]
-    not_read: Annotated[list[str], Meta(description="Parts of the file that were not read, as text.")]
+    other_keys: Annotated[list[str], Meta(description="Other contents of the file besides the state_dict.")]
+    not_read: Annotated[list[str], Meta(description="Parts of the file that were not read, in words.")]
 
 
 class MappingEntry(TypedDict):
     """The mapping table."""
 
-    name: Annotated[str, Meta(description="Path of the table as given, but never an absolute one.")]
-    sha256: Annotated[Sha256, Meta(description="SHA-256 of the table; with includes, of the hashes of all files.")]
+    name: Annotated[str, Meta(description="Path of the table as given; only the file name if the path is absolute.")]
+    sha256: Annotated[Sha256, Meta(description=
+        "SHA-256 of the table; if it includes other tables, of the concatenated hashes of all tables.")]  # fmt: skip
     family: Annotated[str, Meta(description="Model family.")]
     variant: Annotated[str, Meta(description="Key layout within the family; empty if the table names none.")]
 
@@ -54,27 +55,27 @@ class FileEntry(TypedDict):
 
     name: Annotated[str, Meta(description="Its name.")]
     sha256: Annotated[Sha256, Meta(description="Its SHA-256.")]
-    bytes: Annotated[Count, Meta(description="Its size.")]
+    bytes: Annotated[Count, Meta(description="Its size in bytes.")]
 
 
 class OutputEntry(TypedDict):
     """The file that was written. ``name``, ``sha256`` and ``bytes`` are only in the manifest next to the file."""
 
     format: Annotated[str, Meta(description=
-        "Format: `keras`, `safetensors`, `npz`, `weights.h5`, `orbax` or `safetensors-sharded`, a "
-        "folder.")]  # fmt: skip
+        "Format: `keras`, `safetensors`, `npz`, `weights.h5`, `orbax`, or `safetensors-sharded` for a folder of "
+        "shards.")]  # fmt: skip
     variables: Annotated[Count, Meta(description="Number of variables.")]
     config_json: NotRequired[
         Annotated[Sha256, Meta(description="SHA-256 of Keras's model description in a `.keras` archive.")]
     ]
     kept: NotRequired[Annotated[dict[str, Sha256], Meta(description=
-        "SHA-256 of files of the checkpoint's folder that a `.keras` archive keeps, by name.")]]  # fmt: skip
-    dtype: NotRequired[Annotated[str, Meta(description="Requested dtype instead of float32.")]]
+        "SHA-256 of each file from the checkpoint's folder that a `.keras` archive contains, by name.")]]  # fmt: skip
+    dtype: NotRequired[Annotated[str, Meta(description="Dtype that was requested instead of float32.")]]
     files: NotRequired[Annotated[list[FileEntry], Meta(description="The index and the shards of a folder.")]]
     name: NotRequired[Annotated[str, Meta(description="Name of the file or folder.")]]
     sha256: NotRequired[Annotated[Sha256, Meta(description=
         "SHA-256 of the whole file, or of the lines that `sha256sum` prints for the files of a folder.")]]  # fmt: skip
-    bytes: NotRequired[Annotated[Count, Meta(description="Size of the whole file or folder.")]]
+    bytes: NotRequired[Annotated[Count, Meta(description="Size of the whole file or folder in bytes.")]]
 
 
 class ConfigEntry(TypedDict):
@@ -89,7 +90,7 @@ class ConfigEntry(TypedDict):
 class TargetEntry(TypedDict):
     """One written variable."""
 
-    path: Annotated[str, Meta(description="Path of the variable, joined by `/`.")]
+    path: Annotated[str, Meta(description="Path of the variable, its parts joined by `/`.")]
     shape: Annotated[JsonShape, Meta(description="Its shape.")]
     sha256: Annotated[Sha256, Meta(description=
         "SHA-256 of its values in row-major order, little-endian, in its dtype.")]  # fmt: skip
@@ -104,9 +105,9 @@ class TensorEntry(TypedDict):
     shape: Annotated[JsonShape, Meta(description="Its shape in the checkpoint.")]
     rule: Annotated[str, Meta(description="How its axes were rearranged: the name of a rule, or the rule itself.")]
     combine: Annotated[Literal["", "sum", "weight_norm"], Meta(description=
-        "Arithmetic that combined it with the other tensors of the row before the rule; empty for none.")]  # fmt: skip
-    table: Annotated[str, Meta(description="File of the row.")]
-    line: Annotated[Count, Meta(description="Line of the row, from 1.")]
+        "Arithmetic that combined the tensors of the row before the rule was applied; empty for none.")]  # fmt: skip
+    table: Annotated[str, Meta(description="File that contains the row.")]
+    line: Annotated[Count, Meta(description="Line of the row, counted from 1.")]
     recomputed: Annotated[bool, Meta(description=
         "Whether it was recomputed because 16-bit storage ruined the stored values.")]  # fmt: skip
     targets: Annotated[list[TargetEntry], Meta(description="The variables that it fills.")]
@@ -126,7 +127,7 @@ class CheckEntry(TypedDict):
 class Manifest(TypedDict):
     """Inputs, steps and output of a conversion. The same inputs give the same manifest."""
 
-    manifest: Annotated[Literal[2], Meta(description="Format of the manifest.")]
+    manifest: Annotated[Literal[2], Meta(description="Version number of the format.")]
     wdport: Annotated[str, Meta(description="Version of wdport that wrote it.")]
     source: Annotated[SourceEntry, Meta(description="The checkpoint.")]
     mapping: Annotated[MappingEntry, Meta(description="The mapping table.")]
@@ -135,14 +136,14 @@ class Manifest(TypedDict):
     assumed: Annotated[dict[str, object], Meta(description=
         "Values of the configuration that no source determined, by name.")]  # fmt: skip
     alternatives: Annotated[dict[str, str], Meta(description=
-        "Other possible values of an assumed value, as text, by name.")]  # fmt: skip
+        "Other possible values of each assumed value, as text, by name.")]  # fmt: skip
     notes: Annotated[list[str], Meta(description="Notes for the reader, one sentence each.")]
     tensors: Annotated[list[TensorEntry], Meta(description=
         "Every moved tensor. All tensors of one row have the same targets.")]  # fmt: skip
     checks: Annotated[list[CheckEntry], Meta(description="Every stored table that was compared with its formula.")]
     drops: Annotated[dict[str, str], Meta(description="Tensors that were left out, each with its reason.")]
     ties: Annotated[dict[str, str], Meta(description=
-        "Tensors that equal another one bit for bit, each with the other's name.")]  # fmt: skip
+        "Tensors that equal another tensor bit for bit, each with the name of the other.")]  # fmt: skip
     ignored: Annotated[dict[str, str], Meta(description=
         "Entries of the checkpoint that are not tensors of the model, each with its reason.")]  # fmt: skip
     versions: Annotated[dict[str, str | None], Meta(description=

@@ -82,22 +82,22 @@ class RemarkFacts:
     """A remark on one line of a mapping table."""
 
     level: Annotated[Literal["error", "warning", "note"], Meta(description=
-        "`error`: no checkpoint can fit. `warning`: it may be correct.")]  # fmt: skip
-    file: Annotated[str, Meta(description="The table, or an included one.")]
-    line: Annotated[Count, Meta(description="Line; 0 for the table as a whole.")]
-    what: Annotated[str, Meta(description="The sentence.")]
+        "`error`: no checkpoint can fit the table. `warning`: the table may nevertheless be correct.")]  # fmt: skip
+    file: Annotated[str, Meta(description="Path of the table, or of an included table.")]
+    line: Annotated[Count, Meta(description="Line number; 0 for the table as a whole.")]
+    what: Annotated[str, Meta(description="The remark in one sentence.")]
 
 
 @dataclass(frozen=True)
 class ClaimFacts:
     """A row and the tensors that it claims."""
 
-    file: Annotated[str, Meta(description="File of the row.")]
+    file: Annotated[str, Meta(description="File that contains the row.")]
     line: Annotated[Count, Meta(description="Line of the row.")]
-    torch: Annotated[str, Meta(description="Patterns of the names that it matches.")]
-    becomes: Annotated[str, Meta(description="What it does with them, in short.")]
-    when: Annotated[str | None, Meta(description="Feature that it needs.")]
-    tensors: Annotated[Sequence[str], Meta(description="Names that it matched.")]
+    torch: Annotated[str, Meta(description="Patterns of the PyTorch names that the row matches.")]
+    becomes: Annotated[str, Meta(description="What the row does with the tensors, in short form.")]
+    when: Annotated[str | None, Meta(description="Feature that the row requires; null if it requires none.")]
+    tensors: Annotated[Sequence[str], Meta(description="Names of the tensors that the row claims.")]
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class CoverageFacts:
     rows: Annotated[Sequence[ClaimFacts], Meta(description="Every row.")]
     unclaimed: Annotated[Sequence[str], Meta(description="Tensors that no row claims.")]
     doubled: Annotated[Mapping[str, Sequence[str]], Meta(description=
-        "Tensors that several rows claim, each with the places of the rows.")]  # fmt: skip
-    idle: Annotated[Sequence[str], Meta(description="Rows that match nothing, by place.")]
-    incomplete: Annotated[Sequence[str], Meta(description="Rows of which only some names exist, in words.")]
+        "Tensors that several rows claim, each with the places of these rows.")]  # fmt: skip
+    idle: Annotated[Sequence[str], Meta(description="Places of the rows that match nothing.")]
+    incomplete: Annotated[Sequence[str], Meta(description="Rows for which only some of the names exist, in words.")]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ class CheckDocument:
     table: Annotated[str, Meta(description="Path of the table.")]
     family: Annotated[str, Meta(description="Model family.")]
     variant: Annotated[str, Meta(description="Key layout; empty if the table names none.")]
-    sound: Annotated[bool, Meta(description="Whether the table has no errors: the exit code is then 0, otherwise 4.")]
+    sound: Annotated[bool, Meta(description=
+        "Whether the table has no errors. The exit code is 0 if it has none, and 4 otherwise.")]  # fmt: skip
     faults: Annotated[Sequence[str], Meta(description="Reasons for refusing a conversion, one sentence each.")]
     remarks: Annotated[Sequence[RemarkFacts], Meta(description="Remarks on the table itself.")]
     checkpoint: Annotated[str | None, Meta(description="Path of the checkpoint; null without one.")]
@@ -129,11 +130,11 @@ class CheckDocument:
         "Numbers of tensors that are used, checked, dropped and tied, and of variables; null if there is no "
         "plan.")]  # fmt: skip
     misfits: Annotated[Sequence[str], Meta(description="Errors of the conversion plan, one sentence each.")]
-    notes: Annotated[Sequence[str], Meta(description="What a reader should know, one sentence each.")]
+    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
     values: Annotated[Sequence[ValueFinding] | None, Meta(description=
         "Findings on unusual values; null without `--values`.")]  # fmt: skip
     settings: Annotated[SettingsReport | None, Meta(description=
-        "Hyper-parameters that differ; null without `--settings`.")]  # fmt: skip
+        "Comparison of the hyper-parameters; null without `--settings`.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -150,29 +151,31 @@ class RouteFacts:
     """The destination of tensors, or the source of variables."""
 
     fate: Annotated[Literal["moved", "checked", "dropped", "tied", "ignored"], Meta(description=
-        "Whether the tensors fill variables, or how else they are used.")]  # fmt: skip
+        "How the tensors are used; if they are `moved`, they fill variables.")]  # fmt: skip
     sources: Annotated[Sequence[EndFacts], Meta(description="The tensors, in the order of the rule.")]
     targets: Annotated[Sequence[EndFacts], Meta(description="The variables.")]
     rule: Annotated[str | None, Meta(description="Name of the rule; null unless tensors are moved.")]
-    axes: Annotated[str | None, Meta(description="The rule written out.")]
-    inverse: Annotated[str | None, Meta(description="Its inverse.")]
+    axes: Annotated[str | None, Meta(description="The rule written out; null unless tensors are moved.")]
+    inverse: Annotated[str | None, Meta(description="The inverse of the rule; null unless tensors are moved.")]
     sizes: Annotated[Mapping[str, Count], Meta(description=
         "Size of every axis of the rule; empty if the shapes do not determine them.")]  # fmt: skip
-    combine: Annotated[str, Meta(description="Arithmetic before the rule; empty for none.")]
-    table: Annotated[str | None, Meta(description="File of the row.")]
-    line: Annotated[Positive | None, Meta(description="Line of the row.")]
-    reason: Annotated[str | None, Meta(description="The constant, the reason for dropping, or the other tensor.")]
-    notes: Annotated[Sequence[str], Meta(description="What a reader should know, one sentence each.")]
+    combine: Annotated[str, Meta(description="Arithmetic that combines the tensors before the rule; empty for none.")]
+    table: Annotated[str | None, Meta(description="File that contains the row; null unless tensors are moved.")]
+    line: Annotated[Positive | None, Meta(description="Line of the row; null if there is none.")]
+    reason: Annotated[str | None, Meta(description=
+        "For a checked tensor, the constant; for a tied tensor, the other tensor; for a dropped or ignored tensor, the "
+        "reason; null if tensors are moved.")]  # fmt: skip
+    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
 
 
 @dataclass(frozen=True)
 class ExplanationDocument:
     """What ``wdport map explain --json`` prints."""
 
-    name: Annotated[str, Meta(description="The tensor or variable that was asked for.")]
+    name: Annotated[str, Meta(description="Name of the requested tensor or variable.")]
     file: Annotated[str, Meta(description="Name of the file.")]
     prefixes: Annotated[Sequence[str], Meta(description="Prefixes that were removed from every name.")]
-    routes: Annotated[Sequence[RouteFacts], Meta(description="Where it goes, or what it is made of.")]
+    routes: Annotated[Sequence[RouteFacts], Meta(description="Destinations of the tensor, or sources of the variable.")]
 
 
 @dataclass(frozen=True)
@@ -182,17 +185,18 @@ class RenamedFacts:
     a: Annotated[str, Meta(description="Its name in A.")]
     b: Annotated[str, Meta(description="Its name in B.")]
     of: Annotated[tuple[int, int], Meta(description=
-        "Numbers of names with the same properties that are only in A and only in B.")]  # fmt: skip
+        "How many names with these properties are only in A, and how many are only in B.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class DifferenceDocument:
     """What ``wdport map diff --json`` prints: how B differs from A."""
 
-    same: Annotated[bool, Meta(description="Whether the two do not differ.")]
+    same: Annotated[bool, Meta(description="Whether A and B do not differ.")]
     alike: Annotated[Count, Meta(description="Number of names that have the same properties in both.")]
     facts: Annotated[Mapping[str, tuple[str, str]], Meta(description=
-        "Properties of the whole that differ, in A and in B; \"\" for a missing one.")]  # fmt: skip
+        "Properties of the whole file that differ, with their values in A and in B; \"\" for a missing "
+        "property.")]  # fmt: skip
     prefix: Annotated[tuple[str, str] | None, Meta(description=
         "The common prefix of the names in A, and the prefix that replaces it in B; null if it did not "
         "change.")]  # fmt: skip
@@ -202,7 +206,8 @@ class DifferenceDocument:
     only_b: Annotated[Mapping[str, Mapping[str, str | JsonShape]], Meta(description=
         "Names that A lacks, with their properties.")]  # fmt: skip
     changed: Annotated[Mapping[str, Mapping[str, tuple[str | JsonShape, str | JsonShape]]], Meta(description=
-        "By name in B, the properties that differ, in A and in B; \"\" for a missing one.")]  # fmt: skip
+        "Properties that differ, by the name in B, with their values in A and in B; \"\" for a missing "
+        "property.")]  # fmt: skip
     renamed: Annotated[Sequence[RenamedFacts], Meta(description="Names that were probably renamed.")]
 
 

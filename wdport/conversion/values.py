@@ -27,10 +27,10 @@ class ValueFinding:
     kind: Annotated[str, Meta(description="Kind of the finding.")]
     level: Annotated[Literal["warning", "note"], Meta(description=
         "`warning` if a fault is likely, `note` if it may be intended.")]  # fmt: skip
-    names: Annotated[tuple[str, ...], Meta(description="The tensors.")]
-    count: Annotated[Count, Meta(description="Number of values, channels or tensors that it is about.")]
-    total: Annotated[Count, Meta(description="Total number.")]
-    text: Annotated[str, Meta(description="The sentence.")]
+    names: Annotated[tuple[str, ...], Meta(description="Names of the tensors.")]
+    count: Annotated[Count, Meta(description="Number of unusual values, channels or tensors.")]
+    total: Annotated[Count, Meta(description="Total number of values, channels or tensors.")]
+    text: Annotated[str, Meta(description="The finding in one sentence.")]
 
 
 def value_finding(

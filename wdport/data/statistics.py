@@ -37,7 +37,7 @@ class StatisticsForm(TypedDict):
     names: NotRequired[Annotated[_Names, Meta(description=
         "Names of the features, all different and printable, for tables and figures of samples.")]]  # fmt: skip
     transform: NotRequired[Annotated[Literal["zscore", "log1p-volume"], Meta(description=
-        "What the statistics describe: the features, or the features with log1p of the fifth one, the "
+        "What the statistics describe: the features, or the features with log1p applied to the fifth, the "
         "volume.")]]  # fmt: skip
 
 

@@ -47,12 +47,13 @@ class ScoredSet:
 
     name: Annotated[str, Meta(description=
         "Its name: `samples`, `against`, a setting of a sweep, or `real` and `itself` for the floors.")]  # fmt: skip
-    count: Annotated[Count, Meta(description="Series of it that every repetition compares with as many real ones.")]
+    count: Annotated[Count, Meta(description=
+        "Number of its series that every repetition compares with the same number of real series.")]  # fmt: skip
     network_calls: Annotated[Count | None, Meta(description=
-        "Calls of the network for every sample; null for a set that was read.")]  # fmt: skip
+        "Number of network calls per sample; null for a set that was not drawn.")]  # fmt: skip
     seconds: Annotated[float | None, Meta(description=
-        "Seconds that sampling took, without compiling; null for a set that was read.")]  # fmt: skip
-    scores: Annotated[Mapping[str, ScoreEntry], Meta(description="Scores by the name of the metric.")]
+        "Duration of sampling in seconds, excluding compilation; null for a set that was not drawn.")]  # fmt: skip
+    scores: Annotated[Mapping[str, ScoreEntry], Meta(description="Scores, by the name of the metric.")]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class UnscoredSetting:
     """A setting of a sweep whose samples cannot be scored."""
 
     name: Annotated[str, Meta(description="Its name.")]
-    reason: Annotated[str, Meta(description="Why they cannot.")]
+    reason: Annotated[str, Meta(description="Why the samples cannot be scored.")]
 
 
 @dataclass(frozen=True)
@@ -69,16 +70,16 @@ class EvaluationDocument:
 
     samples: Annotated[str, Meta(description="Name of the file of samples, or of the converted model.")]
     data: Annotated[NamedFile, Meta(description="The real data.")]
-    windows: Annotated[Count, Meta(description="Windows of the real data.")]
-    shape: Annotated[JsonShape, Meta(description="Steps and features of a series.")]
+    windows: Annotated[Count, Meta(description="Number of windows of the real data.")]
+    shape: Annotated[JsonShape, Meta(description="Number of steps and number of features of a series.")]
     features: Annotated[Sequence[str], Meta(description="Names of the features; empty if the data have none.")]
-    repeats: Annotated[Positive, Meta(description="Repetitions of every score.")]
+    repeats: Annotated[Positive, Meta(description="Number of repetitions of every score.")]
     seed: Annotated[Count, Meta(description="Random seed.")]
     floor: Annotated[str | None, Meta(description=
         "Name of the set that is the floor; null if the data are too few for one.")]  # fmt: skip
     cheapest: Annotated[str | None, Meta(description=
-        "The setting of a sweep with the fewest network calls that is as good as the one with the most; null if there "
-        "is one setting, or one repetition.")]  # fmt: skip
+        "Setting of a sweep that has the fewest network calls and is as good as the setting with the most; null if "
+        "there is only one setting or one repetition.")]  # fmt: skip
     sets: Annotated[Sequence[ScoredSet], Meta(description="All sets of series, the floor first.")]
     failed: Annotated[Sequence[UnscoredSetting], Meta(description=
         "Settings of a sweep whose samples cannot be scored.")]  # fmt: skip

@@ -32,14 +32,14 @@ from wdport.shared_types import Count, Number, Positive, Sha256
 
 
 class SamplerFacts(TypedDict):
-    """The sampler that a file holds."""
+    """The sampler in an exported file."""
 
     name: Annotated[str, Meta(description="Name of the sampler.")]
     eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
     steps: Annotated[list[int], Meta(description="Diffusion steps in the order of the run.")]
-    slots: Annotated[Count, Meta(description="How many steps add noise: the length of the noise tape.")]
+    slots: Annotated[Count, Meta(description="Number of steps that add noise, which is the length of the noise tape.")]
     count: NotRequired[Annotated[Positive | None, Meta(description=
-        "The number of steps that was asked for; null for the sampler's default.")]]  # fmt: skip
+        "Requested number of steps; null for the sampler's default.")]]  # fmt: skip
 
 
 class WeightFacts(TypedDict):
@@ -74,7 +74,7 @@ class ComparedFacts(TypedDict):
     programs: Annotated[dict[str, Number], Meta(description=
         "For every program, the largest error of its outputs, relative to float64 and as a multiple of the model's own "
         "error in its dtype.")]  # fmt: skip
-    bound: Annotated[Number, Meta(description="The largest multiple that passes.")]
+    bound: Annotated[Number, Meta(description="Largest multiple that passes.")]
     inputs: Annotated[list[str], Meta(description="The inputs that were compared, in words.")]
     device: Annotated[str, Meta(description="The device that the programs ran on.")]
 
@@ -82,28 +82,31 @@ class ComparedFacts(TypedDict):
 class ConditionFacts(TypedDict):
     """A conditioning input: one value for every sample."""
 
-    name: Annotated[str, Meta(description="Its name, such as labels or scale.")]
+    name: Annotated[str, Meta(description="Its name, such as `labels` or `scale`.")]
     kind: Annotated[Literal["class", "positive", "real"], Meta(description=
-        "Its values: whole numbers from 0 below `classes`, positive numbers, or any.")]  # fmt: skip
+        "`class`: whole numbers from 0 to `classes` - 1. `positive`: positive numbers. `real`: any "
+        "numbers.")]  # fmt: skip
     shape: Annotated[list[Positive], Meta(description="Shape of one sample's value.")]
 
 
 class ExportFacts(TypedDict):
-    """Facts about an exported file. That of a denoiser or sampler also has the sizes of the model family, such as the
-    number of features."""
+    """Facts about an exported file. Those about a denoiser or sampler also include the sizes of the model family, such
+    as the number of features."""
 
-    format: Annotated[Literal[1], Meta(description="Format of the file.")]
+    format: Annotated[Literal[1], Meta(description="Version number of the format.")]
     what: Annotated[Literal["denoiser", "sampler", "network"], Meta(description="What was exported.")]
     wdport: Annotated[str, Meta(description="Version of wdport that wrote it.")]
     jax: Annotated[str, Meta(description="Version of JAX that compiled it.")]
-    platforms: Annotated[list[Literal["cpu", "cuda", "rocm", "tpu"]], Meta(description="Platforms that it runs on.")]
+    platforms: Annotated[list[Literal["cpu", "cuda", "rocm", "tpu"]], Meta(description=
+        "Platforms that the programs run on.")]  # fmt: skip
     batch: Annotated[Positive | None, Meta(description="Number of samples per call; null for any number.")]
     dtype: Annotated[Literal["float32", "float64"], Meta(description=
         "Dtype of states and predictions, and of a network's floating-point inputs.")]  # fmt: skip
     precision: Annotated[Literal["highest", "default"], Meta(description="Precision of float32 products.")]
     classes: NotRequired[Annotated[Positive, Meta(description="Number of classes; absent for a model without labels.")]]
     condition: NotRequired[Annotated[ConditionFacts, Meta(description=
-        "The further input that a denoiser or sampler takes last; absent for a model without one.")]]  # fmt: skip
+        "The conditioning input of a denoiser or sampler, which is its last input; absent for a model without "
+        "one.")]]  # fmt: skip
     programs: NotRequired[Annotated[dict[str, ProgramFacts], Meta(description=
         "The programs of a network by name; absent for a denoiser or sampler.")]]  # fmt: skip
     target: NotRequired[Annotated[str, Meta(description=
@@ -117,12 +120,13 @@ class ExportFacts(TypedDict):
     compared: NotRequired[
         Annotated[ComparedFacts, Meta(description="What was compared with the model; absent if nothing was.")]
     ]
-    weights: Annotated[list[WeightFacts], Meta(description="The arrays of `weights.bin`, one after another.")]
+    weights: Annotated[list[WeightFacts], Meta(description="The arrays of `weights.bin`, in order.")]
 
 
 @dataclass(frozen=True)
 class VerificationDocument:
-    """What ``wdport verify`` of an exported file prints with ``--json``, and ``wdport export --verify`` if it fails."""
+    """What ``wdport verify --json`` prints for an exported file, and ``wdport export --verify --json`` if that file
+    differs."""
 
     passed: Annotated[bool, Meta(description="Whether everything was compared and agrees.")]
     complete: Annotated[bool, Meta(description="Whether everything that had to be compared was compared.")]
@@ -130,15 +134,16 @@ class VerificationDocument:
     gates: Annotated[Sequence[GateFacts], Meta(description="The gates.")]
     model: Annotated[str, Meta(description="Path of the converted file.")]
     exported: Annotated[str, Meta(description="Path of the exported file.")]
-    digests: Annotated[Mapping[str, Sha256], Meta(description="SHA-256 of both files, by these names.")]
+    digests: Annotated[Mapping[str, Sha256], Meta(description=
+        "SHA-256 of both files, by the names `model` and `exported`.")]  # fmt: skip
     inputs: Annotated[Sequence[str], Meta(description="The calls that were compared, in words.")]
     ratios: Annotated[Mapping[str, Number], Meta(description=
         "For every program, the largest error of its outputs, relative to float64 and as a multiple of the model's "
         "own.")]  # fmt: skip
     members: Annotated[Mapping[str, Sha256], Meta(description=
-        "SHA-256 of the weights and programs of a StableHLO file.")]  # fmt: skip
+        "SHA-256 of the weights and of every program of a StableHLO file.")]  # fmt: skip
     environment: Annotated[Mapping[str, str], Meta(description="Versions of the libraries, and the device.")]
-    seconds: Annotated[float, Meta(description="Seconds that it took, with compiling.")]
+    seconds: Annotated[float, Meta(description="Duration in seconds, including compilation.")]
 
 
 FORMAT = 1

@@ -35,8 +35,8 @@ class ConditionForm(TypedDict, total=False):
         Annotated[Annotated[str, Meta(pattern=r"^[^\W\d]\w*$")], Meta(description="Its name, such as `scale`.")]
     ]
     kind: Annotated[Literal["positive", "real"], Meta(description=
-        "Its values: positive numbers, or any; `real` if absent.")]  # fmt: skip
-    shape: Annotated[list[Positive], Meta(description="Shape of one sample's value; a number if absent.")]
+        "`positive`: positive numbers. `real`, the default: any numbers.")]  # fmt: skip
+    shape: Annotated[list[Positive], Meta(description="Shape of one sample's value; a single number if absent.")]
     unconditional: Annotated[float, Meta(description="Value that means no condition; required for guidance.")]
     optional: Annotated[bool, Meta(description="Whether the network also runs without it; false if absent.")]
 
@@ -51,7 +51,7 @@ class SamplingForm(TypedDict, total=False):
     classes: Annotated[Positive | None, Meta(description="Number of classes of a class-conditional model.")]
     no_class: Annotated[Count | None, Meta(description="Label that means no class; required for guidance.")]
     condition: Annotated[ConditionForm, Meta(description=
-        "Another input of one value for every sample, instead of labels.")]  # fmt: skip
+        "A conditioning input with one value per sample, instead of labels.")]  # fmt: skip
 
 
 class FlowForm(SamplingForm, total=False):
@@ -75,7 +75,7 @@ class DiffusionForm(SamplingForm, total=False):
         "Time value passed to the network of a diffusion: the `step` number from 0, or the `fraction` of all steps; "
         "`step` if absent.")]  # fmt: skip
     num_train_timesteps: Annotated[int, Meta(ge=1, le=100_000), Meta(description=
-        "Steps of training, T.")]  # fmt: skip
+        "Number of diffusion steps in training, T.")]  # fmt: skip
     beta_schedule: Annotated[Literal["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"], Meta(description=
         "How beta depends on the step.")]  # fmt: skip
     beta_start: Annotated[_Share, Meta(description="beta of the first step.")]
@@ -90,7 +90,7 @@ class DiffusionForm(SamplingForm, total=False):
     clip_sample_range: Annotated[Annotated[float, Meta(gt=0)] | None, Meta(description=
         "Largest absolute value after clipping.")]  # fmt: skip
     timestep_spacing: Annotated[Literal["leading", "linspace", "trailing"], Meta(description=
-        "Choice of the steps of a shorter run.")]  # fmt: skip
+        "How the steps of a shorter run are chosen.")]  # fmt: skip
     steps_offset: Annotated[Count, Meta(description="Offset added to the steps under `leading`.")]
     set_alpha_to_one: Annotated[bool, Meta(description="Whether the last DDIM step ends at a clean sample.")]
 

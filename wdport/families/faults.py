@@ -29,27 +29,30 @@ Bounds = Mapping[str, float]
 class Kill:
     """One known fault and its outcome."""
 
-    example: Annotated[str, Meta(description="Model with the fault.")]
-    mutant: Annotated[str, Meta(description="The fault.")]
+    example: Annotated[str, Meta(description="Name of the model with the fault.")]
+    mutant: Annotated[str, Meta(description="Name of the fault.")]
     site: Annotated[str, Meta(description="Layer with the fault.")]
-    gate: Annotated[str, Meta(description="Letter of the first gate that found it; empty if none did.")]
+    gate: Annotated[str, Meta(description=
+        "Letter of the gate that found the fault: the expected gate if it failed, otherwise the first that did; empty "
+        "if none did.")]  # fmt: skip
     expected: Annotated[str, Meta(description="Letter of the gate that should find it.")]
     sites: Annotated[tuple[str, ...], Meta(description="Layers that were reported as faulty.")]
-    exact: Annotated[bool, Meta(description="Whether they are the right ones.")]
-    margin: Annotated[Number, Meta(description="Largest error over its bound, in decades.")]
-    causes: Annotated[tuple[str, ...], Meta(description="The diagnosis.")] = ()
+    exact: Annotated[bool, Meta(description="Whether exactly the right layers were reported.")]
+    margin: Annotated[Number, Meta(description="Largest error divided by its bound, in decades.")]
+    causes: Annotated[tuple[str, ...], Meta(description="Causes that were reported.")] = ()
     equivalent: Annotated[str, Meta(description=
-        "Why the fault does not change the result, if it is an equivalent: it must then survive.")] = ""  # fmt: skip
-    inputs: Annotated[str, Meta(description="Case that revealed it.")] = ""
-    sought: Annotated[bool, Meta(description="Whether its cause was looked for.")] = False
-    facts: Annotated[str, Meta(description="Text of a correct diagnosis.")] = ""
+        "For a fault that does not change the result, the reason why it does not; no gate may find such a "
+        "fault.")] = ""  # fmt: skip
+    inputs: Annotated[str, Meta(description="Case that revealed the fault.")] = ""
+    sought: Annotated[bool, Meta(description="Whether a cause was looked for.")] = False
+    facts: Annotated[str, Meta(description="Text of a correct cause.")] = ""
     ratio: Annotated[Number | None, Meta(description=
         "Largest isolated float32 error as a multiple of the reference's; null if it was not "
         "measured.")] = None  # fmt: skip
     single: Annotated[str | None, Meta(description=
-        "Letter of the gate that finds it in float32 only; null if that was not measured.")] = None  # fmt: skip
+        "Letter of the gate that finds the fault in float32 alone; null if that was not measured.")] = None  # fmt: skip
     rejected: Annotated[tuple[str, ...] | None, Meta(description=
-        "Fixed tolerances that reject its output; null if that was not measured.")] = None  # fmt: skip
+        "Fixed tolerances that reject the port's output; null if that was not measured.")] = None  # fmt: skip
 
     @property
     def killed(self) -> bool:

@@ -44,7 +44,7 @@ SCHEMAS: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file that was read, by its hash."""
+    """A file that was read, identified by its hash."""
 
     name: Annotated[str, Meta(description="Its name.")]
     sha256: Annotated[Sha256, Meta(description="Its SHA-256.")]
@@ -56,7 +56,7 @@ class OutputFile:
 
     name: Annotated[str, Meta(description="Its name, without its path.")]
     sha256: Annotated[Sha256, Meta(description="Its SHA-256.")]
-    bytes: Annotated[Count, Meta(description="Its size.")]
+    bytes: Annotated[Count, Meta(description="Its size in bytes.")]
 
 
 def output_file(path: Path) -> OutputFile:
@@ -70,7 +70,7 @@ class FaultsDocument:
 
     error: Annotated[str, Meta(description="The error on standard error, which names the first fault.")]
     code: Annotated[Count, Meta(description="The exit code.")]
-    faults: Annotated[Sequence[str], Meta(description="Every fault, for people.")]
+    faults: Annotated[Sequence[str], Meta(description="Every fault, in words.")]
 
 
 def document(kind: str, content: object) -> dict[str, Any]:

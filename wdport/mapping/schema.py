@@ -45,27 +45,28 @@ class LayerRow(TypedDict, total=False):
         "same indices as `torch`.")]]  # fmt: skip
     kind: Annotated[Text, Meta(description=
         "Layer kind. It determines the layer's tensors, their rules, the layout of its output and the settings that "
-        "are compared. Without a kind only outputs are compared.")]  # fmt: skip
+        "are compared. Without a kind, only outputs are compared.")]  # fmt: skip
     names: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
-        "Suffixes of the PyTorch tensors that differ from the kind's, by the kind's names: `{query: "
+        "Suffixes of the PyTorch tensors, by the kind's names, if they differ from these: `{query: "
         "to_q}`.")]  # fmt: skip
     formerly: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
-        "Old names of modules within the module, by the kind's names: `{out: proj_attn}`. Such tensors are read under "
-        "today's names.")]  # fmt: skip
+        "Old names of submodules, by the kind's names: `{out: proj_attn}`. Such tensors are read under the current "
+        "names.")]  # fmt: skip
     flatten: Annotated[Axes, Meta(description=
-        "Order of the axes that were flattened before the layer, PyTorch's to Keras's: `c h w -> h w "
+        "Order of the axes that were flattened before the layer, in PyTorch and in Keras: `c h w -> h w "
         "c`.")]  # fmt: skip
     sizes: Annotated[Sizes, Meta(description=
         "Sizes of axes that no shape determines, by the names of `flatten` or `axes`.")]  # fmt: skip
     axes: Annotated[Axes, Meta(description=
-        "Layout of the output, PyTorch's to Keras's, if it is not the kind's: `b c h w -> b h w c`.")]  # fmt: skip
+        "Layout of the output, in PyTorch and in Keras, if it differs from the kind's: `b c h w -> b h w "
+        "c`.")]  # fmt: skip
     then: Annotated[Text, Meta(description=
         "Activation that follows the PyTorch module and is part of the Keras layer.")]  # fmt: skip
     up_to: Annotated[Literal["shift"], Meta(description=
         "`shift`: outputs may differ by a shift that is the same at every token.")]  # fmt: skip
     optional: Annotated[bool, Meta(description="Whether the row may match nothing.")]
     when: Annotated[Text, Meta(description=
-        "Feature without which the row does not apply. Give it on the row or on its section.")]  # fmt: skip
+        "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
 
 
 class TensorRow(TypedDict, total=False):
@@ -88,7 +89,7 @@ class TensorRow(TypedDict, total=False):
     drop: Annotated[Text, Meta(description="Reason for leaving the tensor out.")]
     optional: Annotated[bool, Meta(description="Whether the row may match nothing.")]
     when: Annotated[Text, Meta(description=
-        "Feature without which the row does not apply. Give it on the row or on its section.")]  # fmt: skip
+        "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
 
 
 class TieRow(TypedDict, total=False):
@@ -97,7 +98,7 @@ class TieRow(TypedDict, total=False):
     torch: Required[Annotated[Name, Meta(description="Name of the tensor.")]]
     same_as: Required[Annotated[Name, Meta(description="Name of the tensor that it equals, with the same indices.")]]
     when: Annotated[Text, Meta(description=
-        "Feature without which the row does not apply. Give it on the row or on its section.")]  # fmt: skip
+        "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
 
 
 class Rows(TypedDict, total=False):
@@ -106,8 +107,7 @@ class Rows(TypedDict, total=False):
     layers: Annotated[list[LayerRow], Meta(min_length=1), Meta(description="Rows for layers.")]
     tensors: Annotated[list[TensorRow], Meta(min_length=1), Meta(description=
         "Rows for tensors that belong to no layer kind.")]  # fmt: skip
-    tied: Annotated[list[TieRow], Meta(min_length=1), Meta(description=
-        "Rows for tensors that equal another one.")]  # fmt: skip
+    tied: Annotated[list[TieRow], Meta(min_length=1), Meta(description="Rows for tensors that equal another tensor.")]
 
 
 class SectionForm(Rows, total=False):
@@ -121,8 +121,8 @@ class SectionForm(Rows, total=False):
 class TableForm(Rows, total=False):
     """A mapping table of format 2: which layers of a PyTorch model and of its Keras port compute the same."""
 
-    format: Required[Annotated[Literal[2], Meta(description="Format of the table.")]]
-    family: Annotated[Text, Meta(description="Model family; if absent `custom`, your own model.")]
+    format: Required[Annotated[Literal[2], Meta(description="Version number of the format.")]]
+    family: Annotated[Text, Meta(description="Model family; if absent, `custom`, which is your own model.")]
     variant: Annotated[Text, Meta(description="Name of the key layout within the family.")]
     signature: Annotated[Name, Meta(description=
         "A tensor that only this layout has. A table without a signature is used only if it is named.")]  # fmt: skip
@@ -132,10 +132,10 @@ class TableForm(Rows, total=False):
     torch: Annotated[Text, Meta(description="Function that builds the PyTorch model, `module:name`.")]
     keras: Annotated[Text, Meta(description="Function that builds the Keras model, `module:name`.")]
     inputs: Annotated[list[Text], Meta(description=
-        "Inputs of the models in the order of the call, `NAME: AXES [-> AXES] [, DRAW]`. `b` is the "
-        "batch.")]  # fmt: skip
+        "Inputs of the models in the order of the call, `NAME: AXES [-> AXES] [, DRAW]`. `b` is the batch "
+        "axis.")]  # fmt: skip
     config: Annotated[list[Text], Meta(description="Keys of `config.json` that the two functions take as arguments.")]
     sampling: Annotated[dict[str, object], Meta(description=
-        "What sampling needs to know about your own generative model.")]  # fmt: skip
+        "Facts about your own generative model that sampling needs.")]  # fmt: skip
     sections: Annotated[list[SectionForm], Meta(min_length=1), Meta(description=
         "Groups of rows with a common prefix.")]  # fmt: skip

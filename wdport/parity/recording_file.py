@@ -134,7 +134,7 @@ class CheckpointFacts(TypedDict):
 
 
 class Environment(TypedDict):
-    """Where the model was run."""
+    """The environment in which the model was run."""
 
     python: Annotated[str, Meta(description="Version of Python.")]
     torch: Annotated[str, Meta(description="Version of torch.")]
@@ -151,21 +151,21 @@ class TensorFacts(TypedDict):
 
 
 class SpreadFacts(TypedDict):
-    """How far one layer moves when everything that it is given is perturbed by one rounding: sum of squares and largest
-    value."""
+    """How much one layer changes when everything that it gets is perturbed by one rounding: the sum of the squares of
+    the changes, and the largest change."""
 
-    fed: Annotated[Pair, Meta(description="Of its inputs.")]
-    made: Annotated[Pair, Meta(description="Of its isolated outputs.")]
-    running: Annotated[Pair, Meta(description="Of its outputs in the running network.")]
+    fed: Annotated[Pair, Meta(description="Change of its inputs.")]
+    made: Annotated[Pair, Meta(description="Change of its isolated outputs.")]
+    running: Annotated[Pair, Meta(description="Change of its outputs in the running network.")]
 
 
 class SingleFacts(TypedDict):
-    """The float32 half of a case: both dtypes run on the same rounded inputs."""
+    """The float32 part of a case: both dtypes run on the same rounded inputs."""
 
     inputs: Annotated[Arrays, Meta(description="Inputs, rounded to float32.")]
     outputs: Annotated[tuple[Arrays, Arrays], Meta(description="Outputs in float32 and in float64.")]
     isolated: Annotated[tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]], Meta(description=
-        "For float32 and for float64: outputs, and all calls in isolation.")]  # fmt: skip
+        "For float32 and for float64: the outputs, and all calls in isolation.")]  # fmt: skip
 
 
 class CaseFacts(TypedDict):
@@ -173,22 +173,22 @@ class CaseFacts(TypedDict):
 
     seed: Annotated[Count, Meta(description="Seed of the inputs.")]
     batch: Annotated[Count, Meta(description="Batch size.")]
-    scale: Annotated[float, Meta(description="Factor of the inputs.")]
+    scale: Annotated[float, Meta(description="Factor by which the inputs are multiplied.")]
     random_biases: Annotated[bool, Meta(description="Whether random shifts were added to the biases.")]
     extremes: NotRequired[Annotated[list[str], Meta(description=
-        "By sample, what replaces ordinary values: `zeros`, `constant`, `large`, `missing`, `whole`, `sparse`, "
+        "For each sample, what replaces ordinary values: `zeros`, `constant`, `large`, `missing`, `whole`, `sparse`, "
         "`small` or `far`; \"\" for nothing.")]]  # fmt: skip
     gain: NotRequired[Annotated[float, Meta(description=
-        "Factor of the values that isolated layers are given in float32; 1 if absent.")]]  # fmt: skip
+        "Factor by which the inputs of isolated layers are multiplied in float32; 1 if absent.")]]  # fmt: skip
     names: Annotated[list[str], Meta(description="Names of the inputs.")]
-    inputs: Annotated[Arrays, Meta(description="Inputs, floating ones in float64.")]
+    inputs: Annotated[Arrays, Meta(description="Inputs; floating-point inputs are in float64.")]
     outputs: Annotated[Arrays, Meta(description="Outputs in float64.")]
     calls: Annotated[Calls, Meta(description=
-        "By path, inputs and outputs of every module in order of completion; the second call of `X` is "
+        "By path, the inputs and outputs of every module, in order of completion; the second call of `X` is "
         "`X#2`.")]  # fmt: skip
-    single: Annotated[SingleFacts | None, Meta(description="The float32 half; null if the case has none.")]
+    single: Annotated[SingleFacts | None, Meta(description="The float32 part; null if the case has none.")]
     conditioning: Annotated[dict[str, tuple[dict[str, SpreadFacts], Arrays]], Meta(description=
-        "By dtype, how far its rounding moves every layer, and the largest change of each value of the "
+        "For each dtype, how much rounding to it changes every layer, and the largest change of each value of the "
         "outputs.")]  # fmt: skip
 
 
@@ -196,21 +196,21 @@ class RecordingForm(TypedDict):
     """Index of a recording, ``index.npy`` as UTF-8 JSON. Arrays are separate members, referred to as ``N``; as ``N:s``,
     rounded to float32; or as ``N:d``, rounded to float32 and converted back to float64."""
 
-    schema: Annotated[Literal[3], Meta(description="Format of the file.")]
+    schema: Annotated[Literal[3], Meta(description="Version number of the format.")]
     reference: Annotated[str, Meta(description="Function that builds the PyTorch model, `module:name`.")]
     checkpoint: Annotated[CheckpointFacts, Meta(description="The checkpoint.")]
-    environment: Annotated[Environment, Meta(description="Where the model was run.")]
+    environment: Annotated[Environment, Meta(description="Environment in which the model was run.")]
     evaluating: Annotated[bool, Meta(description="Whether the module was in evaluation mode.")]
     names: Annotated[list[str], Meta(description="Paths of the modules that were recorded.")]
     tensors: Annotated[dict[str, TensorFacts], Meta(description="The tensors of the state_dict, by name.")]
     repeats: Annotated[bool, Meta(description="Whether a second run gave the same outputs bit for bit.")]
-    notes: Annotated[list[str], Meta(description="Notes, one sentence each.")]
+    notes: Annotated[list[str], Meta(description="Notes for the reader, one sentence each.")]
     shifts: Annotated[dict[str, Reference], Meta(description="The shifts of the random biases, by parameter name.")]
     sweeps: Annotated[dict[str, tuple[Reference, Reference, Reference]], Meta(description=
-        "By layer whose only input is time, its outputs at every time: in float64, in float32, and in float64 from "
-        "rounded times.")]  # fmt: skip
+        "For each layer whose only input is time, its outputs at every time: in float64, in float32, and in float64 "
+        "for the rounded times.")]  # fmt: skip
     values: NotRequired[Annotated[dict[str, Reference], Meta(description="Values of tensors that were kept.")]]
-    cases: Annotated[list[CaseFacts], Meta(description="The battery.")]
+    cases: Annotated[list[CaseFacts], Meta(description="Cases of the battery.")]
 
 
 AGAIN: Final = "record it again with wdport record"

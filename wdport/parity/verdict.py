@@ -41,7 +41,7 @@ class VariableResult:
         "Largest error of its gradient over the optimizer's steps.")] = 0.0  # fmt: skip
     first: Annotated[Number, Meta(description="Largest error of the first moment.")] = 0.0
     second: Annotated[Number, Meta(description="Largest error of the second moment.")] = 0.0
-    value: Annotated[Number, Meta(description="Largest error of its value.")] = 0.0
+    value: Annotated[Number, Meta(description="Largest error of the variable's value.")] = 0.0
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,22 @@ class Trajectory:
     steps: Annotated[tuple[int, ...], Meta(description="Diffusion steps in the order of the run.")]
     logic: Annotated[tuple[Number, ...], Meta(description="Relative float64 error of the state after each step.")]
     single: Annotated[tuple[Number, ...], Meta(description=
-        "Relative error of the float32 port against float64 after each step.")]  # fmt: skip
+        "Relative error of the float32 port against the float64 reference after each step.")]  # fmt: skip
     ratio: Annotated[Number | None, Meta(description=
-        "Root mean square of that as a multiple of the float32 reference's; null if it was not "
-        "run.")] = None  # fmt: skip
+        "Root mean square of the float32 port's error over all steps, as a multiple of the float32 reference's; null "
+        "if float32 was not run.")] = None  # fmt: skip
 
 
 @dataclass(frozen=True)
 class VerdictOutcome:
     """The outcome of a comparison."""
 
-    schema: Annotated[Literal[4], Meta(description="Format of the document.")]
+    schema: Annotated[Literal[4], Meta(description="Version number of the format.")]
     kind: Annotated[Literal["verdict"], Meta(description="Kind of the document.")]
     passed: Annotated[bool, Meta(description="Whether the models are equal: everything was compared and agrees.")]
-    complete: Annotated[bool, Meta(description="Whether everything was compared that had to be.")]
-    exit_code: Annotated[Literal[0, 1, 6], Meta(description="0 equal, 1 different, 6 something was not compared.")]
+    complete: Annotated[bool, Meta(description="Whether everything that had to be compared was compared.")]
+    exit_code: Annotated[Literal[0, 1, 6], Meta(description=
+        "Exit code of `wdport verify`: 0 if equal, 1 if different, 6 if something was not compared.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,44 +82,48 @@ class VerdictFacts:
     decoded: Annotated[Number | None, Meta(description=
         "Float64 error of the decoded output; null if it is not decoded.")]  # fmt: skip
     assumed: Annotated[dict[str, object], Meta(description=
-        "Configuration values that are neither in the files nor given.")]  # fmt: skip
+        "Assumed configuration values: those that no file and no option specifies.")]  # fmt: skip
     inputs: Annotated[tuple[str, ...], Meta(description="Cases that were run, in words.")]
-    environment: Annotated[dict[str, str], Meta(description="Versions of the libraries, and the machine.")]
+    environment: Annotated[dict[str, str], Meta(description=
+        "Versions of the libraries, and a description of the machine.")]  # fmt: skip
     bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")] = field(default_factory=dict)
     overlays: Annotated[tuple[Overlay, ...], Meta(description="Curves to plot.")] = ()
-    trajectories: Annotated[tuple[Trajectory, ...], Meta(description="Sampling runs.")] = ()
+    trajectories: Annotated[tuple[Trajectory, ...], Meta(description="Sampling runs that were compared.")] = ()
     variables: Annotated[tuple[VariableResult, ...], Meta(description=
         "Every variable, if gradients were compared.")] = ()  # fmt: skip
     settings: Annotated[SettingsReport, Meta(description=
-        "Hyper-parameters that differ.")] = field(default_factory=SettingsReport)  # fmt: skip
+        "Comparison of the hyper-parameters.")] = field(default_factory=SettingsReport)  # fmt: skip
     causes: Annotated[dict[str, tuple[str, ...]], Meta(description=
         "Probable causes, by layer.")] = field(default_factory=dict)  # fmt: skip
     reference: Annotated[str, Meta(description=
-        "Your own model, `module:name`, or a recording of it; empty for wdport's or a library's.")] = ""  # fmt: skip
+        "Your own model, `module:name`, or a recording of it; empty if the reference comes from wdport or a "
+        "library.")] = ""  # fmt: skip
     words: Annotated[PartWords, Meta(description=
         "Names of the parts of the output in reports.")] = field(default_factory=PartWords)  # fmt: skip
     rests_on: Annotated[Mapping[str, tuple[str, ...]], Meta(description=
-        "By configuration value, the letters of the gates whose outcome depends on "
+        "For each configuration value, the letters of the gates whose outcome depends on "
         "it.")] = field(default_factory=dict)  # fmt: skip
     digests: Annotated[dict[str, Sha256], Meta(description=
         "SHA-256 of the compared files, by role.")] = field(default_factory=dict)  # fmt: skip
     reference_kind: Annotated[ReferenceKind, Meta(description="Whose code the reference is.")] = "wdport"
     reference_code: Annotated[str, Meta(description="Name of the reference's code.")] = ""
     rounded_to: Annotated[str, Meta(description=
-        "The 16-bit dtype that weights were rounded to, on both sides; empty if none were.")] = ""  # fmt: skip
+        "16-bit dtype to which the weights of both models were rounded; empty if they were not "
+        "rounded.")] = ""  # fmt: skip
     started: Annotated[str, Meta(description=
-        "Start time in UTC, in ISO 8601; empty if unknown.")] = field(default="", compare=False)  # fmt: skip
+        "Start time in UTC, in ISO 8601 format; empty if unknown.")] = field(default="", compare=False)  # fmt: skip
     left_out: Annotated[dict[str, str], Meta(description=
-        "The layers without any measurement, each with the reason.")] = field(default_factory=dict)  # fmt: skip
-    seconds: Annotated[float, Meta(description="Duration in seconds.")] = field(default=0.0, compare=False)
+        "Layers without any measurement, each with the reason.")] = field(default_factory=dict)  # fmt: skip
+    seconds: Annotated[float, Meta(description=
+        "Duration in seconds, including compilation.")] = field(default=0.0, compare=False)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictDocument(VerdictFacts, VerdictOutcome):
-    """What ``wdport verify --json`` writes: all results. Infinite numbers are the text ``inf``."""
+    """What ``wdport verify --json`` writes: all results. Infinite numbers are written as the text ``inf``."""
 
     gates: Annotated[tuple[GateFacts, ...], Meta(description="Every gate, in the order of the report.")]
-    assuming: Annotated[dict[str, object], Meta(description="Those of `assumed` that the outcome depends on.")]
+    assuming: Annotated[dict[str, object], Meta(description="The assumed values on which the outcome depends.")]
     faults: Annotated[tuple[Fault, ...], Meta(description=
         "Every place that is wrong in isolation, in the order of the computation.")]  # fmt: skip
 

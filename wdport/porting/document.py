@@ -25,20 +25,23 @@ class SuggestionDocument:
     """What ``wdport map suggest --json`` prints."""
 
     found: Annotated[bool, Meta(description="Whether a table was found for the whole model.")]
-    proved: Annotated[bool, Meta(description="Whether the table was proved by `verify`.")]
+    proved: Annotated[bool, Meta(description="Whether `verify` proved the table.")]
     layers: Annotated[Count, Meta(description="Number of layers.")]
     passes: Annotated[Count, Meta(description="Number of passes through the models.")]
-    seconds: Annotated[float, Meta(description="Total seconds.")]
-    forward_seconds: Annotated[float, Meta(description="Seconds of these spent running the models.")]
-    doubts: Annotated[Sequence[str], Meta(description="What is uncertain, one sentence each.")]
-    notes: Annotated[Sequence[str], Meta(description="What a reader should know, one sentence each.")]
+    seconds: Annotated[float, Meta(description="Total duration in seconds.")]
+    forward_seconds: Annotated[float, Meta(description=
+        "Time spent running the models, in seconds; part of the total duration.")]  # fmt: skip
+    doubts: Annotated[Sequence[str], Meta(description="What is uncertain about the table, one sentence each.")]
+    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
     rows: Annotated[Sequence[Mapping[str, object]], Meta(description=
         "Rows of the table, as a mapping table has them under `layers`, `tensors` and `tied`.")]  # fmt: skip
-    failure: Annotated[str, Meta(description="Why the table is not proved; empty if it is, or if no proof was tried.")]
+    failure: Annotated[str, Meta(description=
+        "Why the table is not proved; empty if it is proved, or if no proof was tried.")]  # fmt: skip
     verdict: Annotated[VerdictDocument | None, Meta(description="The proof; null if there is none.")]
     last_alike: Annotated[Place | None, Meta(description="The last layer at which the models agree.")]
-    first_unlike: Annotated[Place | None, Meta(description="The first layer that does not agree.")]
+    first_unlike: Annotated[Place | None, Meta(description="The first layer at which the models do not agree.")]
     causes: Annotated[Sequence[str], Meta(description="Probable causes of the difference, the most likely first.")]
-    what: Annotated[str | UnsetType, Meta(description="What is wrong at the first layer that does not agree.")] = UNSET
+    what: Annotated[str | UnsetType, Meta(description=
+        "What is wrong at the first layer at which the models do not agree.")] = UNSET  # fmt: skip
     wanted: Annotated[str | UnsetType, Meta(description=
-        "What its input or output should be; empty if unknown.")] = UNSET  # fmt: skip
+        "What the input or output of this layer should be; empty if unknown.")] = UNSET  # fmt: skip

@@ -183,7 +183,7 @@ class Published:
 def _headed(kind: str, schema: Schema) -> Schema:
     """The schema of a result with the two fields that every document of ``--json`` begins with."""
     head = {
-        "schema": {"description": "Format of the document.", "const": SCHEMAS[kind]},
+        "schema": {"description": "Version number of the format.", "const": SCHEMAS[kind]},
         "kind": {"description": "Kind of the document.", "const": kind},
     }
     properties, required = {**head, **schema["properties"]}, dict.fromkeys([*head, *schema["required"]])

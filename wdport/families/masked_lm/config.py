@@ -63,7 +63,7 @@ def rotary(document: Document, where: str | Path) -> dict[str, object]:
 def rotary_schema() -> dict[str, object]:
     """JSON Schema of the fields of rotary positions, except ``rope_theta``."""
     theta = {**fields_of(Config)["rope_theta"].schema(), "description": "Base of the frequencies."}
-    factor = {"description": "Share of a head that is turned.", "enum": [1, None]}
+    factor = {"description": "Fraction of a head that is rotated.", "enum": [1, None]}
     kind = {"description": "Kind of rotary positions.", "const": "default"}
     table = {
         "type": "object",
@@ -73,7 +73,7 @@ def rotary_schema() -> dict[str, object]:
     either = {"anyOf": [table, {"type": "null"}]}
     return {
         ROPE[0]: {"description": "Rotary positions.", **either},
-        ROPE[1]: {"description": "The same in old files, with rope_theta next to it.", **either},
+        ROPE[1]: {"description": "Rotary positions in old files, with rope_theta next to this field.", **either},
         FACTOR: factor,
     }
 
@@ -110,39 +110,40 @@ class Config(Fields):
     ] = 128256
     hidden_size: Annotated[
         Width,
-        Meta(description="Channels of the features of a token; a multiple of num_attention_heads."),
+        Meta(description="Channels per token; a multiple of num_attention_heads."),
         NETWORK,
         Summary("channels"),
     ] = 768
     intermediate_size: Annotated[
-        int, Meta(ge=1, le=4 * MAX_WIDTH, description="Features of the gated network."), NETWORK
+        int, Meta(ge=1, le=4 * MAX_WIDTH, description="Width of the gated network."), NETWORK
     ] = 3072
     num_hidden_layers: Annotated[
         int, Meta(ge=1, le=MAX_LAYERS, description="Number of layers."), NETWORK, Summary("layers")
     ] = 12
-    num_attention_heads: Annotated[Width, Meta(description="Heads of attention."), NETWORK, Summary("heads")] = 12
+    num_attention_heads: Annotated[Width, Meta(description=
+        "Number of attention heads."), NETWORK, Summary("heads")] = 12  # fmt: skip
     num_key_value_heads: Annotated[
         Width | None,
-        Meta(description="Heads of the keys and values, a divisor of num_attention_heads; as many as heads if null."),
+        Meta(description="Number of key and value heads, a divisor of num_attention_heads; equal to it if null."),
         NETWORK,
         Summary("key heads"),
     ] = None
     head_dim: Annotated[
         Annotated[int, Meta(ge=2, le=MAX_WIDTH)] | None,
-        Meta(description="Width of a head, even; hidden_size over the heads if null."),
+        Meta(description="Width of a head, an even number; hidden_size / num_attention_heads if null."),
         NETWORK,
     ] = None
     hidden_act: Annotated[str, ACTIVATIONS, Meta(description="Activation of the gated network."), NETWORK] = "silu"
     max_position_embeddings: Annotated[
         int,
-        Meta(ge=1, le=MAX_STEPS, description="Longest sequence of the training; the network has no limit."),
+        Meta(ge=1, le=MAX_STEPS, description="Longest sequence in training; the network has no limit."),
         UNUSED,
     ] = 8192
     rms_norm_eps: Annotated[float, Meta(ge=0, lt=FINITE, description="Epsilon of the norms."), NETWORK, NOT_REAL] = 1e-5
     rope_theta: Annotated[
         float,
         Meta(gt=0, lt=FINITE,
-             description="Base of the frequencies of rotary positions, in old files; new ones have it in "
+             description="Base of the frequencies of rotary positions, in old files; new files have it in "
                          "rope_parameters."),
         NETWORK,
         NOT_REAL,
@@ -152,16 +153,16 @@ class Config(Fields):
     )
     mlp_bias: Annotated[bool, Meta(description="Whether the gated network and the head have biases."), NETWORK] = False
     tie_word_embeddings: Annotated[
-        bool, Meta(description="Whether the head has the weights of the embedding."), NETWORK, Summary("tied head")
+        bool, Meta(description="Whether the head shares the weights of the embedding."), NETWORK, Summary("tied head")
     ] = False
     attention_dropout: Dropout = 0.0
     pad_token_id: Annotated[
         Token | None,
-        Meta(description="Token of padding, whose embedding gets no gradient; null for none."),
+        Meta(description="Padding token, whose embedding gets no gradient; null for none."),
         Effect(gates=("C",)),
     ] = 128001
     mask_token_id: Annotated[
-        Token | None, Meta(description="Token in place of one to be predicted; null for none."), UNUSED
+        Token | None, Meta(description="Token that stands for a token to be predicted; null for none."), UNUSED
     ] = 128002
 
     def __post_init__(self) -> None:

@@ -38,7 +38,7 @@ class Config(Fields):
     ]
     depth: Annotated[
         int,
-        Meta(ge=0, le=MAX_DEPTH, description="Number of blocks before the last; block i dilates by 2^i."),
+        Meta(ge=0, le=MAX_DEPTH, description="Number of blocks before the last; block i has dilation 2^i."),
         NETWORK,
         Summary("depth"),
     ]

@@ -86,17 +86,17 @@ class Config(Fields):
     freq_shift: Annotated[
         Real, Meta(description="Shift in the frequencies of a positional time embedding."), NETWORK
     ] = 0
-    flip_sin_to_cos: Annotated[bool, Meta(description="Whether cosines come first."), NETWORK] = True
+    flip_sin_to_cos: Annotated[bool, Meta(description="Whether the cosines come before the sines."), NETWORK] = True
     down_block_types: Annotated[
-        tuple[DownBlock, ...], Meta(min_length=1, description="Block of each level on the way down."), NETWORK
+        tuple[DownBlock, ...], Meta(min_length=1, description="Block type of each level on the way down."), NETWORK
     ] = ("DownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D")
     mid_block_type: Annotated[
         Literal["UNetMidBlock2D", None],
-        Meta(description="Block between the down and the up blocks; null for none."),
+        Meta(description="Type of the block between the down blocks and the up blocks; null for none."),
         NETWORK,
     ] = MID
     up_block_types: Annotated[
-        tuple[UpBlock, ...], Meta(min_length=1, description="Block of each level on the way up."), NETWORK
+        tuple[UpBlock, ...], Meta(min_length=1, description="Block type of each level on the way up."), NETWORK
     ] = ("AttnUpBlock2D", "AttnUpBlock2D", "AttnUpBlock2D", "UpBlock2D")
     block_out_channels: Annotated[
         tuple[Width, ...],
@@ -105,11 +105,11 @@ class Config(Fields):
         Summary("channels"),
     ] = (224, 448, 672, 896)
     layers_per_block: Annotated[
-        int, Meta(ge=1, le=MAX_RESIDUAL, description="Residual blocks of a level."), NETWORK, Summary("layers")
+        int, Meta(ge=1, le=MAX_RESIDUAL, description="Number of residual blocks per level."), NETWORK, Summary("layers")
     ] = 2
     mid_block_scale_factor: Annotated[
         Real,
-        Meta(description="Divisor of the outputs of residual blocks in the middle; not zero.",
+        Meta(description="Divisor of the outputs of the residual blocks in the middle block; not zero.",
              extra_json_schema={"not": {"const": 0}}),
         NETWORK,
     ] = 1  # fmt: skip
@@ -128,9 +128,11 @@ class Config(Fields):
     attention_head_dim: Annotated[
         Width | None, Meta(description="Width of an attention head; all channels if null."), NETWORK
     ] = 8
-    norm_num_groups: Annotated[Width, Meta(description="Groups of the group norms."), NETWORK] = 32
+    norm_num_groups: Annotated[Width, Meta(description="Number of groups of the group norms."), NETWORK] = 32
     attn_norm_num_groups: Annotated[
-        Width | None, Meta(description="Groups of the norm before the middle attention."), NETWORK
+        Width | None,
+        Meta(description="Number of groups of the norm before the attention of the middle block."),
+        NETWORK,
     ] = None
     norm_eps: Annotated[float, Meta(ge=0, lt=FINITE, description="Epsilon of the group norms."), NETWORK] = 1e-5
     resnet_time_scale_shift: Annotated[
@@ -144,12 +146,12 @@ class Config(Fields):
         Steps | None, Meta(description="Number of classes."), NETWORK, Summary("classes", 2)
     ] = None
     num_train_timesteps: Annotated[
-        Steps | None, Meta(description="Steps of training, for a learned time embedding."), NETWORK
+        Steps | None, Meta(description="Number of diffusion steps in training, for a learned time embedding."), NETWORK
     ] = None
     scheduler: Annotated[
         Annotated[Scheduler, Meta(extra_json_schema=_SCHEDULER)] | None,
-        Meta(description="Process that the network was trained to undo, as in scheduler_config.json; null: it is not "
-                         "sampled."),
+        Meta(description="Process that the network was trained to undo, as in scheduler_config.json; null if the "
+                         "network is not sampled."),
         Effect(gates=("E",)),
         Phrase("a table of values"),
     ] = None  # fmt: skip

@@ -60,7 +60,7 @@ class Config(Fields):
     num_res_blocks: Annotated[
         int,
         Meta(ge=1, le=MAX_RESIDUAL,
-             description="Residual blocks of a level of the encoder; the decoder has one more."),
+             description="Number of residual blocks per level of the encoder; the decoder has one more per level."),
         NETWORK,
         Summary("blocks", 1),
     ] = 2  # fmt: skip
@@ -73,17 +73,17 @@ class Config(Fields):
     temperal_downsample: Annotated[
         tuple[bool, ...],
         Meta(min_length=1, max_length=MAX_LEVELS - 1,
-             description="For each step between two levels, whether it halves the frames too (at most two do)."),
+             description="For each transition between levels, whether it also halves the frames (at most two do)."),
         NETWORK,
         Summary("temporal", 3),
     ] = (False, True, True)  # fmt: skip
     dropout: Dropout = 0.0
     latents_mean: Annotated[
-        tuple[Mean, ...], Meta(description="Mean of each channel of the latents, for pipelines."), UNUSED
+        tuple[Mean, ...], Meta(description="Mean of each channel of the latents, which pipelines use."), UNUSED
     ] = MEAN
     latents_std: Annotated[
         tuple[Deviation, ...],
-        Meta(description="Standard deviation of each channel of the latents, for pipelines."),
+        Meta(description="Standard deviation of each channel of the latents, which pipelines use."),
         UNUSED,
     ] = STD
     is_residual: Annotated[
@@ -92,7 +92,8 @@ class Config(Fields):
     in_channels: Annotated[
         Width, Meta(description="Channels of the encoder's input, after patches have become channels."), NETWORK
     ] = 3
-    out_channels: Annotated[Width, Meta(description="Channels of the decoder's output, before patches."), NETWORK] = 3
+    out_channels: Annotated[Width, Meta(description=
+        "Channels of the decoder's output, before channels become patches."), NETWORK] = 3  # fmt: skip
     patch_size: Annotated[
         Annotated[int, Meta(ge=1, le=64)] | None,
         Meta(description="Height and width of the patches of Wan 2.2; none if null."),

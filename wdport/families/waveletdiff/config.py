@@ -90,7 +90,7 @@ class Config(Fields):
     ]
     num_heads: Annotated[
         Width,
-        Meta(description="Attention heads; they divide embed_dim."),
+        Meta(description="Number of attention heads, a divisor of embed_dim."),
         NETWORK,
         Public("model", "num_heads", ("heads", "n_heads", "n_head", "nhead", "num_attention_heads", "attention_heads")),
         Released(8, risk="with another number every attention computes something else"),
@@ -100,7 +100,7 @@ class Config(Fields):
     num_layers: Annotated[
         int,
         Meta(ge=1, le=MAX_LAYERS,
-             description="Transformer blocks of a detail level; the approximation has two more."),
+             description="Number of transformer blocks per detail level; the approximation has two more."),
         NETWORK,
         Public("model", "num_layers", ("layers", "n_layers", "depth", "num_blocks")),
         Released(8, assumed=False),

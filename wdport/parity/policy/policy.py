@@ -32,10 +32,10 @@ class BoundForm(TypedDict, total=False):
 
     value: Required[Annotated[float, Meta(gt=0), Meta(description=
         "The bound: a positive, finite number.")]]  # fmt: skip
-    reason: Annotated[Text, Meta(description="Why it is not the default.")]
+    reason: Annotated[Text, Meta(description="Why the bound is not the default.")]
     expires: Annotated[Day, Meta(description=
-        "The last day on which it is in force, a date of TOML without quotes. From the next day on, the gate policy "
-        "(P) fails and the default is in force again.")]  # fmt: skip
+        "The last day on which the bound is in force, as a TOML date without quotes. From the next day on, the gate "
+        "policy (P) fails and the default is in force again.")]  # fmt: skip
 
 
 class SettingsForm(TypedDict, total=False):
@@ -51,9 +51,10 @@ class WaiverForm(TypedDict):
 
     tap: Annotated[str, Meta(pattern=r"^(?=[\s\S]*\S)[^*?<>\[\]{}]+$"), Meta(description=
         "Full path of the layer in the reference; patterns are not allowed.")]  # fmt: skip
-    gate: Annotated[str, Meta(description="The gate that it may fail, by its name or its letter.")]
+    gate: Annotated[str, Meta(description="The gate that the layer may fail, by its name or its letter.")]
     reason: Annotated[Text, Meta(description="Why the failure is acceptable.")]
-    expires: Annotated[Day, Meta(description="The last day on which it is in force, a date of TOML without quotes.")]
+    expires: Annotated[Day, Meta(description=
+        "The last day on which the waiver is in force, as a TOML date without quotes.")]  # fmt: skip
 
 
 class PolicyForm(TypedDict, total=False):
@@ -81,9 +82,9 @@ class TapRecord(TypedDict):
 class BaselineForm(TypedDict):
     """Errors of every layer, recorded by ``wdport verify --update-baseline``."""
 
-    schema: Annotated[Literal[1], Meta(description="Format of the file.")]
+    schema: Annotated[Literal[1], Meta(description="Version number of the format.")]
     taps: Annotated[dict[str, TapRecord], Meta(min_length=1), Meta(description=
-        "By the path of a layer in the reference, its errors.")]  # fmt: skip
+        "Errors of each layer, by its path in the reference.")]  # fmt: skip
 
 
 WAIVABLE = ("A", "B")

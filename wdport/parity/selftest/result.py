@@ -60,7 +60,7 @@ class Alarm:
     """A gate that fails a correct port."""
 
     gate: Annotated[str, Meta(description="Letter of the gate.")]
-    place: Annotated[str, Meta(description="Where.")]
+    place: Annotated[str, Meta(description="Place at which the gate fails.")]
 
     def __str__(self) -> str:
         return f"{label(self.gate)} at {self.place}"
@@ -70,15 +70,15 @@ class Alarm:
 class Variant:
     """One correct port, or one correct way to run it."""
 
-    example: Annotated[str, Meta(description="Model.")]
+    example: Annotated[str, Meta(description="Name of the model.")]
     name: Annotated[str, Meta(description="What was changed.")]
     logic: Annotated[Number | None, Meta(description="Largest isolated float64 error; null if it was not measured.")]
     ratio: Annotated[Number | None, Meta(description=
         "Largest isolated float32 error as a multiple of the reference's; null if it was not measured.")]  # fmt: skip
-    alarms: Annotated[tuple[Alarm, ...], Meta(description="Gates that fail: every one is a false alarm.")]
+    alarms: Annotated[tuple[Alarm, ...], Meta(description="Gates that fail; each of them is a false alarm.")]
     rejected: Annotated[tuple[str, ...] | None, Meta(description=
-        "Fixed tolerances that reject its output; null if that was not measured.")] = None  # fmt: skip
-    why: Annotated[str, Meta(description="Why it is correct, if it is another way to compute the same.")] = ""
+        "Fixed tolerances that reject the port's output; null if that was not measured.")] = None  # fmt: skip
+    why: Annotated[str, Meta(description="Why the port is correct, if it computes the same in another way.")] = ""
 
 
 CAUSES_RIGHT: Final = 0.8
@@ -89,19 +89,19 @@ CAUSES_RIGHT: Final = 0.8
 class GroupResult:
     """Faults of one kind."""
 
-    gate: Annotated[str, Meta(description="Letter of the gate for them; empty if there are several.")]
+    gate: Annotated[str, Meta(description="Letter of the gate that should find them; empty if there are several.")]
     name: Annotated[str, Meta(description="The kind, in words.")]
-    kills: Annotated[tuple[Kill, ...], Meta(description="Their outcomes.")]
+    kills: Annotated[tuple[Kill, ...], Meta(description="Outcomes of the faults.")]
 
 
 @dataclass(frozen=True)
 class RuleCount:
     """A rule for accepting a port, and how well it separates faults from correct ports."""
 
-    name: Annotated[str, Meta(description="The rule.")]
-    killed: Annotated[Count, Meta(description="Faults that it rejects.")]
+    name: Annotated[str, Meta(description="Name of the rule.")]
+    killed: Annotated[Count, Meta(description="Number of faults that the rule rejects.")]
     faults: Annotated[Count, Meta(description="Total number of faults.")]
-    rejected: Annotated[Count, Meta(description="Correct ports that it rejects.")]
+    rejected: Annotated[Count, Meta(description="Number of correct ports that the rule rejects.")]
     ports: Annotated[Count, Meta(description="Total number of correct ports.")]
 
 
@@ -109,20 +109,21 @@ class RuleCount:
 class SelftestResult:
     """The result of :func:`wdport.parity.selftest.run_selftest`; true if every requirement is met.
 
-    ``causes`` states whether causes had to be looked for; if so, looking for none fails. ``note`` states why faults
-    were left out that were asked for.
+    ``causes`` states whether the self-test had to look for causes; if so, it fails if it looked for none. ``note``
+    states why requested faults were left out.
     """
 
     groups: Annotated[tuple[GroupResult, ...], Meta(description="Faults, by kind.")]
     variants: Annotated[tuple[Variant, ...], Meta(description="Correct ports.")] = ()
     quick: Annotated[bool, Meta(description="Whether only a few faults were tried.")] = False
-    causes: Annotated[bool, Meta(description="Whether causes had to be looked for.")] = True
+    causes: Annotated[bool, Meta(description="Whether the self-test had to look for causes.")] = True
     bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")] = field(default_factory=dict)
-    environment: Annotated[dict[str, str], Meta(description="Versions and the machine.")] = field(default_factory=dict)
+    environment: Annotated[dict[str, str], Meta(description=
+        "Versions of the libraries, and a description of the machine.")] = field(default_factory=dict)  # fmt: skip
     seconds: Annotated[float, Meta(description="Duration in seconds.")] = field(default=0.0, compare=False)
     note: Annotated[str, Meta(description=
-        "Why faults were left out that were asked for: outside a source checkout there are only those of a quick "
-        "run.")] = ""  # fmt: skip
+        "Why requested faults were left out: outside a source checkout, only the faults of a quick run are "
+        "available.")] = ""  # fmt: skip
 
     @property
     def kills(self) -> tuple[Kill, ...]:
@@ -218,14 +219,15 @@ class SelftestDocument:
     """What ``wdport selftest --json`` prints."""
 
     passed: Annotated[bool, Meta(description="Whether the self-test passed.")]
-    exit_code: Annotated[Literal[0, 1, 6], Meta(description="0 passed, 1 failed, 6 nothing was run.")]
+    exit_code: Annotated[Literal[0, 1, 6], Meta(description=
+        "Exit code of the command: 0 if the self-test passed, 1 if it failed, 6 if nothing was run.")]  # fmt: skip
     faults: Annotated[Count, Meta(description="Number of faults that change the result.")]
-    killed: Annotated[Count, Meta(description="Number of them that a gate found.")]
-    right: Annotated[Count, Meta(description="Number of them that the right gate found at the right place.")]
-    causes_sought: Annotated[Count, Meta(description="Number of faults whose cause was looked for.")]
+    killed: Annotated[Count, Meta(description="Number of these faults that a gate found.")]
+    right: Annotated[Count, Meta(description="Number of these faults that the right gate found at the right place.")]
+    causes_sought: Annotated[Count, Meta(description="Number of faults for which a cause was looked for.")]
     causes_right: Annotated[Count, Meta(description="Number of correct causes.")]
     causes_wrong: Annotated[Count, Meta(description="Number of wrong causes.")]
-    variants: Annotated[Count, Meta(description="Correct ports.")]
-    false_alarms: Annotated[Count, Meta(description="Number of them that fail.")]
-    rules: Annotated[Sequence[RuleCount], Meta(description="Rules for accepting a port, compared.")]
+    variants: Annotated[Count, Meta(description="Number of correct ports.")]
+    false_alarms: Annotated[Count, Meta(description="Number of correct ports that fail.")]
+    rules: Annotated[Sequence[RuleCount], Meta(description="Comparison of rules for accepting a port.")]
     details: Annotated[SelftestResult, Meta(description="Every fault and every variant.")]

@@ -19,7 +19,7 @@ class Value:
     """An input or output tensor of a step.
 
     Attributes:
-        source: its source, from the view of the enclosing module: a step, an argument or a parameter.
+        source: its source as seen from the enclosing module: a step, an argument or a parameter.
         names: its axes, in PyTorch's order: ``b c h w``.
         sizes: their sizes, ``b`` for the batch size.
         kind: float, int, bool or complex.
@@ -120,10 +120,10 @@ class TensorFlow(Struct, frozen=True, rename={"from_": "from"}):
     """An input or output tensor of a step."""
 
     from_: Annotated[str, Meta(description=
-        "Its source, from the view of the enclosing module: a step, an argument or a parameter.")]  # fmt: skip
-    argument: Annotated[str | None, Meta(description="Parameter of the step that receives it.")]
+        "Its source as seen from the enclosing module: a step, an argument or a parameter.")]  # fmt: skip
+    argument: Annotated[str | None, Meta(description="Parameter of the step that receives the tensor.")]
     axes: Annotated[str | None, Meta(description="Its axes in PyTorch's order, such as `b c h w`.")]
-    sizes: Annotated[Sequence[int | str], Meta(description="Their sizes; `b` for the batch size.")]
+    sizes: Annotated[Sequence[int | str], Meta(description="Sizes of the axes; `b` is the batch size.")]
     kind: Annotated[str, Meta(description="`float`, `int`, `bool` or `complex`.")]
 
 
@@ -140,7 +140,7 @@ class DefaultFacts:
     """An argument whose default in Keras differs from PyTorch's."""
 
     layer: Annotated[str, Meta(description="The Keras layer.")]
-    argument: Annotated[str, Meta(description="Its argument.")]
+    argument: Annotated[str, Meta(description="Name of its argument.")]
     keras: Annotated[object, Meta(description="Default of the argument.")]
     setting: Annotated[str, Meta(description="PyTorch's hyper-parameter.")]
     torch: Annotated[object, Meta(description="Default of the hyper-parameter.")]
@@ -156,17 +156,18 @@ class OutlineStep:
     number: Annotated[Positive | None, Meta(description="Position in call order; null for a module.")]
     name: Annotated[str, Meta(description="Name within the enclosing module.")]
     path: Annotated[str | None, Meta(description="Path in the model; null for a function.")]
-    type: Annotated[str, Meta(description="Class or function, by its full name.")]
+    type: Annotated[str, Meta(description="Full name of the class or function.")]
     kind: Annotated[str | None, Meta(description="Layer kind for a row of a mapping table.")]
     settings: Annotated[Mapping[str, object], Meta(description="Hyper-parameters, or arguments that are not tensors.")]
-    torch: Annotated[str, Meta(description="The step in PyTorch, in short.")]
+    torch: Annotated[str, Meta(description="The step in PyTorch, in short form.")]
     inputs: Annotated[Sequence[TensorFlow], Meta(description="Input tensors.")]
     outputs: Annotated[Sequence[TensorFlow], Meta(description="Output tensors.")]
-    keras: Annotated[Sequence[KerasCallFacts], Meta(description="Calls of Keras that compute the same, in order.")]
-    keras_text: Annotated[str | None, Meta(description="The same in short, or the code that has to be written.")]
+    keras: Annotated[Sequence[KerasCallFacts], Meta(description="Keras calls that compute the same, in order.")]
+    keras_text: Annotated[str | None, Meta(description=
+        "The Keras calls in short form, or other code that must be written.")]  # fmt: skip
     defaults: Annotated[Sequence[DefaultFacts], Meta(description=
-        "Arguments that must be stated, since their defaults differ.")]  # fmt: skip
-    notes: Annotated[Sequence[str], Meta(description="Other differences.")]
+        "Arguments that must be specified, because their defaults differ.")]  # fmt: skip
+    notes: Annotated[Sequence[str], Meta(description="Other differences, and what to check.")]
     parameters: Annotated[Mapping[str, JsonShape], Meta(description=
         "Shapes of the module's own tensors that its code reads directly.")]  # fmt: skip
     steps: Annotated[Sequence[OutlineStep], Meta(description="Steps inside a module.")]
@@ -180,7 +181,7 @@ class OutlineDocument:
     parameters: Annotated[Count, Meta(description="Number of its parameters.")]
     batch: Annotated[Positive, Meta(description="Batch size of the run.")]
     versions: Annotated[Mapping[str, str], Meta(description="Versions of torch and Keras.")]
-    notes: Annotated[Sequence[str], Meta(description="What a reader should know, one sentence each.")]
+    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
     uncalled: Annotated[Mapping[str, str], Meta(description=
         "Layers that the run did not call, by path, with their constructors.")]  # fmt: skip
     inputs: Annotated[Sequence[TensorFlow], Meta(description="Inputs of the model.")]
