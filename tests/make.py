@@ -19,6 +19,9 @@ SMALL = Config((5, 5, 8, 13), 3, 16, 2, 1, 8, wavelet="db2", boundary_mode="symm
 
 QK_NORM = Config(**{**SMALL.to_dict(), "qk_norm": True})
 NO_CROSS = Config(**{**SMALL.to_dict(), "cross_level_attention": False})
+TINY = Config(**{**NO_CROSS.to_dict(), "level_lengths": (13, 13)})
+"""Two levels that do not attend to one another: a third of the layers, for what does not depend on their number."""
+
 SETTINGS = {"num_heads": "2", "wavelet": "db2", "seq_len": "24"}
 """What the shapes of these checkpoints do not tell (apart from what the assumptions get right)."""
 

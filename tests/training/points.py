@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,25 @@ import torch
 import wdport
 
 
-@pytest.fixture
-def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Any]]:
-    """Makes the model, with the same random weights every time; the working directory has its files."""
-    shutil.copytree(Path(__file__).parents[2] / "examples" / "points", tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    torch.manual_seed(0)
-    from net import MLP  # type: ignore[import-not-found, unused-ignore]
+@contextmanager
+def points_in(folder: Path) -> Iterator[Callable[[], Any]]:
+    """Makes the model, with the same random weights every time; ``folder`` is the working directory and has its files."""
+    shutil.copytree(Path(__file__).parents[2] / "examples" / "points", folder, dirs_exist_ok=True)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(str(folder))
+        torch.manual_seed(0)
+        from net import MLP  # type: ignore[import-not-found, unused-ignore]
 
-    torch.save(MLP().state_dict(), "a.pt")
-    wdport.convert("a.pt", "a.keras", mapping="flow.yaml")
-    yield lambda: wdport.load_model("a.keras", mapping="flow.yaml")
+        torch.save(MLP().state_dict(), "a.pt")
+        wdport.convert("a.pt", "a.keras", mapping="flow.yaml")
+        yield lambda: wdport.load_model("a.keras", mapping="flow.yaml")
     for name in ("net", "twin"):
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """:func:`points_in` a folder of the test."""
+    with points_in(tmp_path) as load:
+        yield load

@@ -12,7 +12,7 @@ import pytest
 
 import wdport
 from tests.data.test_transforms import prices
-from tests.make import QK_NORM, make_state, save
+from tests.make import QK_NORM, TINY, make_state, save
 from tests.sampling.toy import ABOUT
 from wdport.cli.main import main
 from wdport.data.series import Series, read_series
@@ -28,7 +28,7 @@ from wdport.training.model import new_model, recipe_of, training_model
 from wdport.training.run import train
 from wdport.training.training_data import source_of
 
-SCALED = Config(**{**QK_NORM.to_dict(), "features": 5, "scale_embedding": True})
+SCALED = Config(**{**TINY.to_dict(), "features": 5, "qk_norm": True, "scale_embedding": True})
 SETTINGS = {"num_heads": "2", "wavelet": "db2", "seq_len": "24"}
 PUBLIC: dict[str, Any] = {
     "model": {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "time_embed_dim": 8}, "dataset": {"seq_len": 24},
@@ -128,14 +128,6 @@ def test_the_objective_passes_the_condition_on(converted: Path) -> None:
     assert np.abs(np.asarray(other.parts) / np.asarray(by_hand.parts) - 1).max() > 1e-3
 
 
-def test_training_changes_the_scale_embedding(converted: Path, data: Path, tmp_path: Path) -> None:
-    model = wdport.load_model(converted)
-    before = np.asarray(model.scale_embedding.mlp.out.kernel.value)
-    run = train(model, data, tmp_path / "run", epochs=1, batch_size=8)
-    assert np.isfinite(run.losses).all()
-    assert np.abs(np.asarray(model.scale_embedding.mlp.out.kernel.value) - before).max() > 1e-5
-
-
 def test_a_new_model_of_prices(data: Path) -> None:
     model = new_model(PUBLIC, data, transform="ohlc-atr")
     config = model.config
@@ -211,34 +203,35 @@ def test_the_rates_of_a_warmed_up_cosine_are_those_of_lambda_lr() -> None:
         warmup_cosine(3, steps, lr, 3)
 
 
-def test_the_command_prints_its_recipe(
+def test_the_recipe_in_python_is_that_of_the_command(
     converted: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    base = ["train", str(data), "--resume", str(converted), "--epochs", "1", "--batch-size", "8", "-o"]
-    assert main([*base, "run", "--recipe", "public"]) == 0
+    base = ["train", str(data), "--resume", str(converted), "--epochs", "2", "--batch-size", "8", "-o"]
+    assert main([*base, "command", "--recipe", "public"]) == 0
     assert (
         "the public recipe: steps by the Min-SNR law, onecycle to 0.001, weight decay 1e-05" in capsys.readouterr().err
     )
-    assert main([*base, "run"]) != 0
+    assert main([*base, "command"]) != 0
     assert "holds the state of another run" in capsys.readouterr().err
     assert main([*base, "other", "--recipe", "public", "--lr", "0.1"]) == 2
     assert "--lr: is part of the public recipe" in capsys.readouterr().err
-
-
-def test_the_recipe_in_python_is_that_of_the_command(converted: Path, data: Path, tmp_path: Path) -> None:
-    base = ["train", str(data), "--resume", str(converted), "--epochs", "2", "--batch-size", "8"]
-    assert main([*base, "-o", str(tmp_path / "command"), "--recipe", "public"]) == 0
-    run = train(wdport.load_model(converted), data, tmp_path / "python", epochs=2, batch_size=8, recipe="public")
+    model = wdport.load_model(converted)
+    run = train(model, data, tmp_path / "python", epochs=2, batch_size=8, recipe="public")
     assert run.losses
     kept = [(tmp_path / name / "metrics.csv").read_text().splitlines()[1:] for name in ("command", "python")]
     assert [row.split(",")[:5] for row in kept[0]] == [row.split(",")[:5] for row in kept[1]]
     with pytest.raises(UsageError, match=r"^recipe: 'plain' is unknown; give 'public', or a Recipe"):
-        train(wdport.load_model(converted), data, tmp_path / "other", recipe="plain")
+        train(model, data, tmp_path / "other", recipe="plain")
 
 
 def test_a_recipe_fills_in_what_is_not_given(converted: Path, data: Path, tmp_path: Path) -> None:
+    """And training with a scale changes its embedding."""
+    model = wdport.load_model(converted)
+    before = np.asarray(model.scale_embedding.mlp.out.kernel.value)
     stated = recipe_of({**PUBLIC, "training": {"epochs": 1, "batch_size": 4}})
-    run = train(wdport.load_model(converted), data, tmp_path / "run", recipe=stated)
+    run = train(model, data, tmp_path / "run", recipe=stated)
     assert (len(run.epochs), run.steps) == (1, 7)
     assert run.epochs[0]["learning_rate"] < 3e-4
+    assert np.isfinite(run.losses).all()
+    assert np.abs(np.asarray(model.scale_embedding.mlp.out.kernel.value) - before).max() > 1e-5
