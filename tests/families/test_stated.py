@@ -13,6 +13,7 @@ import pytest
 import wdport
 from tests.families import masked_lm, unet2d
 from tests.families.masked_lm import make as masked_lm_make
+from tests.families.quick import network_verdict
 from tests.families.unet2d import make as unet2d_make
 from tests.families.wan_vae import make as wan_vae_make
 from wdport.diffusion.scheduler import Scheduler
@@ -36,9 +37,9 @@ CASES = {
 def test_a_field_that_is_read_wrongly_is_found(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, variant, wrong, place = CASES[case]
     folder = make.save(tmp_path / "model", make.fields_of(variant))
-    assert wdport.verify(folder, wdport.convert(folder, tmp_path / "right.keras").output)
+    assert network_verdict(folder, wdport.convert(folder, tmp_path / "right.keras").output)
     _misread(monkeypatch, wrong)
-    verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "wrong.keras").output)
+    verdict = network_verdict(folder, wdport.convert(folder, tmp_path / "wrong.keras").output)
     assert not verdict
     assert place in verdict.faults[0].reference
 
@@ -61,7 +62,7 @@ def test_a_scheduler_that_is_read_wrongly_is_found(name: str) -> None:
 def test_a_field_that_the_network_does_not_use_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = wan_vae_make.save(tmp_path / "model", {**wan_vae_make.OLD, "temperal_downsample": [False]})
     _misread(monkeypatch, {"latents_mean": [0.1, -0.3]})
-    verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "wrong.keras").output)
+    verdict = network_verdict(folder, wdport.convert(folder, tmp_path / "wrong.keras").output)
     wrong = "latents_mean is [0.1, -0.2] as diffusers reads config.json, and [0.1, -0.3] here"
     assert wrong in [str(each) for each in verdict.gates[0].findings]
     assert not verdict
@@ -70,8 +71,9 @@ def test_a_field_that_the_network_does_not_use_is_compared(tmp_path: Path, monke
 def test_values_of_the_user_precede_the_configuration(tmp_path: Path) -> None:
     fields = {**masked_lm_make.fields_of("as published"), "max_position_embeddings": 64}
     folder = masked_lm_make.save(tmp_path / "model", fields)
-    file = wdport.convert(folder, tmp_path / "other.keras", values={"rope_theta": "77", "hidden_act": "relu"}).output
-    assert wdport.verify(folder, file, values={"rope_theta": "77", "hidden_act": "relu"})
+    values = {"rope_theta": "77", "hidden_act": "relu"}
+    file = wdport.convert(folder, tmp_path / "other.keras", values=values).output
+    assert network_verdict(folder, file, values=tuple(values.items()))
 
 
 def _misread(monkeypatch: pytest.MonkeyPatch, wrong: Document) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.families.quick import one_case
 from tests.families.toys.nets import randomised
 from wdport.cli.main import main
 
@@ -83,8 +84,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("twin", None)
 
 
+VERIFY = ["verify", "model.pt", "model.keras", "--mapping", "my.yaml", "--json", "verdict.json"]
+
+
 def ported(name: str, *edits: Edit, table: Edit = ("", "")) -> int:
     """Convert and verify a network whose twin has these edits; the exit code of the second."""
+    convert(name, *edits, table=table)
+    return main(VERIFY)
+
+
+def convert(name: str, *edits: Edit, table: Edit = ("", "")) -> None:
     source = (TOYS / f"{name}_twin.py").read_text()
     for before, after in edits:
         assert source.count(before) == 1
@@ -97,7 +106,6 @@ def ported(name: str, *edits: Edit, table: Edit = ("", "")) -> int:
     net = import_module(f"tests.families.toys.{name}_net")
     torch.save(randomised(net.build()).state_dict(), "model.pt")
     assert main(["convert", "model.pt", "--mapping", "my.yaml", "--force"]) == 0
-    return main(["verify", "model.pt", "model.keras", "--mapping", "my.yaml", "--json", "verdict.json"])
 
 
 def is_exact() -> bool:
@@ -184,7 +192,9 @@ QUICK = ("a missing residual", "a softmax over the queries", "padding behind alo
 )
 def test_an_edit_of_the_source_is_found(project: Path, capsys: pytest.CaptureFixture[str], edit: str) -> None:
     name, change, place = EDITS[edit]
-    assert ported(name, change) == bool(place)
+    convert(name, change)
+    with one_case():  # the first shows each of them
+        assert main(VERIFY) == bool(place)
     faulty = capsys.readouterr().out.partition("all other layers' outputs replaced by the reference's:\n")[2]
     assert faulty.strip().startswith(place)
     assert bool(faulty) == bool(place)
@@ -193,15 +203,18 @@ def test_an_edit_of_the_source_is_found(project: Path, capsys: pytest.CaptureFix
 def test_what_the_reference_has_is_no_cause(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both directions of PyTorch's GRU are one layer of Keras's."""
     name, change, _ = EDITS["another activation"]
-    ported(name, change)
+    convert(name, change)
+    with one_case():
+        assert main(VERIFY) == 1
     assert "bidirectional True" not in capsys.readouterr().out
 
 
 def test_the_first_faulty_layer_runs_alone(project: Path) -> None:
     """`--repro` writes a script that makes the same error, and none once the twin is mended."""
     name, change, _ = EDITS["another epsilon"]
-    assert ported(name, change) == 1
-    assert main(["verify", "model.pt", "model.keras", "--mapping", "my.yaml", "--repro", "alone"]) == 1
+    convert(name, change)
+    with one_case():
+        assert main([*VERIFY, "--repro", "alone"]) == 1
     twin = Path("twin.py").read_text()
     wrong = _script(project / "alone")
     (project / "twin.py").write_text(twin.replace(change[1], change[0]))

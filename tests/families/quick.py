@@ -1,0 +1,28 @@
+"""`verify` for statements on what is compared, which need neither samplers nor all inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from wdport.compare.calls import CASES
+from wdport.parity import verify
+from wdport.parity.run import Setup
+from wdport.parity.verdict_api import Verdict
+from wdport.parity.verify_request import Pair
+
+
+@contextmanager
+def one_case() -> Iterator[None]:
+    """Makes `verify` compare the first of its cases only."""
+    with patch.object(verify, "battery", lambda *_: CASES[:1]):
+        yield
+
+
+def network_verdict(checkpoint: Path, converted: Path, **options: Any) -> Verdict:
+    """The verdict on the network alone, of one case, without probable causes."""
+    with one_case():
+        return verify.compare_files(Pair(converted, checkpoint, **options), setup=Setup(network=True, causes=False))
