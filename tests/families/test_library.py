@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from tests.families.masked_lm import make as masked_lm
-from tests.families.test_recorded import run_without
+from tests.families.test_recorded import run_each_without, run_without
 from tests.families.unet2d import make as unet2d
 from tests.families.wan_vae import make as wan_vae
 from wdport.cli.main import main
@@ -36,12 +36,13 @@ def test_without_the_library_verify_names_the_extra(name: str, tmp_path: Path) -
     make, fields, library, kind = CASES[name]
     folder, file = make.save(tmp_path / "m", fields), tmp_path / "m.keras"
     refusal = f"error: {library}: is not installed, and its {kind} is the reference; pip install 'wdport[{library}]'\n"
-    converted = run_without(library, "convert", str(folder), "-o", str(file))
-    assert (converted.returncode, converted.stderr) == (0, "")
-    verified = run_without(library, "verify", str(folder), str(file))
-    assert (verified.returncode, verified.stderr) == (5, refusal)
-    tried = run_without(library, "selftest", "--family", name)
-    assert (tried.returncode, tried.stderr.splitlines()[-1:]) == (5, refusal.splitlines())
+    converted, verified, tried = run_each_without(
+        library, ["convert", str(folder), "-o", str(file)], ["verify", str(folder), str(file)],
+        ["selftest", "--family", name],
+    )  # fmt: skip
+    assert (converted[0], converted[2]) == (0, "")
+    assert (verified[0], verified[2]) == (5, refusal)
+    assert (tried[0], tried[2].splitlines()[-1:]) == (5, refusal.splitlines())
 
 
 def build(checkpoint: str) -> torch.nn.Module:

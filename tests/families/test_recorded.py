@@ -77,14 +77,30 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 from wdport.cli.main import main
-sys.exit(main(sys.argv[2:]))
 """
 
 
 def run_without(packages: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command line in a process in which these packages cannot be imported."""
-    command = [sys.executable, "-c", WITHOUT, packages, *arguments]
+    command = [sys.executable, "-c", f"{WITHOUT}sys.exit(main(sys.argv[2:]))", packages, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+EACH = """
+import contextlib, io, json
+for arguments in json.loads(sys.argv[2]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def run_each_without(packages: str, *commands: list[str]) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of several commands in one such process."""
+    command = [sys.executable, "-c", WITHOUT + EACH, packages, json.dumps(commands)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def test_neither_side_needs_the_other(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import wdport
 
 @contextmanager
 def points_in(folder: Path) -> Iterator[Callable[[], Any]]:
-    """Makes the model with the same random weights every time; ``folder`` has its files, and is the working directory."""
+    """Makes the model with the same random weights every time; ``folder``, the working directory, has its files."""
     shutil.copytree(Path(__file__).parents[2] / "examples" / "points", folder, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
