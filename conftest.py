@@ -36,7 +36,7 @@ gc.set_threshold(50_000, 20, 100)
 # Two test processes with two threads each would wait for one another most of the time.
 torch.set_num_threads(1)
 jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 MOST_MEMORY = 1500 * 2**20
