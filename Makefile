@@ -128,7 +128,7 @@ suggest: $(READY)
 
 # tests/schemas fails where these files are not what the code makes.
 schemas: $(READY)
-	@$(BIN)/python -m wdport.schemas docs
+	@$(BIN)/python -m tests.schemas docs
 
 # tests/test_option_surfaces.py fails where these files are not what the declarations make.
 options: $(READY)

@@ -2,7 +2,7 @@
 
 A format is declared once, next to the code that reads or writes it: a frozen dataclass for a result, a ``TypedDict``
 for a file that is read. Descriptions and constraints are in ``Annotated[..., msgspec.Meta(...)]``, from which
-:mod:`wdport.schemas` makes the published schemas.
+``tests/schemas`` makes the published schemas.
 """
 
 from __future__ import annotations

@@ -292,7 +292,6 @@ WRITERS = {
     "files/npz_file.py": "writes to the name that the writer gives it",
     "recorder.py": "copied on its own into the environments of others",
     "files/keras_writer.py": "writes to the name that the writer gives it",
-    "schemas/__main__.py": "writes the project's own documentation, for its developers",
     "porting/suggest.py": "writes a table and random weights into a temporary folder",
     "conversion/convert.py": "writes the manifest to the name that the writer gives it",
     "sampling/parts.py": "writes into the file that the writer opens",

@@ -20,7 +20,7 @@ from wdport.parity import policy_verdict as gated
 @cache
 def validator(name: str, closed: bool = True) -> Draft202012Validator:
     """Of a format; closed, since what wdport writes has no fields that its schema lacks."""
-    from wdport.schemas.formats import formats
+    from tests.schemas.formats import formats
 
     published = next(each for each in formats() if each.name == name)
     return Draft202012Validator(published.schema("https://example.org/", closed))

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.schemas.agree import disagreement, mutated
 from tests.schemas.compared import COMPARED, Compared
+from tests.schemas.formats import formats
 from tests.schemas.held import validator
-from wdport.schemas.formats import formats
-from wdport.schemas.schema import Schema
+from tests.schemas.json_schema import Schema
 
 SITE = "https://example.org/"
 

@@ -13,17 +13,17 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from tests.schemas.__main__ import written
 from tests.schemas.compared import ROOT, dates_as_text
+from tests.schemas.formats import DOCUMENTS, formats
 from tests.schemas.held import hold, validator
+from tests.schemas.json_schema import schema_of
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.custom_sampled import DiffusionForm, SamplingForm
 from wdport.files import json_document
 from wdport.files.json_document import SCHEMAS
 from wdport.parity.policy.baseline import RULES
 from wdport.parity.policy.policy import TapRecord
-from wdport.schemas.__main__ import written
-from wdport.schemas.formats import DOCUMENTS, formats
-from wdport.schemas.schema import schema_of
 
 DOCS = ROOT / "docs"
 NAMES = [each.name for each in formats()]

@@ -1,7 +1,7 @@
 """The documents of --json: the number of every kind, the files that they name, and how a result becomes JSON values.
 
 A result is a frozen dataclass in the room that makes it. Its annotations are the published schema, which
-:mod:`wdport.schemas` writes.
+``tests/schemas`` writes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fields of a mapping table of format 2, and of each of its rows.
 
-The readers take the names that they know from here, and :mod:`wdport.schemas` makes the published schema of it.
+The readers take the names that they know from here, and ``tests/schemas`` makes the published schema of it.
 """
 
 from __future__ import annotations

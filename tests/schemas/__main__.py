@@ -1,4 +1,4 @@
-"""Write the schemas and the tables of their pages into a folder: ``python -m wdport.schemas docs``."""
+"""Write the schemas and the tables of their pages into a folder: ``python -m tests.schemas docs``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from wdport.schemas.formats import formats
-from wdport.schemas.schema import filled
+from tests.schemas.formats import formats
+from tests.schemas.json_schema import filled
 
 
 def written(docs: Path) -> Iterator[tuple[Path, str]]:

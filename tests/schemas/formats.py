@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
+from tests.schemas.json_schema import Schema, schema_of
 from wdport.cli.results import (
     CodedDocument,
     ConversionDocument,
@@ -37,7 +38,6 @@ from wdport.parity.selftest.result import SelftestDocument
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.document import SuggestionDocument
 from wdport.porting.outline.result import OutlineDocument
-from wdport.schemas.schema import Schema, schema_of
 from wdport.shared_types import given
 
 _ARROW: Schema = {"pattern": get_args(Axes)[1].pattern, "examples": get_args(Axes)[1].examples}
@@ -154,7 +154,7 @@ class Published:
         name: stem of ``NAME.schema.json`` and, if it has its own page, of ``NAME.md``.
         title: its title.
         declared: its type; ``object`` if ``family_schema`` is the schema.
-        conditions: see :func:`wdport.schemas.schema.schema_of`.
+        conditions: see :func:`tests.schemas.json_schema.schema_of`.
         closed: whether a field that is not in the schema is an error. Formats that people write are closed; those that
             wdport writes are open, since a later version may add fields.
         examples: example documents.
