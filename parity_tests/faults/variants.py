@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from wdport.families.faults import Bounds
-from wdport.parity.run import Setup
+from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.result import Alarm, Variant, rejected_by
 from wdport.parity.selftest.specimen import EAGER, Injected, Recalled, Specimen
 from wdport.parity.verdict_api import Verdict

@@ -17,7 +17,7 @@ import wdport
 import wdport.cli.inspect
 from tests.make import SETTINGS, make_state, save
 from wdport.cli import machine
-from wdport.cli.failures import failure_of
+from wdport.cli.foreign_errors import failure_of
 from wdport.cli.main import main
 from wdport.errors import MachineError
 from wdport.sampling.parts import Parts
@@ -148,7 +148,7 @@ def test_what_is_told(
 
 
 def test_a_limit_of_addresses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdport.cli.failures.address_limit", lambda: 512 << 20)
+    monkeypatch.setattr("wdport.cli.foreign_errors.address_limit", lambda: 512 << 20)
     said = str(failure_of(MemoryError()))
     assert said.startswith("out of memory: address space is limited to 512 MiB; raise the limit (ulimit -v): jax")
     assert "needs 2048, with torch 3072" in said

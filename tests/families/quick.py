@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from wdport.compare.calls import CASES
 from wdport.parity import verify
-from wdport.parity.run import Setup
+from wdport.parity.run_gates import Setup
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_request import Pair
 

@@ -1,4 +1,4 @@
-"""One engine: what compares is `wdport.compare.engine`, and whoever vouches for it fails when it does not compare."""
+"""One engine, `wdport.compare.run_cases`: every caller fails if it does not compare."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from parity_tests.faults.waveletdiff import FAULTS
 from tests.families.toys import edges
 from tests.make import SETTINGS, make_state, save
 from wdport.cli import map_suggest
-from wdport.compare import engine, measure
+from wdport.compare import measure
+from wdport.compare import run_cases as engine
 from wdport.families.waveletdiff.canary import CANARY, NORM_EPSILON, TF32
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.selftest import run as selftest

@@ -19,7 +19,7 @@ from wdport.parity.policy_verdict import Terms, judge
 from wdport.parity.reports import render_json
 from wdport.parity.reports.phrases import claim
 from wdport.parity.reports.text import render_text
-from wdport.parity.run import begun
+from wdport.parity.run_gates import begun
 from wdport.parity.verdict import ReferenceKind, Verdict
 
 TODAY = date(2026, 11, 22)

@@ -15,7 +15,7 @@ from parity_tests.faults.waveletdiff.rewrites import rewrites
 from parity_tests.faults.waveletdiff.wavelets import WAVELET_FAULTS
 from wdport.families.faults import Mutant, calling
 from wdport.families.waveletdiff.canary import FILTERS_REVERSED, MUTANTS, run_wavelet_faults
-from wdport.parity.run import Setup
+from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.inject import judgement_of, run_mutants
 from wdport.parity.selftest.run import run_quick
 from wdport.parity.selftest.specimen import Specimen

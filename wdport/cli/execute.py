@@ -1,4 +1,4 @@
-"""The group of all verbs, the only place where an error becomes a line and an exit code, and the summary of -v."""
+"""The group of all verbs, where an error becomes a line and an exit code, and the summary of -v."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wdport.checkpoint.regular_file import require_supported
 from wdport.cli import completion
 from wdport.cli.console import console
 from wdport.cli.documents import give_faults
-from wdport.cli.failures import failure_of, lost_output
+from wdport.cli.foreign_errors import failure_of, lost_output
 from wdport.cli.signals import discard_output, signal_of
 from wdport.cli.verb import HELP, Verbs, usage_error
 from wdport.errors import WdportError

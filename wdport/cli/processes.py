@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NoReturn
 
-from wdport.errors import MachineError, UsageError
+import click
+
+from wdport.cli.signals import end_output
+from wdport.errors import MachineError, UsageError, WdportError
 
 PATIENCE: Final = 20
 """Seconds without a heartbeat after which a process counts as dead; jax waits for 100, and at the end for 300. A
@@ -58,3 +63,11 @@ def _join(*where: Any) -> None:
     except (RuntimeError, ValueError) as error:
         what = f"the processes did not connect ({str(error).splitlines()[0]})"
         raise MachineError("--distributed", what, "check the address, and that every process was started") from error
+
+
+def leave(error: WdportError) -> NoReturn:
+    """Print the error and exit at once: at a normal exit, jax would wait for processes that have ended, and abort."""
+    with suppress(OSError):
+        click.echo(f"error: {error.command_line}", err=True)
+    end_output()
+    os._exit(error.exit_code)

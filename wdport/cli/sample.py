@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from wdport.cli.click_options import arguments, verb
 from wdport.cli.console import console
 from wdport.cli.documents import give, require_document
-from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import model_inputs, open_sampled, stored_variables
-from wdport.cli.processes import parse_devices
+from wdport.cli.processes import leave, parse_devices
 from wdport.cli.progress import samples_bar
 from wdport.cli.sample_request import Files, SampleRequest, SampleResult, condition_of, samples_document, samples_text
 from wdport.conversion.load import Converted

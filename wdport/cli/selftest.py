@@ -7,7 +7,7 @@ from typing import Annotated
 
 from wdport.cli.click_options import verb
 from wdport.cli.documents import STDOUT, file_of, give, reports, require_reports
-from wdport.cli.failures import postponed, raise_first
+from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, WdportError

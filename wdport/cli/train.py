@@ -10,9 +10,8 @@ from pathlib import Path
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import verb
 from wdport.cli.documents import require_document
-from wdport.cli.failures import leave
 from wdport.cli.machine import require_jax
-from wdport.cli.processes import parse_devices
+from wdport.cli.processes import leave, parse_devices
 from wdport.cli.train_run import TrainRequest, is_checkpoint, run
 from wdport.errors import UsageError, WdportError
 from wdport.files.inputs import InputFiles

@@ -24,7 +24,7 @@ from wdport.cli.click_options import parameters, parse_values, request_of
 from wdport.cli.completion import CHECKPOINTS, CONVERTED
 from wdport.cli.console import console, width_of
 from wdport.cli.documents import STDOUT, Report, file_of, reports, require_reports
-from wdport.cli.failures import postponed, raise_first
+from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb

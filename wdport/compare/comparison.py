@@ -235,7 +235,7 @@ class Tally:
 
 @dataclass
 class Comparison:
-    """What :func:`wdport.compare.engine.compare` measured.
+    """What :func:`wdport.compare.run_cases.compare` measured.
 
     Attributes:
         probes: the cases to run.

@@ -103,7 +103,7 @@ def run_rows(
         output = network(state, jnp.broadcast_to(time, state.shape[:1]) if embedded is None else embedding)
         # The state keeps its precision if the network computes in bfloat16.
         output = output.astype(state.dtype)
-        # The order of the unit vectors in diffusion/updates.py.
+        # The order of the unit vectors in diffusion/sampler_steps.py.
         terms: tuple[Tensor, ...] = (*carry, output, row_noise)
         if change is not None:
             terms = (*terms, change(clean[0] * state + clean[1] * output))

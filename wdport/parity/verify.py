@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from wdport.compare.engine import Say
+from wdport.compare.run_cases import Say
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Settings
 from wdport.data.units import read_units
@@ -21,7 +21,7 @@ from wdport.parity.fresh.api import fresh_verdict
 from wdport.parity.model_pair import converted_weights, unequal_variables
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.resumed_gate import open_resumed
-from wdport.parity.run import EVERYTHING, Setup, VerifySubject, run_gates
+from wdport.parity.run_gates import EVERYTHING, Setup, VerifySubject, run_gates
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_options import require_repro
 from wdport.parity.verify_request import Pair

@@ -21,7 +21,7 @@ from wdport.families.faults import Bounds, Kill, Mutant, fate
 from wdport.families.roles import Sampled, Trained
 from wdport.model import Array
 from wdport.parity.diagnose import tapped
-from wdport.parity.run import Setup
+from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.result import rejected_by
 from wdport.parity.selftest.specimen import Injected, Specimen
 from wdport.parity.training_faults import TrainingFault, kill_training_faults

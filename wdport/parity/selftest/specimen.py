@@ -35,7 +35,7 @@ from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.parity.build_reference import family_reference
 from wdport.parity.policy.judge import under
-from wdport.parity.run import Setup
+from wdport.parity.run_gates import Setup
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_request import Pair

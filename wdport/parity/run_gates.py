@@ -20,11 +20,11 @@ import jax
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.comparison import Clock, Comparison
-from wdport.compare.engine import Say, compare
 from wdport.compare.findings import Finding, Gate
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.reference import Reference
+from wdport.compare.run_cases import Say, compare
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.families.registry import package_of_family

@@ -11,17 +11,15 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
 from types import FrameType
-from typing import Final, NoReturn
-
-import click
+from typing import Final
 
 from wdport.checkpoint.error_context import from_os
 from wdport.cli.machine import JAX_BYTES, TORCH_BYTES, address_limit
-from wdport.cli.signals import discard_output, end_output
+from wdport.cli.signals import discard_output
 from wdport.errors import InternalError, MachineError, WdportError
 
 LIBRARIES: Final = ("torch", "keras", "jax", "jaxlib", "h5py", "numpy", "ml_dtypes", "safetensors", "yaml", "pyarrow",
@@ -105,14 +103,6 @@ def _lost(error: OSError) -> MachineError:
     discard_output()
     fix = ("free some space, or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else "") + "send it elsewhere"
     return MachineError("standard output", f"could not be written ({error.strerror})", fix)
-
-
-def leave(error: WdportError) -> NoReturn:
-    """Print the error and exit at once: at a normal exit, jax would wait for processes that have ended, and abort."""
-    with suppress(OSError):
-        click.echo(f"error: {error.command_line}", err=True)
-    end_output()
-    os._exit(error.exit_code)
 
 
 def _system(error: OSError) -> WdportError:
