@@ -10,9 +10,9 @@ from pathlib import Path
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import verb
 from wdport.cli.documents import require_document
-from wdport.cli.machine import require_jax
+from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.processes import leave, parse_devices
-from wdport.cli.train_run import TrainRequest, is_checkpoint, run
+from wdport.cli.train_request import TrainRequest, is_checkpoint
 from wdport.errors import UsageError, WdportError
 from wdport.files.inputs import InputFiles
 from wdport.training.run_folder import FILES, require_run_folder
@@ -42,6 +42,9 @@ def command(request: TrainRequest) -> int:
     try:
         join()  # before the model is read: a builder of the user's own may use JAX
         _require_readable(request, inputs)
+        start_jax(request.dtype)
+        from wdport.cli.train_run import run
+
         run(request, inputs, chosen, document)
     except WdportError as error:
         if request.distributed is None:

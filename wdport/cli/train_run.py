@@ -4,162 +4,43 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Any
+
+import jax
+import numpy as np
 
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.optimizer import has_optimizer
 from wdport.cli.console import console, facts, size
 from wdport.cli.documents import Destination, give
-from wdport.cli.machine import start_jax
 from wdport.cli.progress import steps
+from wdport.cli.results import TrainingDocument
+from wdport.cli.train_request import TrainRequest, is_checkpoint
+from wdport.conversion.convert import convert
+from wdport.conversion.load import load_model, open_converted
+from wdport.conversion.optimizer_file import optimizer_path
+from wdport.conversion.prepare import training_configuration
+from wdport.data.series import read_series
 from wdport.errors import MisfitError, UsageError, printable
-from wdport.families.roles import Fresh
+from wdport.families.registry import own_model
+from wdport.families.roles import Family, Fresh
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
+from wdport.files.locked_folder import RunFolder
 from wdport.files.temporary import scratch_folder
-from wdport.model import PUBLIC, SCHEDULES, Array, KerasModel, Recipe
-from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
-from wdport.shared_types import POLICIES
+from wdport.keras_runtime import set_variable, variables_by_path
+from wdport.model import PUBLIC, Array, KerasModel, Recipe
+from wdport.sampling.api import read_init
+from wdport.training.converted_optimizer import load_optimizer, save_optimizer
+from wdport.training.loop import TrainingRun
+from wdport.training.model import family_recipe, new_configuration, recipe_of
+from wdport.training.placement import wait_for_all
+from wdport.training.recipe import RATE, optimizer_of
+from wdport.training.run import save_trained, train
 from wdport.training.run_folder import STATES, WRITTEN
-
-if TYPE_CHECKING:
-    from wdport.cli.results import TrainingDocument
-    from wdport.families.roles import Family
-    from wdport.files.locked_folder import RunFolder
-    from wdport.training.loop import TrainingRun
-
-TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
-"""Suffixes of PyTorch checkpoints."""
-
-ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")
-"""Suffixes of archives of experiments."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainRequest:
-    """The command's arguments and options; None where the default depends on others."""
-
-    data: Annotated[Path, Operand(files="series")]
-    resume: Annotated[
-        str | None,
-        Option("Converted model to train, with the optimizer's file (convert --with-optimizer) if there is one next "
-               "to it; or a PyTorch checkpoint.", "MODEL|CHECKPOINT", files="model"),
-    ] = None  # fmt: skip
-    config: Annotated[
-        str | None,
-        Option("Training configuration (YAML) of CHECKPOINT or, without --resume, of the new model.", files="table"),
-    ] = None  # fmt: skip
-    values: Annotated[dict[str, str], SET]
-    folder: Annotated[
-        Path,
-        Option("Folder of the run; an unfinished run in it is resumed.", "FOLDER", names=("-o", "--output"),
-               files="folder", group="outputs"),
-    ]  # fmt: skip
-    transform: Annotated[
-        str | None,
-        Option("How windows are computed from DATA: zscore, log1p-volume, ohlc-atr, or your own "
-               "MODULE:CLASS.  [default: the model's; for a new model, zscore]", "NAME"),
-    ] = None  # fmt: skip
-    condition: Annotated[
-        str | None,
-        Option("The condition of every state (n, ...), for a model that takes one.  [default: computed "
-               "from DATA, if it contains prices]",
-               files=(".npy",)),
-    ] = None  # fmt: skip
-    recipe: Annotated[
-        str | None,
-        Option("Train as the model's public script does: steps drawn from the Min-SNR distribution, "
-               "OneCycle to 1e-3 or the file's cosine_warmup, weight decay 1e-5, gradients clipped at "
-               "1.", "public", choices=(PUBLIC,)),
-    ] = None  # fmt: skip
-    epochs: Annotated[int | None, Option("Total epochs.  [default: --config's, or 1]", bounds=(1, 1 << 24))] = None
-    batch_size: Annotated[
-        int | None, Option("Batch size, in states.  [default: --config's, or 32]", "N", bounds=(1, 1 << 20))
-    ] = None
-    lr: Annotated[
-        float | None,
-        Option("Learning rate.  [default: the optimizer's schedule; for a new optimizer, --config's or 1e-4]", "RATE"),
-    ] = None
-    schedule: Annotated[
-        str | None,
-        Option("Learning-rate schedule of a new optimizer, with --lr as its maximum.  [default: "
-               "--config's, or constant]", choices=SCHEDULES),
-    ] = None  # fmt: skip
-    warmup: Annotated[int | None, Option("Warm-up steps of a cosine schedule.", "N", bounds=(1, 1 << 32))] = None
-    weight_decay: Annotated[
-        float | None, Option("AdamW's weight decay.  [default: the optimizer's, or 0.01]")
-    ] = None  # fmt: skip
-    clip: Annotated[float | None, Option("Clip gradients to this norm over all variables.", "NORM")] = None
-    ema: Annotated[
-        float | None, Option("Also keep a moving average of the weights, such as 0.999.", "DECAY")
-    ] = None  # fmt: skip
-    min_snr: Annotated[float | None, Option("Min-SNR weighting, such as 5.", "GAMMA")] = None
-    energy: Annotated[float | None, Option("Weight of the energy term of the loss.  [default: --config's, or 0]")] = (
-        None
-    )
-    dtype: Annotated[
-        str,
-        Option("Keras dtype policy of the network. With mixed_bfloat16 it computes in bfloat16; weights, noise and "
-               "transform are float32.", choices=tuple(name for name in POLICIES if name != "bfloat16")),
-    ] = "float32"  # fmt: skip
-    seed: Annotated[
-        int,
-        Option("Random seed of order, noise, times, dropout, and the weights of a new model.",
-               bounds=(0, (1 << 31) - 1)),
-    ] = 0  # fmt: skip
-    save_every: Annotated[
-        int | None,
-        Option(
-            "Also save the state every N steps.  [default: after every epoch]",
-            "N",
-            bounds=(1, 1 << 32),
-            group="outputs",
-        ),
-    ] = None
-    stream: Annotated[
-        bool | None,
-        Option("Read the data batch by batch, or keep them on the device.  [default: depends on their "
-               "size]",
-               names=("--stream/--no-stream",)),
-    ] = None  # fmt: skip
-    devices: Annotated[str | None, DEVICES] = None
-    distributed: Annotated[
-        str | None,
-        Option("Run as process I (0 to N-1) of N that share every batch; process 0 listens at "
-               "HOST:PORT and writes the files. auto reads these values from the environment, such as "
-               "Slurm's.", "HOST:PORT,I/N"),
-    ] = None  # fmt: skip
-    shard_weights: Annotated[bool, Option("Also divide weights and moments among the devices.")] = False
-    orbax: Annotated[
-        bool, Option("Save the state as an Orbax checkpoint, of which every process writes its part.", group="outputs")
-    ] = False  # fmt: skip
-    tensorboard: Annotated[bool, Option("Also write the metrics as events for TensorBoard.", group="outputs")] = False
-    force: Annotated[
-        bool, Option("Start again in a folder that contains another run, and replace the file of --json.")
-    ] = False
-    mapping: Annotated[str | None, OWN_MAPPING] = None
-    function: Annotated[str | None, MODEL] = None
-    key: Annotated[str | None, KEY] = None
-    no_config: Annotated[bool, NO_CONFIG] = False
-    sha256: Annotated[str | None, SHA256] = None
-    json_file: Annotated[str | None, JSON] = None
-
-    @property
-    def name(self) -> str:
-        """What is trained."""
-        return Path(self.resume or self.config or "").name
-
-
-def is_checkpoint(path: str) -> bool:
-    """Whether a path is a PyTorch checkpoint or an experiment with one, by its suffix or what the folder has."""
-    place = Path(path)
-    if place.is_dir():
-        with suppress(OSError):  # raised again when the folder is opened
-            return any(name.suffix.lower() in TORCH for name in place.iterdir())
-    return place.suffix.lower() in TORCH or place.name.lower().endswith(ARCHIVES)
 
 
 @dataclass(frozen=True)
@@ -175,13 +56,6 @@ class _Begin:
 
 def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, document: Destination) -> None:
     """Train, and write the files; of several processes the first one does."""
-    start_jax(request.dtype)
-    import jax
-
-    from wdport.training.converted_optimizer import load_optimizer, save_optimizer
-    from wdport.training.placement import wait_for_all
-    from wdport.training.recipe import optimizer_of
-    from wdport.training.run import save_trained, train
 
     began = time.monotonic()
     with _begun(request) as begin:
@@ -228,9 +102,6 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
 def _begun(request: TrainRequest) -> Iterator[_Begin]:
     """What the run begins with; a checkpoint is converted to a temporary folder."""
     if request.resume is None:
-        from wdport.data.series import read_series
-        from wdport.training.model import new_configuration, recipe_of
-
         config: Any = request.config
         recipe = recipe_of(config, request.recipe == "public")
         series = read_series(request.data)
@@ -245,9 +116,6 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
 
         yield _Begin(make, None, recipe)
         return
-    from wdport.conversion.load import load_model, open_converted
-    from wdport.conversion.optimizer_file import optimizer_path
-    from wdport.families.registry import own_model
 
     with scratch_folder() as folder:
         path = Path(request.resume)
@@ -265,8 +133,6 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
 
 def _recipe(request: TrainRequest, family: Family) -> Recipe:
     """The recipe of the configuration that is given, or of the file next to the checkpoint."""
-    from wdport.conversion.prepare import training_configuration
-    from wdport.training.model import family_recipe, recipe_of
 
     public = request.recipe == PUBLIC
     if request.config:
@@ -288,7 +154,6 @@ def _recipe(request: TrainRequest, family: Family) -> Recipe:
 def _condition(request: TrainRequest) -> Array | None:
     if request.condition is None:
         return None
-    from wdport.sampling.api import read_init
 
     return read_init(request.condition)
 
@@ -325,8 +190,6 @@ def _note_recipe(request: TrainRequest, recipe: Recipe, begin: _Begin) -> None:
 
 def _note_difference(request: TrainRequest, recipe: Recipe, config: str) -> None:
     """Note how a run differs from that of the public training script with the same configuration."""
-    from wdport.training.model import recipe_of
-    from wdport.training.recipe import RATE
 
     try:
         public = recipe_of(config, True)
@@ -342,7 +205,6 @@ def _note_difference(request: TrainRequest, recipe: Recipe, config: str) -> None
 
 def _converted(request: TrainRequest, path: Path) -> Path:
     """Convert the checkpoint, with its optimizer if it has one."""
-    from wdport.conversion.convert import convert
 
     assert request.resume is not None
     with open_checkpoint(Path(request.resume), key=request.key) as checkpoint:
@@ -359,9 +221,6 @@ def _converted(request: TrainRequest, path: Path) -> Path:
 
 def _plain(begin: _Begin, model: KerasModel) -> KerasModel:
     """The trained model under the float32 policy, as every converted model is stored."""
-    import numpy as np
-
-    from wdport.keras_runtime import set_variable, variables_by_path
 
     plain = begin.make(None)
     values = variables_by_path(model)
@@ -398,7 +257,6 @@ def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callab
 def _document(
     request: TrainRequest, data: str, resumed: str | None, result: TrainingRun, seconds: float
 ) -> TrainingDocument:
-    from wdport.cli.results import TrainingDocument
 
     names = (*STATES, *WRITTEN)
     return TrainingDocument(

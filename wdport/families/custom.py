@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from wdport.errors import MisfitError, UsageError
 from wdport.families.ported import PlainFamily
-from wdport.families.settings_diff import first_unlike, settings_of
-from wdport.families.user_functions import build_keras, open_axes, save_whole
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
 from wdport.model import Array, ConfigurationSource, Document, KerasModel, Resolved, Signature
@@ -158,10 +156,14 @@ class CustomFamily(PlainFamily):
 
     def hint(self, config: CustomConfig) -> str:
         """A possible reason why the table does not fit, as text."""
+        from wdport.families.settings_diff import first_unlike
+
         return first_unlike(self.build(config, "float32"), self.reference, config.arguments, self.table)
 
     def settings(self, arguments: Document) -> SettingsReport:
         """Settings that differ between the two models; both are built with these arguments, and not run."""
+        from wdport.families.settings_diff import settings_of
+
         model = self._build(CustomConfig(str(self.model), self.inputs, dict(arguments)), "float32")
         return settings_of(model, str(self.reference), arguments, self.table)
 
@@ -201,6 +203,8 @@ class CustomFamily(PlainFamily):
         return self._inspected[1]
 
     def _build(self, config: CustomConfig, dtype: str) -> KerasModel:
+        from wdport.families.user_functions import build_keras
+
         model = build_keras(self.model, config.arguments, dtype, self.told())
         shapes = getattr(model, "inputs", None) or ()
         self._input_shapes = tuple(tuple(tensor.shape) for tensor in shapes)
@@ -211,21 +215,9 @@ class CustomFamily(PlainFamily):
 
     def save(self, config: CustomConfig, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
         """Write the model with these values of its variables, by path, with Keras's own writer."""
-        from wdport.files.quiet_file import quiet_hdf5
-        from wdport.keras_runtime import set_variable, variables_by_path
+        from wdport.families.user_functions import save_filled
 
-        model = self._keep(config)
-        variables, values = variables_by_path(model), {}
-        for name, array in arrays:
-            set_variable(variables[name], array)
-            values[name] = array
-        # HDF5 ends the process by a signal when a write fails.
-        with quiet_hdf5():
-            if path.name.endswith(".weights.h5"):
-                model.save_weights(path)
-            else:
-                save_whole(self.model, model, path)
-        return values
+        return save_filled(self.model, self._keep(config), path, arrays)
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
         """Every variable by path, as Keras reads the file into a model filled with NaN, which shows what it does not
@@ -234,26 +226,9 @@ class CustomFamily(PlainFamily):
         The file is first checked to have the structure that Keras writes, since the HDF5 library follows any link in a
         file.
         """
-        import numpy as np
+        from wdport.families.user_functions import read_saved
 
-        from wdport.checkpoint.error_context import located
-        from wdport.files.keras_reader import open_weights
-        from wdport.keras_runtime import set_variable, variables_by_path
-
-        # Keras opens the file without such a check.
-        with located(path), open_weights(path):
-            pass
-        model = self._keep(config)
-        for variable in variables_by_path(model).values():
-            # Integers have no NaN; a variable of integers that the file lacks keeps its value.
-            if np.dtype(variable.dtype).kind == "f":
-                set_variable(variable, np.full(variable.shape, np.nan, np.float32))
-        try:
-            model.load_weights(path)
-        except Exception as error:
-            what = f"Keras does not load it into {self.model} ({type(error).__name__})"
-            raise MisfitError(path, what, "convert the checkpoint again") from error
-        return {name: np.asarray(variable.value) for name, variable in variables_by_path(model).items()}
+        return read_saved(self.model, self._keep(config), path)
 
     def require_saved(self, config: CustomConfig, path: Path, saved: Document, same_release: bool) -> None:
         """Raise :class:`MisfitError` if the model that is built now is not the one that Keras described as ``saved`` in
@@ -274,6 +249,8 @@ class CustomFamily(PlainFamily):
         # A subclass of keras.Model has no symbolic inputs to take shapes from.
         if self._input_shapes is None or len(self._input_shapes) != len(ports):
             if self._open is None:
+                from wdport.families.user_functions import open_axes
+
                 self._open = open_axes(self._keep(config), ports)
             return Signature(ports, longer=self._open)
         inputs = tuple(

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from wdport import recorder
+from wdport.compare.alignment import compare_settings
 from wdport.compare.calls import Call
+from wdport.compare.setting_values import SettingsReport
+from wdport.compare.settings import differences, has_windows, kind_of
+from wdport.compare.taps import align
 from wdport.errors import MisfitError, WdportError
 from wdport.families.user_functions import find_function
+from wdport.keras_runtime import layers_by_path
 from wdport.mapping.rows import Table
 from wdport.model import Document, KerasLayer, KerasModel
 
 if TYPE_CHECKING:
     import torch
 
-    from wdport.compare.setting_values import SettingsReport
-
 
 def first_unlike(model: KerasModel, reference: str | None, arguments: Document, table: Table) -> str:
     """How the first such layer of ``model`` differs from its module, as text; "" if none does, or if the PyTorch model
     of the function ``reference`` cannot be built."""
-    from wdport.compare.settings import differences, has_windows
-    from wdport.compare.taps import align
-    from wdport.keras_runtime import layers_by_path
 
     if not reference:
         return ""
@@ -62,10 +62,6 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
 
     Raises :class:`WdportError` if the PyTorch model cannot be built, or the table does not fit the two models.
     """
-    from wdport.compare.alignment import compare_settings
-    from wdport.compare.settings import has_windows, kind_of
-    from wdport.compare.taps import align
-    from wdport.keras_runtime import layers_by_path
 
     layers = layers_by_path(model)
     try:

@@ -12,9 +12,27 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import keras
+import numpy as np
+
 from wdport import recorder
+from wdport.checkpoint.error_context import located
+from wdport.compare.probe import model_arguments
+from wdport.compare.programs import TRACING
 from wdport.errors import MisfitError, WdportError, error_of
-from wdport.model import Document, KerasModel
+from wdport.files.keras_reader import open_weights
+from wdport.files.quiet_file import quiet_hdf5
+from wdport.keras_runtime import (
+    default_float,
+    exact_float64,
+    fresh_names,
+    layers_by_path,
+    require_backend,
+    set_variable,
+    unfilled,
+    variables_by_path,
+)
+from wdport.model import Array, Document, KerasModel
 from wdport.recorder import Input
 
 
@@ -32,9 +50,6 @@ def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[I
 
     ``inputs`` are its inputs, for a model that is not built before its first call. Raises :class:`WdportError`.
     """
-    import keras
-
-    from wdport.keras_runtime import require_backend
 
     function = find_function(target)
     require_backend(dtype)
@@ -52,7 +67,43 @@ def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[I
     return model
 
 
-def save_whole(target: str, model: KerasModel, path: Path) -> None:
+def save_filled(target: str, model: KerasModel, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
+    """Write the model of ``module:function`` with these values of its variables, by path, with Keras's own writer;
+    returns the values."""
+    variables, values = variables_by_path(model), {}
+    for name, array in arrays:
+        set_variable(variables[name], array)
+        values[name] = array
+    # HDF5 ends the process by a signal when a write fails.
+    with quiet_hdf5():
+        if path.name.endswith(".weights.h5"):
+            model.save_weights(path)
+        else:
+            _save_whole(target, model, path)
+    return values
+
+
+def read_saved(target: str, model: KerasModel, path: Path) -> dict[str, Array]:
+    """Every variable by path, as Keras reads the file into the model of ``module:function``, filled with NaN.
+
+    Raises :class:`MisfitError` for a file that it does not load.
+    """
+    # Keras opens the file without such a check.
+    with located(path), open_weights(path):
+        pass
+    for variable in variables_by_path(model).values():
+        # Integers have no NaN; a variable of integers that the file lacks keeps its value.
+        if np.dtype(variable.dtype).kind == "f":
+            set_variable(variable, np.full(variable.shape, np.nan, np.float32))
+    try:
+        model.load_weights(path)
+    except Exception as error:
+        what = f"Keras does not load it into {target} ({type(error).__name__})"
+        raise MisfitError(path, what, "convert the checkpoint again") from error
+    return {name: np.asarray(variable.value) for name, variable in variables_by_path(model).items()}
+
+
+def _save_whole(target: str, model: KerasModel, path: Path) -> None:
     """Write the model of ``module:function`` as a ``.keras`` file, including the ``get_config`` of its layers; raises
     :class:`MisfitError` if one of the user's classes does not support this."""
     try:
@@ -71,7 +122,6 @@ def save_whole(target: str, model: KerasModel, path: Path) -> None:
 
 def _unsaved(model: KerasModel) -> str:
     """The class of the first layer whose own ``get_config`` raises; that of the model if none does."""
-    from wdport.keras_runtime import layers_by_path
 
     for layer in (model, *layers_by_path(model).values()):
         try:
@@ -87,10 +137,6 @@ def _policy(dtype: str) -> Iterator[None]:
 
     Policy and names are global: no thread may trace a model meanwhile.
     """
-    import keras
-
-    from wdport.compare.programs import TRACING
-    from wdport.keras_runtime import default_float, exact_float64, fresh_names, unfilled
 
     before = keras.config.dtype_policy()
     # `x if … else y` belongs to the last context only; the first three are always entered.
@@ -103,7 +149,6 @@ def _policy(dtype: str) -> Iterator[None]:
 
 
 def _require_plain(target: str, model: KerasModel) -> None:
-    from wdport.keras_runtime import layers_by_path
 
     for path, layer in layers_by_path(model).items():
         # Keras stores the Python bytecode of a Lambda, and refuses to load it in its safe mode.
@@ -114,7 +159,6 @@ def _require_plain(target: str, model: KerasModel) -> None:
 
 def _require_policy(target: str, model: KerasModel) -> None:
     """Refuse layers with an explicit dtype and models made earlier, which cannot be lifted to float64."""
-    from wdport.keras_runtime import variables_by_path
 
     for path, variable in variables_by_path(model).items():
         # Integers, such as the state of a random generator, are exact under any policy.
@@ -125,7 +169,6 @@ def _require_policy(target: str, model: KerasModel) -> None:
 
 def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> None:
     """Call a model that has no variables yet on symbolic inputs."""
-    from wdport.keras_runtime import layers_by_path
 
     def unbuilt() -> list[str]:
         return [path for path, layer in {"": model, **layers_by_path(model)}.items() if not layer.built]
@@ -163,9 +206,6 @@ def open_axes(model: KerasModel, inputs: Sequence[Input]) -> dict[str, int]:
 
 
 def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
-    import keras
-
-    from wdport.compare.probe import model_arguments
 
     # Symbolic tensors build the layers as a call does, without computing anything.
     symbols = [keras.KerasTensor(_shape(port), dtype=_dtype(port)) for port in inputs]

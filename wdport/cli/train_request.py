@@ -1,0 +1,142 @@
+"""The arguments and options of `wdport train`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from wdport.model import PUBLIC, SCHEDULES
+from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
+from wdport.shared_types import POLICIES
+
+TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
+"""Suffixes of PyTorch checkpoints."""
+
+ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")
+"""Suffixes of archives of experiments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """The command's arguments and options; None where the default depends on others."""
+
+    data: Annotated[Path, Operand(files="series")]
+    resume: Annotated[
+        str | None,
+        Option("Converted model to train, with the optimizer's file (convert --with-optimizer) if there is one next "
+               "to it; or a PyTorch checkpoint.", "MODEL|CHECKPOINT", files="model"),
+    ] = None  # fmt: skip
+    config: Annotated[
+        str | None,
+        Option("Training configuration (YAML) of CHECKPOINT or, without --resume, of the new model.", files="table"),
+    ] = None  # fmt: skip
+    values: Annotated[dict[str, str], SET]
+    folder: Annotated[
+        Path,
+        Option("Folder of the run; an unfinished run in it is resumed.", "FOLDER", names=("-o", "--output"),
+               files="folder", group="outputs"),
+    ]  # fmt: skip
+    transform: Annotated[
+        str | None,
+        Option("How windows are computed from DATA: zscore, log1p-volume, ohlc-atr, or your own "
+               "MODULE:CLASS.  [default: the model's; for a new model, zscore]", "NAME"),
+    ] = None  # fmt: skip
+    condition: Annotated[
+        str | None,
+        Option("The condition of every state (n, ...), for a model that takes one.  [default: computed "
+               "from DATA, if it contains prices]",
+               files=(".npy",)),
+    ] = None  # fmt: skip
+    recipe: Annotated[
+        str | None,
+        Option("Train as the model's public script does: steps drawn from the Min-SNR distribution, "
+               "OneCycle to 1e-3 or the file's cosine_warmup, weight decay 1e-5, gradients clipped at "
+               "1.", "public", choices=(PUBLIC,)),
+    ] = None  # fmt: skip
+    epochs: Annotated[int | None, Option("Total epochs.  [default: --config's, or 1]", bounds=(1, 1 << 24))] = None
+    batch_size: Annotated[
+        int | None, Option("Batch size, in states.  [default: --config's, or 32]", "N", bounds=(1, 1 << 20))
+    ] = None
+    lr: Annotated[
+        float | None,
+        Option("Learning rate.  [default: the optimizer's schedule; for a new optimizer, --config's or 1e-4]", "RATE"),
+    ] = None
+    schedule: Annotated[
+        str | None,
+        Option("Learning-rate schedule of a new optimizer, with --lr as its maximum.  [default: "
+               "--config's, or constant]", choices=SCHEDULES),
+    ] = None  # fmt: skip
+    warmup: Annotated[int | None, Option("Warm-up steps of a cosine schedule.", "N", bounds=(1, 1 << 32))] = None
+    weight_decay: Annotated[
+        float | None, Option("AdamW's weight decay.  [default: the optimizer's, or 0.01]")
+    ] = None  # fmt: skip
+    clip: Annotated[float | None, Option("Clip gradients to this norm over all variables.", "NORM")] = None
+    ema: Annotated[
+        float | None, Option("Also keep a moving average of the weights, such as 0.999.", "DECAY")
+    ] = None  # fmt: skip
+    min_snr: Annotated[float | None, Option("Min-SNR weighting, such as 5.", "GAMMA")] = None
+    energy: Annotated[float | None, Option("Weight of the energy term of the loss.  [default: --config's, or 0]")] = (
+        None
+    )
+    dtype: Annotated[
+        str,
+        Option("Keras dtype policy of the network. With mixed_bfloat16 it computes in bfloat16; weights, noise and "
+               "transform are float32.", choices=tuple(name for name in POLICIES if name != "bfloat16")),
+    ] = "float32"  # fmt: skip
+    seed: Annotated[
+        int,
+        Option("Random seed of order, noise, times, dropout, and the weights of a new model.",
+               bounds=(0, (1 << 31) - 1)),
+    ] = 0  # fmt: skip
+    save_every: Annotated[
+        int | None,
+        Option(
+            "Also save the state every N steps.  [default: after every epoch]",
+            "N",
+            bounds=(1, 1 << 32),
+            group="outputs",
+        ),
+    ] = None
+    stream: Annotated[
+        bool | None,
+        Option("Read the data batch by batch, or keep them on the device.  [default: depends on their "
+               "size]",
+               names=("--stream/--no-stream",)),
+    ] = None  # fmt: skip
+    devices: Annotated[str | None, DEVICES] = None
+    distributed: Annotated[
+        str | None,
+        Option("Run as process I (0 to N-1) of N that share every batch; process 0 listens at "
+               "HOST:PORT and writes the files. auto reads these values from the environment, such as "
+               "Slurm's.", "HOST:PORT,I/N"),
+    ] = None  # fmt: skip
+    shard_weights: Annotated[bool, Option("Also divide weights and moments among the devices.")] = False
+    orbax: Annotated[
+        bool, Option("Save the state as an Orbax checkpoint, of which every process writes its part.", group="outputs")
+    ] = False  # fmt: skip
+    tensorboard: Annotated[bool, Option("Also write the metrics as events for TensorBoard.", group="outputs")] = False
+    force: Annotated[
+        bool, Option("Start again in a folder that contains another run, and replace the file of --json.")
+    ] = False
+    mapping: Annotated[str | None, OWN_MAPPING] = None
+    function: Annotated[str | None, MODEL] = None
+    key: Annotated[str | None, KEY] = None
+    no_config: Annotated[bool, NO_CONFIG] = False
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+
+    @property
+    def name(self) -> str:
+        """What is trained."""
+        return Path(self.resume or self.config or "").name
+
+
+def is_checkpoint(path: str) -> bool:
+    """Whether a path is a PyTorch checkpoint or an experiment with one, by its suffix or what the folder has."""
+    place = Path(path)
+    if place.is_dir():
+        with suppress(OSError):  # raised again when the folder is opened
+            return any(name.suffix.lower() in TORCH for name in place.iterdir())
+    return place.suffix.lower() in TORCH or place.name.lower().endswith(ARCHIVES)
