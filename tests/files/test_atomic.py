@@ -297,7 +297,7 @@ WRITERS = {
     "sampling/parts.py": "writes into the file that the writer opens",
     "cli/signals.py": "opens standard streams that are closed",
     "cli/encode.py": "writes to the name that the writer gives it",
-    "cli/generate.py": "writes to the name that the writer gives it",
+    "cli/generate_run.py": "writes to the name that the writer gives it",
     "training/saves.py": "writes to the name that the writer gives it",
     "files/sealed_archive.py": "writes to the name that the writer gives it",
     "families/masked_lm/port.py": "Keras names the folder, which it packs into its archive",

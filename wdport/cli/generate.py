@@ -2,129 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING
 
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import verb
-from wdport.cli.console import facts, size
-from wdport.cli.documents import give, rendered, require_document
+from wdport.cli.documents import require_document
+from wdport.cli.generate_request import FORMATS, GenerateRequest
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
-from wdport.errors import UsageError, printable
+from wdport.cli.prompts import read_prompts
+from wdport.errors import UsageError
 from wdport.families.roles import Completing
 from wdport.files.inputs import InputFiles
-from wdport.files.json_document import NamedFile, output_file
-from wdport.files.model_target import Target, file_target
+from wdport.files.model_target import file_target
 from wdport.files.outputs import require_apart
-from wdport.limits import MAX_STEPS
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
-from wdport.shared_types import POLICIES
 
-if TYPE_CHECKING:  # imports jax
-    from wdport.cli.results import GeneratedDocument
+if TYPE_CHECKING:  # imports numpy
     from wdport.conversion.load import Converted
-    from wdport.generation import Generated
-    from wdport.generation.prompts import Words
-
-FORMATS: Final = (".txt", ".json", ".npz")
-
-NOTHING: Final = -1
-"""After the end of a shorter text, in an array."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenerateRequest:
-    """The command's argument and options."""
-
-    model: Annotated[str, Operand(files="converted")]
-    texts: Annotated[
-        tuple[str, ...],
-        Option(
-            "A text, with [MASK] for every token to fill in; repeatable.", "TEXT", names=("--text",), group="inputs"
-        ),
-    ] = ()
-    text_file: Annotated[str | None, Option("File with one text per line.", files=TEXTS)] = None
-    prompt_ids: Annotated[
-        str | None, Option("Token numbers instead of texts: a list of lists (.json), or an array (.npy).", files=TOKENS)
-    ] = None
-    gap: Annotated[int, Option("Tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
-    length: Annotated[
-        int,
-        Option("Tokens to append to each prompt.  [default: 0, only fill]", "N", bounds=(0, 1 << 20),
-               show_default=False),
-    ] = 0  # fmt: skip
-    block_length: Annotated[
-        int | None,
-        Option("Tokens per block, which are generated together.  [default: 32 with --length, otherwise all]", "N",
-               bounds=(1, 1 << 20)),
-    ] = None  # fmt: skip
-    steps: Annotated[
-        int | None,
-        Option("Maximum steps per block.  [default: one per token]", bounds=(1, MAX_STEPS)),
-    ] = None
-    threshold: Annotated[
-        float, Option("Keep a token as soon as its probability exceeds P; 1 disables this.", "P")
-    ] = 0.95  # fmt: skip
-    edit: Annotated[
-        float | None,
-        Option("Replace generated tokens with others whose probability exceeds P, for at most 17 steps "
-               "after a block is full.  [default: never]", "P"),
-    ] = None  # fmt: skip
-    temperature: Annotated[
-        float, Option("0 takes the most probable token; above 0, tokens are drawn.", "T")
-    ] = 0.0  # fmt: skip
-    top_k: Annotated[
-        int | None, Option("Draw from the K most probable tokens.", "K", bounds=(1, MAX_STEPS))
-    ] = None  # fmt: skip
-    top_p: Annotated[
-        float | None, Option("Draw from the most probable tokens that together have this probability.", "P")
-    ] = None
-    end: Annotated[str | None, Option("Token that ends a text: its number, or its name.", "TOKEN")] = None
-    forbid: Annotated[
-        tuple[str, ...], Option("Token that is never generated: number or name; repeatable.", "TOKEN")
-    ] = ()
-    mask: Annotated[
-        int | None, Option("Token number of the mask.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
-    ] = None
-    tokenizer: Annotated[
-        str | None, Option("tokenizer.json, or its folder.  [default: the one in the model's file]", files=(".json",),
-                           group="model")
-    ] = None  # fmt: skip
-    seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 32) - 1))] = 0
-    batch: Annotated[
-        int | None,
-        Option(
-            "Prompts per call of the network.  [default: depends on the size of the vocabulary]",
-            "N",
-            names=("--batch-size",),
-            former=("--batch",),
-            bounds=(1, 1 << 20),
-        ),
-    ] = None
-    output: Annotated[
-        str | None,
-        Option("NAME.txt (one text per line), .json or .npz (tokens and steps).  [default: print the texts]",
-               files=FORMATS),
-    ] = None  # fmt: skip
-    animate: Annotated[
-        str | None, Option("Write the first texts after every step, as a .gif or as pages of a .txt.",
-                           files=(".gif", ".txt"))
-    ] = None  # fmt: skip
-    dtype: Annotated[
-        str, Option("Keras dtype policy of the network.", choices=tuple(POLICIES))
-    ] = "float32"  # fmt: skip
-    sha256: Annotated[str | None, SHA256] = None
-    json_file: Annotated[str | None, JSON] = None
-    force: Annotated[bool, FORCE_OUTPUT] = False
-
-
-SETTINGS: Final = ("length", "block_length", "steps", "threshold", "edit", "temperature", "top_k", "top_p", "seed")
-"""Options that :func:`wdport.generate` takes as they are, and that the document states."""
 
 
 @verb("generate", GenerateRequest)
@@ -133,8 +28,7 @@ def command(request: GenerateRequest) -> int:
 
     In each step, the network predicts every missing token of a block, and the most probable predictions are kept.
     """
-    from wdport.files.animation import TEXTS as SHOWN
-    from wdport.files.animation import frames_target, write_frames
+    from wdport.files.animation import frames_target
 
     force, tokenizer, file = request.force, request.tokenizer, request.text_file or request.prompt_ids
     inputs = InputFiles(model=request.model, prompts=file, tokenizer=tokenizer).with_manifests("model")
@@ -148,101 +42,10 @@ def command(request: GenerateRequest) -> int:
     document = require_document(request.json_file, inputs, named, force)
     require_jax()
     start_jax(request.dtype)
-    from wdport.conversion.load import load_model
-    from wdport.generation import generate
-    from wdport.generation.program import generator_of
+    from wdport.cli.generate_run import run
 
-    started = time.monotonic()
-    model = load_model(converted.path, request.dtype)
-    masked = generator_of(model).mask(request.mask)
-    end, forbid = request.end, request.forbid
-    words = _words(model, masked, tokenizer, prompts, (end, *forbid), target)
-    tokens = _with_gaps(prompts, words, masked, request.gap, bool(request.length))
-    settings: dict[str, Any] = {
-        **{name: getattr(request, name) for name in SETTINGS},
-        "mask": masked,
-        "end": None if end is None else _number("--end", end, words),
-        "forbid": [_number("--forbid", token, words) for token in forbid],
-    }
-    read = None if prompts.file is None else NamedFile(prompts.file.name, inputs.sha256("prompts"))
-    inputs.end_reading()
-    generated = generate(model, tokens, words=words, batch=request.batch, **settings)
-    seconds = time.monotonic() - started
-    result = document_of(converted.path.name, read, generated, {**settings, "dtype": request.dtype}, seconds)
-    if target is not None:
-        write_texts(target, result)
-        result = replace(result, output=output_file(target.path))
-    if moving is not None:
-        words = generated.words
-        frame = words.frame if words is not None else lambda tokens: " ".join(map(str, tokens))
-        some = range(min(len(generated), SHOWN))
-        write_frames(moving, [[frame(tokens) for tokens in generated.frames(index, masked)] for index in some])
-    give("generated", lambda: result, document, lambda: _text(result, target), asked=target is None)
+    run(request, inputs, prompts, converted, target, moving, document)
     return 0
-
-
-def document_of(
-    model: str, prompts: NamedFile | None, generated: Generated, settings: Mapping[str, Any], seconds: float
-) -> GeneratedDocument:
-    """The completed texts and the settings that they were made with; ``prompts`` is their file."""
-    from wdport.cli.results import GeneratedDocument, GeneratedText
-
-    texts = [None] * len(generated) if generated.words is None else generated.texts
-    return GeneratedDocument(
-        model=model,
-        prompts=prompts,
-        output=None,
-        texts=[
-            GeneratedText(tokens.tolist(), steps.tolist(), text)
-            for tokens, steps, text in zip(generated.tokens, generated.steps, texts, strict=True)
-        ],
-        generated=generated.wanted,
-        network_calls=generated.calls,
-        **settings,
-        seconds=round(seconds, 3),
-    )
-
-
-def _lines(document: GeneratedDocument) -> str:
-    """One line per text; without a tokenizer its tokens."""
-    return "\n".join(
-        " ".join(map(str, text.tokens) if text.text is None else text.text.split("\n")) for text in document.texts
-    )
-
-
-def _text(document: GeneratedDocument, target: Target | None) -> str:
-    """The texts, or a short summary if they are in a file."""
-    if target is None or document.output is None:
-        return _lines(document)
-    count = len(document.texts)
-    rows = [
-        ("generated", f"{document.generated} tokens by {document.network_calls} network calls"),
-        ("took", f"{document.seconds:.1f} s"),
-        ("wrote", f"{target.path} ({size(document.output.bytes)})"),
-    ]
-    return f"{document.model}: {count} text{'' if count == 1 else 's'}\n{facts(rows)}"
-
-
-def write_texts(target: Target, document: GeneratedDocument) -> None:
-    """Write the texts: a line each, the document, or arrays (n, N) padded with -1."""
-    from wdport.files.atomic import write_text
-    from wdport.files.sealed_archive import sealed_archive
-
-    if target.format == "txt":
-        write_text(target.output, _lines(document) + "\n")
-    elif target.format == "json":
-        write_text(target.output, rendered("generated", document) + "\n")
-    else:
-        import numpy as np
-
-        lengths = np.array([len(text.tokens) for text in document.texts], np.int32)
-        padded: dict[str, Any] = {}
-        for name in ("tokens", "steps"):
-            padded[name] = np.full((len(lengths), int(lengths.max())), NOTHING, np.int32)
-            for row, text in zip(padded[name], document.texts, strict=True):
-                row[: len(text.tokens)] = getattr(text, name)
-        with sealed_archive(target.output) as file:
-            np.savez(file, **padded, lengths=lengths)
 
 
 def _opened(model: str) -> Converted:
@@ -254,38 +57,3 @@ def _opened(model: str) -> Converted:
         what = f"a {converted.family.name} model generates no text"
         raise UsageError(converted.path, what, "give a converted masked language model; wdport.load_model runs this")
     return converted
-
-
-def _words(
-    model: Any, mask: int, file: str | None, prompts: Prompts, named: Sequence[str | None], target: Any
-) -> Words | None:
-    """The tokenizer; None if it is not needed and not there."""
-    from wdport.generation.program import model_words
-    from wdport.generation.prompts import installed
-
-    by_name = any(token is not None and not token.isdecimal() for token in named)
-    needed = bool(prompts.texts) or by_name or (target is not None and target.format == "txt")
-    words: Words | None = model_words(model, mask, file) if needed or file or installed() else None
-    if words is None and needed:
-        fix = "give --tokenizer FILE, the tokenizer.json of its folder, or tokens with --prompt-ids"
-        raise UsageError("--text" if prompts.texts else "--tokenizer", "the model's file has no tokenizer.json", fix)
-    return words
-
-
-def _with_gaps(prompts: Prompts, words: Words | None, mask: int, gap: int, goes_on: bool) -> list[Any]:
-    """The tokens of all prompts, every mask ``gap`` times."""
-    import numpy as np
-
-    texts = () if words is None else [words.encode(text, goes_on) for text in prompts.texts]
-    arrays = [np.asarray(tokens, np.int64) for tokens in (*prompts.tokens, *texts)]
-    return [np.repeat(array, np.where(array == mask, gap, 1)) for array in arrays]
-
-
-def _number(option: str, token: str, words: Words | None) -> int:
-    """The number of a token that is given by number or name."""
-    token_id = words.number(token) if words is not None else None
-    if token_id is None and token.isascii() and token.isdecimal() and len(token) < 10:
-        return int(token)
-    if token_id is None:
-        raise UsageError(option, f"the tokenizer has no token {printable(token, 40)!r}", "give its number")
-    return token_id

@@ -6,12 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.regular_file import read_option
+from wdport.data.numpy_files import read_array
+from wdport.data.table import data_file
 from wdport.errors import InputError, UsageError, printable
-
-if TYPE_CHECKING:  # imports numpy
-    from wdport.model import Array
+from wdport.model import Array
 
 TEXTS: Final = (".txt",)
 TOKENS: Final = (".json", ".npy")
@@ -85,10 +87,6 @@ def _json(path: Path) -> list[Array | list[int]]:
 
 
 def _npy(path: Path) -> list[Array | list[int]]:
-    from wdport.checkpoint.faults import Fault
-    from wdport.data.numpy_files import read_array
-    from wdport.data.table import data_file
-
     with data_file(path) as file, open(file, "rb") as opened:
         try:
             array = read_array(opened, file.stat().st_size)
@@ -101,6 +99,4 @@ def _npy(path: Path) -> list[Array | list[int]]:
 
 
 def _read(path: Path, fix: str) -> bytes:
-    from wdport.checkpoint.regular_file import read_option
-
     return read_option(path, MAX_BYTES, fix)
