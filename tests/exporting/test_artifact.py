@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS, TINY, make_state, save
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.cli.main import main
 from wdport.errors import InputError, MachineError, UsageError
@@ -34,7 +34,7 @@ def lowered() -> Lowered:
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return wdport.convert(save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state()), values=SETTINGS).output
+    return wdport.convert(save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state(TINY)), values=SETTINGS).output
 
 
 def write(path: Path, lowered: Lowered, force: bool = False) -> Path:
@@ -140,7 +140,7 @@ def test_the_command(converted: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert shown.err == ""
     assert "small.keras: sampler exported" in shown.out
     assert "ddim, 5 network calls" in shown.out
-    assert "coefficients (b, 31, 3), series (b, 24, 3)" in shown.out
+    assert "coefficients (b, 26, 3), series (b, 24, 3)" in shown.out
     assert loader.load(path).facts["platforms"] == ["cpu", "tpu"]
     assert main(["export", str(converted), *options]) == 2
     assert "exists already; give another name with -o, or --force" in capsys.readouterr().err

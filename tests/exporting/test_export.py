@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, SMALL, inputs, make_state, save
+from tests.make import SETTINGS, TINY, inputs, make_state, save
 from tests.sampling.toy import SHAPE, toy_network
 from tests.schemas.held import hold
 from wdport.exporting import loader
@@ -36,7 +36,7 @@ whose sums XLA may order and fuse otherwise. Seen: 2 for the denoiser, 0 for the
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A small model that knows the units of its data."""
-    path = save(tmp_path_factory.mktemp("export") / "small.ckpt", make_state())
+    path = save(tmp_path_factory.mktemp("export") / "small.ckpt", make_state(TINY))
     np.savez(path.with_suffix(".npz"), norm_mean=[1.0, -2.0, 30.0], norm_std=[0.5, 2.0, 10.0])
     return wdport.load_model(wdport.convert(path, values=SETTINGS, norm_stats=path.with_suffix(".npz")).output)
 
@@ -91,7 +91,7 @@ def test_it_runs_with_jax_alone(model: Any, folder: Path, tmp_path: Path) -> Non
             (packages / name).symlink_to(site / name)
     shutil.copy(loader.__file__, tmp_path / "loader.py")
     rng = np.random.default_rng(0)
-    state, time = inputs(SMALL)
+    state, time = inputs(TINY)
     init, tape = rng.standard_normal((3, *state.shape[1:])), rng.standard_normal((10, 3, *state.shape[1:]))
     np.savez(folder / "inputs.npz", state=state, time=time, init=init, tape=tape)
     command = [sys.executable, "-I", "-S", "-c", ALONE, str(tmp_path), str(packages), str(folder)]
@@ -112,7 +112,7 @@ def test_it_runs_with_jax_alone(model: Any, folder: Path, tmp_path: Path) -> Non
 
 
 def test_any_batch_is_taken(model: Any, folder: Path) -> None:
-    state, time = inputs(SMALL, batch=5)
+    state, time = inputs(TINY, batch=5)
     close(np.asarray(loader.load(folder / "denoiser.stablehlo")(state, time)), called(model, state, time))
 
 
@@ -202,7 +202,7 @@ def test_weights_keep_their_dtypes(tmp_path: Path) -> None:
 
 def test_wrong_inputs_of_a_denoiser(folder: Path) -> None:
     denoiser = loader.load(folder / "denoiser.stablehlo")
-    with pytest.raises(ValueError, match=r"state has shape \(2, 30, 3\), not \(b, 31, 3\)"):
-        denoiser(np.zeros((2, 30, 3)), np.zeros(2))
+    with pytest.raises(ValueError, match=r"state has shape \(2, 25, 3\), not \(b, 26, 3\)"):
+        denoiser(np.zeros((2, 25, 3)), np.zeros(2))
     with pytest.raises(ValueError, match=r"time has shape \(3,\), not \(2\)"):
-        denoiser(np.zeros((2, 31, 3)), np.zeros(3))
+        denoiser(np.zeros((2, 26, 3)), np.zeros(3))

@@ -40,7 +40,7 @@ def exported(model: Path, *words: str) -> Path:
 
 
 def language_model(folder: Path) -> Path:
-    fields = tokens.fields_of("as published")
+    fields = {**tokens.fields_of("as published"), "num_hidden_layers": 1}
     return wdport.convert(tokens.save(folder / "words", fields), folder / "words.keras").output
 
 

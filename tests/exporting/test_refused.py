@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS, TINY, make_state, save
 from wdport.errors import InputError, UsageError, WdportError
 from wdport.exporting.artifact import FACTS, member_digests, read_facts, write_artifact
 from wdport.exporting.verification import _require_facts
@@ -20,7 +20,7 @@ from wdport.files.outputs import writable
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    path = save(tmp_path_factory.mktemp("refused") / "small.ckpt", make_state())
+    path = save(tmp_path_factory.mktemp("refused") / "small.ckpt", make_state(TINY))
     return wdport.load_model(wdport.convert(path, values=SETTINGS).output)
 
 

@@ -16,13 +16,13 @@ from wdport.parity.verify_request import Pair
 
 
 @contextmanager
-def one_case() -> Iterator[None]:
+def few_cases(count: int = 1) -> Iterator[None]:
     """Makes `verify` compare the first of its cases only."""
-    with patch.object(verify, "battery", lambda *_: CASES[:1]):
+    with patch.object(verify, "battery", lambda *_: CASES[:count]):
         yield
 
 
 def network_verdict(checkpoint: Path, converted: Path, **options: Any) -> Verdict:
     """The verdict on the network alone, of one case, without probable causes."""
-    with one_case():
+    with few_cases():
         return verify.compare_files(Pair(converted, checkpoint, **options), setup=Setup(network=True, causes=False))

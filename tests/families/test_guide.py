@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.families.quick import few_cases
 from tests.families.toys.nets import randomised
 from wdport.cli.main import main
 
@@ -68,7 +69,10 @@ def test_a_mistake_is_named(project: Path, capsys: pytest.CaptureFixture[str], m
     text = Path(file).read_text()
     assert before in text
     Path(file).write_text(text.replace(before, after))
-    assert [main(words) for words in commands()[:2]] == [0, 1]
+    convert, verify = commands()[:2]
+    assert main(convert) == 0
+    with few_cases():
+        assert main(verify) == 1
     assert "1 faulty layer" in (printed := capsys.readouterr().out)
     assert site in printed.partition("1 faulty layer")[2].splitlines()[1]
     assert cause in " ".join(printed.split())

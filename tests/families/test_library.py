@@ -31,18 +31,20 @@ CASES: dict[str, tuple[ModuleType, dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_without_the_library_verify_names_the_extra(name: str, tmp_path: Path) -> None:
-    make, fields, library, kind = CASES[name]
-    folder, file = make.save(tmp_path / "m", fields), tmp_path / "m.keras"
-    refusal = f"error: {library}: is not installed, and its {kind} is the reference; pip install 'wdport[{library}]'\n"
-    converted, verified, tried = run_each_without(
-        library, ["convert", str(folder), "-o", str(file)], ["verify", str(folder), str(file)],
-        ["selftest", "--family", name],
-    )  # fmt: skip
-    assert (converted[0], converted[2]) == (0, "")
-    assert (verified[0], verified[2]) == (5, refusal)
-    assert (tried[0], tried[2].splitlines()[-1:]) == (5, refusal.splitlines())
+def test_without_the_library_verify_names_the_extra(tmp_path: Path) -> None:
+    commands = []
+    for name, (make, fields, _, _) in CASES.items():
+        folder, file = str(make.save(tmp_path / name, fields)), str(tmp_path / f"{name}.keras")
+        commands += [["convert", folder, "-o", file], ["verify", folder, file], ["selftest", "--family", name]]
+    done = iter(run_each_without("transformers diffusers", *commands))
+    for _, _, library, kind in CASES.values():
+        refusal = (
+            f"error: {library}: is not installed, and its {kind} is the reference; pip install 'wdport[{library}]'"
+        )
+        (code, _, said), verified, tried = next(done), next(done), next(done)
+        assert (code, said) == (0, "")
+        assert (verified[0], verified[2]) == (5, f"{refusal}\n")
+        assert (tried[0], tried[2].splitlines()[-1]) == (5, refusal)
 
 
 def build(checkpoint: str) -> torch.nn.Module:

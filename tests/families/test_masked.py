@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import wdport
+from tests.families.quick import network_verdict
 from tests.families.toys import masked_nets
 from tests.families.toys.nets import randomised
 from wdport.cli.main import main
@@ -130,7 +131,8 @@ def test_a_mask_is_compared(tmp_path: Path, net: str, twin: str) -> None:
 def test_a_wrong_mask_is_found_at_its_layer(
     tmp_path: Path, net: str, twin: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    verdict = Files(tmp_path, net, twin).verify()
+    files = Files(tmp_path, net, twin)
+    verdict = network_verdict(files.checkpoint, files.output, mapping=files.table)
     assert verdict.exit_code == 1
     assert "Traceback" not in capfd.readouterr().err
     assert {fault.feeds or fault.reference for fault in verdict.faults} == WRONG[net, twin]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.families.quick import one_case
+from tests.families.quick import few_cases
 from tests.families.toys.nets import randomised
 from wdport.cli.main import main
 
@@ -193,7 +193,7 @@ QUICK = ("a missing residual", "a softmax over the queries", "padding behind alo
 def test_an_edit_of_the_source_is_found(project: Path, capsys: pytest.CaptureFixture[str], edit: str) -> None:
     name, change, place = EDITS[edit]
     convert(name, change)
-    with one_case():  # the first shows each of them
+    with few_cases():  # the first shows each of them
         assert main(VERIFY) == bool(place)
     faulty = capsys.readouterr().out.partition("all other layers' outputs replaced by the reference's:\n")[2]
     assert faulty.strip().startswith(place)
@@ -204,7 +204,7 @@ def test_what_the_reference_has_is_no_cause(project: Path, capsys: pytest.Captur
     """Both directions of PyTorch's GRU are one layer of Keras's."""
     name, change, _ = EDITS["another activation"]
     convert(name, change)
-    with one_case():
+    with few_cases():
         assert main(VERIFY) == 1
     assert "bidirectional True" not in capsys.readouterr().out
 
@@ -213,7 +213,7 @@ def test_the_first_faulty_layer_runs_alone(project: Path) -> None:
     """`--repro` writes a script that makes the same error, and none once the twin is mended."""
     name, change, _ = EDITS["another epsilon"]
     convert(name, change)
-    with one_case():
+    with few_cases():
         assert main([*VERIFY, "--repro", "alone"]) == 1
     twin = Path("twin.py").read_text()
     wrong = _script(project / "alone")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS, TINY, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.errors import UsageError
 from wdport.files.model_files import read_variables
@@ -31,7 +31,7 @@ EVENT = "/jax/core/compile/backend_compile_duration"
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    path = save(tmp_path_factory.mktemp("ahead") / "small.ckpt", make_state())
+    path = save(tmp_path_factory.mktemp("ahead") / "small.ckpt", make_state(TINY))
     return open_converted(wdport.convert(path, values=SETTINGS).output)
 
 

@@ -16,19 +16,19 @@ import pytest
 import pywt
 
 import wdport
-from tests.make import SETTINGS, SMALL, make_state, save
+from tests.make import SETTINGS, TINY, make_state, save
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.sampling.sampler import programs_of
 
 FAST: dict[str, Any] = {"sampler": "ddim", "steps": 10, "eta": 0.5}
-SHAPE = (SMALL.coefficients, SMALL.features)
+SHAPE = (TINY.coefficients, TINY.features)
 
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model that knows the units of its data."""
-    path = save(tmp_path_factory.mktemp("api") / "small.ckpt", make_state())
+    path = save(tmp_path_factory.mktemp("api") / "small.ckpt", make_state(TINY))
     np.savez(path.with_suffix(".npz"), norm_mean=[1.0, -2.0, 30.0], norm_std=[0.5, 2.0, 10.0])
     return wdport.convert(path, values=SETTINGS, norm_stats=path.with_suffix(".npz")).output
 
@@ -42,7 +42,7 @@ def test_samples_come_as_coefficients_and_as_series_in_data_units(model: Any) ->
     samples = wdport.sample(model, 3, **FAST)
     assert len(samples) == 3
     assert samples.coefficients.shape == (3, *SHAPE)
-    groups = [samples.coefficients[:, part] for part in SMALL.level_slices]
+    groups = [samples.coefficients[:, part] for part in TINY.level_slices]
     series = pywt.waverec(groups, "db2", mode="symmetric", axis=1) * [0.5, 2.0, 10.0] + [1.0, -2.0, 30.0]
     assert samples.series is not None
     np.testing.assert_allclose(samples.series, series, rtol=1e-5, atol=1e-5 * np.abs(series).max())
@@ -113,7 +113,7 @@ def test_programs_do_not_keep_a_model_in_memory(converted: Path) -> None:
 
 
 def test_without_a_wavelet_there_are_no_series() -> None:
-    model = WaveletDiff({**SMALL.to_dict(), "wavelet": None})
+    model = WaveletDiff({**TINY.to_dict(), "wavelet": None})
     network = programs_of(model).network
     state = np.zeros((1, *SHAPE), np.float32)
     coefficients, series = network.finish(network.weights(), state)
@@ -138,8 +138,8 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "pad widths": (lambda m: wdport.sample(m, 1, pad_widths=0), "pad_widths: invalid width 0; give 1 to 1024"),
     "devices": (lambda m: wdport.sample(m, 1, devices=99), "devices: 99 devices asked for, 1 found; give fewer"),
     "init of another shape": (
-        lambda m: wdport.sample(m, init=ZEROS[:, :-1]), "init: has shape (2, 30, 3); give (n, 31, 3) for this model"),
-    "empty init": (lambda m: wdport.sample(m, init=ZEROS[:0]), "init: has shape (0, 31, 3)"),
+        lambda m: wdport.sample(m, init=ZEROS[:, :-1]), "init: has shape (2, 25, 3); give (n, 26, 3) for this model"),
+    "empty init": (lambda m: wdport.sample(m, init=ZEROS[:0]), "init: has shape (0, 26, 3)"),
     "init of another count": (lambda m: wdport.sample(m, 3, init=ZEROS), "n: n is for 3, init is for 2"),
     "init with NaN": (lambda m: wdport.sample(m, init=ZEROS * np.nan), "init: has values that are not finite"),
     "init beyond float32": (lambda m: wdport.sample(m, init=ZEROS + 1e200), "init: has values up to 1e+200"),
@@ -147,7 +147,7 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "eta of another kind": (lambda m: wdport.sample(m, sampler="ddim", eta="1"), "eta: invalid noise '1'"),
     "init of text": (lambda m: wdport.sample(m, init=ZEROS.astype(str)), "init: has values that are not finite"),
     "a short tape": (
-        lambda m: wdport.sample(m, noise=ZEROS[None], **FAST), "noise: has shape (1, 2, 31, 3); give (10, n, 31, 3)"),
+        lambda m: wdport.sample(m, noise=ZEROS[None], **FAST), "noise: has shape (1, 2, 26, 3); give (10, n, 26, 3)"),
     "a tape for others": (
         lambda m: wdport.sample(m, init=ZEROS[:1], noise=np.zeros((10, *ZEROS.shape)), **FAST),
         "n: init is for 1, noise is for 2"),

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS, TINY, make_state, save
 from tests.sampling.toy import SHAPE, toy_programs
 from wdport.cli.processes import parse_devices
 from wdport.errors import UsageError
@@ -106,7 +106,9 @@ def test_devices_do_not_change_samples(processes: int, tmp_path: Path, same_comp
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return wdport.convert(save(tmp_path_factory.mktemp("devices") / "small.ckpt", make_state()), values=SETTINGS).output
+    return wdport.convert(
+        save(tmp_path_factory.mktemp("devices") / "small.ckpt", make_state(TINY)), values=SETTINGS
+    ).output
 
 
 SHARDED = """
@@ -171,7 +173,7 @@ def test_a_refusal_of_the_first_process_ends_the_others(model: Path, tmp_path: P
     """They would wait for it, and it for them, until jax gives up after minutes."""
     address, path = free_address(), tmp_path / "a.npz"
     with Parts(path, {"n": 11, "batch": 11}) as parts:
-        parts.save(0, {"coefficients": np.zeros((1, 31, 3), np.float32)})
+        parts.save(0, {"coefficients": np.zeros((1, 26, 3), np.float32)})
     command = ("-c", RUN, "sample", str(model), *FAST, "-o", str(path))
     said = ended(*(start(1, *command, "--distributed", f"{address},{i}/2") for i in (0, 1)))
     assert [code for code, _, _ in said] == [2, 5], said

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, SMALL, make_state, save
+from tests.make import SETTINGS, TINY, make_state, save
 from wdport import sampling
 from wdport.cli.main import main
 from wdport.cli.sample import command
@@ -22,7 +22,7 @@ from wdport.sampling import api, job
 from wdport.sampling.request import Request
 
 RNG = np.random.default_rng(0)
-SHAPE = (SMALL.coefficients, SMALL.features)
+SHAPE = (TINY.coefficients, TINY.features)
 INIT = RNG.standard_normal((5, *SHAPE))
 KNOWN = np.where(np.arange(24)[:, None] < 12, RNG.standard_normal((24, 3)), np.nan)
 DDIM: dict[str, Any] = {"sampler": "ddim", "steps": 4, "eta": 0.5, "seed": 3}
@@ -46,7 +46,7 @@ CONDITIONAL = {"labels", "guidance", "scale", "condition", "unconditional", "anc
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model that knows the units of its data."""
-    path = save(tmp_path_factory.mktemp("river") / "small.ckpt", make_state())
+    path = save(tmp_path_factory.mktemp("river") / "small.ckpt", make_state(TINY))
     np.savez(path.with_suffix(".npz"), norm_mean=[1.0, -2.0, 30.0], norm_std=[0.5, 2.0, 10.0])
     return wdport.convert(path, values=SETTINGS, norm_stats=path.with_suffix(".npz")).output
 

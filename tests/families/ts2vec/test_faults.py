@@ -12,6 +12,7 @@ import pytest
 
 import wdport
 from parity_tests.faults.ts2vec import mutants
+from tests.families.quick import few_cases
 from tests.families.ts2vec.make import SMALL, save
 from wdport.families.ts2vec.family import FAMILY, TS2VecFamily
 from wdport.keras_runtime import layers_by_path
@@ -45,7 +46,8 @@ def test_verify_finds_it_at_its_place(name: str, tmp_path: Path, monkeypatch: py
             return model
 
         monkeypatch.setattr(TS2VecFamily, "build", broken)
-        verdict = wdport.verify(checkpoint, converted)
+        with few_cases(2):  # the second has the length that the widest dilation reaches
+            verdict = wdport.verify(checkpoint, converted)
     assert not verdict
     assert [fault.reference for fault in verdict.faults] == [module]
     told = [cause for causes in verdict.causes.values() for cause in causes]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import wdport
-from tests.families.quick import network_verdict, one_case
+from tests.families.quick import few_cases, network_verdict
 from wdport.cli.main import main
 from wdport.diffusion.scheduler import Scheduler
 from wdport.exporting import loader
@@ -176,7 +176,7 @@ def test_a_folder_of_another_process_is_refused_by_name(
         assert found.count("\n") == 1
     words = ["convert", str(folder), "-o", str(tmp_path / "b.keras"), "--set", "scheduler=null"]
     assert main(words) == 0
-    with one_case():
+    with few_cases():
         assert main(["verify", str(folder), str(tmp_path / "b.keras"), "--set", "scheduler=null"]) == 0
     assert "ok   sampling network" not in capsys.readouterr().out
     assert main(["sample", str(tmp_path / "b.keras"), "-n", "1", "-o", str(tmp_path / "b.npz")]) == 2

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import wdport
-from tests.families.quick import network_verdict, one_case
+from tests.families.quick import few_cases, network_verdict
 from tests.families.unet2d.make import SMALL, Fields, fields_of, random_fields, randomise, save, tensors_of
 from wdport.cli.main import main
 
@@ -30,7 +30,7 @@ def test_old_names_verify_without_a_flag(tmp_path: Path, capsys: pytest.CaptureF
     folder = save(tmp_path / "m", TINY, old_names(tensors_of(TINY)))
     assert main(["convert", str(folder)]) == 0
     assert "24 tensors have former names" in capsys.readouterr().out
-    with one_case():
+    with few_cases():
         assert main(["verify", str(folder), str(tmp_path / "m.keras")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("PASS")
