@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import wdport
+from tests.families.quick import few_cases
 from tests.families.toys import gated
 from tests.families.toys.nets import randomised
 from wdport.errors import WdportError
@@ -66,7 +67,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named(tmp_path: Path, fault: str) -> None:
     net, twin, rows, cause = FAULTS[fault]
-    verdict = verified(tmp_path, net, twin, rows)
+    with few_cases():
+        verdict = verified(tmp_path, net, twin, rows)
     assert verdict.exit_code == 1
     assert [each.feeds or each.reference for each in verdict.faults] == ["rnn"]
     assert [told for texts in verdict.causes.values() for told in texts] == ([cause] if cause else [])

@@ -23,7 +23,7 @@ from wdport.jax_settings import fast_compile
 from wdport.model import Array, KerasModel
 from wdport.recorder import lifted
 
-FIELDS: Fields = {**SMALL, "num_hidden_layers": 1, "attention_bias": True, "tie_word_embeddings": True}
+FIELDS: Fields = {**SMALL, "attention_bias": True, "tie_word_embeddings": True}
 MASK, WORDS = FIELDS["mask_token_id"], FIELDS["vocab_size"]
 
 

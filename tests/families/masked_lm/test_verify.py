@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import wdport
 from tests.families.masked_lm.make import SMALL, Fields, config_of, fields_of, random_fields, save, tensors_of
+from tests.families.quick import network_verdict
 from wdport.cli.main import main
 from wdport.parity.planned_items import expected
 from wdport.parity.verify_request import Pair
@@ -92,7 +93,7 @@ def test_another_configuration_in_the_converted_file_is_found(tmp_path: Path) ->
     folder, tensors = save(tmp_path / "m", TINY), tensors_of(TINY)
     other = save(tmp_path / "other", {**TINY, "rope_parameters": {"rope_theta": 77.0}}, tensors)
     file = wdport.convert(other, tmp_path / "out.keras").output
-    said = [str(finding) for finding in wdport.verify(folder, file).gates[0].findings]
+    said = [str(finding) for finding in network_verdict(folder, file).gates[0].findings]
     assert any("rope_theta is 77.0 in the converted file, which nothing states: 10000.0 is the" in t for t in said)
 
 
