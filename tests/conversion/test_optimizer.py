@@ -18,7 +18,7 @@ from torch import nn
 
 import wdport
 from tests.families.test_custom import HEAD, TABLES
-from tests.families.toys import nets
+from tests.families.toys import nets, residual_net
 from tests.families.toys.nets import randomised
 from tests.make import SETTINGS, save_run, stated
 from wdport.cli.main import main
@@ -28,7 +28,23 @@ from wdport.keras_runtime import exact_float64
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
-TABLE = HEAD.format(torch="image", keras="image") + TABLES["image"]
+TABLE = """
+format: 2
+torch: tests.families.toys.residual_net:build
+keras: tests.families.toys.residual_twin:build
+inputs: ["x: b c=3 h=12 w=12 -> b h w c"]
+layers:
+  - {torch: conv1, keras: conv1, kind: conv2d}
+  - {torch: bn1, keras: bn1, kind: batch_norm}
+  - {torch: layer<l>.<i>.conv<n>, keras: layer<l>/<i>/conv<n>, kind: conv2d}
+  - {torch: layer<l>.<i>.bn<n>, keras: layer<l>/<i>/bn<n>, kind: batch_norm}
+  - {torch: layer<l>.<i>.downsample.0, keras: layer<l>/<i>/downsample/0, kind: conv2d}
+  - {torch: layer<l>.<i>.downsample.1, keras: layer<l>/<i>/downsample/1, kind: batch_norm}
+  - {torch: fc, keras: fc, kind: linear}
+"""
+
+
+IMAGE = HEAD.format(torch="image", keras="image") + TABLES["image"]
 
 
 @pytest.fixture
@@ -73,23 +89,25 @@ OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
 }
 
 
-def trained(folder: Path, name: str) -> tuple[Path, Path, nn.Module, Any, Any]:
+def trained(
+    folder: Path, name: str, build: Callable[[], nn.Module] = residual_net.build, rows: str = TABLE
+) -> tuple[Path, Path, nn.Module, Any, Any]:
     """A network trained for a while in float32, saved with its optimizer."""
-    module = randomised(nets.image()).train()
+    module = randomised(build()).train()
     optimizer = OPTIMIZERS[name](module)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [4, 9, 16], gamma=0.5)
     train(module, optimizer, schedule, batches(6))
     whole = {"model": module.state_dict(), "optimizer": stated(optimizer), "scheduler": schedule.state_dict(),
              "epoch": 6, "global_step": 6}  # fmt: skip
     torch.save(copy.deepcopy(whole), folder / "run.pt")
-    (folder / "table.yaml").write_text(TABLE)
+    (folder / "table.yaml").write_text(rows)
     return folder / "run.pt", folder / "table.yaml", module, optimizer, schedule
 
 
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_users_model_trains_on_as_in_torch(tmp_path: Path, name: str) -> None:
-    checkpoint, table, module, optimizer, schedule = trained(tmp_path, name)
+    checkpoint, table, module, optimizer, schedule = trained(tmp_path, name, nets.image, IMAGE)
     converted = wdport.convert(checkpoint, tmp_path / "run.keras", mapping=table, with_optimizer=True)
     assert converted.optimizer is not None
     assert converted.optimizer.schedule == "MultiStepLR"
@@ -164,7 +182,7 @@ def test_the_way_back_restores_every_bit(tmp_path: Path, name: str, capsys: pyte
     assert main(["convert", *words, "--with-optimizer", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["optimizer"]
     assert told["kind"] == {"sgd": "SGD", "adamw": "AdamW", "adam": "Adam"}[name]
-    assert told["parameters"] == 9
+    assert told["parameters"] == 20
     words = ["--mapping", str(table), "--like", str(checkpoint), "--to", "torch", "-o", str(tmp_path / "back.pt")]
     optimizer = tmp_path / "run.optimizer.safetensors"
     assert main(["export", str(tmp_path / "run.keras"), *words, "--optimizer-file", str(optimizer)]) == 0

@@ -6,6 +6,7 @@ Devices are a CPU's, split by force, in three processes of their own: JAX settle
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,23 +92,38 @@ json.dump(results, open(out, "w"))
 """
 
 
+def begin(folder: Path, text: str, devices: int, address: str, process: int) -> Any:
+    """A program on so many devices; with an address it is a process of a run of two."""
+    np.save(folder / "states.npy", STATES)
+    return start(devices, "-c", PRELUDE + text + WRITE, str(folder), address, str(process),
+                 str(folder / f"{address}{process}.json"))  # fmt: skip
+
+
+def runs(folder: Path, *programs: tuple[str, int, str]) -> list[dict[str, Any]]:
+    """What programs wrote, each on so many devices; those with an address are the processes of one run."""
+    processes = [sum(address == other for _, _, other in programs[:at]) for at, (_, _, address) in enumerate(programs)]
+    begun = [begin(folder, *each, process) for each, process in zip(programs, processes, strict=True)]
+    for code, _, errors in ended(*begun):
+        assert code == 0, errors[-3000:]
+    return [json.loads((folder / f"{address}{process}.json").read_text())
+            for (_, _, address), process in zip(programs, processes, strict=True)]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was written by a process with eight devices, and by two of one run with four each, in ``folder``."""
+
+    folder: Path
+    alone: dict[str, Any]
+    two: list[dict[str, Any]]
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three processes wrote here: one with eight devices, and two of one run with four each."""
-    folder, address = tmp_path_factory.mktemp("devices"), free_address()
-    programs = ((8, SPREAD + ALONE, "", "alone"), (4, SPREAD, address, "0"), (4, SPREAD, address, "1"))
-    with points_in(folder):
-        np.save("states.npy", STATES)
-        begun = [start(count, "-c", PRELUDE + text + WRITE, str(folder), address, name, str(folder / f"{name}.json"))
-                 for count, text, address, name in programs]  # fmt: skip
-        for code, _, errors in ended(*begun):
-            assert code == 0, errors[-3000:]
-    return folder
-
-
-def results(folder: Path, process: str = "alone") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / f"{process}.json").read_text())
-    return found
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    address = free_address()
+    with points_in(folder := tmp_path_factory.mktemp("devices")):
+        alone, *two = runs(folder, (SPREAD + ALONE, 8, ""), (SPREAD, 4, address), (SPREAD, 4, address))
+    return Results(folder, alone, two)
 
 
 def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -116,32 +132,35 @@ def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
     np.testing.assert_allclose(found["averaged"], wanted["averaged"], rtol=1e-10)
 
 
-def test_devices_do_not_change_losses(folder: Path) -> None:
+def test_devices_do_not_change_losses(results: Results) -> None:
     """In float64, where only the order of sums differs; float32 has the same programs."""
-    found = results(folder)
+    found = results.alone
     for name in ("divided", "sharded", "keras"):
         assert_same(found[name], found["one"])
     assert 1 / 8 <= found["share"] < 1 / 4
 
 
-def test_fit_has_the_losses_of_one_device_under_keras_distributions(folder: Path) -> None:
-    found = results(folder)
+def test_fit_has_the_losses_of_one_device_under_keras_distributions(results: Results) -> None:
+    found = results.alone
     for name in ("fit, data", "fit, model"):
         assert_same(found[name], found["fit"])
     assert any("model" in each for each in found["fit, model"]["spread"])
 
 
-def test_two_processes_have_the_losses_of_one(folder: Path) -> None:
-    one = results(folder)["one"]
-    for process in ("0", "1"):
+def test_two_processes_have_the_losses_of_one(results: Results) -> None:
+    for found in results.two:
         for name in ("divided", "sharded"):
-            assert_same(results(folder, process)[name], one)
-    assert sorted(path.name for path in (folder / "divided2").iterdir()) == ["metrics.csv", "run.json", "state.npz"]
+            assert_same(found[name], results.alone["one"])
+    assert sorted(path.name for path in (results.folder / "divided2").iterdir()) == [
+        "metrics.csv",
+        "run.json",
+        "state.npz",
+    ]
 
 
-def test_batches_are_multiples_of_the_devices(folder: Path, points: Any, tmp_path: Path) -> None:
+def test_batches_are_multiples_of_the_devices(results: Results, points: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="shard_weights: there is only one device"):
         placement_of(None, True)
     with pytest.raises(UsageError, match="devices asked for"):
         wdport.train(points(), STATES, tmp_path / "run", devices=1000)
-    assert "batch_size: is 12, on 8 devices; give a multiple of 8" in results(folder)["refused"]
+    assert "batch_size: is 12, on 8 devices; give a multiple of 8" in results.alone["refused"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.sampling.test_devices import ended, free_address, start
-from tests.training.test_devices import ONE, PRELUDE, assert_same, runs
+from tests.sampling.test_devices import ended, free_address
+from tests.training.test_devices import assert_same, begin, runs
 from tests.training.test_run import GIVEN, STATES, Stop, weights
 from wdport.errors import InputError, MachineError
 from wdport.optimizers.torch_like import Adam
@@ -40,24 +40,25 @@ def test_a_run_goes_on_from_an_orbax_checkpoint_bit_for_bit(points: Any, tmp_pat
         wdport.train(points(), STATES, tmp_path / "npz", orbax=True, **GIVEN)
 
 
-ORBAX = "give(run(load(), 'orbax', devices='all', shard_weights=True, orbax=True, save_every=3))"
+ORBAX = "run('orbax', devices='all', shard_weights=True, orbax=True, save_every=3)"
 HALF = """
 def report(done, total, loss):
     if done == 11:
         os._exit(0)
-run(load(), 'orbax', devices='all', shard_weights=True, orbax=True, save_every=3, report=report)
+run('orbax', devices='all', shard_weights=True, orbax=True, save_every=3, report=report)
 """
 
 
 @pytest.mark.full
 def test_two_processes_write_one_orbax_checkpoint_and_go_on_from_it(points: Any, tmp_path: Path) -> None:
     pytest.importorskip("orbax.checkpoint")
-    one, *_ = runs(tmp_path, (ONE, 1))
+    (alone,) = runs(tmp_path, ("run('one')", 1, ""))
     address = free_address()
-    ended(*(start(4, "-c", PRELUDE + HALF, str(tmp_path), address, str(at), "none") for at in (0, 1)))
+    ended(*(begin(tmp_path, HALF, 4, address, at) for at in (0, 1)))
     assert list((tmp_path / "orbax" / "state.orbax").iterdir())
-    for found in runs(tmp_path, (ORBAX, 4), (ORBAX, 4), address=free_address()):
-        assert_same(found, one)
+    address = free_address()
+    for found in runs(tmp_path, (ORBAX, 4, address), (ORBAX, 4, address)):
+        assert_same(found["orbax"], alone["one"])
 
 
 def test_without_the_packages(points: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
