@@ -118,22 +118,25 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(tmp_path_factory.mktemp("recorded"))
 
 
+@pytest.fixture(scope="module")
+def replayed(pair: Pair) -> Verdict:
+    return verify_recording(pair.converted, pair.recording)
+
+
 def failed(verdict: Verdict) -> set[str]:
     return {gate.name for gate in verdict.gates if not gate.passed}
 
 
-def test_a_correct_port_passes_and_says_what_it_was_compared_with(pair: Pair) -> None:
-    verdict = verify_recording(pair.converted, pair.recording)
-    assert verdict.exit_code == 0
-    assert verdict.checkpoint == str(pair.recording)
-    assert {"recorded_python", "torch", "keras"} <= set(verdict.environment)
-    assert any(tap.reference.endswith("attn.query") for tap in verdict.taps)
+def test_a_correct_port_passes_and_says_what_it_was_compared_with(pair: Pair, replayed: Verdict) -> None:
+    assert replayed.exit_code == 0
+    assert replayed.checkpoint == str(pair.recording)
+    assert {"recorded_python", "torch", "keras"} <= set(replayed.environment)
+    assert any(tap.reference.endswith("attn.query") for tap in replayed.taps)
 
 
-def test_live_and_recorded_agree(pair: Pair) -> None:
+def test_live_and_recorded_agree(pair: Pair, replayed: Verdict) -> None:
     live = wdport.verify(pair.checkpoint, pair.converted, reference="tests.user_model:small")
     assert live.exit_code == 0
-    replayed = verify_recording(pair.converted, pair.recording)
     assert [tap.reference for tap in replayed.taps] == [tap.reference for tap in live.taps]
     for ours, theirs in zip(replayed.taps, live.taps, strict=True):
         assert (ours.isolated, ours.cumulative) == pytest.approx((theirs.isolated, theirs.cumulative), abs=1e-17)

@@ -25,6 +25,12 @@ TINY = Config(**{**NO_CROSS.to_dict(), "level_lengths": (13, 13)})
 SETTINGS = {"num_heads": "2", "wavelet": "db2", "seq_len": "24"}
 """What the shapes of these checkpoints do not tell (apart from what the assumptions get right)."""
 
+TWO_LEVELS = Config(
+    (5, 5), 3, 16, 2, 1, 8, cross_level_attention=False, wavelet="db2", boundary_mode="symmetric", seq_len=8
+)
+"""8 steps in two levels: a verdict on it takes half as long, where the parts of the model do not matter."""
+TWO_LEVELS_SETTINGS = {**SETTINGS, "seq_len": "8"}
+
 
 def make_module(config: Config = SMALL, seed: int = 0) -> WaveletDiff:
     """The reference with every parameter random, biases and norms included."""

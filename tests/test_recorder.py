@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.make import SMALL, make_state, record_small, save
+from tests.make import SMALL, TWO_LEVELS, make_state, record_small, save
 from wdport import recorder
 from wdport.compare.calls import CASES
 from wdport.compare.measure import relative_l2
@@ -53,20 +53,20 @@ def test_it_runs_where_wdport_is_not(tmp_path: Path) -> None:
             (site / entry.name).symlink_to(entry)
     shutil.copy(FILE, project)
     shutil.copy(Path(__file__).with_name("user_model.py"), project)
-    save(project / "small.ckpt", make_state())
+    save(project / "small.ckpt", make_state(TWO_LEVELS))
     program = (
         "import sys, runpy, importlib.util; sys.path[:0] = [sys.argv.pop(1), '.']\n"
         "assert importlib.util.find_spec('wdport') is None\n"
         "runpy.run_path('recorder.py', run_name='__main__')"
     )
-    told = ["--input", "x: b 31 3, parts 5 5 8 13", "--input", "t: b, steps 1000"]
-    arguments = ["recorder.py", "user_model:small", *told, "small.ckpt", "-o", "run.npz"]
+    told = ["--input", "x: b 10 3, parts 5 5", "--input", "t: b, steps 1000"]
+    arguments = ["recorder.py", "user_model:two_levels", *told, "small.ckpt", "-o", "run.npz"]
     command = [sys.executable, "-I", "-S", "-c", program, str(site), *arguments[1:]]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("wrote run.npz: ")
     with np.load(project / "run.npz") as file:
-        assert json.loads(file["index"].tobytes())["reference"] == "user_model:small"
+        assert json.loads(file["index"].tobytes())["reference"] == "user_model:two_levels"
     command[-3] = "nothing.ckpt"
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 3
@@ -372,12 +372,12 @@ def test_loading_is_not_lifted(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("recorder") / "small.ckpt", make_state())
+    return save(tmp_path_factory.mktemp("recorder") / "small.ckpt", make_state(TWO_LEVELS))
 
 
 def test_both_modules_hold_the_checkpoint(checkpoint: Path) -> None:
-    subject = build("tests.user_model:small", str(checkpoint))
-    state, tables = make_state(), ("pe", "emb", "_all")
+    subject = build("tests.user_model:two_levels", str(checkpoint))
+    state, tables = make_state(TWO_LEVELS), ("pe", "emb", "_all")
     narrow, wide = (subject.modules[dtype].state_dict() for dtype in ("float32", "float64"))
     assert set(state) == set(narrow) == set(wide) == set(subject.tensors)
     assert all(torch.equal(narrow[name], state[name]) for name in state)
@@ -429,7 +429,7 @@ def test_the_lowest_number_stays_one_in_another_dtype() -> None:
 
 
 def test_biases_move_and_come_back(checkpoint: Path) -> None:
-    modules = build("tests.user_model:small", str(checkpoint)).modules
+    modules = build("tests.user_model:two_levels", str(checkpoint)).modules
     before = {name: p.clone() for name, p in modules["float32"].named_parameters()}
     shifts = recorder.bias_shifts(modules["float32"])
     assert set(shifts) == {name for name, p in before.items() if p.ndim == 1}
@@ -549,7 +549,7 @@ def test_refusals(tmp_path: Path, case: str) -> None:
 
 
 def test_no_array_is_written_twice(checkpoint: Path, tmp_path: Path) -> None:
-    index = record_small("tests.user_model:small", checkpoint, tmp_path / "run.npz")
+    index = record_small("tests.user_model:two_levels", checkpoint, tmp_path / "run.npz", TWO_LEVELS)
     assert "cases" not in index
     with np.load(tmp_path / "run.npz") as file:
         arrays = [file[name] for name in file.files if name != "index"]
@@ -562,7 +562,9 @@ def test_no_array_is_written_twice(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_modules_can_be_left_out(checkpoint: Path, tmp_path: Path) -> None:
-    index = record_small("tests.user_model:small", checkpoint, tmp_path / "run.npz", leave_out=["*.attn.*"])
+    index = record_small(
+        "tests.user_model:two_levels", checkpoint, tmp_path / "run.npz", TWO_LEVELS, leave_out=["*.attn.*"]
+    )
     assert "level_transformers.0.blocks.0.attn" in index["names"]
     assert not any(".attn." in name for name in index["names"])
     with np.load(tmp_path / "run.npz") as file:
@@ -572,7 +574,7 @@ def test_modules_can_be_left_out(checkpoint: Path, tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="could not be written") as refusal:
-        record_small("tests.user_model:small", checkpoint, tmp_path / "no" / "run.npz")
+        record_small("tests.user_model:two_levels", checkpoint, tmp_path / "no" / "run.npz", TWO_LEVELS)
     assert refusal.value.exit_code == 5
 
 

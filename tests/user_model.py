@@ -233,6 +233,11 @@ def small() -> Net:
     return Net((5, 5, 8, 13), 3, 16, 2, 1, 8)
 
 
+def two_levels() -> Net:
+    """The network of `tests.make.TWO_LEVELS`."""
+    return Net((5, 5), 3, 16, 2, 1, 8, cross=False)
+
+
 def public(heads: int = 2) -> Net:
     """The same with the public code's calls."""
     return PublicNet((5, 5, 8, 13), 3, 16, heads, 1, 8)

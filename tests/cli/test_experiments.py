@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,15 @@ import yaml
 
 import wdport
 from tests.data.test_transforms import prices
-from tests.make import QK_NORM, make_state, save
+from tests.make import QK_NORM, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.data.samples_reader import read_samples
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
+from wdport.parity.run import Setup
+from wdport.parity.verify import compare_files
+from wdport.parity.verify_request import Pair
 
 SCALED = Config(**{**QK_NORM.to_dict(), "features": 5, "scale_embedding": True})
 CONFIG: dict[str, Any] = {
@@ -58,7 +63,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for at in (0, 2):
         untrained[f"scale_embedding.mlp.{at}.bias"].zero_()
     save(folder / "untrained.ckpt", untrained)
-    torch.save({"state_dict": make_state(SCALED), "ema_state_dict": make_state(SCALED, seed=1)}, folder / "both.ckpt")
+    both = {"state_dict": make_state(TWO_LEVELS), "ema_state_dict": make_state(TWO_LEVELS, seed=1)}
+    torch.save(both, folder / "both.ckpt")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert main(["convert", "stocks", "-o", "scaled.keras", "-q"]) == 0
@@ -99,15 +105,6 @@ def test_convert_says_what_it_read_and_what_the_model_takes(capsys: pytest.Captu
     warned = capsys.readouterr().err
     assert warned.startswith("warning: assumed, since neither file nor configuration states them: num_heads=8 (with")
     assert warned.count("\n") == 1
-
-
-def test_verify_compares_with_and_without_the_scale() -> None:
-    verdict = wdport.verify("stocks.tar.gz", "scaled.keras")
-    assert verdict.exit_code == 0
-    layers = {each.reference for each in verdict.taps}
-    assert {"scale_embedding", "scale_embedding.mlp.0", "time_embedding"} <= layers
-    drawn = {each.subject for gate in verdict.gates if gate.name == "H" for each in gate.measures}
-    assert {"scale (ddim)", "no scale (ddim)"} <= drawn
 
 
 @pytest.mark.parametrize("given", [{"scale": [0.5, 2.0]}, {"scale": "data", "anchor": 50.0}, {"unconditional": True}])
@@ -186,17 +183,26 @@ def test_samples_say_what_they_were_drawn_with(tmp_path: Path) -> None:
     assert read_samples(path).features == ("open", "high", "low", "close", "volume")
 
 
-def test_verify_compares_the_statistics_of_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_compares_with_and_without_the_scale_and_the_statistics_of_windows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Those of other data are found; without data the report says that they are not compared."""
     series = prices(70, seed=9)
     rows = [",".join(map(repr, row)) for row in series.values.tolist()]
     (tmp_path / "more.csv").write_text("\n".join(["Open,High,Low,Close,Volume", *rows]) + "\n")
-    command = ["verify", "stocks.tar.gz", "prices.keras"]
-    assert main(command) == 0
-    assert "the statistics of windows are as the file states; --data" in capsys.readouterr().out
-    assert main([*command, "--data", "prices.csv", "--transform", "ohlc-atr"]) == 0
-    assert "as the file states" not in capsys.readouterr().out
-    assert main([*command, "--data", str(tmp_path / "more.csv"), "--transform", "ohlc-atr"]) == 1
+    verdict = wdport.verify("stocks.tar.gz", "prices.keras")
+    assert verdict.exit_code == 0
+    unchecked = "the statistics of windows are as the file states; --data"
+    assert unchecked in verdict.summary()
+    assert {"scale_embedding", "scale_embedding.mlp.0", "time_embedding"} <= {each.reference for each in verdict.taps}
+    drawn = {each.subject for gate in verdict.gates if gate.name == "H" for each in gate.measures}
+    assert {"scale (ddim)", "no scale (ddim)"} <= drawn
+    pair = Pair("prices.keras", "stocks.tar.gz", data="prices.csv", transform="ohlc-atr")
+    verdict = compare_files(pair, setup=Setup(network=True))
+    assert verdict.exit_code == 0
+    assert unchecked not in verdict.summary()
+    command = ["verify", "stocks.tar.gz", "prices.keras", "--data", str(tmp_path / "more.csv")]
+    assert main([*command, "--transform", "ohlc-atr"]) == 1
     told = capsys.readouterr().out
     assert "window_statistics is 28;anchors=28" in told
     assert max(map(len, told.splitlines())) < 800
@@ -214,11 +220,11 @@ def test_stored_tables_come_back(tmp_path: Path) -> None:
 def test_a_recording_of_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    save(folder / "checkpoint.ckpt", make_state())
+    save(folder / "checkpoint.ckpt", make_state(TWO_LEVELS))
     out = tmp_path / "r.npz"
-    assert main(["record", "tests.user_model:small", str(folder), "-o", str(out), "-q"]) == 0
-    torch.save({"state_dict": make_state(), "ema_state_dict": make_state(seed=1)}, folder / "checkpoint.ckpt")
-    command = ["record", "tests.user_model:small", str(folder), "-o", str(out), "-q", "--force"]
+    assert main(["record", "tests.user_model:two_levels", str(folder), "-o", str(out), "-q"]) == 0
+    shutil.copy("both.ckpt", folder / "checkpoint.ckpt")
+    command = ["record", "tests.user_model:two_levels", str(folder), "-o", str(out), "-q", "--force"]
     assert main([*command, "--weights", "ema"]) == 0
 
 
@@ -249,10 +255,10 @@ def test_an_exported_sampler_takes_the_scale(tmp_path: Path) -> None:
 
 
 def test_the_choice_of_weights_is_known_later(tmp_path: Path) -> None:
-    given = ["--config", "stocks/config.yaml", "-q"]
+    given = [part for name, value in TWO_LEVELS_SETTINGS.items() for part in ("--set", f"{name}={value}")]
     for weights in ("ema", "raw"):
         out = str(tmp_path / f"{weights}.keras")
-        assert main(["convert", "both.ckpt", "-o", out, "--weights", weights, *given]) == 0
+        assert main(["convert", "both.ckpt", "-o", out, "--weights", weights, *given, "-q"]) == 0
         assert main(["verify", "both.ckpt", out, "-q"]) == 0
     one, other = (open_converted(tmp_path / f"{name}.keras") for name in ("ema", "raw"))
     assert one.digests != other.digests
@@ -368,7 +374,7 @@ def test_no_part_of_an_experiment_is_an_output(
 def test_another_program_s_config_is_not_taken_for_a_configuration(
     text: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save(tmp_path / "a.ckpt", {n: t for n, t in make_state(SCALED).items() if "scale_embedding" not in n})
+    save(tmp_path / "a.ckpt", make_state(replace(TWO_LEVELS, features=5)))
     (tmp_path / "config.yaml").write_text(text)
     checkpoint = str(tmp_path / "a.ckpt")
     assert main(["convert", checkpoint]) == code

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from tests.parity.test_reports import passing
 from wdport import recorder
 from wdport.cli.main import main
@@ -21,26 +21,26 @@ from wdport.parity.verify_request import Pair
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    return save(tmp_path / "small.ckpt", make_state())
+    return save(tmp_path / "small.ckpt", make_state(TWO_LEVELS))
 
 
 def test_it_says_what_it_recorded(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["record", "tests.user_model:small", str(checkpoint)]) == 0
+    assert main(["record", "tests.user_model:two_levels", str(checkpoint)]) == 0
     shown = capsys.readouterr()
     assert shown.err == ""
     assert shown.out.startswith("small.ckpt: recorded\n")
-    assert "tests.user_model:small, " in shown.out
+    assert "tests.user_model:two_levels, " in shown.out
     assert f"wrote  {checkpoint.with_name('small.run.npz')} (" in shown.out
-    assert main(["record", "tests.user_model:small", str(checkpoint)]) == 2
+    assert main(["record", "tests.user_model:two_levels", str(checkpoint)]) == 2
     assert "exists already" in capsys.readouterr().err
-    assert main(["record", "tests.user_model:small", str(checkpoint), "--force", "--leave-out", "*.attn.*"]) == 0
+    assert main(["record", "tests.user_model:two_levels", str(checkpoint), "--force", "--leave-out", "*.attn.*"]) == 0
 
 
 def test_a_table_of_its_own_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    state = make_state()
+    state = make_state(TWO_LEVELS)
     checkpoint = save(tmp_path / "a.ckpt", {**state, "beta_all": state["beta_all"] * 1.01})
-    told = ["--input", "x: b 31 3, parts 5 5 8 13", "--input", "t: b, steps 1000"]
-    assert main(["record", "tests.user_model:small", str(checkpoint), *told]) == 0
+    told = ["--input", "x: b 10 3, parts 5 5", "--input", "t: b, steps 1000"]
+    assert main(["record", "tests.user_model:two_levels", str(checkpoint), *told]) == 0
     assert "note   beta_all is the checkpoint's: the code computes other values\n" in capsys.readouterr().out
 
 
@@ -49,7 +49,7 @@ def test_what_a_model_prints_is_not_the_report(
 ) -> None:
     """While it is imported, built and run; neither in `record` nor in `verify --reference`."""
     monkeypatch.delitem(sys.modules, "tests.talkative_model", raising=False)
-    assert main(["record", "tests.talkative_model:small", str(checkpoint)]) == 0
+    assert main(["record", "tests.talkative_model:two_levels", str(checkpoint)]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("small.ckpt: recorded\n  model")
     assert shown.err.startswith("imported\nbuilt\n")
@@ -58,14 +58,14 @@ def test_what_a_model_prints_is_not_the_report(
     def compare(pair: Pair, *_: Any) -> Any:
         monkeypatch.delitem(sys.modules, "tests.talkative_model")
         recorder.build(str(pair.reference), str(pair.checkpoint)).modules["float32"](
-            torch.zeros(1, 31, 3), torch.zeros(1)
+            torch.zeros(1, 10, 3), torch.zeros(1)
         )
         environment = {**passing().environment, "torch_matmul": "highest", "jax_matmul": "highest"}
         return replace(passing(), environment=environment)
 
     monkeypatch.setattr("wdport.parity.verify.compare_files", compare)
-    port = wdport.convert(checkpoint, values=SETTINGS).output
-    assert main(["verify", str(checkpoint), str(port), "--reference", "tests.talkative_model:small"]) == 0
+    port = wdport.convert(checkpoint, values=TWO_LEVELS_SETTINGS).output
+    assert main(["verify", str(checkpoint), str(port), "--reference", "tests.talkative_model:two_levels"]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("PASS  model.keras computes what model.ckpt computes")
     assert "imported" not in shown.out

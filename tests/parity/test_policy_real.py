@@ -10,7 +10,7 @@ import h5py
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.compare.findings import Gate
 from wdport.parity.policy import Policy, Waiver, apply_policy, compare_baseline, make_baseline
 from wdport.parity.policy.judge import NAME
@@ -25,11 +25,11 @@ UNCHANGED = Policy((BoundSetting("gradient", 1e-12, 1e-10),))
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     """One output bias of one level off by a hundredth."""
-    path = save(tmp_path_factory.mktemp("broken") / "small.ckpt", make_state())
+    path = save(tmp_path_factory.mktemp("broken") / "small.ckpt", make_state(TWO_LEVELS))
     file = path.with_suffix(".weights.h5")
-    shutil.copy(wdport.convert(path, file.with_name("right.weights.h5"), values=SETTINGS).output, file)
+    shutil.copy(wdport.convert(path, file.with_name("right.weights.h5"), values=TWO_LEVELS_SETTINGS).output, file)
     with h5py.File(file, "a") as data:
-        data["level_3/output_proj/vars/1"][0] += 0.01
+        data["level_1/output_proj/vars/1"][0] += 0.01
     return wdport.verify(path, file)
 
 
@@ -48,7 +48,7 @@ def test_judging_again_says_the_same(broken: Verdict) -> None:
 
 def test_the_faulty_layer_can_be_waived_and_the_file_cannot(broken: Verdict) -> None:
     """Two taps are off, the layer and the output behind it; gate 0 still knows that a variable is not its tensor."""
-    names = ("level_transformers.3.output_proj", "output")
+    names = ("level_transformers.1.output_proj", "output")
     waivers = tuple(Waiver(name, where, "test", date(2027, 1, 31)) for name in names for where in ("A", "B"))
     judged = apply_policy(broken, Policy((), waivers), TODAY)
     assert gate(judged, "A").passed

@@ -19,7 +19,7 @@ import safetensors.torch
 import torch
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Settings, prepare
@@ -33,13 +33,13 @@ Change = Callable[[dict[str, Any]], None]
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
-    checkpoint = save(tmp_path / "small.ckpt", make_state())
-    return checkpoint, wdport.convert(checkpoint, tmp_path / "small.safetensors", values=SETTINGS).output
+    checkpoint = save(tmp_path / "small.ckpt", make_state(TWO_LEVELS))
+    return checkpoint, wdport.convert(checkpoint, tmp_path / "small.safetensors", values=TWO_LEVELS_SETTINGS).output
 
 
 def found(checkpoint: Path, output: Path) -> dict[str, str]:
     """Each finding's kind with its sentence."""
-    with prepare(checkpoint, Settings(values=SETTINGS)) as prepared:
+    with prepare(checkpoint, Settings(values=TWO_LEVELS_SETTINGS)) as prepared:
         opened = open_converted(output)
         variables = dict(read_variables(output, opened.variables))
         told = provenance(opened, variables, file_sha256(output), prepared.checkpoint.file_sha256())
@@ -96,11 +96,9 @@ def test_a_damaged_manifest_is_torn(pair: tuple[Path, Path], text: str) -> None:
     assert found(*pair)["torn"].endswith("is damaged")
 
 
-def test_a_missing_manifest_is_said(pair: tuple[Path, Path], capsys: Any) -> None:
+def test_a_missing_manifest_is_said(pair: tuple[Path, Path]) -> None:
     manifest_of(pair[1]).unlink()
     assert found(*pair) == {"notice": "small.safetensors.wdport.json is missing; the file holds the same"}
-    assert main(["verify", *map(str, pair)]) == 0
-    assert "is missing; the file holds the same" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -134,8 +132,8 @@ def test_another_checkpoint_with_the_same_weights_is_said(pair: tuple[Path, Path
 
 @pytest.mark.parametrize("suffix", ["keras", pytest.param("weights.h5", marks=pytest.mark.full), "safetensors"])
 def test_a_changed_weight_is_refused_and_named(tmp_path: Path, suffix: str, capsys: Any) -> None:
-    checkpoint = save(tmp_path / "small.ckpt", make_state())
-    output = wdport.convert(checkpoint, tmp_path / f"small.{suffix}", values=SETTINGS).output
+    checkpoint = save(tmp_path / "small.ckpt", make_state(TWO_LEVELS))
+    output = wdport.convert(checkpoint, tmp_path / f"small.{suffix}", values=TWO_LEVELS_SETTINGS).output
     value = dict(read_variables(output, open_converted(output).variables))["level_1/input_proj/kernel"]
     data = output.read_bytes()
     assert data.count(value.tobytes()) == 1
@@ -150,19 +148,36 @@ def test_a_changed_weight_is_refused_and_named(tmp_path: Path, suffix: str, caps
     assert "another SHA-256" in shown.out + shown.err or "CRC" in shown.err
 
 
-def test_every_report_names_both_hashes(pair: tuple[Path, Path], tmp_path: Path, capsys: Any) -> None:
+def test_a_correct_port_passes_and_every_report_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """With both hashes, and with a note that the manifest next to the file is missing."""
+    checkpoint = save(tmp_path / "small.ckpt", make_state())
+    pair = checkpoint, wdport.convert(checkpoint, tmp_path / "small.safetensors", values=SETTINGS).output
+    manifest_of(pair[1]).unlink()
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "html", "junit", "markdown")}
     options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
     assert main(["verify", *map(str, pair), *options]) == 0
-    reports = [capsys.readouterr().out, *(file.read_text() for file in files.values())]
-    for report in reports:
+    text = capsys.readouterr().out
+    for report in (text, *(file.read_text() for file in files.values())):
         assert all(file_sha256(path) in report for path in pair)
+    lines = text.splitlines()
+    assert lines[0].startswith("PASS")
+    assert len(lines) < 40
+    assert any(line.startswith("cA3") for line in lines)
+    assert "is missing; the file holds the same" in " ".join(text.split())
+    assert (tmp_path / "summary.md").read_text().startswith("#")
+    verdict = json.loads(files["json"].read_text())
+    assert verdict["passed"] is True
+    assert len(verdict["taps"]) > 200
+    assert all(gate["compared"] == gate["expected"] > 0 for gate in verdict["gates"])
 
 
 def test_an_edited_description_in_an_archive_is_refused(tmp_path: Path, capsys: Any) -> None:
     """As somebody does with unzip and zip: the archive is sound, its configuration is another."""
-    checkpoint = save(tmp_path / "small.ckpt", make_state())
-    output = wdport.convert(checkpoint, tmp_path / "small.keras", values=SETTINGS).output
+    checkpoint = save(tmp_path / "small.ckpt", make_state(TWO_LEVELS))
+    output = wdport.convert(checkpoint, tmp_path / "small.keras", values=TWO_LEVELS_SETTINGS).output
     with zipfile.ZipFile(output) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
     changed = members["config.json"].replace(b'"noise"', b'"coefficient"')
@@ -175,7 +190,7 @@ def test_an_edited_description_in_an_archive_is_refused(tmp_path: Path, capsys: 
     assert capsys.readouterr().err.count("its config.json is not the one that was written") == 3
 
 
-SETS = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+SETS = [part for name, value in TWO_LEVELS_SETTINGS.items() for part in ("--set", f"{name}={value}")]
 
 
 def members(path: Path) -> dict[str, bytes]:
@@ -191,8 +206,8 @@ def pack(path: Path, contents: dict[str, bytes]) -> None:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> tuple[Path, Path]:
-    checkpoint = save(tmp_path / "small.ckpt", make_state())
-    return checkpoint, wdport.convert(checkpoint, tmp_path / "small.keras", values=SETTINGS).output
+    checkpoint = save(tmp_path / "small.ckpt", make_state(TWO_LEVELS))
+    return checkpoint, wdport.convert(checkpoint, tmp_path / "small.keras", values=TWO_LEVELS_SETTINGS).output
 
 
 def test_an_archive_without_its_manifest_is_what_keras_saves(archive: tuple[Path, Path], capsys: Any) -> None:
