@@ -22,7 +22,7 @@ from wdport.conversion.load import open_converted
 from wdport.data.samples_reader import read_samples
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
-from wdport.parity.run import Setup
+from wdport.parity.run_gates import Setup
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_request import Pair
 
