@@ -18,7 +18,7 @@ from wdport.families.waveletdiff.canary import FILTERS_REVERSED, MUTANTS, run_wa
 from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.inject import judgement_of, run_mutants
 from wdport.parity.selftest.run import run_quick
-from wdport.parity.selftest.specimen import Specimen
+from wdport.parity.selftest.specimen import EAGER, Specimen
 from wdport.wavelets.transform import WaveletTransform
 
 
@@ -40,14 +40,23 @@ def test_every_fault_of_the_network_dies_where_it_is(specimen: Specimen) -> None
     assert specimen.verify()  # and nothing of them is left
 
 
+PLACES = {
+    "time off by one": "time_embedding",
+    "positions off by one": "level_1/position",
+    "SiLU for sigmoid": "cross_level/gate_1/sigmoid",
+}
+
+
+def simultaneous(specimen: Specimen, setup: Setup = EAGER) -> list[str]:
+    """Three faults in three parts of a specimen at once: the places that verify names."""
+    known = {mutant.name: mutant for mutant in mutants(specimen.config)}
+    verdict = specimen.verify([(known[name], place) for name, place in PLACES.items()], setup=setup)
+    return list(judgement_of(verdict).sites)
+
+
 def test_three_faults_at_once(specimen: Specimen) -> None:
     """The places reported are those three, in the order of the computation."""
-    places = {"time off by one": "time_embedding", "positions off by one": "level_1/position",
-              "SiLU for sigmoid": "cross_level/gate_1/sigmoid"}  # fmt: skip
-    known = {mutant.name: mutant for mutant in mutants(specimen.config)}
-    setup = Setup(eager=True, network=True, brief=True)
-    verdict = specimen.verify([(known[name], place) for name, place in places.items()], setup=setup)
-    assert list(judgement_of(verdict).sites) == list(places.values())
+    assert simultaneous(specimen, Setup(eager=True, network=True, brief=True)) == list(PLACES.values())
 
 
 def test_the_cause_is_named(specimen: Specimen) -> None:
