@@ -7,89 +7,30 @@ is guessed; a wrong guess gives a later layer an input that does not occur in Py
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Literal
 
 import jax
 import numpy as np
 
-from wdport import recorder
-from wdport.compare.calls import layer_of
 from wdport.compare.probe import CallArguments, Compute, intercepted, model_arguments, tensor_names, tensors
 from wdport.errors import MisfitError, WdportError
-from wdport.keras_runtime import exact_float64, first_line, layers_by_path, set_variable, variables_by_path
-from wdport.mapping.axes import Shape
+from wdport.keras_runtime import exact_float64, first_line, set_variable
 from wdport.mapping.kinds import kinds_of_layer
-from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
+from wdport.model import Array, KerasLayer
 from wdport.porting.candidate_rows import (
     Agreement,
     FillOption,
     Guide,
     agreement,
-    as_stored,
-    divided,
-    flattened,
-    heads_option,
-    layer_option,
-    merged,
-    shuffled,
-    tensor_options,
 )
+from wdport.porting.candidates import Candidates
 from wdport.porting.fingerprints import Print
+from wdport.porting.keras_side import InputCall, KerasSide
 from wdport.porting.torch_run import TorchRun
-from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible
-
-_OPAQUE = ("RNN", "Bidirectional", "TimeDistributed")
-"""Classes of ``keras.layers`` that call the layers below them in a loop, where the calls are not visible."""
-
-
-class KerasSide:
-    """The Keras model: its layers that can be watched, and the variables below each."""
-
-    def __init__(self, model: KerasModel) -> None:
-        self.model = model
-        every = layers_by_path(model)
-        opaque = [path for path, layer in every.items() if _is_keras_layer(layer, _OPAQUE)]
-        # Layers below an opaque one are not watched: their variables are filled as those of the outer layer.
-        self.layers = {
-            path: layer for path, layer in every.items() if not any(path.startswith(f"{prefix}/") for prefix in opaque)
-        }
-        self.variables: dict[str, KerasVariable] = {
-            path: variable for path, variable in variables_by_path(model).items() if "float" in str(variable.dtype)
-        }
-
-    def variables_below(self, path: str) -> dict[str, KerasVariable]:
-        """The variables of a layer and of the layers in it."""
-        return {name: variable for name, variable in self.variables.items() if not path or name.startswith(f"{path}/")}
-
-    def direct_variables(self, path: str) -> dict[str, KerasVariable]:
-        """The variables of a layer that do not belong to a watched layer in it."""
-        inside = [layer for layer in self.layers if not path or layer.startswith(f"{path}/")]
-        variables = self.variables_below(path)
-        return {
-            name: variable for name, variable in variables.items() if not any(name.startswith(f"{p}/") for p in inside)
-        }
-
-
-def _is_keras_layer(layer: KerasLayer, classes: Sequence[str]) -> bool:
-    return any(base.__name__ in classes and base.__module__.startswith("keras.") for base in type(layer).__mro__)
-
-
-@dataclass
-class InputCall:
-    """A call of a Keras layer: its inputs and outputs."""
-
-    call: str
-    inputs: list[Array]
-    outputs: list[Array] = field(default_factory=list)
-
-    @property
-    def path(self) -> str:
-        """The layer's."""
-        return layer_of(self.call)
+from wdport.porting.units import Unit
 
 
 @dataclass
@@ -182,7 +123,8 @@ class Assigning:
         budget: int = 1 << 30,
     ) -> None:
         self.budget = budget
-        self.side, self.run, self.units = side, run, units
+        self.side, self.run = side, run
+        self._candidates = Candidates(side, run, units)
         self.guide = Guide()
         self.decisions: list[Decision] = []
         self.events: list[InputCall] = []
@@ -327,7 +269,7 @@ class Assigning:
         # Its layers were filled by themselves already, so it is not one unit.
         if self.assigned & set(below):
             return None
-        options = self._options(event, layer, below)
+        options = self._candidates.of_layer(event, layer, below, self.matched, self.events)
         inside = self.side.direct_variables(event.path) != self.side.variables_below(event.path)
         if not options:
             if inside or not self.side.direct_variables(event.path):
@@ -388,106 +330,6 @@ class Assigning:
         self._settle([Print(array) for array in event.inputs])
         return output
 
-    # --- Options -----------------------------------------------------------------------------------------------------
-
-    def _options(self, event: InputCall, layer: KerasLayer, below: Mapping[str, Shape]) -> list[FillOption]:
-        prints, assigned = [Print(array) for array in event.inputs], self._assigned_paths()
-        keras = event.path
-        if type(layer).__name__ == "TimeDistributed":
-            layer, keras = layer.layer, f"{keras}/layer"
-        options = []
-        for unit in self.units:
-            if unit.path in assigned or not unit.tensors or not _comparable(unit, below):
-                continue
-            call_index = unit.call_with(prints)
-            if call_index is None:
-                continue
-            for kind in possible(unit, layer):
-                option = self._fitting(unit, keras, kind, below, event, call_index)
-                if option is not None:
-                    options.append(option)
-            # Only where the plain row does not fit: a Dense kernel with a head axis.
-            if "linear" in possible(unit, layer) and not any(other.unit is unit for other in options):
-                option = heads_option(unit, keras, below, call_index)
-                options += [option] if option else []
-            if not unit.kinds and kinds_of_layer(layer):
-                options += as_stored(unit, keras, below, call_index)
-            if type(unit.module).__name__ == "Conv2d" and (up := self._shuffled(unit, call_index)):
-                options += shuffled(unit, keras, below, up, call_index)
-            if "linear" in possible(unit, layer):
-                options += divided(unit, keras, below, self._divided(unit, call_index), call_index)
-        # Several modules as one layer only if no single module fits.
-        if not any(not option.unit.part for option in options) and "linear" in (kinds_of_layer(layer) or ()):
-            options += self._merged(keras, below, prints, assigned)
-        return options
-
-    def _divided(self, unit: Unit, call_index: int) -> list[Shape]:
-        """The shapes, without the batch, into which PyTorch divides a linear layer's features."""
-        output = np.asarray(unit.calls[call_index].outputs[0])
-        numbers = {value.number for value in self.run.prints.find(Print(output))} if output.ndim == 2 else set()
-        shapes = []
-        for value in self.run.values:
-            if numbers & set(value.sources):
-                shapes.append(value.result.array.shape)
-                if value.result.array.shape == output.shape:  # for example an activation
-                    numbers.add(value.number)
-        reshaped = [
-            shape for shape in shapes if len(shape) > 2 and shape[0] == len(output) and prod(shape) == output.size
-        ]
-        return list(dict.fromkeys(shape[1:] for shape in reshaped))
-
-    def _shuffled(self, unit: Unit, call_index: int) -> int:
-        """The factor of a pixel shuffle after a convolution in PyTorch; 0 if there is none."""
-        numbers = {value.number for value in self.run.prints.find(Print(np.asarray(unit.calls[call_index].outputs[0])))}
-        for value in self.run.values:
-            if value.by == "pixel_shuffle" and numbers & set(value.sources):
-                factor = value.arguments.get("1", value.arguments.get("upscale_factor", 0))
-                return factor if isinstance(factor, int) else 0
-        return 0
-
-    def _merged(
-        self, keras: str, below: Mapping[str, Shape], prints: list[Print], assigned: Collection[str]
-    ) -> Iterator[FillOption]:
-        """Linear layers with the same input, side by side, the nearest in call order first."""
-        width = below.get(f"{keras}/kernel", (0,))[-1]
-        fed = [(unit, call_index) for unit in self.units if unit.kinds == ("linear",) and unit.path not in assigned
-               and "_of_" not in unit.part and (call_index := unit.call_with(prints)) is not None]  # fmt: skip
-        for count in range(2, MOST_CHUNKS + 1):
-            for start in range(len(fed) - count + 1):
-                units = [unit for unit, _ in fed[start : start + count]]
-                if sum(len(unit.tensors["weight"]) for unit in units) == width:
-                    yield from merged(units, keras, below, fed[start][1])
-
-    def _fitting(
-        self, unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: InputCall, call_index: int
-    ) -> FillOption | None:
-        if event.inputs and (
-            option := flattened(unit, keras, kind, below, event.inputs[0], self._flat(event), call_index)
-        ):
-            return option
-        return layer_option(unit, keras, kind, below, call_index=call_index)
-
-    def _flat(self, event: InputCall) -> list[Shape]:
-        """Shapes, without the batch, of earlier outputs that hold the values of this layer's input."""
-        size = event.inputs[0].size
-        # The latest first: a Flatten is usually right before the layer.
-        arrays = [array for earlier in reversed(self.events) for array in (*earlier.outputs, *earlier.inputs)]
-        shapes = [np.shape(array)[1:] for array in arrays if array.ndim > 2 and array.size == size]
-        return list(dict.fromkeys(shapes))
-
-    def _assigned_paths(self) -> set[str]:
-        """Units that are assigned to a layer, and their parts and wholes."""
-        used = [option.unit for option in self.matched.values()]
-        # A module that is used as a whole is not used in parts, and the other way round.
-        complete = {unit.module_path for unit in used if not unit.part}
-        broken = {unit.module_path: unit.part.rpartition("_of_")[2] for unit in used if unit.part}
-        paths = {path for unit in used for path in (unit.path, *unit.members)}
-        for unit in self.units:
-            others = "_of_" in unit.part and unit.part.rpartition("_of_")[2] != broken.get(unit.module_path)
-            if unit.module_path in complete or (unit.module_path in broken and (others or not unit.part)):
-                paths.add(unit.path)
-        return paths
-
     def _fill_direct_variables(
         self, path: str, layer: KerasLayer, inputs: Sequence[Array], event: InputCall | None = None
     ) -> None:
@@ -496,47 +338,13 @@ class Assigning:
             if name in self.assigned:
                 continue
             leaf = bool(path) and not any(inner.startswith(f"{path}/") for inner in self.side.layers)
-            options = list(self._tensors(name, tuple(variable.shape), [Print(array) for array in inputs], leaf))
+            options = list(self._candidates.of_variable(name, tuple(variable.shape), inputs, leaf, self.matched))
             if not options:
                 raise self._stop(self._reason(inputs), event or InputCall(path, list(inputs)))
             decision = self._decide(name, options)
             self.decisions.append(decision)
             self._assign(decision.chosen)
             self.matched[name] = decision.chosen
-
-    def _tensors(self, keras: str, shape: Shape, prints: Sequence[Print], leaf: bool) -> Iterator[FillOption]:
-        """The candidate tensors for a variable: first those of modules with the same input, then those of modules that
-        contain others, or of any module if the Keras layer contains others."""
-        used = {str(row["torch"]) for option in self.matched.values() for row in option.rows if "rule" in row}
-        # Integers give no unique print, and a layer with several variables may take them from other modules.
-        spare = len(self.side.direct_variables(keras.rpartition("/")[0])) > 1 or all(
-            fingerprint.exact for fingerprint in prints
-        )
-        closed = {option.unit.module_path for option in self.matched.values() if option.kind}
-        orders = [option.unit.order for option in self.matched.values()]
-        candidates: list[tuple[tuple[float, ...], FillOption]] = []
-        for unit in (*self._root(), *self.units):
-            if unit.part or unit.path in closed:
-                continue
-            near = bool(prints) and unit.call_with(list(prints)) is not None
-            inside = unit.module is None or any(True for _ in unit.module.children())
-            if leaf and not near and not inside and not spare:
-                continue
-            away = float(abs(unit.order - orders[-1])) if orders and not near and not inside else 0.0
-            for name, array in unit.tensors.items():
-                full_name = f"{unit.path}.{name}" if unit.path else name
-                if full_name in used or array.dtype.kind != "f":
-                    continue
-                key = (0.0 if near else 1.0 if inside else 2.0, away, -likeness(full_name, keras))
-                candidates += [(key, option) for option in tensor_options(unit, name, keras, shape)]
-        # Only the keys are compared: options have no order.
-        yield from (option for _, option in sorted(candidates, key=lambda candidate: candidate[0]))
-
-    def _root(self) -> list[Unit]:
-        """The parameters of the model itself."""
-        root_tensors = {name: array for name, array in _state(self.run).items() if "." not in name}
-        bits = sum({self.run.bits[name] for name in root_tensors})
-        return [Unit("", (), root_tensors, "", "", (), -1, bits)] if root_tensors else []
 
     # --- Decisions ---------------------------------------------------------------------------------------------------
 
@@ -584,14 +392,3 @@ class Assigning:
         if len(theirs) != len(ours):
             return False
         return all(Print(a).same(Print(b)) for a, b in zip(ours, theirs, strict=True))
-
-
-def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
-    """Whether both sides have about as many numbers: vectors may be joined, or left out."""
-    # Cheap, and before any plan is made: most units are excluded by their number of weights.
-    spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
-    return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
-
-
-def _state(run: TorchRun) -> dict[str, Array]:
-    return {name: recorder.to_array(tensor) for name, tensor in run.module.state_dict().items()}

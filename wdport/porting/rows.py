@@ -14,7 +14,8 @@ from wdport.mapping.plan import Plan, make_plan
 from wdport.model import Array
 from wdport.porting.candidate_rows import Fields, FillOption, table_of_rows
 from wdport.porting.fingerprints import NEAR, Print
-from wdport.porting.matching import KerasSide, RunOutcome
+from wdport.porting.keras_side import KerasSide
+from wdport.porting.matching import RunOutcome
 from wdport.porting.torch_run import TorchRun
 from wdport.porting.units import Unit, likeness, possible
 from wdport.porting.writing import Doubt

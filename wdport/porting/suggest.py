@@ -22,7 +22,8 @@ from wdport.files.temporary import scratch_folder
 from wdport.model import Array, Document
 from wdport.porting.candidate_rows import Fields, table_of_rows
 from wdport.porting.document import SuggestionDocument
-from wdport.porting.matching import Assigning, Decision, KerasSide, RunOutcome, next_guess
+from wdport.porting.keras_side import KerasSide
+from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
 from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import Unit, units_of

@@ -1,0 +1,194 @@
+"""The candidates for a Keras layer or variable: units of PyTorch that were given the same input and fit its shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from wdport import recorder
+from wdport.mapping.axes import Shape
+from wdport.mapping.kinds import kinds_of_layer
+from wdport.model import Array, KerasLayer
+from wdport.porting.candidate_rows import (
+    FillOption,
+    as_stored,
+    divided,
+    flattened,
+    heads_option,
+    layer_option,
+    merged,
+    shuffled,
+    tensor_options,
+)
+from wdport.porting.fingerprints import Print
+from wdport.porting.keras_side import InputCall, KerasSide
+from wdport.porting.torch_run import TorchRun
+from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible
+
+Matched = Mapping[str, FillOption]
+"""The options chosen so far, by layer, or by variable of a layer without a kind."""
+
+
+class Candidates:
+    """Finds candidates in one run of the PyTorch model; nothing is assigned here."""
+
+    def __init__(self, side: KerasSide, run: TorchRun, units: Sequence[Unit]) -> None:
+        self._side, self._run, self._units = side, run, units
+
+    def of_layer(
+        self, event: InputCall, layer: KerasLayer, below: Mapping[str, Shape], matched: Matched,
+        earlier: Sequence[InputCall],
+    ) -> list[FillOption]:  # fmt: skip
+        """The units that fit a layer and were given its input; ``below`` are the shapes of its variables, ``earlier``
+        the calls before it."""
+        prints, assigned = [Print(array) for array in event.inputs], self._assigned_paths(matched)
+        keras = event.path
+        if type(layer).__name__ == "TimeDistributed":
+            layer, keras = layer.layer, f"{keras}/layer"
+        options = []
+        for unit in self._units:
+            if unit.path in assigned or not unit.tensors or not _comparable(unit, below):
+                continue
+            call_index = unit.call_with(prints)
+            if call_index is None:
+                continue
+            for kind in possible(unit, layer):
+                option = self._fitting(unit, keras, kind, below, event, call_index, earlier)
+                if option is not None:
+                    options.append(option)
+            # Only where the plain row does not fit: a Dense kernel with a head axis.
+            if "linear" in possible(unit, layer) and not any(other.unit is unit for other in options):
+                option = heads_option(unit, keras, below, call_index)
+                options += [option] if option else []
+            if not unit.kinds and kinds_of_layer(layer):
+                options += as_stored(unit, keras, below, call_index)
+            if type(unit.module).__name__ == "Conv2d" and (up := self._shuffled(unit, call_index)):
+                options += shuffled(unit, keras, below, up, call_index)
+            if "linear" in possible(unit, layer):
+                options += divided(unit, keras, below, self._divided(unit, call_index), call_index)
+        # Several modules as one layer only if no single module fits.
+        if not any(not option.unit.part for option in options) and "linear" in (kinds_of_layer(layer) or ()):
+            options += self._merged(keras, below, prints, assigned)
+        return options
+
+    def _divided(self, unit: Unit, call_index: int) -> list[Shape]:
+        """The shapes, without the batch, into which PyTorch divides a linear layer's features."""
+        output = np.asarray(unit.calls[call_index].outputs[0])
+        numbers = {value.number for value in self._run.prints.find(Print(output))} if output.ndim == 2 else set()
+        shapes = []
+        for value in self._run.values:
+            if numbers & set(value.sources):
+                shapes.append(value.result.array.shape)
+                if value.result.array.shape == output.shape:  # for example an activation
+                    numbers.add(value.number)
+        reshaped = [
+            shape for shape in shapes if len(shape) > 2 and shape[0] == len(output) and prod(shape) == output.size
+        ]
+        return list(dict.fromkeys(shape[1:] for shape in reshaped))
+
+    def _shuffled(self, unit: Unit, call_index: int) -> int:
+        """The factor of a pixel shuffle after a convolution in PyTorch; 0 if there is none."""
+        numbers = {
+            value.number for value in self._run.prints.find(Print(np.asarray(unit.calls[call_index].outputs[0])))
+        }
+        for value in self._run.values:
+            if value.by == "pixel_shuffle" and numbers & set(value.sources):
+                factor = value.arguments.get("1", value.arguments.get("upscale_factor", 0))
+                return factor if isinstance(factor, int) else 0
+        return 0
+
+    def _merged(
+        self, keras: str, below: Mapping[str, Shape], prints: list[Print], assigned: Collection[str]
+    ) -> Iterator[FillOption]:
+        """Linear layers with the same input, side by side, the nearest in call order first."""
+        width = below.get(f"{keras}/kernel", (0,))[-1]
+        fed = [(unit, call_index) for unit in self._units if unit.kinds == ("linear",) and unit.path not in assigned
+               and "_of_" not in unit.part and (call_index := unit.call_with(prints)) is not None]  # fmt: skip
+        for count in range(2, MOST_CHUNKS + 1):
+            for start in range(len(fed) - count + 1):
+                units = [unit for unit, _ in fed[start : start + count]]
+                if sum(len(unit.tensors["weight"]) for unit in units) == width:
+                    yield from merged(units, keras, below, fed[start][1])
+
+    @staticmethod
+    def _fitting(
+        unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: InputCall, call_index: int,
+        earlier: Sequence[InputCall],
+    ) -> FillOption | None:  # fmt: skip
+        if event.inputs and (
+            option := flattened(unit, keras, kind, below, event.inputs[0], _flat(event, earlier), call_index)
+        ):
+            return option
+        return layer_option(unit, keras, kind, below, call_index=call_index)
+
+    def _assigned_paths(self, matched: Matched) -> set[str]:
+        """Units that are assigned to a layer, and their parts and wholes."""
+        used = [option.unit for option in matched.values()]
+        # A module that is used as a whole is not used in parts, and the other way round.
+        complete = {unit.module_path for unit in used if not unit.part}
+        broken = {unit.module_path: unit.part.rpartition("_of_")[2] for unit in used if unit.part}
+        paths = {path for unit in used for path in (unit.path, *unit.members)}
+        for unit in self._units:
+            others = "_of_" in unit.part and unit.part.rpartition("_of_")[2] != broken.get(unit.module_path)
+            if unit.module_path in complete or (unit.module_path in broken and (others or not unit.part)):
+                paths.add(unit.path)
+        return paths
+
+    def of_variable(
+        self, keras: str, shape: Shape, inputs: Sequence[Array], leaf: bool, matched: Matched
+    ) -> Iterator[FillOption]:
+        """The candidate tensors for a variable: first those of modules with the same input, then those of modules that
+        contain others, or of any module if the Keras layer contains others."""
+        prints = [Print(array) for array in inputs]
+        used = {str(row["torch"]) for option in matched.values() for row in option.rows if "rule" in row}
+        # Integers give no unique print, and a layer with several variables may take them from other modules.
+        spare = len(self._side.direct_variables(keras.rpartition("/")[0])) > 1 or all(
+            fingerprint.exact for fingerprint in prints
+        )
+        closed = {option.unit.module_path for option in matched.values() if option.kind}
+        orders = [option.unit.order for option in matched.values()]
+        candidates: list[tuple[tuple[float, ...], FillOption]] = []
+        for unit in (*self._root(), *self._units):
+            if unit.part or unit.path in closed:
+                continue
+            near = bool(prints) and unit.call_with(prints) is not None
+            inside = unit.module is None or any(True for _ in unit.module.children())
+            if leaf and not near and not inside and not spare:
+                continue
+            away = float(abs(unit.order - orders[-1])) if orders and not near and not inside else 0.0
+            for name, array in unit.tensors.items():
+                full_name = f"{unit.path}.{name}" if unit.path else name
+                if full_name in used or array.dtype.kind != "f":
+                    continue
+                key = (0.0 if near else 1.0 if inside else 2.0, away, -likeness(full_name, keras))
+                candidates += [(key, option) for option in tensor_options(unit, name, keras, shape)]
+        # Only the keys are compared: options have no order.
+        yield from (option for _, option in sorted(candidates, key=lambda candidate: candidate[0]))
+
+    def _root(self) -> list[Unit]:
+        """The parameters of the model itself."""
+        root_tensors = {name: array for name, array in _state(self._run).items() if "." not in name}
+        bits = sum({self._run.bits[name] for name in root_tensors})
+        return [Unit("", (), root_tensors, "", "", (), -1, bits)] if root_tensors else []
+
+
+def _flat(event: InputCall, earlier: Sequence[InputCall]) -> list[Shape]:
+    """Shapes, without the batch, of earlier outputs that hold the values of this layer's input."""
+    size = event.inputs[0].size
+    # The latest first: a Flatten is usually right before the layer.
+    arrays = [array for call in reversed(earlier) for array in (*call.outputs, *call.inputs)]
+    shapes = [np.shape(array)[1:] for array in arrays if array.ndim > 2 and array.size == size]
+    return list(dict.fromkeys(shapes))
+
+
+def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
+    """Whether both sides have about as many numbers: vectors may be joined, or left out."""
+    # Cheap, and before any plan is made: most units are excluded by their number of weights.
+    spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
+    return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
+
+
+def _state(run: TorchRun) -> dict[str, Array]:
+    return {name: recorder.to_array(tensor) for name, tensor in run.module.state_dict().items()}
