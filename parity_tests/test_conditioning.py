@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ class Experiment:
         self.conversion = wdport.convert(self.folder, folder / f"{name}.keras", data=self.data, transform="ohlc-atr")
         self.output = self.conversion.output
 
+    @cached_property
+    def model(self) -> Any:
+        return wdport.load_model(self.output)
+
+    @cached_property
+    def double_model(self) -> Any:
+        with jax.enable_x64(True):
+            return wdport.load_model(self.output, dtype="float64")
+
     @property
     def inputs(self) -> tuple[np.ndarray, ...]:
         return tuple(self.single[name].astype(np.float64) for name in ("x_t", "t", "scale"))
@@ -71,8 +81,8 @@ def test_every_form_of_an_experiment_is_the_same(experiment: Experiment, tmp_pat
 def test_the_port_in_float64(experiment: Experiment) -> None:
     x, t, scale = experiment.inputs
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        model = wdport.load_model(experiment.output, dtype="float64")
-        made = np.asarray(model((x, t / 1000.0, scale)))
+        model = experiment.double_model
+        made = np.asarray(jax.jit(model)((x, t / 1000.0, scale)))
         embedded = {"time_embedding": model.time_embedding(t / 1000.0),
                     "scale_embedding": model.scale_embedding(jax.numpy.log1p(10.0 * scale))}  # fmt: skip
     assert relative_l2(made, experiment.double["output"]) <= LOGIC
@@ -81,7 +91,7 @@ def test_the_port_in_float64(experiment: Experiment) -> None:
 
 
 def test_the_port_in_float32_with_and_without(experiment: Experiment) -> None:
-    model = wdport.load_model(experiment.output)
+    model = jax.jit(experiment.model)
     x, _, scale = (each.astype(np.float32) for each in experiment.inputs)
     inputs = (x, (experiment.single["t"] / 1000.0).astype(np.float32), scale)
     truth = experiment.double["output"]
@@ -93,26 +103,20 @@ def test_the_port_in_float32_with_and_without(experiment: Experiment) -> None:
     assert np.abs(without - experiment.single["output"]).max() > 1e-2
 
 
+@pytest.mark.parametrize("experiment", [pytest.param(NAMES[0], marks=pytest.mark.full), NAMES[1]], indirect=True)
 def test_verify_passes(experiment: Experiment) -> None:
     verdict = wdport.verify(experiment.folder, experiment.output)
     assert [gate for gate in verdict.gates if not gate.passed] == []
     assert verdict.exit_code == 0
 
 
-def sampled(experiment: Experiment, **given: Any) -> Any:
-    single = experiment.single
-    return wdport.sample(wdport.load_model(experiment.output), sampler="ddim", steps=20, init=single["sample_init"],
-                         scale=single["sample_scale"], **given)  # fmt: skip
-
-
 def test_samples_are_those_of_the_recording(experiment: Experiment) -> None:
     """The recording's own float32 error is not known, so that of a float64 run of the port stands for it."""
     single = experiment.single
-    made = sampled(experiment)
+    chosen: Any = {"sampler": "ddim", "steps": 20, "init": single["sample_init"], "scale": single["sample_scale"]}
+    made = wdport.sample(experiment.model, **chosen)
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        model = wdport.load_model(experiment.output, dtype="float64")
-        exact = wdport.sample(model, sampler="ddim", steps=20, init=single["sample_init"],
-                              scale=single["sample_scale"])  # fmt: skip
+        exact = wdport.sample(experiment.double_model, **chosen)
     theirs = np.linalg.norm(single["ddim20_coeffs"] - exact.coefficients)
     own = np.linalg.norm(made.coefficients - exact.coefficients)
     assert theirs < 1e-4 * np.linalg.norm(exact.coefficients)

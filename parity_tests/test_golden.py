@@ -69,6 +69,12 @@ def case(request: pytest.FixtureRequest, golden: Path, tmp_path_factory: pytest.
     return Case(request.param, golden, tmp_path_factory.mktemp("golden"))
 
 
+def recordings(*names: str) -> Any:
+    """These recordings; `make parity` takes the others, too."""
+    every = [name if name in names else pytest.param(name, marks=pytest.mark.full) for name in NAMES]
+    return pytest.mark.parametrize("case", every, indirect=True)
+
+
 def port_activations(case: Case) -> tuple[np.ndarray, dict[str, Any]]:
     """Output and every tapped layer of the float64 port, by torch module path."""
     tensors = case.tensors()
@@ -138,6 +144,7 @@ def test_float32(case: Case, side: str) -> None:
     assert {name: ratio for name, ratio in ratios.items() if not ratio <= NUMERICS} == {}
 
 
+@recordings("stocks-seq64-db4")
 def test_verify_passes(case: Case) -> None:
     verdict = wdport.verify(case.checkpoint, case.output)
     assert [gate for gate in verdict.gates if not gate.passed] == []
@@ -145,6 +152,7 @@ def test_verify_passes(case: Case) -> None:
     assert all(level.decoded is not None and level.decoded <= LOGIC for level in verdict.parts)
 
 
+@recordings("stocks-seq64-db4", "exchange-seq24-qknorm")
 def test_the_training_loss_and_its_gradients(case: Case) -> None:
     """The public code's loss and the gradient by every parameter, lifted to float64: to 1e-10 each."""
     from wdport.conversion.prepare import Settings, prepare

@@ -22,11 +22,12 @@ import pytest
 import wdport
 from conftest import ROOT
 from parity_tests.test_golden import NAMES, read_arrays
-from tests.make import SETTINGS, make_state, record_small, save
+from tests.make import SETTINGS, SMALL, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, record_small, save
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
 from wdport.errors import IncompleteError, InputError, MisfitError
 from wdport.families.waveletdiff import layers
+from wdport.families.waveletdiff.config import Config
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import verify_recording
 from wdport.recorder import build, lifted, record, run
@@ -106,16 +107,22 @@ def test_the_lift_is_true_float64(golden: Path, name: str) -> None:
 class Pair:
     """A small checkpoint, its conversion and the recording of the user's code with it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.checkpoint = save(folder / "small.ckpt", make_state())
-        self.converted = wdport.convert(self.checkpoint, folder / "small.weights.h5", values=SETTINGS).output
+    def __init__(self, folder: Path, config: Config, settings: dict[str, str], target: str) -> None:
+        self.checkpoint = save(folder / "small.ckpt", make_state(config))
+        self.converted = wdport.convert(self.checkpoint, folder / "small.weights.h5", values=settings).output
         self.recording = folder / "small.npz"
-        record_small("tests.user_model:small", self.checkpoint, self.recording)
+        record_small(target, self.checkpoint, self.recording, config)
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return Pair(tmp_path_factory.mktemp("recorded"))
+    return Pair(tmp_path_factory.mktemp("two"), TWO_LEVELS, TWO_LEVELS_SETTINGS, "tests.user_model:two_levels")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """The same with all parts of the model."""
+    return Pair(tmp_path_factory.mktemp("small"), SMALL, SETTINGS, "tests.user_model:small")
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +142,7 @@ def test_a_correct_port_passes_and_says_what_it_was_compared_with(pair: Pair, re
 
 
 def test_live_and_recorded_agree(pair: Pair, replayed: Verdict) -> None:
-    live = wdport.verify(pair.checkpoint, pair.converted, reference="tests.user_model:small")
+    live = wdport.verify(pair.checkpoint, pair.converted, reference="tests.user_model:two_levels")
     assert live.exit_code == 0
     assert [tap.reference for tap in replayed.taps] == [tap.reference for tap in live.taps]
     for ours, theirs in zip(replayed.taps, live.taps, strict=True):
@@ -144,10 +151,10 @@ def test_live_and_recorded_agree(pair: Pair, replayed: Verdict) -> None:
 
 
 @pytest.mark.full
-def test_a_reference_that_loads_its_own_weights(pair: Pair, tmp_path: Path) -> None:
+def test_a_reference_that_loads_its_own_weights(small: Pair, tmp_path: Path) -> None:
     recording = tmp_path / "loaded.npz"
-    record_small("tests.user_model:loaded", pair.checkpoint, recording)
-    assert verify_recording(pair.converted, recording)
+    record_small("tests.user_model:loaded", small.checkpoint, recording)
+    assert verify_recording(small.converted, recording)
 
 
 def test_a_fault_in_the_port_is_found_from_a_recording(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,14 +166,14 @@ def test_a_fault_in_the_port_is_found_from_a_recording(pair: Pair, monkeypatch: 
 
 
 @pytest.mark.full
-def test_a_fault_in_the_file_is_found_from_a_recording(pair: Pair, tmp_path: Path) -> None:
+def test_a_fault_in_the_file_is_found_from_a_recording(small: Pair, tmp_path: Path) -> None:
     """A square kernel not transposed: its hash is not the recorded one, and its layer is named."""
     broken = tmp_path / "broken.weights.h5"
-    shutil.copy(pair.converted, broken)
+    shutil.copy(small.converted, broken)
     with h5py.File(broken, "a") as file:
         place = "cross_level/projection_0/vars/0"
         file[place][...] = file[place][()].T
-    verdict = verify_recording(broken, pair.recording)
+    verdict = verify_recording(broken, small.recording)
     assert verdict.exit_code == 1
     assert {"0", "A"} <= failed(verdict)
     assert str(verdict.gates[0].findings[0]) == "cross_level/projection_0/kernel is not bitwise equal to its tensor"
@@ -180,7 +187,7 @@ def test_a_fault_in_the_users_code_is_found(pair: Pair, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(user_model.Position, "forward", lambda self, x: x + self.pe[: x.size(1)] * (1 + 1e-7))
     recording = tmp_path / "other.npz"
-    record_small("tests.user_model:small", pair.checkpoint, recording)
+    record_small("tests.user_model:two_levels", pair.checkpoint, recording, TWO_LEVELS)
     verdict = verify_recording(pair.converted, recording)
     assert verdict.exit_code == 1
     assert {fault.candidate.rpartition("/")[2] for fault in verdict.faults} == {"position"}
@@ -197,10 +204,10 @@ def edited(source: Path, target: Path, change: Any) -> Path:
 
 
 def test_a_recording_of_another_checkpoint_is_refused(pair: Pair, tmp_path: Path) -> None:
-    other = save(tmp_path / "other.ckpt", make_state(seed=1))
-    record_small("tests.user_model:small", other, tmp_path / "other.npz")
+    other = save(tmp_path / "other.ckpt", make_state(TWO_LEVELS, seed=1))
+    converted = wdport.convert(other, values=TWO_LEVELS_SETTINGS).output
     with pytest.raises(MisfitError, match="is of another checkpoint") as refusal:
-        verify_recording(pair.converted, tmp_path / "other.npz")
+        verify_recording(converted, pair.recording)
     assert refusal.value.exit_code == 4
 
 

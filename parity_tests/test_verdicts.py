@@ -243,7 +243,7 @@ def test_a_model_of_other_sizes_is_refused(pair: tuple[Path, Path], tmp_path: Pa
         wdport.verify(save(tmp_path / "a.ckpt", make_state(NO_CROSS)), pair[1])
 
 
-def test_zero_weights_on_both_sides_do_not_pass(two_levels: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zero_weights_on_both_sides_do_not_pass(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Zero weights on both sides agree, and must not pass: every tap would be constant."""
     make = sides.converted_weights
 
@@ -254,6 +254,6 @@ def test_zero_weights_on_both_sides_do_not_pass(two_levels: tuple[Path, Path], m
         return sides.Weights("zeros", tensors, {name: array * 0 for name, array in weights.variables.items()})
 
     monkeypatch.setattr(sys.modules["wdport.parity.verify"], "converted_weights", zeros)
-    verdict = wdport.verify(*two_levels)
+    verdict = wdport.verify(*pair)
     assert not verdict
     assert any("constant" in str(finding) for gate in verdict.gates for finding in gate.findings)

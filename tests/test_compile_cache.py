@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport import jax_settings as compile_cache
 from wdport.compare.programs import CompiledProgram
 from wdport.jax_settings import FAST_COMPILE, fast_compile, known_options
@@ -63,8 +63,8 @@ print(code, jax.config.jax_compilation_cache_dir)
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    path = save(tmp_path_factory.mktemp("pair") / "small.ckpt", make_state())
-    return str(path), str(wdport.convert(path, values=SETTINGS).output)
+    path = save(tmp_path_factory.mktemp("pair") / "small.ckpt", make_state(TWO_LEVELS))
+    return str(path), str(wdport.convert(path, values=TWO_LEVELS_SETTINGS).output)
 
 
 def run(code: str, *arguments: str, **environment: str) -> str:

@@ -15,12 +15,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.make import SETTINGS, make_state, save
+from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport import platforms
 from wdport.platforms import allocate, is_running, lock, physical_bytes, read_at, require_room
 
 ROOT = Path(__file__).parents[1]
-SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+SET = [part for key, value in TWO_LEVELS_SETTINGS.items() for part in ("--set", f"{key}={value}")]
 
 MACOS = """
 import os, builtins, pathlib, errno
@@ -74,7 +74,7 @@ def run(folder: Path, system: str, *command: str) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("platforms") / "small.ckpt", make_state())
+    return save(tmp_path_factory.mktemp("platforms") / "small.ckpt", make_state(TWO_LEVELS))
 
 
 def test_the_simulations_take_something_away(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest_wdport
 import wdport
 import wdport.families.waveletdiff.reference
 import wdport.parity.pytest_items
-from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
+from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.compare.findings import Gate, measure
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
@@ -42,8 +42,8 @@ Run = Callable[..., Any]
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with its conversion beside it."""
-    path = save(tmp_path_factory.mktemp("pair") / "small.ckpt", make_state())
-    wdport.convert(path, values=SETTINGS)
+    path = save(tmp_path_factory.mktemp("pair") / "small.ckpt", make_state(TWO_LEVELS))
+    wdport.convert(path, values=TWO_LEVELS_SETTINGS)
     return path
 
 
