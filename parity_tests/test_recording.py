@@ -255,16 +255,16 @@ def test_a_missing_tap_is_incomplete(pair: Pair, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_missing_call_and_a_missing_case_are_incomplete(pair: Pair, tmp_path: Path) -> None:
+def test_a_missing_call_and_a_missing_case_are_incomplete(small: Pair, tmp_path: Path) -> None:
     def forget(index: Any) -> None:
         for case in index["cases"]:
             del case["calls"]["level_transformers.1.blocks.0.attn.out"]
 
-    verdict = verify_recording(pair.converted, edited(pair.recording, tmp_path / "a.npz", forget))
+    verdict = verify_recording(small.converted, edited(small.recording, tmp_path / "a.npz", forget))
     assert verdict.exit_code == 6
     with pytest.raises(IncompleteError, match="has no seed 2"):
         verify_recording(
-            pair.converted, edited(pair.recording, tmp_path / "b.npz", lambda index: index["cases"].pop(2))
+            small.converted, edited(small.recording, tmp_path / "b.npz", lambda index: index["cases"].pop(2))
         )
 
 

@@ -77,9 +77,11 @@ def run(code: str, *arguments: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("whole", ["", pytest.param("whole", marks=[pytest.mark.full])])
-def test_the_library_changes_no_setting_of_the_process(pair: tuple[str, str], whole: str) -> None:
+def test_the_library_changes_no_setting_of_the_process(
+    pair: tuple[str, str], whole: str, same_compiler: dict[str, str]
+) -> None:
     """`verify` up to where the models are built, since it compiles for long without a cache; or to its end."""
-    assert run(CALLS, *pair, *whole.split()) == "{} None"
+    assert run(CALLS, *pair, *whole.split(), **same_compiler) == "{} None"
 
 
 def test_the_command_line_keeps_its_programs(pair: tuple[str, str], tmp_path: Path) -> None:
