@@ -13,7 +13,7 @@ import keras  # noqa: F401  before our modules that need it
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.families.waveletdiff import layers, series
 from wdport.families.waveletdiff.fast import Denoiser
@@ -30,9 +30,9 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("pair")
-    path, statistics = save(folder / "small.ckpt", make_state()), folder / "norm.json"
+    path, statistics = save(folder / "small.ckpt", make_state(TWO_LEVELS)), folder / "norm.json"
     statistics.write_text(json.dumps({"mean": [0.5, 2.0, 30.0], "std": [2.0, 0.25, 7.0]}))
-    return path, wdport.convert(path, values=SETTINGS, norm_stats=statistics).output
+    return path, wdport.convert(path, values=TWO_LEVELS_SETTINGS, norm_stats=statistics).output
 
 
 def failed(verdict: Verdict) -> set[str]:

@@ -112,7 +112,8 @@ def some(faults: Iterable[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("fault", some(FILE_FAULTS))
-def test_faults_in_the_file(pair: tuple[Path, Path], tmp_path: Path, fault: str) -> None:
+def test_faults_in_the_file(request: pytest.FixtureRequest, tmp_path: Path, fault: str) -> None:
+    pair = request.getfixturevalue("pair" if fault in RARELY else "two_levels")
     change, site = FILE_FAULTS[fault]
     broken = tmp_path / "broken.weights.h5"
     shutil.copy(pair[1], broken)

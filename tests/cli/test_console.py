@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.bad.ground import ground
-from tests.make import SETTINGS, make_state, save
+from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from tests.parity.test_reports import failing, incomplete, passing
 from wdport.cli.console import Console, coloured, wrapped
 from wdport.cli.main import main
@@ -21,7 +21,7 @@ from wdport.parity.reports.phrases import outcome
 from wdport.parity.reports.text import render_text
 from wdport.text_marks import joined, marked, outcome_line
 
-SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+SET = [part for key, value in TWO_LEVELS_SETTINGS.items() for part in ("--set", f"{key}={value}")]
 VARIABLES = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM")
 
 
@@ -163,7 +163,7 @@ def test_a_terminal_gets_both(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
-    return str(save(tmp_path / "a.ckpt", make_state()))
+    return str(save(tmp_path / "a.ckpt", make_state(TWO_LEVELS)))
 
 
 def test_quiet(checkpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +188,7 @@ def test_quiet_with_a_document(
         "map explain time_embedding.mlp.0.weight a.keras": "",
         f"map check {own}": f"PASS  {own} is sound, as far as the table alone shows\n",
         "export a.keras --to torch": "",
-        "record tests.user_model:small a.ckpt": "",
+        "record tests.user_model:two_levels a.ckpt": "",
     }
     Path("b.ckpt").write_bytes(Path("a.ckpt").read_bytes())
     for words, line in said.items():

@@ -11,11 +11,11 @@ import pytest
 from pyarrow import parquet
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.cli.main import main
 
 NAMES = ["temperature (°C)", "humidity, %", "=pressure"]
-SET = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+SET = [word for name, value in TWO_LEVELS_SETTINGS.items() for word in ("--set", f"{name}={value}")]
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = [f"2013-01-{at // 24 + 1:02} {at % 24:02}:00,{row[0]},{row[1]},{row[2]}" for at, row in enumerate(values)]
     header = f'time,{NAMES[0]},"{NAMES[1]}",{NAMES[2]}'
     Path("data.csv").write_text("\n".join([header, *rows, ""]), encoding="utf-8")
-    return save(tmp_path / "a.ckpt", make_state())
+    return save(tmp_path / "a.ckpt", make_state(TWO_LEVELS))
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".safetensors"])

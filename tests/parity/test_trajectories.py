@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from parity_tests.faults.samplers.diffusion import SAMPLER_FAULTS
-from tests.make import SMALL, make_state
+from tests.make import TWO_LEVELS, make_state
 from wdport.compare.gate_bounds import TRAJECTORY
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.scheduler import Scheduler
@@ -28,11 +28,11 @@ class Pair:
     """The reference's side, and the port in two dtypes."""
 
     def __init__(self) -> None:
-        tensors = {name: tensor.numpy() for name, tensor in make_state(SMALL).items()}
-        constants = {name: constant.shape for name, constant in FAMILY.constants(SMALL).items()}
+        tensors = {name: tensor.numpy() for name, tensor in make_state(TWO_LEVELS).items()}
+        constants = {name: constant.shape for name, constant in FAMILY.constants(TWO_LEVELS).items()}
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         table = choose_table(tensors, "test")
-        plan = make_plan(table, shapes, FAMILY.variables(SMALL), constants, FAMILY.features(SMALL))
+        plan = make_plan(table, shapes, FAMILY.variables(TWO_LEVELS), constants, FAMILY.features(TWO_LEVELS))
         assert isinstance(plan, Plan)
         variables: dict[str, Any] = {}
         for move in plan.moves:
@@ -41,12 +41,12 @@ class Pair:
         self.models = {}
         for dtype in ("float64", "float32"):
             with jax.enable_x64(dtype == "float64"):
-                self.models[dtype] = FAMILY.build(SMALL, dtype)
+                self.models[dtype] = FAMILY.build(TWO_LEVELS, dtype)
                 for variable in self.models[dtype].weights:
                     variable.assign(np.array(variables[variable.path], dtype))
-        module = FAMILY.build_reference(SMALL, tensors, "float64")
-        process = FAMILY.process(SMALL, lambda name: tensors[f"{name.removeprefix('noise_schedule.')}_all"])
-        self.reference = TrajectoryReference(lambda x, time: run(module, (x, time))[0], process, (31, 3))
+        module = FAMILY.build_reference(TWO_LEVELS, tensors, "float64")
+        process = FAMILY.process(TWO_LEVELS, lambda name: tensors[f"{name.removeprefix('noise_schedule.')}_all"])
+        self.reference = TrajectoryReference(lambda x, time: run(module, (x, time))[0], process, (10, 3))
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_correct_port_passes(pair: Pair) -> None:
 
 def test_without_diffusers_its_trajectories_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "diffusers", None)
-    gate, trajectories = trajectories_gate(TrajectoryReference(lambda x, _: x, Scheduler().process(), (31, 3)), {})
+    gate, trajectories = trajectories_gate(TrajectoryReference(lambda x, _: x, Scheduler().process(), (10, 3)), {})
     assert (gate.outcome, gate.passed, trajectories) == ("INCOMPLETE", False, ())
     install = "diffusers: is not installed, and its DDPMScheduler is the reference; pip install 'wdport[diffusers]'"
     assert [str(each) for each in gate.findings] == [f"not compared: {install}"]
@@ -91,7 +91,7 @@ def test_another_schedule_in_the_file_is_seen(pair: Pair) -> None:
         table = noise_schedule("exponential")._asdict()[name.removeprefix("noise_schedule.")]
         return np.append(table[:1], table[:-1]) * (0.999 if name.endswith("alpha_bar") else 1.0)
 
-    process = FAMILY.process(SMALL, shifted)
+    process = FAMILY.process(TWO_LEVELS, shifted)
     gate, _ = trajectories_gate(replace(pair.reference, process=process), {"float64": pair.models["float64"]})
     assert not gate.passed
     assert gate.compared == gate.expected
