@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import wdport
 from wdport.cli.main import main
 from wdport.data.samples_reader import SeriesSet
 from wdport.data.series import Series
+from wdport.evaluation import metrics
 from wdport.evaluation.distances import Scaling, frechet_distance
 from wdport.evaluation.figures import autocorrelation, page_of
 from wdport.evaluation.result import Evaluation, Score, apart
@@ -61,7 +63,9 @@ def test_all_scores_tell_a_wrong_process_from_the_right_one() -> None:
         assert np.isfinite(score.values).all()
 
 
-def test_a_seed_determines_all_scores() -> None:
+def test_a_seed_determines_all_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "discriminative_scores", partial(metrics.discriminative_scores, steps=100))
+
     def scores(seed: int) -> list[tuple[float, ...]]:
         found = wdport.evaluate(taken(60), walk(), metrics=["dtw-js", "discriminative"], repeats=1, seed=seed)
         return [each.values for scores in found.sets.values() for each in scores.values()]

@@ -24,7 +24,8 @@ from wdport.model import Decoding
 SERIES = np.random.default_rng(0).normal([5.0, 0.0], [3.0, 1.0], size=(400, 2))
 CONFIG: dict[str, Any] = {
     "model": {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "time_embed_dim": 8},
-    "dataset": {"seq_len": 16}, "wavelet": {"type": "db2", "levels": "auto"},
+    "attention": {"use_cross_level_attention": False},
+    "dataset": {"seq_len": 16}, "wavelet": {"type": "db2", "levels": 1},
 }  # fmt: skip
 QUICK = ["correlational", "sliced-wasserstein"]
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.sampling.test_devices import RUN, ended, free_address, start
 from wdport.cli.main import main
+from wdport.training import loop
 
 WORDS = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "--lr", "0.001", "--ema", "0.9"]
 SHORT = [*WORDS, "-o", "out", "--epochs", "3", "--batch-size", "16"]
@@ -32,7 +33,9 @@ def losses(folder: str = "out") -> list[float]:
     return [float(line.split(",")[2]) for line in (Path(folder) / "metrics.csv").read_text().splitlines()[1:]]
 
 
-def test_two_processes_write_one_run(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_processes_write_one_run(
+    points: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_states(70)
     address = free_address()
     said = ended(*(begin(address, at, SHORT) for at in (0, 1)))
@@ -42,17 +45,21 @@ def test_two_processes_write_one_run(points: Any, capsys: pytest.CaptureFixture[
     assert sorted(path.name for path in Path("out").iterdir()) == [
         "metrics.csv", "model.ema.keras", "model.keras", "run.json", "state.npz"]  # fmt: skip
     words = [*WORDS, "-o", "alone", "--epochs", "3", "--batch-size", "16", "--json"]
+    compared: list[dict[str, Any]] = []
+    monkeypatch.setattr(loop, "require_alike", compared.append)
     assert main(words) == 0
+    assert {"seed": 0, "batch_size": 16, "epochs": 3}.items() <= compared[0].items()
     told = json.loads(capsys.readouterr().out)
     np.testing.assert_allclose(losses(), [each["loss"] for each in told["epochs"]], rtol=1e-5)
     np.save("other.npy", np.load("states.npy") + 1.0)
-    for words in (lambda at: [*SHORT, "--seed", str(at)],
-                  lambda at: [SHORT[0], ("states.npy", "other.npy")[at], *SHORT[2:]]):  # fmt: skip
-        address = free_address()
-        other = ended(*(begin(address, at, words(at)) for at in (0, 1)))
-        assert [code for code, _, _ in other] == [2, 2], other
-        assert all("the processes have different commands, models or devices; start all of them alike" in each[2]
-                   for each in other)  # fmt: skip
+    address = free_address()
+    other = ended(
+        *(begin(address, at, [SHORT[0], data, *SHORT[2:]]) for at, data in enumerate(("states.npy", "other.npy")))
+    )
+    assert [code for code, _, _ in other] == [2, 2], other
+    assert all(
+        "the processes have different commands, models or devices; start all of them alike" in each[2] for each in other
+    )
 
 
 @pytest.mark.full
