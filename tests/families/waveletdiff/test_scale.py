@@ -12,12 +12,13 @@ from parity_tests.faults.waveletdiff import FAULTS
 from parity_tests.faults.waveletdiff.embeddings import scale_embedding_mutants
 from parity_tests.faults.waveletdiff.network import scale_mutants
 from tests.families.waveletdiff.sources import source
+from tests.make import TINY
 from wdport.families.faults import Mutant
 from wdport.families.waveletdiff.resolve import resolve
 from wdport.parity.selftest.inject import inject
 from wdport.parity.selftest.specimen import Specimen
 
-SCALED = replace(FAULTS.smallest, scale_embedding=True)
+SCALED = replace(TINY, scale_embedding=True)
 
 
 @pytest.fixture(scope="module")
