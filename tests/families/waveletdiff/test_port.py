@@ -178,7 +178,7 @@ def test_another_backend_is_refused() -> None:
         "from wdport.families.waveletdiff.config import Config\n"
         "WaveletDiff(Config((2, 2), 1, 8, 2, 1, 4))"
     )
-    environment = {"KERAS_BACKEND": "torch", "PATH": "", "HOME": "/nonexistent"}
+    environment = {"KERAS_BACKEND": "numpy", "PATH": "", "HOME": "/nonexistent"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert "UsageError" in done.stderr
     assert "set KERAS_BACKEND=jax" in done.stderr
