@@ -69,7 +69,6 @@ def test_ddim(recorded: Recorded, name: str, steps: int, eta: float) -> None:
     against_loops(recorded, name, loops[-1], init, tape, sampler="ddim", steps=steps, eta=eta)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("recorded", [next(iter(NAMES))], indirect=True)  # recorded for the first alone
 def test_ddpm(recorded: Recorded) -> None:
     init, tape = recorded.arrays["sample_init"][:1], recorded.arrays["ddpm_noise"]
