@@ -112,10 +112,10 @@ def of_network(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], N
     """Change the network that is lowered."""
 
     def patched(patch: pytest.MonkeyPatch) -> None:
-        import wdport.sampling.network as networks
+        from wdport.cli import export_program
 
-        made = networks.stored_network
-        patch.setattr(networks, "stored_network", lambda *given: change(made(*given)))
+        made = export_program.stored_network
+        patch.setattr(export_program, "stored_network", lambda *given: change(made(*given)))
 
     return patched
 

@@ -56,8 +56,8 @@ def _parts(scale: str, shift: str = "") -> tuple[Part, ...]:
 
 _ORIGIN = {"epsilon": "eps"}
 _NOTE = (
-    "`num_batches_tracked` is dropped: inference does not read it. A norm without scale and shift also has a row, for "
-    "its epsilon"
+    "`num_batches_tracked` is dropped: inference does not read it. A norm without scale and shift also has a row, so "
+    "that its epsilon is compared"
 )
 
 
