@@ -225,6 +225,22 @@ def test_the_recipe_in_python_is_that_of_the_command(
         train(model, data, tmp_path / "other", recipe="plain")
 
 
+def test_a_recipe_determines_how_steps_are_drawn(
+    converted: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laws = []
+
+    def training_of(*_: Any, law: str, **__: Any) -> None:
+        laws.append(law)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wdport.training.run.training_model", training_of)
+    for recipe in (None, "public"):
+        with pytest.raises(KeyboardInterrupt):
+            train(wdport.load_model(converted), data, tmp_path / "run", recipe=recipe)
+    assert laws == ["uniform", "min-snr"]
+
+
 def test_a_recipe_fills_in_what_is_not_given(converted: Path, data: Path, tmp_path: Path) -> None:
     """And training with a scale changes its embedding."""
     model = wdport.load_model(converted)
