@@ -30,7 +30,8 @@ if not os.environ.get("TEST_OPTIMIZED") and "XLA_FLAGS" not in os.environ:
 ROOT = Path(__file__).parent
 GOLDEN = ROOT.parent / "shared" / "golden"
 
-# Tracing makes millions of objects that live on: looking through them again and again takes a sixth of a run.
+# Tracing makes millions of objects that live on, through which the collector looks again and again: with these
+# thresholds two tests of training took 17.6 s instead of 20.9 s.
 gc.set_threshold(50_000, 20, 100)
 
 # Two test processes with two threads each would wait for one another most of the time.

@@ -41,6 +41,7 @@ def command(request: ExportRequest) -> int:
     if what != "network" and why:
         raise UsageError(converted.path, why[0], f"{why[1]}; --what network exports this one")
     _require_fitting(what, request)
+    sizes = _sizes(request.sizes)
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
     target = export_target(path, read, request.force)
     document = require_document(request.json_file, read, {"-o": target.path}, request.force)
@@ -49,7 +50,7 @@ def command(request: ExportRequest) -> int:
     start_jax()
     from wdport.cli.export_program import export_program
 
-    return export_program(request, what, converted, target, document, _sizes(request.sizes))
+    return export_program(request, what, converted, target, document, sizes)
 
 
 def _to_torch(request: ExportRequest, inputs: InputFiles) -> int:

@@ -38,7 +38,7 @@ SETTINGS: Final = ("length", "block_length", "steps", "threshold", "edit", "temp
 
 def run(
     request: GenerateRequest, inputs: InputFiles, prompts: Prompts, converted: Converted, target: Target | None,
-    moving: Any, document: Destination,
+    moving: Target | None, document: Destination,
 ) -> None:  # fmt: skip
     """Complete the prompts with the model, and write and print the texts."""
     tokenizer = request.tokenizer
@@ -129,7 +129,7 @@ def write_texts(target: Target, document: GeneratedDocument) -> None:
 
 
 def _words(
-    model: Any, mask: int, file: str | None, prompts: Prompts, named: Sequence[str | None], target: Any
+    model: Any, mask: int, file: str | None, prompts: Prompts, named: Sequence[str | None], target: Target | None
 ) -> Words | None:
     """The tokenizer; None if it is not needed and not there."""
 

@@ -220,12 +220,7 @@ class CustomFamily(PlainFamily):
         return save_filled(self.model, self._keep(config), path, arrays)
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
-        """Every variable by path, as Keras reads the file into a model filled with NaN, which shows what it does not
-        read.
-
-        The file is first checked to have the structure that Keras writes, since the HDF5 library follows any link in a
-        file.
-        """
+        """Every variable by path, as Keras reads the file."""
         from wdport.families.user_functions import read_saved
 
         return read_saved(self.model, self._keep(config), path)

@@ -84,11 +84,12 @@ def save_filled(target: str, model: KerasModel, path: Path, arrays: Iterator[tup
 
 
 def read_saved(target: str, model: KerasModel, path: Path) -> dict[str, Array]:
-    """Every variable by path, as Keras reads the file into the model of ``module:function``, filled with NaN.
+    """Every variable by path, as Keras reads the file into the model of ``module:function``, filled with NaN, which
+    shows what it does not read.
 
-    Raises :class:`MisfitError` for a file that it does not load.
+    Raises :class:`MisfitError` for a file that Keras does not load.
     """
-    # Keras opens the file without such a check.
+    # First that the file has the structure that Keras writes: the HDF5 library follows any link in a file.
     with located(path), open_weights(path):
         pass
     for variable in variables_by_path(model).values():
