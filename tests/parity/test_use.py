@@ -110,8 +110,8 @@ def test_without_diffusers_its_samplers_are_not_compared(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("seed", range(3))
 def test_no_false_alarms(name: str, target: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     process, about = PROCESSES[name]
-    if name == "waveletdiff" and target == "velocity":
-        return
+    if name in ("waveletdiff", "scaled") and target == "velocity":
+        pytest.skip("a WaveletDiff predicts the noise or the sample, and its loops know no other target")
     monkeypatch.setattr(samplers, "SEED", seed)
     monkeypatch.setitem(PROCESSES, name, (replace(process, target=target), about))  # type: ignore[type-var]
     gate = sampled(monkeypatch, name, full=True)
