@@ -25,7 +25,7 @@ C = TypeVar("C", bound=Fields)
 NONE: Final = "null"
 """Value for a part that the tensors, or the network, do not have."""
 
-FIX: Final = "correct config.json, or give the right value with `--config FILE` or `--set NAME=VALUE`"
+FIX: Final = "give the right value with `--set NAME=VALUE` or `--config FILE`, or correct config.json"
 
 
 class LibraryFamily(PortedFamily[C]):

@@ -173,7 +173,7 @@ def _parse_side(text: str) -> ExpressionSide:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if not match:
-            raise AxisError(f"{text[position:]!r} is not an axis")
+            raise AxisError(f"{text[position:].split(maxsplit=1)[0]!r} is not an axis")
         name, labelled, listed = match[1].partition("=")
         if labelled:
             labels[name] = tuple(listed.split(","))
