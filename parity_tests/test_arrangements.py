@@ -13,6 +13,8 @@ import wdport
 from tests.make import SETTINGS, make_state, save
 from wdport.families.waveletdiff import layers, port
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:

@@ -25,6 +25,8 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity import model_pair as sides
 from wdport.parity.verdict import Verdict
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:

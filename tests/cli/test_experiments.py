@@ -16,15 +16,13 @@ import yaml
 
 import wdport
 from tests.data.test_transforms import prices
+from tests.families.quick import few_cases, network_verdict
 from tests.make import QK_NORM, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.data.samples_reader import read_samples
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
-from wdport.parity.run_gates import Setup
-from wdport.parity.verify import compare_files
-from wdport.parity.verify_request import Pair
 
 SCALED = Config(**{**QK_NORM.to_dict(), "features": 5, "scale_embedding": True})
 CONFIG: dict[str, Any] = {
@@ -190,19 +188,20 @@ def test_verify_compares_with_and_without_the_scale_and_the_statistics_of_window
     series = prices(70, seed=9)
     rows = [",".join(map(repr, row)) for row in series.values.tolist()]
     (tmp_path / "more.csv").write_text("\n".join(["Open,High,Low,Close,Volume", *rows]) + "\n")
-    verdict = wdport.verify("stocks.tar.gz", "prices.keras")
+    with few_cases():
+        verdict = wdport.verify("stocks.tar.gz", "prices.keras")
     assert verdict.exit_code == 0
     unchecked = "the statistics of windows are as the file states; --data"
     assert unchecked in verdict.summary()
     assert {"scale_embedding", "scale_embedding.mlp.0", "time_embedding"} <= {each.reference for each in verdict.taps}
     drawn = {each.subject for gate in verdict.gates if gate.name == "H" for each in gate.measures}
     assert {"scale (ddim)", "no scale (ddim)"} <= drawn
-    pair = Pair("prices.keras", "stocks.tar.gz", data="prices.csv", transform="ohlc-atr")
-    verdict = compare_files(pair, setup=Setup(network=True))
+    verdict = network_verdict("stocks.tar.gz", "prices.keras", data="prices.csv", transform="ohlc-atr")
     assert verdict.exit_code == 0
     assert unchecked not in verdict.summary()
     command = ["verify", "stocks.tar.gz", "prices.keras", "--data", str(tmp_path / "more.csv")]
-    assert main([*command, "--transform", "ohlc-atr"]) == 1
+    with few_cases():
+        assert main([*command, "--transform", "ohlc-atr"]) == 1
     told = capsys.readouterr().out
     assert "window_statistics is 28;anchors=28" in told
     assert max(map(len, told.splitlines())) < 800
@@ -259,7 +258,7 @@ def test_the_choice_of_weights_is_known_later(tmp_path: Path) -> None:
     for weights in ("ema", "raw"):
         out = str(tmp_path / f"{weights}.keras")
         assert main(["convert", "both.ckpt", "-o", out, "--weights", weights, *given, "-q"]) == 0
-        assert main(["verify", "both.ckpt", out, "-q"]) == 0
+        assert network_verdict("both.ckpt", out).exit_code == 0
     one, other = (open_converted(tmp_path / f"{name}.keras") for name in ("ema", "raw"))
     assert one.digests != other.digests
 

@@ -22,7 +22,7 @@ def few_cases(count: int = 1) -> Iterator[None]:
         yield
 
 
-def network_verdict(checkpoint: Path, converted: Path, **options: Any) -> Verdict:
+def network_verdict(checkpoint: Path | str, converted: Path | str, **options: Any) -> Verdict:
     """The verdict on the network alone, of one case, without probable causes."""
     with few_cases():
         return verify.compare_files(Pair(converted, checkpoint, **options), setup=Setup(network=True, causes=False))

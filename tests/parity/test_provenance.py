@@ -28,6 +28,8 @@ from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import read_variables
 from wdport.parity.file_pair import contradictions, provenance
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 Change = Callable[[dict[str, Any]], None]
 
 

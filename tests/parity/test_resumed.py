@@ -24,6 +24,8 @@ from wdport.files.outputs import writable
 from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.verify import Verdict
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 Files = tuple[Path, Path, Path, Path | None]
 
 
