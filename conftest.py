@@ -15,22 +15,13 @@ import jax
 import pytest
 import torch
 
-FAST = " ".join((
-    "--xla_backend_optimization_level=0",
-    "--xla_llvm_disable_expensive_passes=true",
-    # These two took compiling three modules of tests from 49.5 to 31.5 s. Two test processes leave no core for the
-    # threads among which XLA splits a program.
-    "--xla_cpu_use_fusion_emitters=false",
-    "--xla_cpu_parallel_codegen_split_count=1",
-))  # fmt: skip
-"""XLA compiles faster with these flags. They hold for the test processes alone, not for the commands that tests start,
-and not in `make parity` and `make compat`, which set TEST_OPTIMIZED."""
+from tests.compiler import compiler_flags
 
 pytest_plugins = ["tests.schemas.held"]
 """What a test makes wdport write is held to its published schema."""
 
-if not os.environ.get("TEST_OPTIMIZED") and "XLA_FLAGS" not in os.environ:
-    os.environ["XLA_FLAGS"] = FAST
+if "XLA_FLAGS" not in os.environ:
+    os.environ["XLA_FLAGS"] = compiler_flags()
     jax.devices()  # XLA reads the flags here, once
     del os.environ["XLA_FLAGS"]
 
@@ -67,7 +58,7 @@ def _compiled_programs() -> Iterator[None]:
 @pytest.fixture
 def same_compiler() -> dict[str, str]:
     """Environment variables for a process whose results are compared with this one's, bit for bit."""
-    return {"XLA_FLAGS": os.environ.get("XLA_FLAGS", FAST if not os.environ.get("TEST_OPTIMIZED") else "")}
+    return {"XLA_FLAGS": compiler_flags()}
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from wdport.cli.main import main
 from wdport.families.custom import description, first_difference
 from wdport.keras_runtime import fresh_names
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 
 def build(edit: str = "") -> keras.Model:
     """A small network, named as in a new process, with one edit."""

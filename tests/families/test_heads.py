@@ -12,6 +12,8 @@ from tests.families.test_custom import files
 from wdport.cli.main import main
 from wdport.errors import MisfitError
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 SAID = "every name has the prefix 'net.', which is removed"
 
 

@@ -14,6 +14,8 @@ from tests.families.toys import masked_nets
 from tests.families.toys.nets import randomised
 from wdport.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 HEAD = "{torch: head, keras: head, kind: linear}"
 MASKED = ('["x: b t=6 c=8", "keep: b t=6, mask"]', ["{torch: attn, keras: attn, kind: attention_packed}"])
 WORDS = (

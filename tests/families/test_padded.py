@@ -12,6 +12,8 @@ from tests.families.toys import padded
 from tests.families.toys.nets import randomised
 from wdport.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 TABLE = """format: 2
 torch: tests.families.toys.padded:build
 keras: tests.families.toys.padded:{}

@@ -20,6 +20,8 @@ from wdport.compare.calls import layer_of
 from wdport.parity.planned_items import expected
 from wdport.parity.verify_request import Pair
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 
 def recorded(folder: Path, name: str, twin: str = "") -> tuple[Path, Path, Path]:
     """A converted file, a recording and the table."""

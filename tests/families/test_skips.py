@@ -11,6 +11,8 @@ import wdport
 from tests.families.toys import skips
 from wdport.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 TABLE = """format: 2
 torch: tests.families.toys.skips:net
 keras: tests.families.toys.skips:twin

@@ -18,6 +18,8 @@ from tests.families.quick import few_cases
 from tests.families.toys.nets import randomised
 from wdport.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 TOYS = Path(__file__).parent / "toys"
 TABLES: dict[str, str] = {
     "decoder": """

@@ -13,6 +13,8 @@ from tests.families.test_custom import HEAD, TABLES, files
 from wdport.cli.main import main
 from wdport.families import user_functions as code
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 BAD, NETS = "tests.families.toys.bad", "tests.families.toys.bad_nets"
 KERAS = {
     "raises": (f"{BAD}:raises", 4, "raises ValueError: out of order"),

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import wdport
+from tests.compiler import compiler_flags
 from tests.make import SETTINGS, TINY, make_state, save
 from tests.sampling.toy import SHAPE, toy_programs
 from wdport.cli.processes import parse_devices
@@ -62,8 +63,8 @@ def toy_samples(spread: DeviceSpread | None) -> tuple[dict[str, np.ndarray], Sam
     return {name: values for name, values in made.items() if values is not None}, sampler
 
 
-def start(devices: int, *arguments: str, compiler: str = "") -> subprocess.Popen[str]:
-    flags = f"{compiler} --xla_force_host_platform_device_count={devices}"
+def start(devices: int, *arguments: str) -> subprocess.Popen[str]:
+    flags = f"{compiler_flags()} --xla_force_host_platform_device_count={devices}"
     environment = {"XLA_FLAGS": flags, "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
     return subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=os.environ | environment, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
@@ -86,14 +87,11 @@ def free_address() -> str:
 
 
 @pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.full), 2])
-def test_devices_do_not_change_samples(processes: int, tmp_path: Path, same_compiler: dict[str, str]) -> None:
+def test_devices_do_not_change_samples(processes: int, tmp_path: Path) -> None:
     """8 devices: of one process, or 4 of each of two. All processes get all samples."""
     address = free_address() if processes > 1 else ""
     paths = [tmp_path / f"{i}.npz" for i in range(processes)]
-    compiler = same_compiler["XLA_FLAGS"]
-    said = ended(*(
-        start(8 // processes, "-c", TOY, address, str(i), str(path), compiler=compiler) for i, path in enumerate(paths)
-    ))  # fmt: skip
+    said = ended(*(start(8 // processes, "-c", TOY, address, str(i), str(path)) for i, path in enumerate(paths)))
     assert [code for code, _, _ in said] == [0] * processes, said
     wanted, _ = toy_samples(None)
     for path in paths:
