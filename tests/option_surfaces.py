@@ -82,7 +82,7 @@ def inputs(options: Sequence[Declared]) -> Iterator[str]:
     """Inputs of the action."""
     for each in options:
         text, bracket, default = sentence(each, r"`\1`").partition(" [default")
-        text += " `true` or `false`." if each.base is bool else " One a line." if each.repeats else ""
+        text += " `true` or `false`." if each.base is bool else " One per line." if each.repeats else ""
         yield f"  {each.title}:"
         yield f"    description: {json.dumps(text + bracket + default)}"
         yield f'    default: "{"false" if each.base is bool and not former(each) else ""}"'
@@ -128,9 +128,9 @@ def action_table(options: Sequence[Declared]) -> Iterator[str]:
     several = [each for each in options if each.repeats]
     flags = [each for each in options if each.base is bool]
     single = [each for each in options if each not in several + flags]
-    note = "`converted` is by default the `.keras` file next to the checkpoint or the recording"
-    for chosen, meaning in ((single, f"as the options of `wdport verify`; {note}"), (several, "likewise, one a line"),
-                            (flags, "`true` or `false`")):  # fmt: skip
+    note = "by default, `converted` is the `.keras` file next to the checkpoint or the recording"
+    for chosen, meaning in ((single, f"the same as the options of `wdport verify`; {note}"),
+                            (several, "likewise, with one value per line"), (flags, "`true` or `false`")):  # fmt: skip
         yield f"| {', '.join(f'`{each.title}`' for each in chosen)} | {meaning} |"
     yield ""
 
