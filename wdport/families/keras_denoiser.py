@@ -12,10 +12,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.compare.probe import model_arguments
 from wdport.errors import UsageError
+from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.model import KerasModel
 
 POLICIES = {"bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -40,8 +43,6 @@ class KerasDenoiser:
     ) -> None:
         if pad_widths != 1:
             raise UsageError("pad_widths", "this model's widths cannot be padded", "leave it out")
-        from wdport.keras_runtime import variables_by_path
-
         self._exact = dtype == "float64"
         # Built at once: Keras's dtype policy is global, and other threads may build models later.
         with jax.enable_x64(True) if dtype == "float64" else nullcontext():
@@ -85,10 +86,6 @@ class KerasDenoiser:
     @contextmanager
     def _holding(self, weights: Weights) -> Iterator[None]:
         """Context in which the model has these values."""
-        import keras
-
-        from wdport.keras_runtime import exact_float64
-
         # Keras reads a variable's value from the innermost scope, so the weights stay arguments of the compiled
         # program.
         held = [(variable, self._value(variable, weights)) for variable in self._model.variables]
@@ -96,9 +93,6 @@ class KerasDenoiser:
             yield
 
     def _call(self, weights: Weights, inputs: Any) -> Any:
-        from wdport.compare.probe import model_arguments
-        from wdport.keras_runtime import exact_float64
-
         model = self._model
         held = model.trainable_variables, model.non_trainable_variables
         trained, others = ([self._value(variable, weights) for variable in variables] for variables in held)
