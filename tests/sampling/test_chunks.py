@@ -146,13 +146,14 @@ def test_segments_are_of_one_length_and_waste_little(count: int) -> None:
 
 def test_segments_change_nothing() -> None:
     """101 rows are two segments and one row that changes nothing; the scan in one go is the truth."""
-    network = toy_programs().network
-    plan, init = plan_of(network, "dpm-solver++", 100), np.random.default_rng(0).standard_normal((2, *SHAPE))
+    network, reports = toy_network("float64"), []
+    plan, start = plan_of(network, "dpm-solver++", 100), np.random.default_rng(0).standard_normal((2, *SHAPE))
     assert len(plan.steps) == 101
-    start, reports = init.astype(np.float32), []
-    found = Sampler(toy_programs(), plan).run(np.arange(2), start, report=lambda *report: reports.append(report))
-    weights = network.weights()
-    whole = jax.jit(lambda rows: run_plan(lambda x, t: network.apply(weights, x, t[0]), rows, start,
-                                          np.zeros((101, *start.shape), np.float32)))  # fmt: skip
-    np.testing.assert_allclose(found.coefficients, whole(plan_rows(plan, "float32")), rtol=1e-5, atol=1e-5)
+    with jax.enable_x64(True):
+        sampler = Sampler(Programs(network), plan)
+        found = sampler.run(np.arange(2), start, report=lambda *report: reports.append(report))
+        weights = network.weights()
+        whole = jax.jit(lambda rows: run_plan(lambda x, t: network.apply(weights, x, t[0]), rows, start,
+                                              np.zeros((101, *start.shape))))  # fmt: skip
+        np.testing.assert_allclose(found.coefficients, whole(plan_rows(plan, "float64")), rtol=1e-11)
     assert reports == [(0, 101), (51, 101), (101, 101)]  # the first when all is compiled
