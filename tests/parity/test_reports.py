@@ -121,6 +121,18 @@ def test_outputs_that_agree_while_layers_do_not() -> None:
         assert "does not compute what" in claim(other)
 
 
+def test_only_float32_differs() -> None:
+    bad, good = failing(), passing()
+    gates = tuple(gate if gate.name == "B" else whole for gate, whole in zip(bad.gates, good.gates, strict=True))
+    loose = replace(gates[3], measures=tuple(each for each in gates[3].measures if each.value < 1000.0))
+    less = replace(bad, gates=(*gates[:3], loose, gates[4]))
+    assert claim(less) == ("model.keras computes what model.ckpt computes in float64, assuming heads 4, "
+                           "but has up to 300 times PyTorch's float32 error")  # fmt: skip
+    others = replace(less, gates=gates), replace(less, gates=(*bad.gates[:3], *less.gates[3:]))  # infinite; A as well
+    for other in others:
+        assert "does not compute what" in claim(other)
+
+
 EVERYTHING = {"num_heads": 8, "prediction_target": "noise", "noise_schedule": "cosine", "dropout": 0.1,
               "boundary_mode": "symmetric", "wavelet": "db2", "seq_len": 24}  # fmt: skip
 ASSUMING: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [

@@ -143,12 +143,15 @@ class Candidate:
 class PortSide:
     """The models of a candidate, probed at these paths.
 
-    ``precision`` is that of matrix products in the last run.
+    ``precision`` is that of matrix products in the last run. ``pairwise`` isolates layers with their sums computed
+    pairwise.
     """
 
-    def __init__(self, candidate: Candidate, paths: Collection[str]) -> None:
+    def __init__(self, candidate: Candidate, paths: Collection[str], *, pairwise: bool = False) -> None:
         self._candidate = candidate
-        self.probes = {dtype: Probe(model, paths, candidate.eager) for dtype, model in candidate.models.items()}
+        self.probes = {
+            dtype: Probe(model, paths, candidate.eager, pairwise=pairwise) for dtype, model in candidate.models.items()
+        }
         self.precision = ""
         self._last: tuple[tuple[Array, ...], Ran] | None = None
 

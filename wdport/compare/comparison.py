@@ -184,7 +184,13 @@ class RoundingErrors:
         more = parts.errors.values() if parts is not None else ()
         pairs = [*self.alone.values(), *self.inputs.values(), *more, *self.whole.values()]
         # Not any(... > NUMERICS), which a NaN would pass.
-        return not all(max(pair.rms_ratio, pair.max_ratio) <= NUMERICS for pair in pairs)
+        return not all(pair.ratio <= NUMERICS for pair in pairs)
+
+    def exceeding(self) -> dict[tuple[str, str], ErrorPair]:
+        """The isolated taps and outputs beyond the bound, and those that get such inputs, by name and part."""
+        sides = (("", self.alone), (" inputs", self.inputs))
+        pairs = {(name, part): pair for part, side in sides for name, pair in side.items()}
+        return {key: pair for key, pair in pairs.items() if not pair.ratio <= NUMERICS}
 
     def allow(self, conditioning: Conditioning, outputs: Sequence[str]) -> None:
         """Compare the errors with the effect of one rounding as well."""
@@ -245,6 +251,8 @@ class Comparison:
         arranged: layers whose values are in another order while everything after them agrees, with the order.
         parts: the errors of the parts of a divided output, if it has any.
         single: float32 errors.
+        pairwise: float32 errors of isolated layers with their sums computed pairwise; empty unless an error in
+            ``single`` exceeds the bound.
         evidence: one faulty case in float64, if there is one.
         findings: what is wrong with the comparison itself.
         float64, float32: the counts of the comparisons.
@@ -264,6 +272,7 @@ class Comparison:
     outputs: tuple[str, ...] = ()
     arranged: dict[str, str] = field(default_factory=dict)
     single: RoundingErrors = field(default_factory=RoundingErrors)
+    pairwise: RoundingErrors = field(default_factory=RoundingErrors)
     evidence: Evidence | None = None
     findings: dict[Finding, None] = field(default_factory=dict)
     float64: Tally = field(default_factory=Tally)

@@ -9,9 +9,9 @@ import numpy as np
 
 from wdport.compare.calls import leaves
 from wdport.compare.comparison import Comparison
-from wdport.compare.findings import ALONE, FED, GATES, OUTPUT, RUNNING, Gate, Measure, fact, measure
+from wdport.compare.findings import ALONE, FED, GATES, OUTPUT, RUNNING, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
-from wdport.compare.measure import ErrorPair, relative_l2
+from wdport.compare.measure import relative_l2
 from wdport.compare.results import TapResult
 from wdport.recorder import MASKING, Conditioning, Observation
 
@@ -89,19 +89,31 @@ def float32_gate(comparison: Comparison) -> Gate:
         tap = comparison.taps[name]
         tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
     for name, pair in comparison.single.inputs.items():
-        comparison.taps[name].inputs_ratio = _ratio(pair)
+        comparison.taps[name].inputs_ratio = pair.ratio
     for name, pair in comparison.single.times.items():
         tap = comparison.taps[name]
         tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
     measures = [reading for name in comparison.single.alone for reading in float32_measures(comparison.taps[name])]
-    measures += [measure(name, "float32", _ratio(pair), "numerics", ", whole network")
+    measures += [measure(name, "float32", pair.ratio, "numerics", ", whole network")
                  for name, pair in comparison.single.whole.items()]  # fmt: skip
     if comparison.parts is not None:
         measures += [measure(OUTPUT, "float32", pair.rms_ratio, "numerics", f" {part} feature {channel}")
                      for (part, channel), pair in comparison.parts.errors.items()]  # fmt: skip
     later = comparison.alignment.later - set(comparison.single.alone)  # calls that no case in float32 makes
     expected = len(comparison.alignment.taps) - len(later) + len(comparison.outputs)
-    return GATES["B"].gate(len(comparison.single.alone), expected, tuple(measures))
+    return GATES["B"].gate(len(comparison.single.alone), expected, tuple(measures), tuple(_orders_of_sums(comparison)))
+
+
+def _orders_of_sums(comparison: Comparison) -> list[Finding]:
+    """Notices on layers whose float32 errors come from the order in which XLA adds the numbers of a sum."""
+    still = comparison.pairwise.exceeding()
+    sides = {"": comparison.pairwise.alone, " inputs": comparison.pairwise.inputs}
+    return [
+        notice(f"{name}{part}: the cause is the order in which XLA adds numbers on this device; with pairwise sums, "
+               f"it has {sides[part][name].ratio:.1f} times the reference's float32 error", name)
+        for name, part in comparison.single.exceeding()
+        if name in sides[part] and (name, part) not in still
+    ]  # fmt: skip
 
 
 def float32_measures(tap: TapResult) -> list[Measure]:
@@ -110,7 +122,3 @@ def float32_measures(tap: TapResult) -> list[Measure]:
         measure(tap.reference, "float32", max(tap.rms_ratio, tap.max_ratio), "numerics"),
         measure(tap.reference, "float32", tap.inputs_ratio, "numerics", " inputs"),
     ]
-
-
-def _ratio(pair: ErrorPair) -> float:
-    return max(pair.rms_ratio, pair.max_ratio)

@@ -172,6 +172,11 @@ class ErrorPair:
         return _ratio(self.candidate_max, self.reference_max, max(self.unit * self.truth_max, self.spread_max))
 
     @property
+    def ratio(self) -> float:
+        """The larger of both."""
+        return max(self.rms_ratio, self.max_ratio)
+
+    @property
     def bias(self) -> float:
         """Mean signed error of the candidate, relative to the truth's RMS."""
         size = (self.truth_square / self.count) ** 0.5 if self.count else 0.0

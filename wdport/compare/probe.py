@@ -19,6 +19,7 @@ from jax.extend.core import get_opaque_trace_state
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
 from wdport.compare.calls import Call, ExpectedCall, Outputs, call_name, layer_of
+from wdport.compare.pairwise_sums import sums_pairwise
 from wdport.compare.programs import CompiledProgram
 from wdport.errors import IncompleteError, MisfitError
 from wdport.jax_settings import FAST_COMPILE
@@ -146,11 +147,18 @@ class Probe:
     """Probes one Keras model at the layers ``paths``, in evaluation mode, or as it is called without ``training`` if
     that is ``None``.
 
-    ``eager`` runs it eagerly instead of compiled: much faster if the model's code changes between runs.
+    ``eager`` runs it eagerly instead of compiled: much faster if the model's code changes between runs. ``pairwise``
+    isolates layers with their sums computed pairwise: see :mod:`wdport.compare.pairwise_sums`.
     """
 
     def __init__(
-        self, model: KerasModel, paths: Collection[str], eager: bool = False, training: bool | None = False
+        self,
+        model: KerasModel,
+        paths: Collection[str],
+        eager: bool = False,
+        training: bool | None = False,
+        *,
+        pairwise: bool = False,
     ) -> None:
         layers = layers_by_path(model)
         self.model, self._training = model, training
@@ -162,7 +170,8 @@ class Probe:
         self._exact = any(str(variable.dtype) == "float64" for variable in model.weights)
         self._whole = self._outputs if eager else CompiledProgram(self._outputs)
         self._record = self._traced_record if eager else CompiledProgram(self._traced_record, FAST_COMPILE)
-        self._isolate = self._traced_isolate if eager else CompiledProgram(self._traced_isolate, FAST_COMPILE)
+        isolate = sums_pairwise(self._traced_isolate) if pairwise else self._traced_isolate
+        self._isolate = isolate if eager else CompiledProgram(isolate, FAST_COMPILE)
 
     def whole(self, inputs: tuple[Array, ...]) -> Outputs:
         """Only the model's outputs."""

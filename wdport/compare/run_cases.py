@@ -18,7 +18,7 @@ import jax
 from wdport.compare.alignment import Alignment
 from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, answers_of, leaves
 from wdport.compare.candidate import Candidate, PlainUse, PortSide
-from wdport.compare.comparison import Clock, Companion, Comparison, OutputParts
+from wdport.compare.comparison import Clock, Companion, Comparison, OutputParts, RoundingErrors
 from wdport.compare.findings import OUTPUT
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.gates import NOTHING, Explained, beyond, explained
@@ -390,11 +390,39 @@ class _Engine:
         # Conditioning runs the reference again for each case, so it is measured only if something exceeds the bound.
         if not result.single.beyond(result.parts):
             return
-        for case in cases:
-            spread = result.reference.conditioning(case, "float32")
+        spreads = [result.reference.conditioning(case, "float32") for case in cases]
+        for spread in spreads:
             result.single.allow(spread, result.outputs)
             if result.parts is not None:
                 result.parts.allow(spread.outputs[0])
+        # The code of an eager port changes between comparisons, so that tracing it again would take longer than it.
+        if result.single.exceeding() and not result.candidate.eager and not self.brief:
+            port = PortSide(result.candidate, self.alignment.watched, pairwise=True)
+            for case, spread in zip(cases, spreads, strict=True):
+                self._sum_pairwise(port, case)
+                result.pairwise.allow(spread, result.outputs)
+
+    def _sum_pairwise(self, port: PortSide, case: Case) -> None:
+        """Measure the float32 errors of isolated layers with their sums computed pairwise, to name the cause."""
+        observation = self.result.observe(case)
+        if observation.single is None:
+            return
+        _, shapes = self.port.shapes(self.signature.in_port(observation.inputs))
+        taps = self.alignment.of(observation.calls, shapes, len(observation.inputs) < len(self.signature.inputs))
+        into = InPort(taps, shapes)
+        answers, narrow = into(answers_of(case, observation.calls)), self.signature.in_port(observation.single.inputs)
+        _, calls = port.isolate("float32", narrow, answers, self._doubtful(taps, into))
+        self._add_taps(self.result.pairwise, taps, into, calls, observation.single)
+
+    def _add_taps(self, errors: RoundingErrors, taps: Sequence[Tap], into: InPort, port: Calls, single: Single) -> int:
+        """Add the float32 errors of isolated layers; returns how many could be compared."""
+        references, truths = (into(calls) for _, calls in single.isolated)
+        arranged = bool(self.result.arranged)  # of any layer: those after it get its order
+        return sum(
+            errors.add_tap(tap, port[path], references[path], truths[path], arranged)
+            for tap in taps
+            if all((path := tap.candidate) in side for side in (port, references, truths))
+        )
 
     def _output_errors(self, started: _Started, outputs: Outputs, isolated_outputs: Outputs, spread: Explained) -> None:
         """Compare the network's outputs, as a whole and part by part."""
@@ -442,14 +470,8 @@ class _Engine:
             result.float32.compared += len(result.outputs)
         if result.parts is not None and reference:
             result.parts.add_single(outputs[0], reference[0], truth[0])
-        references, truths = (started.into(calls) for _, calls in single.isolated)
-        for tap in started.taps:
-            result.float32.expected += 1
-            if all(tap.candidate in side for side in (port, references, truths)):
-                path, arranged = tap.candidate, bool(result.arranged)  # of any layer: those after it get its order
-                result.float32.compared += result.single.add_tap(
-                    tap, port[path], references[path], truths[path], arranged
-                )
+        result.float32.expected += len(started.taps)
+        result.float32.compared += self._add_taps(result.single, started.taps, started.into, port, single)
 
     def _accompanied(self, started: _Started, companion: Companion) -> None:
         """Compare the companion's outputs with the reference's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from math import inf, isfinite
 from pathlib import PurePath
 from typing import Final
 
@@ -44,6 +45,8 @@ def claim(verdict: Verdict, write: Callable[[str], str] = str, say: Callable[[st
         return f"{agree}, but {'; '.join(_unmet(gate, say or write) for gate in unmet)}"
     if verdict.exit_code == 1:
         more = "" if verdict.complete else ", and not everything could be compared"
+        if times := _times_less_precise(verdict):
+            return f"{ours} computes what {theirs} computes in float64{rest}, but has {times} PyTorch's float32 error"
         if _equal_outside(verdict):
             return f"{ours} gives the outputs of {theirs}{rest}, but not by the same layers{more}"
         return f"{ours} does not compute what {theirs} computes{rest}{more}"
@@ -59,6 +62,14 @@ _UNMET: Final = {
 
 _INSIDE: Final = ("fact", "silent")
 """Kinds of findings on layers that ran otherwise."""
+
+
+def _times_less_precise(verdict: Verdict) -> str:
+    """How many times as large the float32 errors are, if nothing else is wrong; "" otherwise."""
+    wrong = [gate for gate in verdict.gates if not gate.passed]
+    if [gate.name for gate in wrong] != ["B"] or not wrong[0].complete or not isfinite(worst := wrong[0].worst or inf):
+        return ""
+    return f"up to {number(worst)} times"
 
 
 def _equal_outside(verdict: Verdict) -> bool:
