@@ -64,7 +64,7 @@ def refusal(absent: Absent) -> tuple[str, bool]:
     try:
         error, _ = compared(absent.pair, torch_side(absent.pair), {})
     except NoPlanError:
-        return "the table refuses the tensors", absent.how == "unplanned"
+        return "the table rejects the tensors", absent.how == "unplanned"
     except (TypeError, ValueError) as fault:
         return f"{type(fault).__name__}", absent.how == "refuses" and absent.says in str(fault)
     return f"differs by {_number(error)}", absent.how == "differs" and error > BOUND

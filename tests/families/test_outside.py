@@ -82,7 +82,7 @@ def test_every_command_knows_it(run: Run, place: Path) -> None:
         (["--set", "activtion=tanh"], "--set activtion: is not a field of this model's configuration"),
         (["--set", "hidden=12"], "hidden is 12 in the flag but 16 in the file"),
         (["--set", "activation=gelu"], "activation 'gelu' is not supported: use relu, tanh, silu"),
-        (["--strict"], "--strict refuses assumed values (activation=relu)"),
+        (["--strict"], "--strict rejects assumed values (activation=relu)"),
     ],
 )
 def test_wrong_values_get_one_line(run: Run, place: Path, words: list[str], said: str) -> None:

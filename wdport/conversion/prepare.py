@@ -289,7 +289,7 @@ def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Reso
     if settings.strict and resolved.assumed:
         assumed = ", ".join(f"{name}={value}" for name, value in resolved.assumed.items())
         fix = "give them with `--config FILE` or `--set NAME=VALUE`, or leave out `--strict`"
-        raise MisfitError(checkpoint.path, f"`--strict` refuses assumed values ({assumed})", fix)
+        raise MisfitError(checkpoint.path, f"`--strict` rejects assumed values ({assumed})", fix)
     return resolved
 
 

@@ -121,7 +121,7 @@ class CheckDocument:
     variant: Annotated[str, Meta(description="Key layout; empty if the table names none.")]
     sound: Annotated[bool, Meta(description=
         "Whether the table has no errors. The exit code is 0 if it has none, and 4 otherwise.")]  # fmt: skip
-    faults: Annotated[Sequence[str], Meta(description="Reasons for refusing a conversion, one sentence each.")]
+    faults: Annotated[Sequence[str], Meta(description="Reasons for rejecting a conversion, one sentence each.")]
     remarks: Annotated[Sequence[RemarkFacts], Meta(description="Remarks on the table itself.")]
     checkpoint: Annotated[str | None, Meta(description="Path of the checkpoint; null without one.")]
     coverage: Annotated[CoverageFacts | None, Meta(description=
