@@ -93,6 +93,28 @@ def test_the_loss_is_the_formula(target: str, energy: float, min_snr: float | No
 
 
 @pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("target", ["noise", "sample", "velocity"])
+@pytest.mark.parametrize("path", ["linear", "cosine", "steps"])
+def test_min_snr_weights_the_error_in_the_clean_state(target: str, path: str) -> None:
+    """For diffusions and flows, from two linear equations for the clean state; at pure noise, by the limit."""
+    alpha_bar = np.linspace(0.999, 1e-4, 1000)
+    steps = step_noising(target, np.arange(1000), alpha_bar, range(1000))
+    noising = steps if path == "steps" else FlowNoising(target, path)
+    loss = DiffusionLoss(noising, (LossPart("state", 1, 1.0),), min_snr=5.0)
+    uniform = np.array([1e-6, 0.01, 0.3, 0.7, 0.99])
+    level = [np.asarray(each) for each in noising.at(jnp.asarray(uniform))]
+    zeros = np.zeros((5, 1))
+    found = loss.errors(jnp.ones((5, 1)), jnp.asarray(zeros), RandomBatch(zeros, uniform)).weight
+    for weight, _, *factors in zip(found, *level, strict=True):
+        signal, noise = factors[:2]
+        clean, _ = np.linalg.solve(np.reshape(factors, (2, 2)), [0.0, 1.0])  # the target is off by one
+        assert float(weight) == pytest.approx(min((signal / noise) ** 2, 5.0) * clean**2, rel=1e-9)
+    first = loss.errors(jnp.ones((1, 1)), jnp.zeros((1, 1)), RandomBatch(np.zeros((1, 1)), np.zeros(1))).weight
+    if path != "steps":
+        assert float(first[0]) == pytest.approx(1.0 if target == "noise" else 0.0, abs=1e-20)
+
+
+@pytest.mark.usefixtures("exact")
 def test_samples_that_only_fill_a_batch_do_not_count() -> None:
     parts = (LossPart("a", 3, 0.5), LossPart("b", 2, 0.5))
     noising = step_noising("noise", np.arange(5) / 4, np.linspace(1.0, 0.1, 5), range(1, 5))

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import torch
 
 import wdport
 from tests.make import SETTINGS, SMALL, make_state, save
@@ -65,6 +66,25 @@ def test_an_interrupted_run_goes_on_bit_for_bit(points: Any, tmp_path: Path) -> 
         rows = list(csv.DictReader(file))
     assert [float(row["loss"]) for row in rows] == longer.losses
     assert [int(row["steps"]) for row in rows] == [5, 10, 15, 20, 25]
+
+
+def test_the_average_is_that_of_diffusers(points: Any, tmp_path: Path) -> None:
+    ema = pytest.importorskip("diffusers.training_utils", exc_type=ImportError).EMAModel
+    model, folder, steps = points(), tmp_path / "run", list[list[torch.nn.Parameter]]()
+
+    def report(done: int, total: int, loss: object) -> None:
+        with np.load(folder / "state.npz") as state:
+            steps.append([torch.nn.Parameter(torch.tensor(state[name])) for name in sorted(state) if "trained" in name])
+
+    theirs = ema([torch.nn.Parameter(torch.tensor(each)) for each in weights(model)], decay=0.5)
+    given = {**GIVEN, "save_every": 1, "ema": 0.5}
+    ours = wdport.train(model, STATES, folder, optimizer=Adam([{"lr": 1e-2}]), report=report, **given)
+    for after in steps:
+        theirs.step(after)
+    assert ours.averaged is not None
+    for one, other, last in zip(ours.averaged.values(), theirs.shadow_params, weights(model), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+        assert np.max(np.abs(one - last)) > 1e-3
 
 
 def test_an_interruption_tells_what_is_kept(points: Any, tmp_path: Path) -> None:

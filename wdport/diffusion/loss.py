@@ -110,12 +110,11 @@ class DiffusionLoss:
     def _weights(self, level: NoiseLevel, clean: Tensor) -> Tensor:
         if self.min_snr is None:
             return jnp.ones(clean.shape[:1], clean.dtype)
-        snr = level.snr
-        least = jnp.minimum(snr, self.min_snr)
-        # min(snr, gamma) weights the squared error of the clean state, which is snr times as large in the noise and
-        # snr + 1 times as large in the velocity.
-        by = {"noise": snr, "sample": jnp.ones_like(snr), "velocity": snr + 1.0}[self.noising.target]
-        return least / by
+        # The squared error in the clean state has the weight min(snr, gamma). If the state a x + s e is given, this
+        # error is s / |c s - d a| times the error in the target c x + d e. At pure noise, the weight is a limit.
+        signal, noise = (jnp.maximum(factor, 1e-15) for factor in (level.signal, level.noise))
+        by = level.target_signal * noise - level.target_noise * signal
+        return jnp.minimum(jnp.square(signal), self.min_snr * jnp.square(noise)) / jnp.square(by)
 
 
 def _wide(numbers: Tensor, rank: int) -> Tensor:

@@ -29,11 +29,6 @@ class NoiseLevel(NamedTuple):
     target_signal: Tensor
     target_noise: Tensor
 
-    @property
-    def snr(self) -> Tensor:
-        """Signal-to-noise ratio a^2 / s^2 (B,)."""
-        return (self.signal / self.noise) ** 2
-
 
 class Noising(Protocol):
     """The levels that training draws."""

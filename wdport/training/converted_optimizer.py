@@ -168,14 +168,13 @@ def save_optimizer(
 
 
 def steps_taken(state: Optimised) -> int:
-    """The steps that the optimizer took; SGD does not count them, but its schedule or Lightning may."""
+    """The steps that the optimizer took; SGD does not count them, but Lightning or its schedule may."""
     if state.step:
         return state.step
     global_step = state.extra.get("global_step")
-    if isinstance(global_step, int) and global_step > 0:
-        return global_step
+    counts = [global_step, *(schedule.get("last_epoch") for schedule in state.schedules.values())]
     # A momentum without a count: at least one step was taken, so that dampening applies from the next one on.
-    return 1 if state.moments else 0
+    return next((count for count in counts if isinstance(count, int) and count > 0), 1 if state.moments else 0)
 
 
 def schedule_of(state: Optimised) -> Schedule | None:

@@ -94,7 +94,7 @@ def train(
             clipping; or what :func:`wdport.training.model.recipe_of` reads from a training configuration. Other
             arguments take precedence.
         seed: determines the order of the data, noise, times and dropout.
-        ema: decay of a moving average of the weights, such as 0.999.
+        ema: decay of a moving average of the weights, such as 0.999. After n steps it is at most (1 + n) / (10 + n).
         energy: weight of the energy term, as for :func:`wdport.training_model`.
         min_snr: gamma of Min-SNR weighting.
         law: how steps are drawn, as for :func:`wdport.training_model`; by default the recipe's, or uniformly.
