@@ -100,6 +100,9 @@ MAX_GROUPS: Final = 64
 MAX_STEPS: Final = 1 << 24
 """Time steps of one window, and hence values of one level; the longest windows in public use have a few thousand."""
 
+MAX_VIDEO_BYTES: Final = 1 << 34
+"""Bytes of the frames of a video; an hour of 480 x 320 pixels at 10 frames per second has 16.6 GB."""
+
 MAX_FEATURES: Final = 100_000
 """Features of a series; the widest public set (traffic) has 862."""
 

@@ -133,15 +133,21 @@ def _open_coded(model: str, normal: bool) -> tuple[Converted, Coded]:
 
 def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     """An array (B, T, H, W, C), or of one video (T, H, W, C), from an ``.npy`` or ``.npz`` file; in an ``.npz`` file it
-    has one of these names, or is the only one. Raises :class:`InputError`."""
+    has one of these names, or is the only one. A ``video`` may also be one that :func:`read_video` reads. Raises
+    :class:`InputError`, and :class:`MachineError` as that function does."""
     import numpy as np
 
     from wdport.data.arrays import opened_npz, understood
     from wdport.data.numpy_files import read_array
     from wdport.data.table import data_file
+    from wdport.data.videos import read_video
+    from wdport.files.animation import BYTES
 
+    if "video" in names and (path.suffix in BYTES or path.is_dir()):
+        return read_video(path)[None]
     if path.suffix not in LATENTS:
-        raise InputError(path, "is not an .npy or .npz file", "save it with numpy.save or numpy.savez")
+        also = ", or give a .gif, an .mp4 or a folder of .png images" if "video" in names else ""
+        raise InputError(path, "is not an .npy or .npz file", f"save it with numpy.save or numpy.savez{also}")
     with data_file(path) as file:
         if path.suffix == ".npy":
             with open_regular(file) as opened, understood(".npy"):

@@ -26,7 +26,7 @@ class EncodeRequest(CodingRequest):
     """The command's arguments and options."""
 
     model: Annotated[str, Operand(files="converted")]
-    video: Annotated[Path, Operand(files=(".npy",))]
+    video: Annotated[Path, Operand(files=(".npy", ".npz", ".gif", ".mp4"))]
     output: Annotated[
         Path | None,
         Option("NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz next to it]",
@@ -37,9 +37,10 @@ class EncodeRequest(CodingRequest):
 
 @verb("encode", EncodeRequest)
 def command(request: EncodeRequest) -> int:
-    """Encode a VIDEO (B, T, H, W, C) with a converted MODEL, an autoencoder, into latents.
+    """Encode a VIDEO with a converted MODEL, an autoencoder, into latents.
 
-    Floating-point values are from -1 to 1, bytes from 0 to 255.
+    VIDEO is an array (B, T, H, W, C) of floating-point values from -1 to 1 or of bytes from 0 to 255, a .gif or .mp4
+    file, or a folder of .png images, one for each frame.
     """
     import numpy as np
 

@@ -81,12 +81,12 @@ FORMATS: Final = (".npy", ".gif", ".mp4")
 BYTES: Final = (".gif", ".mp4")
 """Formats of bytes, which hold one video of grey or RGB frames."""
 
-_NEEDS: Final = {".gif": Needed("PIL", "Pillow", "video"), ".mp4": Needed("av", "PyAV", "video")}
+NEEDS: Final = {".gif": Needed("PIL", "Pillow", "video"), ".mp4": Needed("av", "PyAV", "video")}
 
 
 def video_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
     """Return the target of a decoded video; raises an error if it cannot be written."""
-    return file_target(path, FORMATS, inputs, force, needs=_NEEDS)
+    return file_target(path, FORMATS, inputs, force, needs=NEEDS)
 
 
 def require_frames(path: Path, shape: tuple[int, ...]) -> None:

@@ -62,11 +62,17 @@ class ModelTarget(Target):
 
 @dataclass(frozen=True)
 class Needed:
-    """What writing a format needs: a module, its name for the reader, and the extra that installs it."""
+    """What a format needs: a module, its name for the reader, and the extra that installs it."""
 
     module: str
     name: str
     extra: str
+
+    def require(self, path: Path, doing: str = "writing") -> None:
+        """Raise :class:`MachineError` if the module is not installed."""
+        if importlib.util.find_spec(self.module) is None:
+            missing = f"{doing} it needs {self.name}, which is not installed"
+            raise MachineError(path, missing, f"install wdport[{self.extra}]")
 
 
 def file_target(
@@ -86,10 +92,8 @@ def file_target(
     """
     if path.suffix not in formats:
         raise UsageError(path, f"unknown {what} format", f"end the name in {', '.join(formats)}")
-    needed = needs.get(path.suffix)
-    if needed is not None and importlib.util.find_spec(needed.module) is None:
-        missing = f"writing it needs {needed.name}, which is not installed"
-        raise MachineError(path, missing, f"install wdport[{needed.extra}]")
+    if needed := needs.get(path.suffix):
+        needed.require(path)
     return Target(writable(path, inputs, force, option), path.suffix[1:])
 
 
