@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from inspect import ismethod, signature
 from pathlib import Path
@@ -46,6 +47,27 @@ def reset_jax() -> None:
 
     for name, value in {**NUMERIC, **DEBUGGING}.items():
         jax.config.update(name, value)
+
+
+_LOCATIONS: Final[Mapping[str, object]] = {
+    "jax_include_full_tracebacks_in_locations": False,
+    "jax_hlo_source_file_canonicalization_regex": ".*/",
+}
+
+
+@contextmanager
+def without_paths() -> Iterator[None]:
+    """Inside, lowered programs name the files of Python code without their folders, which may be private."""
+    import jax
+
+    before = {name: getattr(jax.config, name) for name in _LOCATIONS}
+    try:
+        for name, value in _LOCATIONS.items():
+            jax.config.update(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
 
 
 def chosen_numerics() -> dict[str, object] | None:

@@ -26,6 +26,7 @@ from wdport.diffusion.scan import Carry, Draw, PlanRows, first_carry, plan_rows,
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Family, Programmed, Sampled, Tree
+from wdport.jax_settings import without_paths
 from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.model import Array, Configuration, Free, Function, KerasModel, Signature, Taken
 from wdport.recorder import parse_input
@@ -248,7 +249,7 @@ class Lowering:
             scope = export.SymbolicScope()
             inputs = [spec(_dimensions(self.shape(shape), scope), dtype) for shape, dtype in specs]
             program = jax.jit(_of_leaves(function, tree))
-            with jax.default_matmul_precision(self.precision):
+            with jax.default_matmul_precision(self.precision), without_paths():
                 exported = export.export(program, platforms=self.platforms)(held, *inputs)
             programs[name] = bytes(exported.serialize())
             results[name] = [([size if isinstance(size, int) else str(size) for size in array.shape], str(array.dtype))
