@@ -204,8 +204,9 @@ def test_weights_keep_their_dtypes(tmp_path: Path) -> None:
         assert np.array_equal(np.asarray(found), wanted)
 
 
-def test_wrong_inputs_of_a_denoiser(folder: Path) -> None:
-    denoiser = loader.load(folder / "denoiser.stablehlo")
+def test_inputs_of_a_denoiser(folder: Path) -> None:
+    denoiser, state = loader.load(folder / "denoiser.stablehlo"), np.ones((2, 26, 3))
+    assert np.array_equal(denoiser(state, np.ones(2, int)), denoiser(state, np.ones(2)))
     with pytest.raises(ValueError, match=r"state has shape \(2, 25, 3\), not \(b, 26, 3\)"):
         denoiser(np.zeros((2, 25, 3)), np.zeros(2))
     with pytest.raises(ValueError, match=r"time has shape \(3,\), not \(2\)"):

@@ -222,11 +222,14 @@ def test_what_a_loaded_network_refuses(tmp_path: Path) -> None:
     words, vae = (loader.load(exported(model)) for model in (language_model(tmp_path), autoencoder(tmp_path)))
     ids, mask = np.zeros((1, 4), int), np.ones((1, 4), bool)
     assert words(ids, mask.astype(int)).shape == (1, 4, 30)
+    assert np.array_equal(words(ids.astype(float), mask), words(ids, mask))
     refusals: dict[str, Any] = {
         r"call takes 2 inputs, input_ids \(b, n\), attention_mask \(b, n\), not 1": lambda: words(ids),
         r"input_ids \(b, n\) has shape \(4,\)": lambda: words(ids[0], mask),
-        "input_ids has dtype float64, not int32": lambda: words(ids.astype(float), mask),
-        "input_ids has values that int32 does not hold": lambda: words(ids + 2**40, mask),
+        "input_ids has dtype bool, not int32": lambda: words(mask, mask),
+        "input_ids has values that int32 does not hold": lambda: words(ids + 0.5, mask),
+        "input_ids has .* that int32 does not hold": lambda: words(ids * np.nan, mask),
+        "has values that int32 does not hold": lambda: words(ids + 2**40, mask),
         r"call takes .* not \(1, 4\), \(1, 3\)": lambda: words(ids, mask[:, :3]),
         r"encode takes video \(b, 2\*t - 1, 2\*h, 2\*w, 3\), not \(1, 4, 4, 4, 3\)": (
             lambda: vae["encode"](np.zeros((1, 4, 4, 4, 3)))

@@ -283,11 +283,14 @@ def _input(facts: Facts, value: ArrayLike) -> jax.Array:
     fixed = all(isinstance(size, str) or size == got for size, got in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or not fixed:
         raise ValueError(f"{_shapes([facts])} has shape {array.shape}")
-    accepted = {"b": (np.bool_, np.integer), "i": (np.integer,)}.get(dtype.kind, (np.floating,))
+    # Some networks take a time as an integer, their samplers as a floating-point number: both may be given to either.
+    accepted = (np.integer, np.bool_ if dtype.kind == "b" else np.floating)
     if not any(jnp.issubdtype(array.dtype, kind) for kind in accepted):
         raise ValueError(f"{facts['name']} has dtype {array.dtype}, not {dtype}")
     # A cast of int64 to int32 would wrap around without an error.
-    if dtype.kind == "i" and not np.array_equal(array.astype(dtype), array):
+    with np.errstate(invalid="ignore"):  # a cast of NaN
+        same = np.array_equal(array.astype(dtype), array)
+    if not same and "i" in (dtype.kind, array.dtype.kind):
         raise ValueError(f"{facts['name']} has values that {dtype} does not hold")
     return jnp.asarray(array, dtype)
 
