@@ -144,7 +144,7 @@ class WdportError(Exception):
         return self.line(flag)
 
     def line(self, wording: Wording) -> str:
-        """The message, with options in these words."""
+        """The message, with options named in the given wording."""
         part = _one(self._part, wording) if _FLAG.fullmatch(self._part) else self._part
         return self._line(part, worded(self._what, wording), worded(self._fix, wording))
 

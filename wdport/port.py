@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Port:
-    """A PyTorch model and its Keras port, as a mapping table describes them, without a checkpoint.
+    """A PyTorch model and its Keras port, as described by a mapping table, without a checkpoint.
 
     ::
 
@@ -108,7 +108,7 @@ class Port:
             ``sampling:``.
 
         Raises:
-            WdportError: a file is invalid, or checkpoint, table and model do not fit.
+            WdportError: a file is invalid, or the checkpoint, the table and the model do not match.
         """
         family = self._family()
         with prepare(checkpoint, Settings(config=config, mapping=self.mapping, key=key, own=family)) as prepared:
@@ -156,8 +156,8 @@ class Port:
             A :class:`wdport.Verdict`, true if the two models agree; ``gates`` and ``faults`` give details.
 
         Raises:
-            WdportError: a file is invalid, the two do not belong together, torch is missing, or something could not be
-                compared.
+            WdportError: a file is invalid, the checkpoint and the converted file do not belong together, torch is
+                missing, or something could not be compared.
         """
         if converted is None:
             with scratch_folder() as folder:

@@ -221,14 +221,30 @@ def _type(schema: Mapping[str, Any]) -> str:
         values = [choice if isinstance(choice, str) else json.dumps(choice) for choice in schema["enum"]]
         return ", ".join(f"`{value}`" for value in values[:_SIMPLE]) + (" and others" if len(values) > _SIMPLE else "")
     if "anyOf" in schema and "properties" not in schema:
-        return " or ".join(dict.fromkeys(map(_type, schema["anyOf"])))
+        return _one_of(list(dict.fromkeys(word for option in schema["anyOf"] for word in _choices(option))))
     if "not" in schema and len(schema) == 1:
         return "anything else"
     kind = schema.get("type")
     if kind == "array":
         if "prefixItems" in schema:
-            return f"list of {len(schema['prefixItems'])}: {', '.join(map(_type, schema['prefixItems']))}"
+            words = list(map(_type, schema["prefixItems"]))
+            if len(set(words)) == 1:
+                return f"list of {len(words)}, each: {words[0]}"
+            return f"list of {len(words)}: {', '.join(words)}"
         return f"list of: {_type(schema['items'])}" if schema.get("items") else "list"
     if kind == "object" and schema.get("additionalProperties"):
         return f"object of: {_type(schema['additionalProperties'])}"
     return _WORDS.get(str(kind), "any value")
+
+
+def _choices(schema: Schema) -> list[str]:
+    """The type of a value, in words, or each of a few values that it may have."""
+    few = len(schema.get("enum", ())) <= _SIMPLE
+    return [_type({"enum": [choice]}) for choice in schema["enum"]] if "enum" in schema and few else [_type(schema)]
+
+
+def _one_of(words: Sequence[str]) -> str:
+    """These words with commas and "or"; without commas if one of them is a list."""
+    if len(words) == 1 or any("list" in word or "," in word for word in words):
+        return " or ".join(words)
+    return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -140,7 +140,7 @@ class SamplesDocument:
     network_calls: Annotated[Count, Meta(description="Number of network calls per sample.")]
     eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
     seed: Annotated[Count, Meta(description="Random seed. The seed and the index of a sample determine the sample.")]
-    dtype: Annotated[str, Meta(description="Dtype that the network computes in.")]
+    dtype: Annotated[str, Meta(description="Dtype in which the network computes.")]
     units: Annotated[str | None, Meta(description=
         "Units of decoded samples, in words; null if samples are not decoded.")]  # fmt: skip
     not_decoded: Annotated[str | None, Meta(description="Why samples are not decoded; null if they are.")]
@@ -260,36 +260,36 @@ class ExportDocument:
     ``tensors`` on for a PyTorch file."""
 
     model: Annotated[str, Meta(description="Name of the converted file.")]
-    to: Annotated[Literal["stablehlo", "torch"], Meta(description="Kind of the written file.")]
+    to: Annotated[Literal["stablehlo", "torch"], Meta(description="Kind of file that was written.")]
     what: Annotated[Literal["denoiser", "sampler", "network"] | UnsetType, Meta(description=
         "What the programs compute.")] = UNSET  # fmt: skip
     output: Annotated[OutputFile, Meta(description="The file that was written.")]
-    platforms: Annotated[Sequence[str] | UnsetType, Meta(description="Platforms that the programs run on.")] = UNSET
+    platforms: Annotated[Sequence[str] | UnsetType, Meta(description="Platforms on which the programs run.")] = UNSET
     batch: Annotated[Positive | UnsetType | None, Meta(description=
-        "Number of samples per call; null for any number.")] = UNSET  # fmt: skip
+        "Number of samples per call; null if any number is possible.")] = UNSET  # fmt: skip
     arrays: Annotated[Mapping[str, JsonShape] | UnsetType, Meta(description=
-        "Shape of one sample of every array that the program takes or returns; absent for a "
+        "For every array that the program takes or returns, the shape of one sample; absent for a "
         "network.")] = UNSET  # fmt: skip
     programs: Annotated[Mapping[str, ProgramFacts] | UnsetType, Meta(description=
-        "The programs of a network by name, with their inputs and outputs; absent for a denoiser or "
+        "The network's programs by name, each with its inputs and outputs; absent for a denoiser or "
         "sampler.")] = UNSET  # fmt: skip
     classes: Annotated[Positive | UnsetType | None, Meta(description=
         "Number of classes; null for a model without labels, and for a network.")] = UNSET  # fmt: skip
     condition: Annotated[ConditionFacts | UnsetType, Meta(description=
         "The conditioning input, which is the last input; absent if there is none.")] = UNSET  # fmt: skip
-    compute_dtype: Annotated[str | UnsetType, Meta(description="Dtype that the network computes in.")] = UNSET
+    compute_dtype: Annotated[str | UnsetType, Meta(description="Dtype in which the network computes.")] = UNSET
     precision: Annotated[str | UnsetType, Meta(description="Precision of float32 products.")] = UNSET
     sampler: Annotated[ExportedSampler | UnsetType | None, Meta(description=
         "The sampler; null for a denoiser or network.")] = UNSET  # fmt: skip
     tensors: Annotated[Count | UnsetType, Meta(description="Number of tensors.")] = UNSET
     prefixes: Annotated[Sequence[str] | UnsetType, Meta(description=
-        "Prefixes that were removed from the names of the checkpoint.")] = UNSET  # fmt: skip
+        "Prefixes that were removed from the tensor names in the checkpoint.")] = UNSET  # fmt: skip
     recomputed: Annotated[Sequence[str] | UnsetType, Meta(description=
         "Tensors that were computed from their formulas.")] = UNSET  # fmt: skip
     chosen: Annotated[Sequence[str] | UnsetType, Meta(description=
-        "Tensors that the conversion had combined by arithmetic, and that the export separated. The model computes the "
-        "same, but the tensors do not have their original bits.")] = UNSET  # fmt: skip
+        "Tensors that the conversion had combined by arithmetic and that the export separated again. The model "
+        "computes the same results, but the tensors do not have their original bits.")] = UNSET  # fmt: skip
     left_out: Annotated[Mapping[str, str] | UnsetType, Meta(description=
-        "Tensors of the checkpoint that the file does not contain, each with the reason.")] = UNSET  # fmt: skip
+        "Checkpoint tensors that the file does not contain, each with the reason.")] = UNSET  # fmt: skip
     verified: Annotated[Sequence[GateFacts] | UnsetType, Meta(description=
-        "The gates of `--verify`; absent without this option.")] = UNSET  # fmt: skip
+        "The gates that `--verify` ran; absent without this option.")] = UNSET  # fmt: skip

@@ -114,10 +114,10 @@ class FindingFacts:
         "whole.")]  # fmt: skip
     part: Annotated[str, Meta(description="Part of the subject, in words.")]
     kind: Annotated[str, Meta(description=
-        "`notice`, `waived` and `bound` do not fail the gate; every other kind does.")]  # fmt: skip
+        "Findings of the kinds `notice`, `waived` and `bound` do not make the gate fail; all others do.")]  # fmt: skip
     value: Annotated[Number | None, Meta(description="Value that exceeds the bound; null if nothing was measured.")]
     bound: Annotated[Number | None, Meta(description="Bound that the value exceeds; null if nothing was measured.")]
-    leak: Annotated[bool, Meta(description="Whether the error is of the order of float32 rounding.")]
+    leak: Annotated[bool, Meta(description="Whether the error is on the order of float32 rounding.")]
     text: Annotated[str, Meta(description="The finding in one sentence.")]
 
 
@@ -132,10 +132,11 @@ class GateFacts:
     compared: Annotated[Count, Meta(description="Number of comparisons made.")]
     expected: Annotated[Count, Meta(description="Number of comparisons required.")]
     worst: Annotated[Number | None, Meta(description="Largest measured error; null if nothing was measured.")]
-    bound: Annotated[Number | None, Meta(description="Bound of this error; null if nothing was measured.")]
+    bound: Annotated[Number | None, Meta(description="Bound on this error; null if nothing was measured.")]
     where: Annotated[str, Meta(description="Where this error was measured; empty if nothing was measured.")]
     seconds: Annotated[float | None, Meta(description="Duration in seconds; null if it was not measured.")]
-    findings: Annotated[Sequence[FindingFacts], Meta(description="Objections of the gate, followed by its notices.")]
+    findings: Annotated[Sequence[FindingFacts], Meta(description=
+        "The objections that the gate raises, followed by its notices.")]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -125,12 +125,12 @@ def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The result of a conversion, with the same facts as the manifest.
+    """The result of a conversion, with the same information as the manifest.
 
     ``manifest`` is the manifest's JSON content; ``assumed`` are the configuration values that no source determined;
     ``shown`` maps the main fields of the configuration to short labels; ``values`` are findings on unusual values;
-    ``optimizer`` is the converted optimizer, if it was asked for. ``doubts`` are assumed values that change what the
-    network computes, each with what goes wrong if it is wrong.
+    ``optimizer`` is the converted optimizer, if you requested it. ``doubts`` are assumed values that change what the
+    network computes, each with the consequence of a wrong value.
     """
 
     source: Path
@@ -186,20 +186,20 @@ def convert(
         checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file, or a folder of shards with their index.
         output: ``.keras`` (default: next to the checkpoint), ``.safetensors``, ``.weights.h5`` or ``.npz``; a name that
             ends in ``/`` is a folder of safetensors shards, and one that ends in ``.orbax`` an Orbax checkpoint.
-        config: training configuration (YAML); values that it does not state are inferred from the shapes or assumed.
-        mapping: your own mapping table, instead of the shipped one that fits.
+        config: training configuration (YAML); values that it does not specify are inferred from the shapes or assumed.
+        mapping: your own mapping table, instead of the matching one that comes with wdport.
         values: single configuration values as text, such as ``{"num_heads": "8"}``.
         norm_stats: mean and standard deviation per feature (JSON or NPZ), kept with the model, so that samples
             can be converted to the units of the data; a JSON file may also have the features' ``names``.
         data: the data set that the model was trained on, to compute the statistics from; its column names become
             the features' names.
-        transform: how the training's windows were made of the data: "zscore", "log1p-volume", "ohlc-atr" or your own
-            ``module:class``, see :mod:`wdport.data.transforms`; by default z-scores of the columns as they are.
-        key: dotted key of the state_dict if the file holds more than one; "ema" is an average of the weights, and "raw"
-            those that were trained.
+        transform: how the training windows were made from the data: "zscore", "log1p-volume", "ohlc-atr" or your own
+            ``module:class``, see :mod:`wdport.data.transforms`; by default, z-scores of the columns as they are.
+        key: dotted key of the state_dict if the file holds more than one; "ema" selects an average of the weights, and
+            "raw" the weights that were trained.
         model: ``module:function`` that builds your own Keras model, if the table does not name it.
         no_config: do not read the training configuration (config.yaml) next to the checkpoint.
-        strict: refuse any assumption.
+        strict: raise an error instead of assuming a value.
         force: replace an existing output.
         allow_nonfinite: accept NaN and infinity among the weights.
         cast: accept float64 weights that float32 cannot hold exactly.
@@ -210,10 +210,11 @@ def convert(
         max_shard_size: maximum bytes per shard; the output is then a folder.
         with_optimizer: also convert the state of the optimizer, to ``NAME.optimizer.safetensors`` next to the output;
             all of its moments are in memory at once. :func:`wdport.load_optimizer` loads it.
-        optimizer: "adam" or "adamw", if a checkpoint of an older PyTorch does not distinguish them.
+        optimizer: "adam" or "adamw", if the checkpoint comes from an older version of PyTorch and does not distinguish
+            the two.
         optimizer_key: dotted key of the optimizer's state if the file holds more than one.
-        parameter_names: JSON file with a list of the names of the optimizer's parameters, in the order of its groups,
-            if their shapes fit several assignments.
+        parameter_names: JSON file with a list of the names of the optimizer's parameters, in the order of its groups;
+            needed if the shapes allow more than one assignment.
 
     Returns:
         A :class:`Conversion`; ``output`` is the path of the written file.

@@ -240,8 +240,9 @@ def load_model(
 ) -> KerasModel:
     """Load a converted file as a Keras model, ready to be called.
 
-    For your own model the table is needed, whose functions are called. Without it ``keras.saving.load_model`` opens
-    a ``.keras`` file of your own model, but :func:`wdport.sample` does not know what it was trained for.
+    For your own model, pass the mapping table; its functions are called. Without the table,
+    ``keras.saving.load_model`` can open a ``.keras`` file of your own model, but :func:`wdport.sample` does not know
+    what the model was trained for.
 
     Args:
         path: a ``.keras``, ``.safetensors``, ``.weights.h5`` or ``.npz`` file, or a folder, from
@@ -257,7 +258,8 @@ def load_model(
 
     Raises:
         InputError: the file is damaged, or wdport did not write it.
-        MisfitError: it is your own model and ``mapping`` is missing, or the function makes another model now.
+        MisfitError: the file contains your own model and ``mapping`` is missing, or the function now builds a different
+            model.
         UsageError: Keras runs on another backend, or float64 is requested without JAX x64.
     """
     require_paths("mapping", path=path, mapping=mapping)

@@ -105,24 +105,24 @@ def transform_dataset(
         key: name of the array in a ``.npz`` or ``.mat`` file with several arrays.
         normalize: z-score with the series' own statistics (True), with given ones, or not at all (False).
         stride: steps from one window to the next.
-        dtype: float32 or float64, of the transform's input and of the coefficients. All steps before the
+        dtype: dtype of the transform's input and of the coefficients, float32 or float64. All steps before the
             transform use float64.
         memory: bytes that the coefficients may take. If they need more, they are computed in chunks of windows, where
             input and coefficients of a chunk together take at most this, and ``output`` is required. The memory of the
             series and of the transform itself is not included.
         output: an ``.npy`` file for the coefficients, replaced if it exists; the result is memory-mapped from it.
-            The file gets its name only when it is complete, and no temporary file is left in any case.
+            The file gets its name only when it is complete, and no temporary file is ever left behind.
 
     Returns:
         A :class:`Dataset`: the coefficients, the statistics and the names of the features.
 
     All chunks have the same shape, so a jitted transform is compiled once. The result equals that of a single call
-    bit for bit if the transform's result for a window does not depend on the batch; for matrix products it may
-    (1e-6 relative).
+    bit for bit if the transform's result for a window does not depend on the batch. The result of a matrix product may
+    depend on it (by a relative difference of 1e-6).
 
     Raises:
         InputError: the file cannot be read; see :func:`wdport.data.read_series`.
-        UsageError: an argument is invalid, or the transform returns another shape or a less precise dtype.
+        UsageError: an argument is invalid, or the transform returns a different shape or a less precise dtype.
         MachineError: reading or writing fails.
     """
     kind = _dtype(dtype)

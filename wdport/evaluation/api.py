@@ -39,28 +39,28 @@ def evaluate(
 ) -> Evaluation:
     """Score generated series against real ones; smaller is better for every score.
 
-    All sets are compared at the size of the smallest one, with the same real windows and trainings, so a set's score
-    does not depend on its name or on the order of the sets.
+    All sets are compared at the size of the smallest one, with the same real windows and training runs, so a set's
+    score does not depend on its name or on the order of the sets.
 
     Args:
-        samples: series (n, N, F) in the units of the data: an array, what :func:`wdport.sample` returns, or a file
-            of ``wdport sample``; or several of them by name.
+        samples: series (n, N, F) in the units of the data: an array, the return value of :func:`wdport.sample`, or a
+            file written by ``wdport sample``; or several of these by name.
         data: a data file, a series or an array (T, F), whose windows of N steps are compared; or windows (m, N, F),
             also as an ``.npy`` file. Columns are found by name if samples and data have names.
-        metrics: some of "context-fid", "correlational", "discriminative", "predictive", "dtw-js" and
-            "sliced-wasserstein", also as one text with commas; all by default.
+        metrics: any of "context-fid", "correlational", "discriminative", "predictive", "dtw-js" and
+            "sliced-wasserstein", also as one comma-separated string; all by default.
         repeats: repetitions of every score, each with its own random subsets and training runs.
         seed: determines all of them.
-        encoder: a converted encoder of series, for Context-FID. By default one is trained on the real windows of every
+        encoder: a converted series encoder, for Context-FID. By default, one is trained on the real windows of every
             repetition.
         report: called before every score, for a progress display.
 
     Returns:
-        An :class:`Evaluation`, whose set "real" is the floor: the score of real windows against others, with which they
-        share no step. The set "itself" has half of the first set against its other half.
+        An :class:`Evaluation`. Its set "real" is the floor: the score of real windows against other real windows with
+        which they share no step. The set "itself" compares one half of the first set with the other.
 
     Raises:
-        UsageError: samples, data or settings do not fit together.
+        UsageError: the samples, the data and the settings are incompatible.
         InputError: the data cannot be read.
     """
     sets = _sets_of(samples)

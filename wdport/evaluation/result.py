@@ -40,11 +40,11 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The scores of sets of series by name, each a score by metric.
+    """The scores of named sets of series, one score per metric for each set.
 
-    ``sets`` has the samples under the names they were given with, and two floors: "real", if the data allow one, and
-    "itself", one half of the first set against the other, unless it is too small.
-    ``counts`` are the series of each set that are compared with as many real ones, ``features`` the names of the
+    ``sets`` holds the scores of the samples under the names that you gave them, and of two floors: "real", if the data
+    allows one, and "itself", one half of the first set against the other, unless the set is too small. ``counts`` is
+    the number of series of each set that are compared with the same number of real ones, ``features`` the names of the
     features, if known, and ``real`` all real windows (n, N, F).
     """
 

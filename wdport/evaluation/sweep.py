@@ -35,7 +35,7 @@ MOST: Final = 1_000_000
 
 @dataclass(frozen=True)
 class SamplerSetting:
-    """A sampler with a number of steps, all of them for None, and an amount of noise."""
+    """A sampler with a number of steps (None for all of them) and an amount of noise."""
 
     sampler: str
     steps: int | None = None
@@ -127,11 +127,12 @@ class Sweep:
 
     @property
     def compares(self) -> bool:
-        """Whether settings can be compared: there are two, and repetitions that show a spread."""
+        """Whether settings can be compared: this takes two settings, and repetitions that show a spread."""
         return len(self.drawn) > 1 and self.evaluation.repeats > 1
 
     def full(self) -> SettingSamples:
-        """The setting with the most network calls, which the others are compared with; the best of several ones."""
+        """The setting with the most network calls, with which the others are compared; if there are several, the best
+        of them."""
         return min(self.drawn, key=lambda run: (-run.calls, self._rank(run)))
 
     def as_good(self, drawn: SettingSamples, width: float = 2.0) -> list[str]:
@@ -141,8 +142,8 @@ class Sweep:
         return [metric for metric in ours if not apart(ours[metric], full[metric], width)]
 
     def cheapest(self, width: float = 2.0) -> SettingSamples:
-        """The setting with the fewest network calls that is as good as the full one in every metric; the best of
-        several ones."""
+        """The setting with the fewest network calls that is as good as the full one in every metric; if there are
+        several, the best of them."""
         count = len(self.evaluation.metrics)
         return min((run for run in self.drawn if len(self.as_good(run, width)) == count),
                    key=lambda run: (run.calls, self._rank(run)))  # fmt: skip
@@ -170,8 +171,8 @@ def sweep(
 ) -> Sweep:
     """Sample from a model with every setting, and score the samples against data.
 
-    Every setting begins with the same noise. A setting whose samples are not finite, or further than a billion times
-    the range of the data from them, is in ``Sweep.failed``.
+    Every setting begins with the same noise. A setting is listed in ``Sweep.failed`` if its samples are not finite, or
+    if they are farther from the data than a billion times the range of the data.
 
     Args:
         model: a converted diffusion model whose samples are series.
@@ -179,11 +180,11 @@ def sweep(
             statistics, so that its series are z-scores, the data are z-scored.
         settings: such as ``"ddpm:1000 ddim:20,50"``: samplers with numbers of steps, by the rule of
             :func:`wdport.sample`. By default the model's default sampler with all steps.
-        n: samples of each.
+        n: number of samples per setting.
         metrics: as for :func:`wdport.evaluate`.
         repeats: as for :func:`wdport.evaluate`.
         encoder: as for :func:`wdport.evaluate`.
-        seed: of the samples and of the scores.
+        seed: seed for the samples and for the scores.
         more: other sets of series to score, by name.
         condition: the condition of the samples, as for :func:`wdport.sample`; by default that of the training data, if
             the model holds it.
@@ -194,7 +195,7 @@ def sweep(
         A :class:`Sweep`.
 
     Raises:
-        UsageError: a setting is not one of the model, or its samples do not fit the data.
+        UsageError: the model does not support a setting, or its samples do not fit the data.
     """
     programs = programs_of(model)
     real, shape = _units_of(data, programs.network.about)

@@ -97,8 +97,8 @@ def export(
         platforms: some of :data:`PLATFORMS`; this machine need not have any of them.
         batch: a fixed number of samples; any number if None.
         sizes: fixed values of other sizes that may differ between calls, such as ``{"n": 512}``, only for "network".
-        inputs: the inputs of your own Keras model in its order of axes, such as ``("x: b 48 48 3",)``; those of a
-            functional model are known.
+        inputs: the inputs of your own Keras model, with the axes in the model's order, such as ``("x: b 48 48 3",)``;
+            those of a functional model are known.
         sampler: as in :func:`wdport.sample`, only for "sampler".
         steps: as in :func:`wdport.sample`, only for "sampler".
         eta: as in :func:`wdport.sample`, only for "sampler".
@@ -108,10 +108,10 @@ def export(
         force: replace an existing file.
 
     Returns:
-        The written artifact: its ``path``, ``size`` and ``facts``.
+        The artifact that was written: its ``path``, ``size`` and ``facts``.
 
     Raises:
-        UsageError: an argument is invalid, the model cannot be exported so, or the file exists.
+        UsageError: an argument is invalid, the model cannot be exported in this form, or the file exists.
         MachineError: writing fails, or flatbuffers is not installed.
     """
     what = what or ("denoiser" if draws_samples(model) else NETWORK)

@@ -55,13 +55,14 @@ class ArrayFacts(TypedDict):
     name: Annotated[str, Meta(description="Its name.")]
     dtype: Annotated[str, Meta(description="Its dtype.")]
     shape: Annotated[list[Count | str], Meta(description=
-        "Its shape; sizes that may differ between calls are text, such as `b` or `4*t - 3`.")]  # fmt: skip
+        "Its shape; a size that may differ between calls is text, such as `b` or `4*t - 3`.")]  # fmt: skip
 
 
 class ProgramFacts(TypedDict):
-    """A program of a network."""
+    """One of the programs of a network."""
 
-    inputs: Annotated[list[ArrayFacts], Meta(description="Its inputs in order, after the weights.")]
+    inputs: Annotated[list[ArrayFacts], Meta(description=
+        "Its inputs in order, not including the weights, which come first.")]  # fmt: skip
     outputs: Annotated[list[ArrayFacts], Meta(description="Its outputs in order.")]
 
 
@@ -76,17 +77,17 @@ class ComparedFacts(TypedDict):
         "error in its dtype.")]  # fmt: skip
     bound: Annotated[Number, Meta(description="Largest multiple that passes.")]
     inputs: Annotated[list[str], Meta(description="The inputs that were compared, in words.")]
-    device: Annotated[str, Meta(description="The device that the programs ran on.")]
+    device: Annotated[str, Meta(description="The device on which the programs ran.")]
 
 
 class ConditionFacts(TypedDict):
-    """A conditioning input: one value for every sample."""
+    """A conditioning input with one value per sample."""
 
     name: Annotated[str, Meta(description="Its name, such as `labels` or `scale`.")]
     kind: Annotated[Literal["class", "positive", "real"], Meta(description=
         "`class`: whole numbers from 0 to `classes` - 1. `positive`: positive numbers. `real`: any "
         "numbers.")]  # fmt: skip
-    shape: Annotated[list[Positive], Meta(description="Shape of one sample's value.")]
+    shape: Annotated[list[Positive], Meta(description="Shape of the value for one sample.")]
 
 
 class ExportFacts(TypedDict):
@@ -98,8 +99,8 @@ class ExportFacts(TypedDict):
     wdport: Annotated[str, Meta(description="Version of wdport that wrote it.")]
     jax: Annotated[str, Meta(description="Version of JAX that compiled it.")]
     platforms: Annotated[list[Literal["cpu", "cuda", "rocm", "tpu"]], Meta(description=
-        "Platforms that the programs run on.")]  # fmt: skip
-    batch: Annotated[Positive | None, Meta(description="Number of samples per call; null for any number.")]
+        "Platforms on which the programs run.")]  # fmt: skip
+    batch: Annotated[Positive | None, Meta(description="Number of samples per call; null if any number is possible.")]
     dtype: Annotated[Literal["float32", "float64"], Meta(description=
         "Dtype of states and predictions, and of a network's floating-point inputs.")]  # fmt: skip
     precision: Annotated[Literal["highest", "default"], Meta(description="Precision of float32 products.")]

@@ -118,9 +118,10 @@ def to_torch(
         output: ``NAME.safetensors``, or ``NAME.pt``, which needs torch; by default next to ``converted``.
         like: the checkpoint, or another of the same model, whose tables are copied in place of recomputed ones.
         key: the entry of ``like`` that holds the weights.
-        optimizer: the model's ``.optimizer.safetensors``; the output is then a training program's checkpoint, ``.pt``.
-        mapping: the table of a user's own model.
-        model: ``module:function`` of a user's own Keras model, if the table does not name it.
+        optimizer: the model's ``.optimizer.safetensors``; the output is then a ``.pt`` checkpoint like one written by a
+            training program.
+        mapping: the mapping table of your own model.
+        model: ``module:function`` of your own Keras model, if the table does not name it.
         force: replace an existing file.
 
     Returns:

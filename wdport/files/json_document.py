@@ -54,9 +54,9 @@ class NamedFile:
 class OutputFile:
     """A file that was written."""
 
-    name: Annotated[str, Meta(description="Its name, without its path.")]
-    sha256: Annotated[Sha256, Meta(description="Its SHA-256.")]
-    bytes: Annotated[Count, Meta(description="Its size in bytes.")]
+    name: Annotated[str, Meta(description="Name of the file, without the path.")]
+    sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
+    bytes: Annotated[Count, Meta(description="Size of the file in bytes.")]
 
 
 def output_file(path: Path) -> OutputFile:

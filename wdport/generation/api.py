@@ -27,9 +27,9 @@ LOGITS: Final = 1 << 26
 class Generated:
     """Completed texts.
 
-    ``tokens`` are one array (N,) int32 per prompt: the prompt with its masks replaced, and the tokens after it.
-    ``steps`` are of the same shapes: the step that last set a token, counted from 0, and -1 for a given token.
-    ``taken`` (n,) is the number of steps of each, and ``calls`` the number of calls of the network. ``words`` is the
+    ``tokens`` holds one int32 array (N,) per prompt: the prompt with its masks replaced, and the tokens after it.
+    ``steps`` holds arrays of the same shapes: the step that last set a token, counted from 0, and -1 for a given token.
+    ``taken`` (n,) is the number of steps for each prompt, and ``calls`` the number of network calls. ``words`` is the
     tokenizer, if there is one.
     """
 
@@ -54,8 +54,8 @@ class Generated:
         return int(sum((text_steps >= 0).sum() for text_steps in self.steps))
 
     def frames(self, index: int, mask: int) -> list[Array]:
-        """One text after every step, the first with ``mask`` for all wanted tokens; an edited token appears when it was
-        last set."""
+        """The text after every step; the first has ``mask`` in place of all wanted tokens. An edited token appears at
+        the step that last set it."""
         tokens, steps = self.tokens[index], self.steps[index]
         return [np.where(steps < step, tokens, mask) for step in range(int(steps.max(initial=NEVER)) + 2)]
 
@@ -82,23 +82,24 @@ def generate(
 ) -> Generated:
     """Replace the mask tokens of prompts, and append tokens to them, with a converted masked language model.
 
-    Wanted tokens are filled in blocks, in the order of the text; a block reads all given tokens, and the wanted ones up
-    to its own end. In every step the network predicts all open tokens of a block, and the most probable are kept. The
-    rule is that of ``BlockRefinementScheduler`` of diffusers 0.42.1. All settings but ``block_length`` are arguments of
-    one compiled program.
+    Wanted tokens are filled in block by block, in text order; a block reads all given tokens, and all wanted tokens up
+    to its own end. In every step, the network predicts all open tokens of a block, and the most probable are kept. The
+    rule is the one in ``BlockRefinementScheduler`` from diffusers 0.42.1. All settings but ``block_length`` are
+    arguments of one compiled program.
 
     Args:
         model: what :func:`wdport.load_model` returns.
-        prompts: texts, or lists of tokens, of any lengths; a mask token, in a text ``[MASK]``, is the place of a token
-            that is wanted. All others are kept.
+        prompts: texts, or lists of tokens, of any length; a mask token (``[MASK]`` in a text) marks the place of a
+            wanted token. All other tokens are kept.
         length: number of tokens to append to each prompt.
-        block_length: wanted tokens in a block. Default: 32, or all if ``length`` is 0.
+        block_length: number of wanted tokens per block. Default: 32, or all if ``length`` is 0.
         steps: maximum steps per block, which is filled evenly. Default: one for every token of a block.
-        threshold: tokens with a probability above it are kept earlier; 1 switches that off. It is the probability that
-            tokens are drawn with, after ``temperature``, ``top_k`` and ``top_p``.
-        edit: probability above which a token that was generated before is replaced by another. A block that is full
-            before the last of its ``steps`` is edited for at most 17 more. Default: never.
-        temperature: 0 takes the most probable token; above, tokens are drawn from the tempered distribution.
+        threshold: tokens with a probability above this value are kept earlier; 1 disables this. The probability is the
+            one with which tokens are drawn, after ``temperature``, ``top_k`` and ``top_p``.
+        edit: probability above which a previously generated token is replaced by another. A block that is full before
+            the last of its ``steps`` is edited for at most 17 more. Default: never.
+        temperature: 0 takes the most probable token; with larger values, tokens are drawn from the tempered
+            distribution.
         top_k: draw from this many of the most probable tokens. Default: all.
         top_p: draw from the most probable tokens that together have this probability. Default: all.
         end: token that ends a text, which is cut after it. Default: none.
@@ -106,9 +107,9 @@ def generate(
         mask: the mask token. Default: that of the model's configuration.
         tokenizer: ``tokenizer.json``, or its folder, for texts. Default: the one that the model keeps from its
             checkpoint's folder.
-        words: the same, read before.
+        words: the tokenizer itself, if it has already been loaded.
         seed: 0 to 2^32 - 1. A text depends only on its prompt, the seed and its index, up to rounding.
-        batch: prompts per call of the network. Default: by the size of the logits.
+        batch: prompts per network call. Default: chosen by the size of the logits.
 
     Returns:
         The texts, in the order of the prompts.
@@ -116,7 +117,7 @@ def generate(
     Raises:
         UsageError: an argument is invalid; the message names it.
         InputError: the tokenizer cannot be read.
-        MachineError: there are texts, and tokenizers is not installed.
+        MachineError: prompts are texts, and the tokenizers package is not installed.
     """
     generator = generator_of(model)
     vocabulary = generator.vocabulary

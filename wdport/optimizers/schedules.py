@@ -154,8 +154,8 @@ class Schedule:
         groups: the groups' hyper-parameters, also copied; :attr:`groups` holds the current ones.
 
     Raises:
-        UsageError: the schedule is a function of the training program, of an unknown class or of one that is not
-            implemented, or its stored rate is not that of the class that has its fields.
+        UsageError: the schedule is a function of the training program, belongs to a class that is unknown or not
+            implemented, or has a stored rate that does not match the class identified by its fields.
     """
 
     def __init__(self, state: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> None:

@@ -95,28 +95,29 @@ class _TableRate(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class TorchOptimizer(keras.optimizers.Optimizer):
-    """Base of the optimizers: groups, rates of every step, clipping.
+    """Base class of the optimizers, with parameter groups, learning rates for every step, and clipping.
 
     Args:
         groups: the groups' hyper-parameters.
         members: for every trainable variable of the model, in order, the number of its group; None for the first.
-        rates: learning rate of every step and group, (S,) or (S, G), instead of the groups'; after the last step, the
-            last one holds.
+        rates: learning rate of every step and group, (S,) or (S, G), instead of the groups' own rates; after the last
+            step, the last rate applies.
         momenta: the same for ``betas[0]`` or ``momentum``, if it is scheduled too.
         clip_norm: the gradients are multiplied by a common factor so that their norm over all variables is at most
             this, as ``torch.nn.utils.clip_grad_norm_`` does.
-        late: for every trainable variable the steps that it took fewer than the others; None for none.
-        start: steps that were taken before the first one of ``rates`` and ``momenta``.
+        late: for every trainable variable, how many fewer steps it took than the others; None if all took the same
+            number.
+        start: number of steps taken before the first entry of ``rates`` and ``momenta``.
 
-    Without ``rates`` the learning rate of the first group can be set, ``optimizer.learning_rate = 1e-4``; those of the
-    others keep their ratio to it.
+    Without ``rates``, you can set the learning rate of the first group with ``optimizer.learning_rate = 1e-4``; the
+    rates of the other groups keep their ratio to it.
     """
 
     Group: type
 
     @property
     def moments(self) -> dict[str, list[KerasVariable | None]]:
-        """The variables of the state by torch's name of the moment, one for each trainable variable."""
+        """The state variables by PyTorch's name for the moment, one for each trainable variable."""
         raise NotImplementedError
 
     def __init__(
@@ -218,11 +219,11 @@ class Adam(TorchOptimizer):
 
     @property
     def moments(self) -> dict[str, list[KerasVariable | None]]:
-        """First and second moments, and the largest second ones of AMSGrad."""
+        """First and second moments and, for AMSGrad, the largest second moments."""
         return {"exp_avg": self.first, "exp_avg_sq": self.second, "max_exp_avg_sq": self.largest}
 
     def build(self, variables: Sequence[KerasVariable]) -> None:
-        """Create the moments of every variable, zero."""
+        """Create the moments of every variable, initialized to zero."""
         if self.built:
             return
         super().build(variables)
@@ -272,7 +273,7 @@ class SGD(TorchOptimizer):
         return {"momentum_buffer": self.buffer}
 
     def build(self, variables: Sequence[KerasVariable]) -> None:
-        """Create the momentum of every variable, zero."""
+        """Create the momentum of every variable, initialized to zero."""
         if self.built:
             return
         super().build(variables)

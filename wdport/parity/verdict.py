@@ -147,8 +147,8 @@ class Verdict(VerdictFacts):
 
     @property
     def unmet(self) -> tuple[Gate, ...]:
-        """The failed gates if only those of the policy, the baseline and the known faults failed: the two models
-        compute the same, but another requirement is not met."""
+        """The failed gates, if only those of the policy, the baseline and the known faults failed: the two models
+        compute the same results, but another requirement is not met."""
         failed = tuple(gate for gate in self.gates if not gate.passed)
         return failed if all(gate.name in TERMS for gate in failed) else ()
 
@@ -156,7 +156,7 @@ class Verdict(VerdictFacts):
     def assuming(self) -> dict[str, object]:
         """The assumed configuration values that this outcome depends on.
 
-        Values that define the network are not included if the user's own model computes the same.
+        Values that define the network are not included if your own model computes the same results.
         """
         run = {gate.name for gate in self.gates}
         confirmed = bool(self.reference) and (bool(self) or bool(self.unmet))
@@ -180,15 +180,15 @@ class Verdict(VerdictFacts):
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Every place that is wrong in isolation, by the bounds in force, in the order of the computation: each is one
-        probable bug.
+        """Every place that is wrong in isolation under the bounds in force, in order of computation; each is probably
+        one bug.
 
-        A layer that is fed wrongly is the fault of the innermost tapped layer that calls it.
+        If a layer receives wrong inputs, the fault is attributed to the innermost tapped layer that calls it.
         """
         return locate(self.taps, self.bound("logic"), self.bound("numerics"))
 
     def bound(self, name: str) -> float:
-        """The bound of this name in force: the policy's, or the default."""
+        """The bound in force under this name: the one in the policy, or the default."""
         return self.bounds[name] if name in self.bounds else bounds()[name]
 
     def document(self) -> VerdictDocument:

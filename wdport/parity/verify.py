@@ -64,28 +64,28 @@ def verify(
         say: called with a short message at every step, for a progress display.
         model: ``module:function`` of your own Keras model, if the table does not name it.
         inputs: the inputs of your own model, such as "x: b 3 48 48", if the table does not state them.
-        config: the training configuration, to compare that of the converted file with; needed if it was given at the
-            conversion and Keras has saved the file since. The same holds for ``values`` and ``norm_stats``, see
+        config: the training configuration to compare with that of the converted file; needed if it was passed to the
+            conversion and Keras has saved the file since. The same applies to ``values`` and ``norm_stats``, see
             :func:`wdport.convert`.
         values: single values of the configuration as text.
         norm_stats: mean and standard deviation per feature.
-        data: the training data, to compute them, or those of every window, from.
-        transform: how windows were made of the data.
+        data: the training data from which to compute these statistics, or those of every window.
+        transform: how windows were made from the data.
         resume: the optimizer's file from ``convert(..., with_optimizer=True)``: five training steps are compared from
             its state.
-        schedule: ``module:class`` of the learning-rate schedule in the checkpoint, if its fields do not show which of
-            PyTorch's classes it is of; needs ``resume``.
-        seed: of the inputs; the same seed draws the same inputs.
+        schedule: ``module:class`` of the learning-rate schedule in the checkpoint, if its fields do not show which
+            PyTorch class it belongs to; requires ``resume``.
+        seed: seed for the random inputs; the same seed produces the same inputs.
         cases: number of additional random inputs.
         fresh: also compare whole outputs on inputs and weights drawn at run time, with the port alone in a process
-            without PyTorch. No code of either model runs in this process then.
+            without PyTorch. In that case, neither model's code runs in the calling process.
 
     Returns:
-        A verdict, which is true if the two are equal.
+        A verdict, which is true if the two models agree.
 
     Raises:
-        WdportError: a file is bad, the two do not belong together, torch is missing, or something could
-            not be compared.
+        WdportError: a file is invalid, the checkpoint and the converted file do not belong together, torch is missing,
+            or something could not be compared.
     """
     files = {"mapping": mapping, "config": config, "norm_stats": norm_stats, "data": data, "resume": resume}
     require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
@@ -151,10 +151,11 @@ def verify_recording(
         inputs: as for :func:`verify`.
 
     Returns:
-        A verdict, which is true if the two are equal.
+        A verdict, which is true if the two models agree.
 
     Raises:
-        WdportError: a file is bad, the two do not belong together, or something could not be compared.
+        WdportError: a file is invalid, the recording and the converted file do not belong together, or something could
+            not be compared.
     """
     require_paths("mapping", converted=converted, recording=recording, mapping=mapping)
     started = time.monotonic()

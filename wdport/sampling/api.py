@@ -53,24 +53,25 @@ def sample(
         n: number of samples. Default: the length of ``init`` or ``noise``, otherwise 1.
         sampler: "ddpm" (default) or "ddim", both as in the checkpoint's own code; "ddim-textbook", "dpm-solver++",
             "sde-dpm-solver++", "heun" or "euler".
-        steps: number of steps, by the checkpoint's rule (50 gives 51). Default: all 1000; 20 of "sde-dpm-solver++",
-            which takes exactly the given number.
+        steps: number of steps, by the checkpoint's rule (50 gives 51). Default: all 1000, or 20 for "sde-dpm-solver++",
+            which takes exactly the given number of steps.
         eta: noise level of DDIM; 0 adds no noise.
         seed: 0 to 2^32 - 1. A sample depends only on the seed and its index.
         init: x_T (n, *shape) to start from instead of noise; ``shape`` is the shape of one state of the model.
-        noise: recorded noise (slots, n, *shape), one slot for every step that adds noise (all but the last of DDPM).
+        noise: recorded noise (slots, n, *shape), one slot for every step that adds noise (for DDPM, all but the last).
         known: one decoded sample, such as a series (N, F), in the units of the output, NaN where unknown. All samples
             have exactly the known values.
-        resample: number of times every step is taken with ``known``, so that the rest fits it. Default: 5.
+        resample: number of times every step is taken when ``known`` is given, so that the rest of the sample becomes
+            consistent with the known values. Default: 5.
         labels: classes of the samples, for a class-conditional model; fewer than n labels are cycled.
         scale: the scale of every sample, for a model that takes one: positive numbers, cycled, or "data" to draw them
             from those of the training data.
         condition: the same for a model with a conditioning input of any other name and shape.
-        unconditional: call a model without its condition, if it runs or was trained so.
-        guidance: scale of classifier-free guidance: 1 for none, larger values follow the condition more closely.
-            Requires a model that was also trained without it.
-        anchor: price that all samples begin near, for a model whose windows are relative to their first one; by default
-            those of windows of the training data, drawn with the seed.
+        unconditional: call the model without its condition, if it can run, or was trained, that way.
+        guidance: scale of classifier-free guidance: 1 for none; larger values follow the condition more closely.
+            Requires a model that was also trained without its condition.
+        anchor: price near which all samples begin, for a model whose windows are relative to their first price; by
+            default, the first prices of training windows drawn with the seed.
         transform: the transform of the model's data, if it is your own ``module:class``, whose code is then run;
             otherwise samples of such a model stay in the units of its windows.
         devices: "all" devices of this process, or the first N; the samples are divided among them. Default: one. Under
@@ -80,7 +81,7 @@ def sample(
         pad_widths: pad the network's widths with zeros to a multiple of this, such as 128 or 256. Samples are the same
             up to rounding. May be faster on a TPU or GPU with matrix units of that size if the widths are not multiples
             already; no benefit on a CPU.
-        batch: samples per call of the network. Default: from the free memory. The batch size may change the last bits
+        batch: samples per network call. Default: chosen to fit the free memory. The batch size may change the last bits
             of a sample.
 
     Returns:

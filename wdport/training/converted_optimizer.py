@@ -48,9 +48,9 @@ def load_optimizer(
         path: the file ``NAME.optimizer.safetensors`` from :func:`wdport.convert`.
         model: the converted model, from :func:`wdport.load_model`.
         learning_rate: a constant rate for all groups, instead of the schedule.
-        settings: other hyper-parameters for all groups, by torch's names, such as ``{"betas": (0.9, 0.999)}``.
-        steps: for how many steps the schedule's rates are computed; afterwards the last one holds. By default until the
-            schedule's end, or 100,000.
+        settings: other hyper-parameters for all groups, under their PyTorch names, such as ``{"betas": (0.9, 0.999)}``.
+        steps: number of steps for which the schedule's rates are computed; after that, the last rate applies. Default:
+            until the end of the schedule, or 100,000.
         steps_per_epoch: optimizer steps per step of the schedule, if it advances once an epoch and the file does not
             state how many steps an epoch has.
         clip_norm: clip the gradients to this norm over all variables; checkpoints do not contain it.
@@ -59,10 +59,10 @@ def load_optimizer(
         The Keras optimizer, built.
 
     Raises:
-        InputError: the file is damaged or another one.
+        InputError: the file is damaged, or is not an optimizer file from wdport.
         MisfitError: it belongs to another model or to other weights, or PyTorch did not train all of the model's
             trainable variables.
-        UsageError: the schedule is a function of the training program (give ``learning_rate``).
+        UsageError: the schedule is a function of the training program (pass ``learning_rate``).
     """
     from wdport.keras_runtime import variables_by_path
 
@@ -124,7 +124,7 @@ def save_optimizer(
     optimizer: TorchOptimizer, model: KerasModel, path: str | PathLike[str], *, like: str | PathLike[str],
     steps_per_epoch: int | None = None, force: bool = False,
 ) -> Path:  # fmt: skip
-    """Write an optimizer of :func:`load_optimizer` to a file again, after more training.
+    """Write an optimizer from :func:`load_optimizer` back to a file after more training.
 
     ``wdport export --to torch --optimizer-file FILE`` converts it back to PyTorch.
 
@@ -132,8 +132,8 @@ def save_optimizer(
         optimizer: the optimizer.
         model: the model that it trained.
         path: the file, ``NAME.optimizer.safetensors``.
-        like: the file that it was loaded from, which describes torch's parameters.
-        steps_per_epoch: as it was given to :func:`load_optimizer`.
+        like: the file from which it was loaded, which describes the PyTorch parameters.
+        steps_per_epoch: as passed to :func:`load_optimizer`.
         force: replace an existing file.
 
     Returns:

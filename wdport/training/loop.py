@@ -41,7 +41,7 @@ far."""
 class TrainingRun:
     """A finished run: its folder, its total steps, and the metrics of every epoch by name.
 
-    The model that was given to :func:`train` has the trained weights; ``averaged`` are those of the moving average by
+    The model passed to :func:`train` holds the trained weights; ``averaged`` holds those of the moving average, by
     variable path, if there was one.
     """
 

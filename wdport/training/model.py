@@ -28,8 +28,9 @@ class DiffusionTraining(keras.Model):
     """Trains a network on clean states: every step draws new noise and new times from Keras's seed state.
 
     ``fit`` takes clean states (N, *shape), or (states, condition) for a network with one, such as labels. Its
-    optional second argument are weights (N,) of the samples, 0 for those that only fill a batch; Keras ignores
-    ``sample_weight`` where there are no targets. The network is ``network``, which is trained in place.
+    optional second argument is an array of sample weights (N,), with 0 for samples that only fill a batch; Keras
+    ignores ``sample_weight`` where there are no targets. The network itself is the attribute ``network``, and is
+    trained in place.
     """
 
     def __init__(self, network: KerasModel, loss: DiffusionLoss, seed: int = 0, conditioned: bool = False) -> None:
@@ -82,15 +83,15 @@ def training_model(
 ) -> DiffusionTraining:
     """Return a Keras model that trains ``model`` with the objective of its family.
 
-    That is the mean square of what the network predicts, as a weighted sum over the parts of a state if the family has
-    such weights, with the times that it was trained on.
+    The objective is the mean squared error of the network's prediction, as a weighted sum over the parts of a state if
+    the family has such weights, at the times that the network was trained on.
 
     Args:
         model: a converted model that draws samples, from :func:`wdport.load_model`.
         energy: weight of an energy term: the difference of the sums of squares, by part and feature.
         min_snr: gamma of Min-SNR weighting, such as 5; None for none.
         seed: seed of noise, times, and the model's dropout.
-        law: how steps are drawn: "uniform", or "min-snr", by which steps of much noise are drawn more often.
+        law: how steps are drawn: "uniform", or "min-snr", which draws steps with much noise more often.
 
     Returns:
         The model for ``compile`` and ``fit``; ``fit`` takes clean states (N, *shape), or a pair of them and the

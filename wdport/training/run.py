@@ -76,49 +76,51 @@ def train(
     force: bool = False,
     finish: Callable[[RunFolder, TrainingRun], None] | None = None,
 ) -> TrainingRun:
-    """Train a converted model that draws samples, in place.
+    """Train a converted generative model in place.
 
-    Every epoch takes all windows of a series, or all states, in a new order. The last batch of an epoch is filled up,
-    with weight 0, so one program serves the run. If ``folder`` has the state of an unfinished run with the same
-    settings, model and data, the run resumes from it, with the losses that it would have had.
+    Every epoch takes all windows of a series, or all states, in a new order. The last batch of an epoch is padded with
+    entries of weight 0, so one compiled program serves the whole run. If ``folder`` holds the state of an unfinished
+    run with the same settings, model and data, that run is resumed, with the same losses as if it had not been
+    interrupted.
 
     Args:
         model: from :func:`wdport.load_model`.
         data: a data file or a series, whose windows are transformed on the device, or clean states (n, *shape).
-        folder: for the state, and for ``metrics.csv`` with the losses of every epoch.
+        folder: folder for the state, and for ``metrics.csv`` with the losses of every epoch.
         epochs: total epochs; by default the recipe's, or 1.
-        batch_size: states in a step; by default the recipe's, or 32.
-        optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimizers.torch_like`, or a function of
-            the number of all steps that makes one; by default the recipe's, or AdamW with a rate of 1e-4.
-        recipe: "public" trains as the model's public script: how steps are drawn, learning rates, weight decay and
-            clipping; or what :func:`wdport.training.model.recipe_of` reads from a training configuration. Other
-            arguments take precedence.
+        batch_size: states per step; by default the recipe's, or 32.
+        optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimizers.torch_like`, or a function that
+            takes the total number of steps and returns one; by default the recipe's, or AdamW with a rate of 1e-4.
+        recipe: "public" trains as the model's public script does, with steps drawn in the same way and the same
+            learning rates, weight decay and clipping; alternatively, the recipe that
+            :func:`wdport.training.model.recipe_of` reads from a training configuration. Other arguments take
+            precedence.
         seed: determines the order of the data, noise, times and dropout.
         ema: decay of a moving average of the weights, such as 0.999. After n steps it is at most (1 + n) / (10 + n).
         energy: weight of the energy term, as for :func:`wdport.training_model`.
         min_snr: gamma of Min-SNR weighting.
         law: how steps are drawn, as for :func:`wdport.training_model`; by default the recipe's, or uniformly.
         condition: the condition (n, ...) of every state or window, such as labels or scales, for a model that takes
-            one; for windows of prices it follows from the data.
-        transform: the transform of the model's data, if it is your own ``module:class``, whose code is then run.
-        save_every: save the state after so many steps, besides the end of every epoch.
+            one; for price windows, it is derived from the data.
+        transform: the transform of the model's data, if it is your own ``module:class``; its code is then run.
+        save_every: save the state whenever this many steps have passed, in addition to the end of every epoch.
         devices: divide every batch among "all" devices, or the first N, of every process; ``batch_size`` must be a
             multiple of their number. By default one device, or those of ``keras.distribution``.
         shard_weights: also divide weights, moments and averages among the devices.
-        stream: read the data batch by batch, instead of keeping them on the device; by default if they take more than
-            a quarter of its memory.
+        stream: read the data batch by batch, instead of keeping it on the device; the default if it takes more than a
+            quarter of the device's memory.
         orbax: save the state as an Orbax checkpoint, of which every process writes its part, instead of one file.
         tensorboard: also write the metrics as events for TensorBoard.
         report: called after every step, for a progress display.
         force: start again in a folder with the state of another run, or a damaged one.
-        finish: called by the first process with the folder, which no other run may write to yet, and the finished run.
+        finish: called by the first process, with the folder (to which no other run may write yet) and the finished run.
 
     Returns:
         A :class:`TrainingRun`.
 
     Raises:
-        UsageError: the model is not trained by wdport, data or settings do not fit it, ``folder`` has another run or
-            other files, or the loss is no longer finite; the state of the last save is kept.
+        UsageError: wdport cannot train this model, the data or the settings do not fit it, ``folder`` contains a
+            different run or other files, or the loss is no longer finite (the last saved state is kept).
         InputError: the data or the state in ``folder`` cannot be read.
         MachineError: another process of the run has ended or another run writes to ``folder``, writing fails, or a
             package is not installed.

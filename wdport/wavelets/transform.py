@@ -43,11 +43,11 @@ class WaveletTransform:
         length: N, samples per series.
         wavelet: name of one of PyWavelets' discrete wavelets.
         mode: boundary mode, one of PyWavelets' nine.
-        level: number of stages; None for WaveletDiff's automatic one (3 to 7, by length and wavelet).
-        method: "matrix", "taps", or "auto" for the faster of the two; their results agree to rounding.
+        level: number of stages; None for WaveletDiff's automatic choice (3 to 7, depending on length and wavelet).
+        method: "matrix", "taps", or "auto" for the faster of the two; their results agree up to rounding.
 
-    Coefficients are laid out [cA_L, cD_L, ..., cD_1]. Instances are equal, and hash alike, when their
-    arguments do, so they can be static arguments of jitted functions. Works under jit, grad and vmap.
+    Coefficients are laid out as [cA_L, cD_L, ..., cD_1]. Instances are equal, and have the same hash, if their
+    arguments are equal, so they can be static arguments of jitted functions. Works under jit, grad and vmap.
 
     Raises:
         UsageError: an argument is invalid; the message names it.
