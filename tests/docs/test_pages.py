@@ -95,6 +95,13 @@ def test_every_environment_variable_is_described() -> None:
     assert not [name for name in read if f"`{name}" not in text]
 
 
+def test_times_of_steps_stand_on_one_page() -> None:
+    """Two pages with results of one command disagree as soon as one of them is measured again."""
+    pages = [page for page in Path("docs").glob("*.md") if page.name != "benchmarks.md"]
+    found = {page.name for page in (*pages, Path("README.md")) if re.search(r"\b[0-9.]+ ms\b", page.read_text())}
+    assert not found
+
+
 def test_every_column_of_a_table_has_a_heading() -> None:
     """A screen reader says it; `make docs-check` finds the same in a browser."""
     for page in pages():
