@@ -93,22 +93,6 @@ def test_zero_comparisons() -> None:
     assert replace(nothing, gates=(Gate("A", "logic", 3, 4),)).exit_code == 6
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('[[waivers]]\ntap = "output"\ngate = "B"\nexpires = 2999-01-01\n', "reason"),
-        ('[[waivers]]\ntap = "output"\ngate = "B"\nreason = "r"\n', "expires"),
-        ("[bounds]\nlogic = { value = 1e-3 }\n", "reason"),
-        ("[bonds]\n", "bonds"),
-    ],
-)
-def test_a_policy_that_is_none(pair: tuple[str, str], tmp_path: Path, text: str, said: str, capsys: Any) -> None:
-    policy = tmp_path / "parity.toml"
-    policy.write_text(text)
-    assert main(["verify", *pair, "--policy", str(policy)]) == 3
-    assert said in capsys.readouterr().err
-
-
 @pytest.mark.full
 def test_an_expired_bound_fails(pair: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
     policy = tmp_path / "parity.toml"
@@ -159,18 +143,9 @@ def test_a_baseline_is_made_and_held(pair: tuple[str, str], tmp_path: Path, caps
     assert f"{name} is not in the baseline" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["a.ckpt"], "CONVERTED is missing; give both"),
-        (["a.ckpt", "b.keras", "--against", "r.npz"], "give only CONVERTED"),
-        (["b.keras", "--against", "r.npz", "--full"], "needs the PyTorch model to run"),
-        (["a.ckpt", "b.keras", "--update-baseline"], "--baseline FILE"),
-    ],
-)
-def test_usage(arguments: list[str], said: str, capsys: Any) -> None:
-    assert main(["verify", *arguments]) == 2
-    assert said in capsys.readouterr().err
+def test_a_recording_has_no_model_to_run(capsys: Any) -> None:
+    assert main(["verify", "b.keras", "--against", "r.npz", "--full"]) == 2
+    assert "needs the PyTorch model to run" in capsys.readouterr().err
 
 
 @pytest.mark.full

@@ -95,11 +95,8 @@ def named(activations: dict[str, Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def test_nothing_is_assumed(case: Case) -> None:
-    assert case.conversion.assumed == {}
-
-
 def test_port_float64(case: Case) -> None:
+    assert case.conversion.assumed == {}
     output, activations = port_activations(case)
     assert relative_l2(output, case.double["output"]) <= LOGIC
     ours = named(activations)

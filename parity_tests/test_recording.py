@@ -22,6 +22,7 @@ import pytest
 import wdport
 from conftest import ROOT
 from parity_tests.test_golden import NAMES, read_arrays
+from parity_tests.test_verdicts import failed
 from tests.make import SETTINGS, SMALL, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, record_small, save
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
@@ -128,10 +129,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 @pytest.fixture(scope="module")
 def replayed(pair: Pair) -> Verdict:
     return verify_recording(pair.converted, pair.recording)
-
-
-def failed(verdict: Verdict) -> set[str]:
-    return {gate.name for gate in verdict.gates if not gate.passed}
 
 
 def test_a_correct_port_passes_and_says_what_it_was_compared_with(pair: Pair, replayed: Verdict) -> None:

@@ -13,6 +13,7 @@ import keras  # noqa: F401  before our modules that need it
 import pytest
 
 import wdport
+from parity_tests.test_verdicts import failed
 from tests.make import SETTINGS, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.families.waveletdiff import layers, series
@@ -21,7 +22,6 @@ from wdport.files import keras_writer as keras_files
 from wdport.files import model_files
 from wdport.files.model_files import read_variables
 from wdport.parity.file_pair import misread
-from wdport.parity.verdict import Verdict
 
 PREDICT, EMBED = Denoiser.predict, Denoiser.embed
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -33,10 +33,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     path, statistics = save(folder / "small.ckpt", make_state(TWO_LEVELS)), folder / "norm.json"
     statistics.write_text(json.dumps({"mean": [0.5, 2.0, 30.0], "std": [2.0, 0.25, 7.0]}))
     return path, wdport.convert(path, values=TWO_LEVELS_SETTINGS, norm_stats=statistics).output
-
-
-def failed(verdict: Verdict) -> set[str]:
-    return {gate.name for gate in verdict.gates if not gate.passed}
 
 
 def mixed(self: Any, weights: Any, state: Any, embedded: Any, condition: Any = None) -> Any:

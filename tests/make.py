@@ -31,6 +31,10 @@ TWO_LEVELS = Config(
 """8 steps in two levels: a verdict on it takes half as long, where the parts of the model do not matter."""
 TWO_LEVELS_SETTINGS = {**SETTINGS, "seq_len": "8"}
 
+SET = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+"""The settings on a command line."""
+TWO_LEVELS_SET = [word for name, value in TWO_LEVELS_SETTINGS.items() for word in ("--set", f"{name}={value}")]
+
 
 def make_module(config: Config = SMALL, seed: int = 0) -> WaveletDiff:
     """The reference with every parameter random, biases and norms included."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.make import SETTINGS, make_state, save
+from tests.make import SET, SETTINGS, make_state, save
 from wdport.backend import AUTOMATIC
 
 ROOT = Path(__file__).parents[1]
@@ -102,7 +102,7 @@ def test_another_backend_is_one_clear_line(call: str, folder: Path) -> None:
 def test_commands_run_on_jax_whatever_the_configuration_names(folder: Path) -> None:
     """A command is a process of its own; only KERAS_BACKEND is about it."""
     code = "import sys; from wdport.cli.main import run; sys.argv = ['wdport', *{!r}]; run()"
-    command = code.format(["convert", "small.ckpt", "-o", "again.keras", "--force", *_set()])
+    command = code.format(["convert", "small.ckpt", "-o", "again.keras", "--force", *SET])
     assert run(folder, command).returncode == 0
     told = "import os; from wdport.cli import main; main.main = lambda: print(os.environ['KERAS_BACKEND']); main.run()"
     assert run(folder, told).stdout == "jax\n"
@@ -111,7 +111,3 @@ def test_commands_run_on_jax_whatever_the_configuration_names(folder: Path) -> N
     assert done.stderr.startswith("error: keras: cannot be imported (")
     assert done.stderr.endswith("; unset KERAS_BACKEND, or set it to jax\n")
     assert done.stderr.count("\n") == 1
-
-
-def _set() -> list[str]:
-    return [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ import pytest
 
 import wdport
 from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
+from tests.training.points import points
 from wdport import jax_settings as compile_cache
 from wdport.compare.programs import CompiledProgram
 from wdport.jax_settings import FAST_COMPILE, fast_compile, known_options
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+__all__ = ["points"]
 
 CALLS = """
 import sys, jax
@@ -67,11 +68,15 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(path), str(wdport.convert(path, values=TWO_LEVELS_SETTINGS).output)
 
 
+def without_jaxs() -> dict[str, str]:
+    """The environment without JAX's own cache."""
+    return {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+
+
 def run(code: str, *arguments: str, **environment: str) -> str:
     """In a process that has no cache set; the last line that it prints."""
-    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**kept, **environment})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=without_jaxs() | environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
@@ -89,35 +94,30 @@ def test_the_command_line_keeps_its_programs(pair: tuple[str, str], tmp_path: Pa
     assert run(VERB, *given, WDPORT_COMPILE_CACHE=str(tmp_path / "kept")) == f"0 {tmp_path / 'kept'}"
 
 
-def not_used(pair: tuple[str, str], folder: Path, said: str, named: str = "WDPORT_COMPILE_CACHE") -> None:
-    """Programs are compiled all the same, and only a folder that was named by this variable is spoken of. In place of
-    JAX's own, the usual one is used."""
+def not_used(pair: tuple[str, str], folder: Path, said: str, named: str) -> None:
+    """Programs are compiled all the same, and the folder that this variable names is spoken of. In place of JAX's own,
+    the usual one is used."""
     given = ["sample", pair[1], "--sampler", "euler", "--steps", "2", "-o", f"{pair[1]}.npz", "--force"]
     other = folder.parents[1] / "other"
-    name = {named: str(folder), "XDG_CACHE_HOME": str(other)} if named else {"XDG_CACHE_HOME": str(folder.parents[1])}
-    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     done = subprocess.run([sys.executable, "-c", VERB, *given], capture_output=True, text=True, check=True,
-                          env={**kept, **name})  # fmt: skip
-    note = f"note: {named}={folder} {said}: it is not used\n" if named else ""
+                          env={**without_jaxs(), named: str(folder), "XDG_CACHE_HOME": str(other)})  # fmt: skip
     instead = other / "wdport" / "compiled" if named.startswith("JAX") else None
+    note = f"note: {named}={folder} {said}: it is not used\n"
     assert (done.stdout.splitlines()[-1], done.stderr) == (f"0 {instead}", note)
-    assert not folder.is_dir() or not any(folder.iterdir())
+    assert not any(folder.iterdir())
 
 
-def test_an_unsafe_cache_is_not_used_by_a_verb_that_builds_a_model_first(tmp_path: Path) -> None:
+def test_an_unsafe_cache_is_not_used_by_a_verb_that_builds_a_model_first(points: Any, tmp_path: Path) -> None:
     """`train` builds a user's model, which compiles programs, before it needs the cache itself."""
-    shutil.copytree(EXAMPLES / "points", tmp_path, dirs_exist_ok=True)
     folder = tmp_path / "cache"
     folder.mkdir()
     folder.chmod(0o777)
-    np.save(tmp_path / "states.npy", np.zeros((64, 2), np.float32))
-    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
-    made = "import sys, torch; sys.path.insert(0, '.'); import net; torch.save(net.MLP().state_dict(), 'a.pt')"
-    table = ["--mapping", "flow.yaml"]
-    train = ["train", "states.npy", "--resume", "a.keras", *table, "-o", "out", "--batch-size", "16", "--lr", "0.01"]
-    for words in (["-c", made], ["-m", "wdport", "convert", "a.pt", *table], ["-m", "wdport", *train]):
-        done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=True,
-                              env={**kept, "JAX_COMPILATION_CACHE_DIR": str(folder)})  # fmt: skip
+    np.save("states.npy", np.zeros((64, 2), np.float32))
+    train = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", "--batch-size", "16",
+             "--lr", "0.01"]  # fmt: skip
+    environment = {**without_jaxs(), "JAX_COMPILATION_CACHE_DIR": str(folder)}
+    done = subprocess.run([sys.executable, "-m", "wdport", *train], capture_output=True, text=True, check=True,
+                          env=environment)  # fmt: skip
     note = f"note: JAX_COMPILATION_CACHE_DIR={folder} may be written to by other users: it is not used\n"
     assert done.stderr.startswith(note)
     assert list(folder.iterdir()) == []
@@ -150,39 +150,58 @@ def test_a_cache_that_others_can_write_to_is_not_used(pair: tuple[str, str], tmp
     folder = tmp_path / "wdport" / "compiled"
     folder.mkdir(parents=True)
     folder.chmod(0o777)
-    for name in ("WDPORT_COMPILE_CACHE", "JAX_COMPILATION_CACHE_DIR"):
-        not_used(pair, folder, "may be written to by other users", name)
-    not_used(pair, folder, "", named="")
+    not_used(pair, folder, "may be written to by other users", "WDPORT_COMPILE_CACHE")
     folder.chmod(0o700)
     folder.parent.chmod(0o777)
     said = f"can be replaced by other users, who may write to {folder.parent}"
     not_used(pair, folder, said, "JAX_COMPILATION_CACHE_DIR")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
-def test_a_cache_of_another_user_is_not_used(
-    pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process has none, nor a variable that names one; none may be in use at the end."""
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    monkeypatch.delenv(compile_cache.VARIABLE, raising=False)
+    try:
+        yield
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_the_usual_cache_is_left_without_a_word(
+    no_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nobody named it."""
+    folder = tmp_path / "wdport" / "compiled"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compile_cache.use_compile_cache() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_cache_of_another_user_is_not_used(no_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "kept"
     folder.mkdir(mode=0o700)
     os.chown(folder, 12345, 12345)
     os.chown(tmp_path, 12345, 12345)  # whoever has the folder around may give parts of a run, but no machine code
-    not_used(pair, folder, "belongs to another user (id 12345)")
+    monkeypatch.setenv(compile_cache.VARIABLE, str(folder))
+    with pytest.raises(compile_cache.Unusable) as refused:
+        compile_cache.use_compile_cache()
+    assert str(refused.value) == f"{compile_cache.VARIABLE}={folder} belongs to another user (id 12345)"
 
 
 @pytest.mark.parametrize("name", ["a file", "no folder/b", "zero\0byte"])
-def test_a_cache_that_cannot_be_made(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_made(
+    no_cache: None, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a file").write_text("mine")
     (tmp_path / "no folder").write_text("mine")
     monkeypatch.setattr(os, "environ", {**os.environ, compile_cache.VARIABLE: str(tmp_path / name)})
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", None)
-    try:
-        with pytest.raises(compile_cache.Unusable, match="cannot be created"):
-            compile_cache.use_compile_cache()
-        assert jax.config.jax_compilation_cache_dir is None
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)
+    with pytest.raises(compile_cache.Unusable, match="cannot be created"):
+        compile_cache.use_compile_cache()
     assert (tmp_path / "a file").read_text() == "mine"
 
 
@@ -204,7 +223,7 @@ def test_an_option_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.dumps(known)
 
 
-def test_a_folder_with_files_that_would_be_evicted_is_not_used(pair: tuple[str, str], tmp_path: Path) -> None:
+def test_a_folder_with_files_that_would_be_evicted_is_not_used(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "my-cache").write_text("mine")

@@ -194,9 +194,8 @@ def test_python_raises_no_flag_that_it_has_another_name_for() -> None:
                 texts = [node.value for argument in call.args[1:] for node in ast.walk(argument)
                          if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
                 marked += sum(text.count("`-") for text in texts)
-                plain += [
-                    text for text in texts for name in errors.ARGUMENTS if re.search(rf"(?<![`\w-]){name}\b", text)
-                ]
+                plain += [text for text in texts for name in errors.ARGUMENTS
+                          if re.search(rf"(?<![`\w-]){name}\b", text)]  # fmt: skip
     plain = [text for text in plain if "wdport sample --transform" not in text]  # a command, in Python as well
     assert (plain, marked > 30) == ([], True)
 
@@ -209,11 +208,9 @@ TYPES: list[tuple[Callable[[], object], str]] = [
     (lambda: wdport.load_model(None), IS_NO_PATH.format("path", "None")),
     (lambda: wdport.verify("a", 3), IS_NO_PATH.format("converted", "of type int")),
     (lambda: wdport.verify_recording({}, "a"), IS_NO_PATH.format("converted", "of type dict")),
-    (
-        lambda: wdport.convert("a", max_memory="12XB"),
-        "max_memory: is '12XB', not a number of bytes; give an int, such as 512 << 20",
-    ),
-]
+    (lambda: wdport.convert("a", max_memory="12XB"),
+     "max_memory: is '12XB', not a number of bytes; give an int, such as 512 << 20"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("call", "said"), TYPES)

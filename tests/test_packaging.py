@@ -59,16 +59,8 @@ def tracked() -> set[str]:
     if (ROOT / ".git").exists():
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
         return {name for name in listed.decode().split("\0") if name and (ROOT / name).exists()}
-    return {
-        "wdport/py.typed",
-        "wdport/parity/reports/templates/page.html",
-        "pyproject.toml",
-        "conftest.py",
-        "parity.toml",
-        ".ci/run",
-        "examples/points/train.py",
-        "tests/make.py",
-    }
+    return {"wdport/py.typed", "wdport/parity/reports/templates/page.html", "pyproject.toml", "conftest.py",
+            "parity.toml", ".ci/run", "examples/points/train.py", "tests/make.py"}  # fmt: skip
 
 
 def test_the_sdist_has_every_tracked_file(built: Path) -> None:
@@ -85,11 +77,8 @@ def test_the_wheel_has_the_package_tables_and_the_plugin(built: Path) -> None:
     tables = {f"wdport/_mappings/{path.name}" for path in (ROOT / "mappings").glob("*.yaml")}
     assert tables
     assert tables <= held
-    assert {name.split("/")[0] for name in held} == {
-        "wdport",
-        "pytest_wdport.py",
-        f"wdport-{PROJECT['version']}.dist-info",
-    }
+    top = {name.split("/")[0] for name in held}
+    assert top == {"wdport", "pytest_wdport.py", f"wdport-{PROJECT['version']}.dist-info"}
 
 
 def test_the_index_shows_a_readme_whose_links_lead_somewhere(metadata: Message) -> None:
@@ -105,11 +94,8 @@ def test_the_index_shows_a_readme_whose_links_lead_somewhere(metadata: Message) 
 
 def test_the_index_is_told_what_it_is(metadata: Message) -> None:
     assert set(CLASSIFIED) <= set(metadata.get_all("Classifier", []))
-    assert {url.partition(",")[0] for url in metadata.get_all("Project-URL", [])} >= {
-        "Documentation",
-        "Source",
-        "Issues",
-    }
+    urls = {url.partition(",")[0] for url in metadata.get_all("Project-URL", [])}
+    assert urls >= {"Documentation", "Source", "Issues"}
 
 
 def imported() -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ import pytest_wdport
 import wdport
 import wdport.families.waveletdiff.reference
 import wdport.parity.pytest_items
-from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
+from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.compare.findings import Gate, measure
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
@@ -32,8 +32,10 @@ from wdport.parity.verify_request import Pair, is_fresh
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = ("-p", "no:wdport", "-p", "pytest_wdport", "-p", "no:cacheprovider")
-"""As a module by its own name, whether or not the installed wdport brings it under another."""
+PLUGIN = ("-p", "no:wdport", "-p", "pytest_wdport", "-p", "no:cacheprovider", "-p", "no:hypothesispytest",
+          "-p", "no:unraisableexception")  # fmt: skip
+"""As a module by its own name, whether or not the installed wdport brings it under another. At the end of every run,
+the last two plugins would import all of hypothesis, and look through all objects of the process: a second together."""
 
 NORM = "level_transformers.0.blocks.0.norm1"
 Run = Callable[..., Any]
@@ -97,15 +99,6 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
     return made
 
 
-@pytest.mark.parametrize("config", [SMALL, QK_NORM, NO_CROSS], ids=["official", "qk norm", "no cross-level"])
-def test_names_are_those_of_the_table(tmp_path: Path, config: Any) -> None:
-    path = save(tmp_path / "a.ckpt", make_state(config))
-    names = layers(path, wdport.convert(path, values=SETTINGS).output)
-    assert len(set(names)) == len(names) > 80
-    assert {NORM, "time_embedding.mlp.2", "output"} <= set(names)
-    assert ("cross_level_attention" in names) is config.cross_level_attention
-
-
 def test_real(run: Run, pair: Path) -> None:
     """Names are settled before the run; the test `verdict` fails if they are not those that it compares."""
     done = run("--wdport-checkpoint", "small.ckpt", "-q")
@@ -129,12 +122,8 @@ def test_ids(run: Run, stub: Stub) -> None:
     ("expression", "count"),
     [
         (f"A::{NORM}.norm", 1),
-        (f"float64::{NORM}.norm", 1),
         (f"{NORM} and not B::", 3),
-        (f"{NORM} and float64", 3),
-        ("small.ckpt and verdict", 1),
-        ("float32::output", 1),
-        ("sampling-network", 1),
+        ("small.ckpt and (verdict or float32::output or sampling-network)", 3),
     ],
 )
 def test_ids_can_be_chosen(run: Run, stub: Stub, expression: str, count: int) -> None:
@@ -204,15 +193,8 @@ WAIVER = '[[waivers]]\ntap = "{}"\ngate = "A"\nreason = "fused"\nexpires = {}\n'
 
 def test_a_policy(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
     stub.changed = {NORM: {"isolated": 1e-3}}
-    chosen = (
-        "--wdport-checkpoint",
-        "small.ckpt",
-        "--wdport-policy",
-        "parity.toml",
-        "--wdport-no-canary",
-        "-k",
-        f"A::{NORM} or verdict",
-    )
+    chosen = ("--wdport-checkpoint", "small.ckpt", "--wdport-policy", "parity.toml", "--wdport-no-canary", "-k",
+              f"A::{NORM} or verdict")  # fmt: skip
     file = pytester.path / "parity.toml"
     file.write_text(WAIVER.format(NORM, "2999-01-31"))
     done = run(*chosen, "-rx")
@@ -234,7 +216,6 @@ def test_a_policy(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
         (("--wdport-checkpoint", ""), "there is no"),
         (("--wdport-checkpoint", "small.ckpt", "--wdport-converted", "none.keras"), "there is no none.keras"),
         (("--wdport-against", "none.npz", "--wdport-converted", "small.keras"), "there is no none.npz"),
-        (("--wdport-converted", "small.keras"), "more often"),
         (("--wdport-baseline", "a.json"), "more often"),
         (("--wdport-checkpoint", "small.ckpt", "--wdport-baseline", "none.json"), "no such file"),
         (("--wdport-checkpoint", "small.ckpt", "--wdport-set", "heads"), "is not KEY=VALUE"),
@@ -397,13 +378,8 @@ def test_a_policy_asks_for_fresh_inputs() -> None:
         Pair("a.keras", against="run.npz", fresh=True).require_consistent()
 
 
-@pytest.mark.parametrize(
-    ("dist", "processes", "ini"),
-    [
-        pytest.param("load", 2, False, marks=pytest.mark.full),
-        pytest.param("loadfile", 1, True, marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("dist", "processes", "ini"), [("load", 2, False), ("loadfile", 1, True)])
 def test_under_xdist(run: Run, pytester: pytest.Pytester, dist: str, processes: int, ini: bool) -> None:
     """Every worker collects the same names, and keeps its verdict; `loadfile` gives all of them to one worker."""
     pytester.makeconftest("""

@@ -13,7 +13,7 @@ import pytest
 import pywt
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS, SMALL, make_state, save
 from wdport.data import Statistics
 from wdport.errors import MisfitError, UsageError
 
@@ -33,16 +33,11 @@ def convert(path: Path, name: str = "a.keras", **options: Any) -> wdport.Convers
     return wdport.convert(path, path.with_name(name), **{"values": SETTINGS, **options})
 
 
-def features(path: Path) -> int:
-    return int(convert(path, "count.safetensors").config.features)
-
-
 def test_samples_come_out_in_the_units_of_the_data(checkpoint: Path, tmp_path: Path) -> None:
-    count = features(checkpoint)
-    data = np.random.default_rng(0).normal(5.0, 3.0, (200, count))
+    data = np.random.default_rng(0).normal(5.0, 3.0, (200, SMALL.features))
     np.save(tmp_path / "data.npy", data)
     conversion = convert(checkpoint, data=tmp_path / "data.npy")
-    truth = np.random.default_rng(1).standard_normal((2, conversion.config.seq_len, count)).astype(np.float32)
+    truth = np.random.default_rng(1).standard_normal((2, conversion.config.seq_len, SMALL.features)).astype(np.float32)
     groups = pywt.wavedec(truth, conversion.config.wavelet, level=conversion.config.groups - 1, axis=1)
     np.save(tmp_path / "c.npy", np.concatenate(groups, axis=1))
     arguments = [str(conversion.output), str(tmp_path / "x.npy"), str(tmp_path / "c.npy")]
@@ -52,7 +47,7 @@ def test_samples_come_out_in_the_units_of_the_data(checkpoint: Path, tmp_path: P
 
 
 def test_statistics_from_a_file_or_from_data_are_the_same(checkpoint: Path, tmp_path: Path) -> None:
-    data = np.random.default_rng(0).normal(5.0, 3.0, (50, features(checkpoint)))
+    data = np.random.default_rng(0).normal(5.0, 3.0, (50, SMALL.features))
     np.save(tmp_path / "data.npy", data)
     (tmp_path / "s.json").write_text(json.dumps(Statistics.of(data).to_dict()))
     first = convert(checkpoint, "1.keras", data=tmp_path / "data.npy").config
@@ -64,7 +59,7 @@ def test_statistics_from_a_file_or_from_data_are_the_same(checkpoint: Path, tmp_
 
 
 def test_statistics_of_another_data_set_are_refused(checkpoint: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "data.npy", np.random.default_rng(0).normal(size=(50, features(checkpoint) + 1)))
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).normal(size=(50, SMALL.features + 1)))
     with pytest.raises(MisfitError, match="norm_mean has"):
         convert(checkpoint, data=tmp_path / "data.npy")
 

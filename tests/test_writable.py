@@ -28,21 +28,13 @@ REFUSED: list[tuple[str, dict[str, Any], type[WdportError], str]] = [
     ("no/file", {}, UsageError, "its folder does not exist; create the folder first"),
     ("there/file", {}, UsageError, "its folder does not exist; create the folder first"),
     ("linked", {"source": "source"}, UsageError, "is an input (source); give another name with output="),
-    (
-        "there",
-        {"force": False},
-        UsageError,
-        "exists already; give another name with output=, or force=True to replace it",
-    ),
-    (
-        "there",
-        {"force": False, "option": None},
-        UsageError,
-        "exists already; give another name, or force=True to replace it",
-    ),
+    ("there", {"force": False}, UsageError,
+     "exists already; give another name with output=, or force=True to replace it"),
+    ("there", {"force": False, "option": None}, UsageError,
+     "exists already; give another name, or force=True to replace it"),
     ("folder", {"option": "--json"}, UsageError, "is a directory; give a file name with --json"),
     ("folder", {"option": None}, UsageError, "is a directory; give a file name"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "asked", "error", "said"), REFUSED)

@@ -74,42 +74,42 @@ def _device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
-PATHS: dict[str, tuple[int, str, Mapping[str, Content]]] = {
-    "missing": (3, "bad.pt: no such file; check the path", {}),
-    "a named pipe": (3, "bad.pt: is a named pipe; *", {"bad.pt": os.mkfifo}),
-    "a device": (3, "bad.pt: is a device; *", {"bad.pt": _device}),
-    "a socket": (3, "bad.pt: is a socket; *", {"bad.pt": lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)}),
-    "a link to itself": (3, "bad.pt: cannot be opened *", {"bad.pt": lambda path: path.symlink_to(path)}),
-    "a link to nothing": (3, "bad.pt: no such file; *", {"bad.pt": lambda path: path.symlink_to("nowhere")}),
-    "below a file": (3, "bad.pt/x: *", {"bad.pt": b"x"}),
+PATHS: dict[str, tuple[str, Mapping[str, Content]]] = {
+    "missing": ("bad.pt: no such file; check the path", {}),
+    "a named pipe": ("bad.pt: is a named pipe; *", {"bad.pt": os.mkfifo}),
+    "a device": ("bad.pt: is a device; *", {"bad.pt": _device}),
+    "a socket": ("bad.pt: is a socket; *", {"bad.pt": lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)}),
+    "a link to itself": ("bad.pt: cannot be opened *", {"bad.pt": lambda path: path.symlink_to(path)}),
+    "a link to nothing": ("bad.pt: no such file; *", {"bad.pt": lambda path: path.symlink_to("nowhere")}),
+    "below a file": ("bad.pt/x: *", {"bad.pt": b"x"}),
 }
 
 
 def _paths() -> dict[str, Bad]:
     rows = {}
-    for case, (code, line, files) in PATHS.items():
+    for case, (line, files) in PATHS.items():
         named = "bad.pt/x" if case == "below a file" else "bad.pt"
         commands = tuple(command.replace("bad.pt", named) for command in EVERY)
         if named == "bad.pt/x":
             commands = (commands[0], f"{commands[1]} -o out.keras", commands[2], f"{commands[3]} -o out.npz")
-        rows[f"path: {case}"] = Bad(commands, code, line, files)
+        rows[f"path: {case}"] = Bad(commands, 3, line, files)
     return rows
 
 
 TURNED = changed("good.ckpt", flipped)
 LIGHTNING = {
-    "first half": (changed("good.ckpt", half), 3, "*does not end with a zip end record*"),
-    "minus the last byte": (changed("good.ckpt", lambda data: data[:-1]), 3, "*does not end with a zip end record*"),
-    "one byte more": (changed("good.ckpt", lambda data: data + b"\0"), 3, "*does not end with a zip end record*"),
-    "the first byte": (changed("good.ckpt", lambda data: b"p" + data[1:]), 3, "*"),
+    "first half": (changed("good.ckpt", half), "*does not end with a zip end record*"),
+    "minus the last byte": (changed("good.ckpt", lambda data: data[:-1]), "*does not end with a zip end record*"),
+    "one byte more": (changed("good.ckpt", lambda data: data + b"\0"), "*does not end with a zip end record*"),
+    "the first byte": (changed("good.ckpt", lambda data: b"p" + data[1:]), "*"),
 }
 
 
 def _whole() -> dict[str, Bad]:
     """A real checkpoint, damaged as disks and networks damage files."""
     rows = {
-        f"checkpoint: {case}": Bad(EVERY, code, f"bad.pt: {line}", {"bad.pt": content})
-        for case, (content, code, line) in LIGHTNING.items()
+        f"checkpoint: {case}": Bad(EVERY, 3, f"bad.pt: {line}", {"bad.pt": content})
+        for case, (content, line) in LIGHTNING.items()
     }
     rows["checkpoint: one bit of a tensor"] = Bad(
         ("convert bad.pt --set num_heads=2 --set wavelet=db2 --set seq_len=24", READ), 3,

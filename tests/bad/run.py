@@ -110,8 +110,8 @@ def _in_child(words: list[str], folder: Path) -> Outcome:
 
 def check(bad: Bad, folder: Path) -> None:
     """Run every command of a row; raises ``AssertionError`` for the first that does not refuse as it must."""
+    before = snapshot(folder)
     for command in bad.commands:
-        before = snapshot(folder)
         ended = run(shlex.split(command), folder, bad.child)
         said = f"{command}: {ended.code}, {ended.err.strip()[-600:]!r}"
         assert ended.code in bad.codes, said

@@ -111,7 +111,8 @@ def _unreadable() -> dict[str, Bad]:
         name = f"bad.{ending}"
         rows[f"{option}: missing"] = Bad(commands, code, f"{name}: *", {})
         for case, (content, line) in FILES.items():
-            rows[f"{option}: {case}"] = Bad(commands[:1], code, f"{name}: {line}", {name: content}, child=True)
+            endless = case == "endless"
+            rows[f"{option}: {case}"] = Bad(commands[:1], code, f"{name}: {line}", {name: content}, child=endless)
     return rows
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
+import tarfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT.parent / "shared" / "golden"
@@ -137,6 +140,27 @@ def altered(key: str, **changes: object) -> bytes:
     parts = members()
     parts[key] = replace(parts[key], **changes)  # type: ignore[arg-type]
     return write_zip(parts.values())
+
+
+# tar --------------------------------------------------------------------------------------------------
+
+TarMember = tuple[tarfile.TarInfo, bytes]
+
+
+def in_tar(name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, **fields: Any) -> TarMember:
+    info = tarfile.TarInfo(name)
+    info.size, info.type = len(data), kind
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info, data
+
+
+def tarred(*members: TarMember) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as opened:
+        for info, data in members:
+            opened.addfile(info, io.BytesIO(data))
+    return made.getvalue()
 
 
 # safetensors ------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from ..make import make_state
 from .forge import entry, safetensors
 
 HUGE = 10**9
-EMPTY = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
 
 
 def refused_within(path: Path, seconds: float, above: int) -> str:
@@ -38,13 +37,13 @@ def refused_within(path: Path, seconds: float, above: int) -> str:
 
 
 def entries(count: int) -> bytes:
-    return ",".join(f'"t{number}":{json.dumps(EMPTY)}' for number in range(count)).encode()
+    empty = json.dumps(entry("F32", [0], [0, 0]))
+    return ",".join(f'"t{number}":{empty}' for number in range(count)).encode()
 
 
 HEADERS: dict[str, tuple[Callable[[], bytes], str]] = {
     "201,000 tensors": (lambda: b"{" + entries(201_000) + b"}", "more than 200000 tensors"),
     "lists": (lambda: b'{"a":[' + b"[]," * 3_000_000 + b"[]]}", "a: its header entry"),
-    "tables": (lambda: b'{"a":[' + b"{}," * 3_000_000 + b"{}]}", "a: its header entry"),
     "axes": (lambda: b'{"a":{"dtype":"F32","shape":[' + b"0," * 3_000_000 + b'0],"data_offsets":[0,0]}}', "a: its"),
     "metadata": (lambda: b'{"__metadata__":{' + b",".join(b'"%d":""' % n for n in range(500_000)) + b"}}", "10000"),
     "blanks": (lambda: b"{}" + b" " * 10_000_000, "no state_dict"),
@@ -110,16 +109,16 @@ def write_torch(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
     torch.save({name: torch.zeros(shape) for name, shape in shapes.items()}, path)
 
 
-@pytest.mark.parametrize("write", [write_safetensors, write_torch])
 @pytest.mark.parametrize(
-    ("ending", "shape", "message"),
+    ("write", "ending", "shape", "message"),
     [
-        (".pos_encoding.pe", (HUGE, 0), "level_lengths 1000000000"),
-        (".pos_encoding.pe", (1 << 23, 0), "every size must be at least 1"),
-        (".pos_encoding.pe", (0, HUGE), "every size must be at least 1"),
-        ("time_embedding.mlp.2.bias", (HUGE, 0), "misfits"),
-        ("output_proj.bias", (HUGE, 0), "features 1000000000"),
-        (".q.weight", (HUGE, 0), "misfits"),
+        (write_safetensors, ".pos_encoding.pe", (HUGE, 0), "level_lengths 1000000000"),
+        (write_torch, ".pos_encoding.pe", (HUGE, 0), "level_lengths 1000000000"),
+        (write_safetensors, ".pos_encoding.pe", (1 << 23, 0), "every size must be at least 1"),
+        (write_torch, ".pos_encoding.pe", (0, HUGE), "every size must be at least 1"),
+        (write_safetensors, "time_embedding.mlp.2.bias", (HUGE, 0), "misfits"),
+        (write_safetensors, "output_proj.bias", (HUGE, 0), "features 1000000000"),
+        (write_torch, ".q.weight", (HUGE, 0), "misfits"),
     ],
     ids=str,
 )

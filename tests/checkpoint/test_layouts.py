@@ -24,20 +24,10 @@ def saved(folder: Path, content: object) -> Path:
 
 
 def test_lightning(tmp_path: Path) -> None:
-    content = {
-        "epoch": 3,
-        "global_step": 7,
-        "pytorch-lightning_version": "2.6",
-        "state_dict": STATE,
-        "loops": {},
-    }
+    content = {"epoch": 3, "global_step": 7, "pytorch-lightning_version": "2.6", "state_dict": STATE, "loops": {}}
     content |= {"hyper_parameters": {"lr": 0.1}, "optimizer_states": [{"state": {0: {"step": T}}}]}
     with open_checkpoint(saved(tmp_path, content)) as checkpoint:
-        assert (checkpoint.format, checkpoint.layout, checkpoint.key) == (
-            "torch-zip",
-            "lightning",
-            "state_dict",
-        )
+        assert (checkpoint.format, checkpoint.layout, checkpoint.key) == ("torch-zip", "lightning", "state_dict")
         assert checkpoint.metadata == {"epoch": 3, "global_step": 7, "pytorch-lightning_version": "2.6"}
         assert set(checkpoint.other_keys) == set(content) - {"state_dict"}
         assert list(checkpoint.tensors) == list(STATE)

@@ -10,8 +10,8 @@ from struct import pack
 
 import pytest
 
-from tests.checkpoint.bad import refuse
-from tests.checkpoint.forge import entry
+from tests.checkpoint.bad import refuse, refuse_bytes
+from tests.checkpoint.forge import entry, safetensors
 from wdport.checkpoint import sharded, symbols
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.reading import read_tensor
@@ -60,16 +60,11 @@ HEADERS = {
 def test_headers(case: str, tmp_path: Path) -> None:
     text, fragment = HEADERS[case]
     whole = text % json.dumps(entry(), separators=(",", ":"))
-    raw = whole.encode("utf-8", "surrogateescape")
-    raw += b" " * (-len(raw) % 8)
-    path = tmp_path / "a.safetensors"
-    path.write_bytes(pack("<Q", len(raw)) + raw + bytes(24))
-    refuse(path, fragment)
+    refuse_bytes(tmp_path, safetensors(whole.encode("utf-8", "surrogateescape")), fragment)
 
 
 @pytest.mark.parametrize(
-    ("limit", "value", "fragment"),
-    [("MAX_SHARDS", 1, "names 2 shards"), ("MAX_INDEX_BYTES", 9, "an index of")],
+    ("limit", "value", "fragment"), [("MAX_SHARDS", 1, "names 2 shards"), ("MAX_INDEX_BYTES", 9, "an index of")]
 )
 def test_indexes(limit: str, value: int, fragment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharded, limit, value)

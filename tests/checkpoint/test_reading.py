@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -14,11 +13,9 @@ import pytest
 import torch
 
 from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.source import Source
 from wdport.checkpoint.tensor import StorageRef, TensorRef, tensor_ref
 from wdport.errors import InputError, MachineError, UsageError
 
-from . import forge
 from .forge import ROOT, archive
 
 
@@ -27,20 +24,6 @@ def good(tmp_path: Path) -> Path:
     path = tmp_path / "model.pt"
     path.write_bytes(archive())
     return path
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Offset and length of every read."""
-    seen: list[tuple[int, int]] = []
-    real = Source.read_into
-
-    def recording(self: Source, offset: int, target: memoryview) -> None:
-        seen.append((offset, len(target)))
-        real(self, offset, target)
-
-    monkeypatch.setattr(Source, "read_into", recording)
-    return seen
 
 
 def test_opening_and_reading_touch_nothing_else(tmp_path: Path, reads: list[tuple[int, int]]) -> None:
@@ -97,11 +80,6 @@ def test_the_result_is_owned(good: Path) -> None:
         first[:] = 7
         assert checkpoint.read("w")[0, 0] == 0.0
     assert first[0, 0] == 7.0
-
-
-def test_sha256(good: Path) -> None:
-    with open_checkpoint(good) as checkpoint:
-        assert checkpoint.file_sha256() == hashlib.sha256(good.read_bytes()).hexdigest()
 
 
 def test_cut_short_while_open(good: Path) -> None:
@@ -174,15 +152,6 @@ def test_wrong_calls(good: Path) -> None:
     checkpoint.close()
     with pytest.raises(UsageError, match="closed"):
         checkpoint.read("w")
-
-
-def test_missing_byte_order_means_little(tmp_path: Path) -> None:
-    parts = forge.members()
-    del parts["byteorder"]
-    path = tmp_path / "old.pt"
-    path.write_bytes(forge.write_zip(parts.values()))
-    with open_checkpoint(path) as checkpoint:
-        assert checkpoint.read("w")[1, 2] == 5.0
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -126,25 +126,9 @@ def test_views(tmp_path: Path) -> None:
             "one": base[:1].expand(1, 5, 6),
             "flat": base.view(-1)[7:19],
             "tied": base,
+            "parameter": torch.nn.Parameter(base[0].t()),
         },
     )
-
-
-def test_tied_tensors_share_their_storage(tmp_path: Path) -> None:
-    base = torch.arange(6.0)
-    torch.save({"a": base, "b": base}, tmp_path / "tied.pt")
-    with open_checkpoint(tmp_path / "tied.pt") as checkpoint:
-        assert checkpoint.tensors["a"].ref == checkpoint.tensors["b"].ref
-        first, second = checkpoint.read("a"), checkpoint.read("b")
-    assert (first == second).all()
-    assert not np.shares_memory(first, second)
-
-
-def test_parameters(tmp_path: Path) -> None:
-    path = tmp_path / "state.pt"
-    torch.save({"w": torch.nn.Parameter(torch.ones(2, 3).t())}, path)
-    with open_checkpoint(path) as checkpoint:
-        same(checkpoint.read("w"), torch.ones(3, 2))
 
 
 def test_a_module_with_optimizer_and_options(tmp_path: Path) -> None:

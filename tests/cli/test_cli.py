@@ -11,27 +11,10 @@ from pathlib import Path
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import SET, SETTINGS, make_state, save
 from wdport.cli.convert import _text
 from wdport.cli.execute import VERBS
 from wdport.cli.main import main
-
-SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
-
-SLOW = """
-import sys, time
-import wdport.files.safetensors_writer as file
-write = file.SafetensorsWriter.write
-
-def slow(*arguments):
-    print("writing", flush=True)
-    time.sleep(30)
-    write(*arguments)
-
-file.SafetensorsWriter.write = slow
-from wdport.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 @pytest.fixture
@@ -80,51 +63,19 @@ def test_any_click_will_do(
     )
 
 
-@pytest.mark.parametrize("absent", ["level_lengths", "norm_mean", "num_heads", "every value", "every key"])
-def test_what_is_printed_cannot_fail(checkpoint: Path, absent: str) -> None:
+def test_what_is_printed_cannot_fail(checkpoint: Path) -> None:
     """The model is in place by then: another family may lack any value, and any value may be unknown."""
     manifest = wdport.convert(checkpoint, values=SETTINGS).manifest
-    blank = {name: {"value": None, "origin": "assumed"} for name in manifest["config"]}
-    config = {"every key": {}, "every value": blank}.get(
-        absent, {name: row for name, row in manifest["config"].items() if name != absent}
-    )
+    whole = manifest["config"]
+    configs = [{}, {name: {"value": None, "origin": "assumed"} for name in whole}]
+    configs += [{name: row for name, row in whole.items() if name != absent}
+                for absent in ("level_lengths", "norm_mean", "num_heads")]  # fmt: skip
     source = {**manifest["source"], "name": "\udcff\x1b.ckpt", "prefixes": None}
     shown = {"level_lengths": "groups", "num_heads": "num_heads", "nothing": "nothing"}
-    said = _text({**manifest, "source": source, "config": config, "assumed": {"wavelet": None}}, "a.keras", shown)
-    assert said.startswith("\\udcff\\x1b.ckpt: waveletdiff, official layout\n")
-    assert re.search(r"\n  wrote +a\.keras \(", said)
-
-
-REFUSALS: dict[str, tuple[list[str], int]] = {
-    "no file": (["convert", "nope.ckpt"], 3),
-    "folder": (["convert", "."], 3),
-    "text": (["convert", "README.md"], 3),
-    "no output format": (["convert", "CHECKPOINT", "-o", "out.bin"], 2),
-    "no such verb": (["transform"], 2),
-    "no argument": (["convert"], 2),
-    "no such option": (["convert", "CHECKPOINT", "--fast"], 2),
-    "bad set": (["convert", "CHECKPOINT", "--set", "num_heads"], 2),
-    "unknown set": (["convert", "CHECKPOINT", "--set", "width=3"], 2),
-    "set twice": (["convert", "CHECKPOINT", "--set", "num_heads=2", "--set", "num_heads=4"], 2),
-    "strict": (["convert", "CHECKPOINT", "--strict"], 4),
-    "config missing": (["convert", "CHECKPOINT", "--config", "nope.yaml"], 3),
-    "mapping missing": (["convert", "CHECKPOINT", "--mapping", "nope.yaml"], 3),
-    "verify nothing": (["verify", "CHECKPOINT", "nope.keras"], 3),
-    "verify text": (["verify", "CHECKPOINT", "README.md"], 3),
-    "inspect nothing": (["inspect", "nope.keras"], 3),
-}
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_refusals(checkpoint: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    arguments, code = REFUSALS[name]
-    assert main([str(checkpoint) if a == "CHECKPOINT" else a for a in arguments]) == code
-    shown = capsys.readouterr()
-    assert shown.err.count("\n") == 1
-    assert shown.err.startswith("error: ")
-    assert len(shown.err) - len(str(checkpoint)) <= 241
-    assert "Traceback" not in shown.err
-    assert {path.name for path in checkpoint.parent.iterdir()} == {"small.ckpt"}
+    for config in configs:
+        said = _text({**manifest, "source": source, "config": config, "assumed": {"wavelet": None}}, "a.keras", shown)
+        assert said.startswith("\\udcff\\x1b.ckpt: waveletdiff, official layout\n")
+        assert re.search(r"\n  wrote +a\.keras \(", said)
 
 
 def test_names_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,27 +127,29 @@ def test_inspect_of_an_unknown_model(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "not recognised" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("verb", ["convert", "inspect", "refusal", "help"])
-def test_nothing_heavy_is_imported(checkpoint: Path, verb: str) -> None:
-    arguments = {"convert": ["convert", str(checkpoint), *SET], "inspect": ["inspect", str(checkpoint)],
-                 "refusal": ["convert", "nope.pt"], "help": ["--help"]}[verb]  # fmt: skip
-    code = (  # PyWavelets imports scipy before 1.9
-        "import sys, pywt; first = {*sys.modules}; from wdport.cli.main import main; main(sys.argv[1:]); "
-        "print([m for m in ('torch', 'keras', 'jax', 'tensorflow', 'scipy') if m in {*sys.modules} - first])"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+HEAVY = """
+import json, sys
+import pywt  # which imports scipy before 1.9
+first = {*sys.modules}
+from wdport.cli.main import main
+for words in json.loads(sys.argv[1]):
+    code = main(words)
+    found = [name for name in ("torch", "keras", "jax", "tensorflow", "scipy", "matplotlib")
+             if name in {*sys.modules} - first]
+    print("\\n@", json.dumps([words, code, found]))
+"""
 
 
-def test_killed_conversion_is_cleaned_up_by_the_next(checkpoint: Path) -> None:
-    out = checkpoint.with_suffix(".safetensors")
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW, "convert", str(checkpoint), "-o", str(out), *SET], stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.kill()
-        process.wait(20)
-    assert len(list(checkpoint.parent.iterdir())) == 3
-    assert main(["convert", str(checkpoint), "-o", str(out), *SET]) == 0
-    assert {p.name for p in checkpoint.parent.iterdir()} == {"small.ckpt", out.name, f"{out.name}.wdport.json"}
+def test_nothing_heavy_is_imported(checkpoint: Path) -> None:
+    """By what needs no model to run: conversions, and every refusal."""
+    name, model, text = str(checkpoint), str(checkpoint.with_suffix(".keras")), str(checkpoint.with_suffix(".txt"))
+    expected = [
+        (["--help"], 0), (["convert", name, *SET], 0), (["inspect", name], 0), (["convert", "nope.pt"], 3),
+        (["verify", name, model, "--json", name], 2), (["sample", model, "-o", model], 2),
+        (["sample", model, "-o", text], 2), (["export", model, "-o", text], 2), (["record", "a:b", "nope.ckpt"], 3),
+        (["selftest", "--json", name], 2),
+    ]  # fmt: skip
+    command = [sys.executable, "-c", HEAVY, json.dumps([words for words, _ in expected])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = [json.loads(line[2:]) for line in done.stdout.splitlines() if line.startswith("@ ")]
+    assert told == [[words, code, []] for words, code in expected]

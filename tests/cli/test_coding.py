@@ -121,16 +121,6 @@ def test_what_is_refused(
     assert len(list((tmp_path / "odd").iterdir())) == len(odd)
 
 
-def test_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.families.unet2d.make import SMALL
-    from tests.families.unet2d.make import save as save_unet
-
-    other = wdport.convert(save_unet(tmp_path / "u", SMALL), tmp_path / "u.keras").output
-    np.savez(tmp_path / "z.npz", latents=np.zeros((1, 2, 2, 3, 2)))
-    assert main(["decode", str(other), str(tmp_path / "z.npz")]) == 2
-    assert "a unet2d model encodes and decodes no videos" in capsys.readouterr().err
-
-
 def test_without_pyav_it_says_what_to_install(
     vae: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

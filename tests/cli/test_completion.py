@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.shell_completion import ShellComplete
 
+from tests.cli.verbs import VERBS
 from wdport.cli.completion import CHECKPOINTS, VARIABLE, matching
 from wdport.cli.execute import group
 from wdport.cli.model_inputs import SAMPLERS
@@ -124,12 +124,6 @@ _wdport_completion
 
 def test_every_file_has_a_kind() -> None:
     """An option that takes a file completes it."""
-    plain = []
-    commands = [group.get_command(click.Context(group), name) for name in group.list_commands(click.Context(group))]
-    for command in commands:
-        if isinstance(command, click.Group):
-            commands += [command.get_command(click.Context(command), each) for each in command.commands]
-        elif command is not None:
-            files = [each for each in command.params if "FILE" in (each.metavar or "")]
-            plain += [f"{command.name} {each.opts[0]}" for each in files if each.type.name == "text"]
+    plain = [f"{verb} {each.opts[0]}" for verb, command in VERBS.items() for each in command.params
+             if "FILE" in (each.metavar or "") and each.type.name == "text"]  # fmt: skip
     assert plain == ["sample --scale", "sample --condition", "evaluate --scale"]  # which also take numbers

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.bad.ground import ground
-from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
+from tests.make import TWO_LEVELS, TWO_LEVELS_SET, make_state, save
 from tests.parity.test_reports import failing, incomplete, passing
 from wdport.cli.console import Console, coloured, wrapped
 from wdport.cli.main import main
@@ -21,7 +21,6 @@ from wdport.parity.reports.phrases import outcome
 from wdport.parity.reports.text import render_text
 from wdport.text_marks import joined, marked, outcome_line
 
-SET = [part for key, value in TWO_LEVELS_SETTINGS.items() for part in ("--set", f"{key}={value}")]
 VARIABLES = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM")
 
 
@@ -167,11 +166,11 @@ def checkpoint(tmp_path: Path) -> str:
 
 
 def test_quiet(checkpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", checkpoint, "-q", *SET]) == 0
+    assert main(["convert", checkpoint, "-q", *TWO_LEVELS_SET]) == 0
     assert capsys.readouterr() == ("", "")
     assert main(["inspect", "--quiet", checkpoint]) == 0
     assert capsys.readouterr().out.startswith("a.ckpt\n"), "what was asked for"
-    assert main(["convert", checkpoint, "-q", *SET]) == 2
+    assert main(["convert", checkpoint, "-q", *TWO_LEVELS_SET]) == 2
     assert "exists already" in capsys.readouterr().err
 
 
@@ -182,7 +181,7 @@ def test_quiet_with_a_document(
     monkeypatch.chdir(Path(checkpoint).parent)
     own = ground() / "own.yaml"
     said = {
-        f"convert a.ckpt {' '.join(SET)}": "",
+        f"convert a.ckpt {' '.join(TWO_LEVELS_SET)}": "",
         "inspect a.ckpt": "",
         "map diff a.ckpt b.ckpt": "",
         "map explain time_embedding.mlp.0.weight a.keras": "",

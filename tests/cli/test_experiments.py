@@ -17,7 +17,7 @@ import yaml
 import wdport
 from tests.data.test_transforms import prices
 from tests.families.quick import few_cases, network_verdict
-from tests.make import QK_NORM, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
+from tests.make import QK_NORM, TWO_LEVELS, TWO_LEVELS_SET, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.data.samples_reader import read_samples
@@ -119,11 +119,10 @@ def test_python_draws_the_same(given: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_samples_of_prices(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prices begin at the anchor, and all their parts are possible; the same command gives the same file."""
+    """Prices begin at the anchor, and all their parts are possible."""
     few = ["sample", "prices.keras", "-n", "5", "--sampler", "ddim", "--steps", "4"]
-    for name in ("a", "b"):
-        files = ["-o", str(tmp_path / f"{name}.csv"), "--plot", str(tmp_path / f"{name}.png")]
-        assert main([*few, "--scale", "data", "--anchor", "100", *files]) == 0
+    files = ["-o", str(tmp_path / "a.csv"), "--plot", str(tmp_path / "a.png")]
+    assert main([*few, "--scale", "data", "--anchor", "100", *files]) == 0
     said = capsys.readouterr().out
     assert "in the units of the data, by ohlc-atr" in said
     assert "scale         data" in said
@@ -134,7 +133,6 @@ def test_samples_of_prices(place: Path, tmp_path: Path, capsys: pytest.CaptureFi
         first, high, low, last, volume = (float(row[name]) for name in ("open", "high", "low", "close", "volume"))
         assert low <= min(first, last) <= max(first, last) <= high
         assert volume >= 0
-    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -254,10 +252,9 @@ def test_an_exported_sampler_takes_the_scale(tmp_path: Path) -> None:
 
 
 def test_the_choice_of_weights_is_known_later(tmp_path: Path) -> None:
-    given = [part for name, value in TWO_LEVELS_SETTINGS.items() for part in ("--set", f"{name}={value}")]
     for weights in ("ema", "raw"):
         out = str(tmp_path / f"{weights}.keras")
-        assert main(["convert", "both.ckpt", "-o", out, "--weights", weights, *given, "-q"]) == 0
+        assert main(["convert", "both.ckpt", "-o", out, "--weights", weights, *TWO_LEVELS_SET, "-q"]) == 0
         assert network_verdict("both.ckpt", out).exit_code == 0
     one, other = (open_converted(tmp_path / f"{name}.keras") for name in ("ema", "raw"))
     assert one.digests != other.digests
@@ -378,5 +375,6 @@ def test_another_program_s_config_is_not_taken_for_a_configuration(
     checkpoint = str(tmp_path / "a.ckpt")
     assert main(["convert", checkpoint]) == code
     assert ("--no-config" in capsys.readouterr().err) is (code == 3)
-    trained = ["train", "prices.csv", "--resume", checkpoint, "--epochs", "1", "--batch-size", "32"]
-    assert main([*trained, "-o", str(tmp_path / "run")]) == code
+    if not text.startswith("-"):  # the two that are let through are read in the same way
+        trained = ["train", "prices.csv", "--resume", checkpoint, "--epochs", "1", "--batch-size", "32"]
+        assert main([*trained, "-o", str(tmp_path / "run")]) == code

@@ -11,11 +11,10 @@ import pytest
 from pyarrow import parquet
 
 import wdport
-from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
+from tests.make import TWO_LEVELS, TWO_LEVELS_SET, make_state, save
 from wdport.cli.main import main
 
 NAMES = ["temperature (°C)", "humidity, %", "=pressure"]
-SET = [word for name, value in TWO_LEVELS_SETTINGS.items() for word in ("--set", f"{name}={value}")]
 
 
 @pytest.fixture
@@ -28,20 +27,21 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return save(tmp_path / "a.ckpt", make_state(TWO_LEVELS))
 
 
-@pytest.mark.parametrize("suffix", [".keras", ".safetensors"])
-def test_names_survive(checkpoint: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", "a.ckpt", "-o", f"a{suffix}", *SET, "--data", "data.csv"]) == 0
+@pytest.mark.parametrize(("suffix", "output"), [(".keras", "s.csv"), (".safetensors", "s.parquet")])
+def test_names_survive(checkpoint: Path, suffix: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "a.ckpt", "-o", f"a{suffix}", *TWO_LEVELS_SET, "--data", "data.csv"]) == 0
     assert f"features  {', '.join(NAMES)}" in capsys.readouterr().out
     manifest = json.loads(Path(f"a{suffix}.wdport.json").read_text(encoding="utf-8"))
     assert manifest["config"]["feature_names"] == {"value": NAMES, "origin": "data"}
     assert main(["inspect", f"a{suffix}"]) == 0
     assert f"feature_names          {NAMES}  (data)" in capsys.readouterr().out
-    for name in ("s.csv", "s.parquet"):
-        fast = ["--sampler", "ddim", "--steps", "2", "--plot", f"{name}.svg"]
-        assert main(["sample", f"a{suffix}", *fast, "-o", name]) == 0
+    fast = ["--sampler", "ddim", "--steps", "2", "--plot", "s.svg"]
+    assert main(["sample", f"a{suffix}", *fast, "-o", output]) == 0
     columns = ["sample", "step", *NAMES]
-    assert parquet.read_table("s.parquet").column_names == columns
-    assert pyarrow.csv.read_csv("s.csv").column_names == [*columns[:-1], f"'{columns[-1]}"]
+    if output == "s.parquet":
+        assert parquet.read_table(output).column_names == columns
+    else:
+        assert pyarrow.csv.read_csv(output).column_names == [*columns[:-1], f"'{columns[-1]}"]
     samples = wdport.sample(wdport.load_model(f"a{suffix}"), sampler="ddim", steps=2)
     assert samples.features == samples.part(0, 1).features == tuple(NAMES)
 
@@ -49,7 +49,7 @@ def test_names_survive(checkpoint: Path, suffix: str, capsys: pytest.CaptureFixt
 def test_names_that_cannot_be_kept(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = Path("data.csv").read_text(encoding="utf-8")
     Path("data.csv").write_text(text.replace(NAMES[0], "t" * 101, 1), encoding="utf-8")
-    assert main(["convert", "a.ckpt", *SET, "--data", "data.csv"]) == 3
+    assert main(["convert", "a.ckpt", *TWO_LEVELS_SET, "--data", "data.csv"]) == 3
     told = "error: data.csv: the name of feature 1 has 101 characters, at most 100 are kept; give each feature a short"
     assert told in capsys.readouterr().err
     assert not Path("a.keras").exists()

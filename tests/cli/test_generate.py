@@ -124,15 +124,6 @@ def test_what_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.families.unet2d.make import SMALL
-    from tests.families.unet2d.make import save as save_unet
-
-    other = wdport.convert(save_unet(tmp_path / "u", SMALL), tmp_path / "u.keras").output
-    assert main(["generate", str(other), "--text", "a"]) == 2
-    assert "a unet2d model generates no text" in capsys.readouterr().err
-
-
 def test_in_float64(model: Path) -> None:
     """In a process, since the command switches float64 on for all of JAX."""
     words = ["generate", str(model), "--text", "the cat [MASK] on", "--length", "3", "--dtype", "float64", "--json"]

@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.make import SETTINGS, make_state, save
-from wdport.cli.execute import VERBS, group
+from tests.cli.verbs import VERBS
+from tests.make import SET, make_state, save
+from wdport.cli.execute import group
 from wdport.cli.main import main
 from wdport.files.json_document import SCHEMAS, document
-
-SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
 
 # The words after the verb, and the file that --json is given; "-" is standard output.
 RULE: dict[str, tuple[str, str]] = {
@@ -82,14 +81,9 @@ def test_the_rule(line: str) -> None:
 
 
 def test_every_verb_has_it() -> None:
-    commands = [group.get_command(click.Context(group), name) for name in VERBS]
-    for command in commands:
-        assert command is not None
-        if isinstance(command, click.Group):
-            commands += [command.get_command(click.Context(command), name) for name in command.list_commands(None)]  # type: ignore[arg-type]
-        else:
-            options = {name for each in command.params for name in each.opts}
-            assert {"--json", "--quiet", "-q", "--verbose", "-v"} <= options, command.name
+    for name, command in VERBS.items():
+        options = {option for each in command.params for option in each.opts}
+        assert {"--json", "--quiet", "-q", "--verbose", "-v"} <= options, name
 
 
 def test_without_it_nothing_changes() -> None:

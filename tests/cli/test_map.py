@@ -10,11 +10,9 @@ import pytest
 
 import wdport
 from tests.families.test_custom import files
-from tests.families.test_recorded import run_without
-from tests.make import SETTINGS, make_state, save
+from tests.families.test_recorded import run_each_without
+from tests.make import SET, make_state, save
 from wdport.cli.main import main
-
-SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
@@ -83,12 +81,6 @@ def test_check_of_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "ValueError: out of order" in capsys.readouterr().err
 
 
-def test_a_table_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "t.yaml").write_text("format: 2\nlayers: [{torch: a, keras: b, kind: linaer}]\n")
-    assert main(["map", "check", str(tmp_path / "t.yaml")]) == 4
-    assert "unknown kind 'linaer'; did you mean linear" in capsys.readouterr().err
-
-
 def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, table = files(tmp_path, "lstm")
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
@@ -132,21 +124,10 @@ def test_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_nothing_of_the_users_is_imported_without_a_model(tmp_path: Path) -> None:
     checkpoint, table = files(tmp_path, "gru")
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
-    for arguments in (
-        ["check", table, checkpoint],
-        ["explain", "head.bias", output],
-        ["diff", checkpoint, checkpoint],
-    ):
-        told = run_without("keras jax torch tests.families.toys.twins", "map", *map(str, arguments))
-        assert (told.returncode, told.stderr) == (0, ""), told.stderr
-
-
-@pytest.mark.parametrize("words", [["map", "chart"], ["map", "check"]])
-def test_a_wrong_call_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith("error: ")
-    assert shown.count("\n") == 1
+    commands = (["check", table, checkpoint], ["explain", "head.bias", output], ["diff", checkpoint, checkpoint])
+    given = [["map", *map(str, words)] for words in commands]
+    told = run_each_without("keras jax torch tests.families.toys.twins", *given)
+    assert [(code, error) for code, _, error in told] == [(0, "")] * 3
 
 
 def test_no_verb_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:

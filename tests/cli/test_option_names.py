@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import click
 import pytest
 
-from wdport.cli.execute import group
+from tests.cli.verbs import VERBS
 from wdport.cli.main import main
-from wdport.cli.verb import FEW, SECTIONS, Verb, VerbOption
-
-
-def verbs(command: click.Command = group, path: str = "wdport") -> Iterator[tuple[str, Verb]]:
-    """Every verb, with the words that call it."""
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
-            yield from verbs(inner, f"{path} {name}")
-    else:
-        assert isinstance(command, Verb)
-        yield path, command
-
-
-VERBS = dict(verbs())
+from wdport.cli.verb import FEW, SECTIONS, VerbOption
 
 
 @pytest.mark.parametrize("path", VERBS)
 def test_help_lists_every_option_once(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*path.split()[1:], "--help"]) == 0
+    assert main([*path.split(), "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     sections = {f"{title}:" for title in (*SECTIONS.values(), "Options")}
     lines = lines[next(n for n, line in enumerate(lines) if line in sections) :]

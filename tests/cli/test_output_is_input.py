@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
 from tests.cli.files import make_files
-from tests.make import SETTINGS
-from wdport.cli import execute as group
+from tests.cli.verbs import VERBS
+from tests.make import SET
 from wdport.cli.completion import FilePath, FolderPath
 from wdport.cli.main import main
 from wdport.files.inputs import Snapshot
@@ -48,24 +47,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_files(tmp_path_factory.mktemp("files"))
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-        if isinstance(command, click.Group):
-            context = click.Context(command)
-            for each in command.list_commands(context):
-                found = command.get_command(context, each)
-                assert found is not None
-                yield from walk(found, f"{name} {each}".strip())
-        else:
-            yield name, command
-
-    yield from walk(group.group, "")
-
-
 def cases() -> list[tuple[str, str, str]]:
     """Verb, output option and input: the name of an option, or a file among the words."""
     found = []
-    for verb, command in commands():
+    for verb, command in VERBS.items():
         files = [each for each in command.params if isinstance(each.type, FilePath)]
         outputs = [max(each.opts, key=len) for each in files if each.name in OUTPUTS]
         read = (each for each in files if each.name not in OUTPUTS and not isinstance(each.type, FolderPath))
@@ -76,7 +61,7 @@ def cases() -> list[tuple[str, str, str]]:
 
 
 def suffix_of(verb: str, option: str) -> str:
-    command = dict(commands())[verb]
+    command = VERBS[verb]
     parameter = next(each for each in command.params if option in each.opts)
     fallback = {"generate": ".txt", "decode": ".npy", "encode": ".npz", "map suggest": ".yaml"}.get(verb, ".npz")
     assert isinstance(parameter.type, FilePath)
@@ -90,7 +75,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_every_verb_with_files_is_tried() -> None:
-    verbs = {verb for verb, command in commands() if any(isinstance(each.type, FilePath) for each in command.params)}
+    verbs = {verb for verb, command in VERBS.items() if any(isinstance(each.type, FilePath) for each in command.params)}
     assert verbs == set(WORDS)
 
 
@@ -100,7 +85,7 @@ def test_an_input_is_never_written(
 ) -> None:
     """By its name, a symbolic link or a hard link, whatever else is wrong with the command, and with --force."""
     monkeypatch.chdir(made)
-    forced = ["--force"] if any("--force" in each.opts for each in dict(commands())[verb].params) else []
+    forced = ["--force"] if any("--force" in each.opts for each in VERBS[verb].params) else []
     (made / "other.json").write_text("{}")
     before, refused = digests(made), 0
     for _, option, source in [case for case in cases() if case[0] == verb]:
@@ -122,8 +107,7 @@ def test_an_input_is_never_written(
 
 
 CHANGING = {
-    "convert": ["a.ckpt", "-o", "x.keras", *(part for name, value in SETTINGS.items() for part in
-                                             ("--set", f"{name}={value}"))],
+    "convert": ["a.ckpt", "-o", "x.keras", *SET],
     "sample": ["a.keras", "-n", "1", "--sampler", "ddim", "--steps", "1", "-o", "x.npz"],
     "train": ["d.csv", "--config", "c.yaml", "-o", "x", "--json", "x.json"],
     "evaluate": ["s.npz", "--data", "d.csv", "--metrics", "sliced-wasserstein", "--repeats", "1", "--json", "x.json"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -70,37 +69,3 @@ def test_what_a_model_prints_is_not_the_report(
     assert shown.out.startswith("PASS  model.keras computes what model.ckpt computes")
     assert "imported" not in shown.out
     assert shown.err == "imported\nbuilt\nbuilt\nran\n"
-
-
-REFUSALS: dict[str, tuple[list[str], int]] = {
-    "no factory": (["tests.user_model", "CHECKPOINT"], 2),
-    "no module": (["tests.nowhere:build", "CHECKPOINT"], 2),
-    "no file": (["tests.user_model:small", "nope.ckpt"], 3),
-    "no checkpoint": (["tests.user_model:small", "README.md"], 3),
-    "another model": (["tests.user_model:other", "CHECKPOINT"], 4),
-    "no folder": (["tests.user_model:small", "CHECKPOINT", "-o", "nowhere/run.npz"], 2),
-    "no npz": (["tests.user_model:small", "CHECKPOINT", "-o", "run.txt"], 2),
-}
-
-
-@pytest.mark.parametrize("case", REFUSALS)
-def test_refusals(checkpoint: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
-    arguments, code = REFUSALS[case]
-    filled = [str(checkpoint) if each == "CHECKPOINT" else each for each in arguments]
-    if "-o" not in filled:
-        filled += ["-o", str(checkpoint.with_name("run.npz"))]
-    assert main(["record", *filled]) == code
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("error: ")
-    assert shown.err.count("\n") == 1
-    assert len(shown.err) - len(str(checkpoint)) <= 241
-    assert [each.name for each in checkpoint.parent.iterdir()] == ["small.ckpt"]
-
-
-def test_a_refusal_imports_nothing_heavy() -> None:
-    program = (
-        "import sys; from wdport.cli.main import main; code = main(['record', 'a:b', 'nope.ckpt'])\n"
-        "sys.exit(code + 100 * any(name in sys.modules for name in ('torch', 'keras', 'jax')))"
-    )
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 3

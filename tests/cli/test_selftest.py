@@ -59,10 +59,3 @@ def test_without_torch_it_says_what_to_install(
     monkeypatch.setattr(running, "find_spec", lambda name: None)
     assert main(["selftest", "--quick"]) == 5
     assert "install wdport[torch]" in capsys.readouterr().err
-
-
-def test_a_family_without_faults_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["selftest", "--family", "ts2vec"]) == 2
-    assert "'ts2vec' has no known faults; use one of waveletdiff, unet2d, masked_lm, wan_vae" in capsys.readouterr().err
-    assert main(["selftest", "--quick", "--family", "unet2d"]) == 2
-    assert "--quick has faults of only one family" in capsys.readouterr().err

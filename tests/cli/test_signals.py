@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.make import SETTINGS, make_state, save
+from tests.make import SET, make_state, save
 from wdport.cli.console import console
 from wdport.cli.main import main
-
-SET = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
 
 WHILE_WRITING = """
 import gc, signal, sys, time

@@ -63,6 +63,7 @@ def test_like_merges_trailing_axes_only() -> None:
 def test_ulps() -> None:
     assert ulps(np.float32([1.0]), np.array([1.0 + 2**-24])) == pytest.approx(0.5)
     assert ulps(np.nextafter(np.float32([1.0]), np.float32(2.0)), np.array([1.0])) == pytest.approx(1.0)
+    assert ulps(np.zeros(3), np.zeros(2)) == inf, "a table of another shape"
 
 
 def test_constant() -> None:

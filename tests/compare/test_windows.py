@@ -26,7 +26,7 @@ def equal(module: Any, layer: Any, size: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("size", range(7, 15))
+@pytest.mark.parametrize("size", range(7, 13))  # every remainder by every stride
 def test_it_says_what_the_layers_do(size: int) -> None:
     seen = set()
     for window, stride, ceil, ours in product((2, 3, 4), (1, 2, 3), (False, True), ("same", "valid")):

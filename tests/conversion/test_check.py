@@ -44,6 +44,8 @@ def test_it_agrees_with_convert_on_recordings(golden: Path, tmp_path: Path, name
 @pytest.mark.parametrize("name", ["small", "qk_norm", "no_cross", "half", "short", "more"])
 def test_it_agrees_with_convert_on_small_models(tmp_path: Path, name: str) -> None:
     state = make_state({"qk_norm": QK_NORM, "no_cross": NO_CROSS}.get(name, SMALL))
+    if name == "half":
+        state = {each: tensor.bfloat16() for each, tensor in state.items()}
     if name == "short":
         del state["time_embedding.mlp.0.weight"]
     if name == "more":

@@ -22,11 +22,10 @@ from tests.families.toys import nets, residual_net
 from tests.families.toys.nets import randomised
 from tests.make import SETTINGS, save_run, stated
 from wdport.cli.main import main
+from wdport.conversion.convert import ConvertedOptimizer
 from wdport.conversion.optimizer_file import read_optimizer
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.keras_runtime import exact_float64
-
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
 TABLE = """
 format: 2
@@ -110,15 +109,21 @@ def trained(
     return folder / "run.pt", folder / "table.yaml", module, optimizer, schedule
 
 
+def converted(checkpoint: Path, table: Path, **options: Any) -> tuple[Path, ConvertedOptimizer]:
+    """The model, beside its checkpoint, and its optimizer."""
+    made = wdport.convert(checkpoint, checkpoint.with_suffix(".keras"), mapping=table, with_optimizer=True, **options)
+    assert made.optimizer is not None
+    return made.output, made.optimizer
+
+
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_users_model_trains_on_as_in_torch(tmp_path: Path, name: str) -> None:
     checkpoint, table, module, optimizer, schedule = trained(tmp_path, name, nets.image, IMAGE)
-    converted = wdport.convert(checkpoint, tmp_path / "run.keras", mapping=table, with_optimizer=True)
-    assert converted.optimizer is not None
-    assert converted.optimizer.schedule == "MultiStepLR"
+    _, made = converted(checkpoint, table)
+    assert made.schedule == "MultiStepLR"
     model = wdport.load_model(tmp_path / "run.keras", "float64", mapping=table)
-    ours = wdport.load_optimizer(converted.optimizer.path, model, steps=20)
+    ours = wdport.load_optimizer(made.path, model, steps=20)
     module.double()
     for state in optimizer.state.values():
         state.update({key: value.double() for key, value in state.items() if torch.is_tensor(value) and value.ndim})
@@ -145,7 +150,7 @@ def test_a_users_model_trains_on_as_in_torch(tmp_path: Path, name: str) -> None:
                       (ours.variables, state)):  # fmt: skip
         for variable, value in zip(held, now, strict=True):
             variable.assign(value)
-    _compare_by_table(tmp_path, table, model, ours, converted.optimizer.path, module, optimizer, schedule)
+    _compare_by_table(tmp_path, table, model, ours, made.path, module, optimizer, schedule)
 
 
 def _compare_by_table(
@@ -240,24 +245,23 @@ def test_lightnings_file_goes_there_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not GOLDEN.exists(), reason="needs the golden checkpoints")
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("name", ["etth1-seq24-db2", "exchange-seq24-qknorm"])
-def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
+def test_recorded_losses_of_a_resumed_run(golden: Path, tmp_path: Path, name: str) -> None:
     """Five steps recorded from the public code. Its optimizer had beta1 0.9 then, not the cycle's last one."""
     from wdport.diffusion.loss import RandomBatch
     from wdport.families.waveletdiff.loss import diffusion_loss
     from wdport.keras_runtime import variables_by_path
 
-    golden = np.load(GOLDEN / f"{name}.golden.npz")
-    made = wdport.convert(GOLDEN / f"{name}.ckpt", tmp_path / "a.keras", config=GOLDEN / f"{name}.config.yaml",
+    recording = np.load(golden / f"{name}.golden.npz")
+    made = wdport.convert(golden / f"{name}.ckpt", tmp_path / "a.keras", config=golden / f"{name}.config.yaml",
                           with_optimizer=True)  # fmt: skip
     assert made.optimizer is not None
     model = wdport.load_model(made.output, "float64")
     optimizer = wdport.load_optimizer(
-        made.optimizer.path, model, learning_rate=float(golden["resume_lr"]),
-        settings={"betas": (0.9, 0.999), "weight_decay": float(golden["resume_weight_decay"])},
-        clip_norm=float(golden["resume_clip_norm"]),
+        made.optimizer.path, model, learning_rate=float(recording["resume_lr"]),
+        settings={"betas": (0.9, 0.999), "weight_decay": float(recording["resume_weight_decay"])},
+        clip_norm=float(recording["resume_clip_norm"]),
     )  # fmt: skip
     named = variables_by_path(model)
     objective = diffusion_loss(made.config, np.asarray(named["noise_schedule/alpha_bar"].value))
@@ -274,18 +278,18 @@ def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
 
     values = [variable.value for variable in model.trainable_variables]
     state = [variable.value for variable in optimizer.variables]
-    for at, recorded in enumerate(golden["resume_losses"]):
-        clean, noise = (np.asarray(golden[f"resume_{each}"][at], np.float64) for each in ("x0", "noise"))
-        drawn = RandomBatch(noise, (golden["resume_t"][at] + 0.5) / 1000)
+    for at, recorded in enumerate(recording["resume_losses"]):
+        clean, noise = (np.asarray(recording[f"resume_{each}"][at], np.float64) for each in ("x0", "noise"))
+        drawn = RandomBatch(noise, (recording["resume_t"][at] + 0.5) / 1000)
         loss, values, state = step(values, state, clean, drawn)
         assert float(loss) == pytest.approx(float(recorded), rel=1e-6)
     final = dict(zip((id(each) for each in model.trainable_variables), values, strict=True))
     targets = {each["source"]: each["targets"] for each in made.manifest["tensors"]}
     compared = 0
-    for key in golden.files:
+    for key in recording.files:
         if key.startswith("resume_final/") and len(targets[key.removeprefix("resume_final/")]) == 1:
             ours = np.asarray(final[id(named[targets[key.removeprefix("resume_final/")][0]["path"]])])
-            theirs = golden[key]
+            theirs = recording[key]
             ours = ours.T if ours.shape != theirs.shape or ours.ndim == 2 else ours
             theirs = theirs if ours.shape == theirs.shape else theirs.T
             distance = min(np.linalg.norm(each - theirs) for each in ((ours, ours.T) if ours.shape[0] == ours.shape[-1]
@@ -297,18 +301,17 @@ def test_recorded_losses_of_a_resumed_run(tmp_path: Path, name: str) -> None:
 
 def test_changed_settings_go_back_too(tmp_path: Path) -> None:
     checkpoint, table, *_ = trained(tmp_path, "adamw")
-    made = wdport.convert(checkpoint, tmp_path / "run.keras", mapping=table, with_optimizer=True)
-    assert made.optimizer is not None
-    model = wdport.load_model(made.output, mapping=table)
+    output, made = converted(checkpoint, table)
+    model = wdport.load_model(output, mapping=table)
     later = tmp_path / "later.optimizer.safetensors"
     for given, lr in (({"learning_rate": 0.25}, 0.25), ({"steps_per_epoch": 2}, 1.5e-3)):
-        optimizer = wdport.load_optimizer(made.optimizer.path, model, settings={"weight_decay": 0.5}, **given)
+        optimizer = wdport.load_optimizer(made.path, model, settings={"weight_decay": 0.5}, **given)
         per_epoch = given.get("steps_per_epoch")
-        wdport.save_optimizer(optimizer, model, later, like=made.optimizer.path, steps_per_epoch=per_epoch, force=True)
+        wdport.save_optimizer(optimizer, model, later, like=made.path, steps_per_epoch=per_epoch, force=True)
         groups = read_optimizer(later)[0].groups
         assert [(group["lr"], group["weight_decay"]) for group in groups] == [(lr, 0.5)] * 2
         optimizer.iterations.assign(6 + 7)  # the next milestone is after 9 steps of the schedule, which has taken 6
-        wdport.save_optimizer(optimizer, model, later, like=made.optimizer.path, steps_per_epoch=per_epoch, force=True)
+        wdport.save_optimizer(optimizer, model, later, like=made.path, steps_per_epoch=per_epoch, force=True)
         assert read_optimizer(later)[0].groups[0]["lr"] == (lr if per_epoch is None else lr / 2)
 
 
@@ -349,13 +352,12 @@ def test_groups_that_shapes_do_not_tell_apart_need_names(tmp_path: Path) -> None
     turned = [{"params": list(module.second.parameters())}, {"params": list(module.first.parameters()), "lr": 0.5}]
     checkpoint, table = saved(tmp_path, torch.optim.AdamW(turned), module)
     with pytest.raises(InputError, match="several assignments of its parameters"):
-        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+        converted(checkpoint, table)
     assert not (tmp_path / "two.keras").exists()
     names = tmp_path / "names.json"
     names.write_text(json.dumps(["second.weight", "second.bias", "first.weight", "first.bias"]))
-    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, parameter_names=names)
-    assert made.optimizer is not None
-    state, _ = read_optimizer(made.optimizer.path)
+    _, made = converted(checkpoint, table, parameter_names=names)
+    state, _ = read_optimizer(made.path)
     assert dict(state.members) == {"second/kernel": 0, "second/bias": 0, "first/kernel": 1, "first/bias": 1}
     assert float(state.moments["exp_avg"]["first/bias"][0]) > float(state.moments["exp_avg"]["second/bias"][0])
     names.write_text(json.dumps(["first.weight"]))
@@ -371,26 +373,23 @@ def test_named_parameters_need_no_search(tmp_path: Path) -> None:
     turned = [{"params": list(module.second.named_parameters(prefix="second"))},
               {"params": list(module.first.named_parameters(prefix="first"))}]  # fmt: skip
     checkpoint, table = saved(tmp_path, torch.optim.AdamW(turned), module)
-    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
-    assert made.optimizer is not None
-    assert read_optimizer(made.optimizer.path)[0].members["second/kernel"] == 0
+    _, made = converted(checkpoint, table)
+    assert read_optimizer(made.path)[0].members["second/kernel"] == 0
 
 
 def test_frozen_parameters_must_be_frozen_in_keras_too(tmp_path: Path) -> None:
     module = Two()
     checkpoint, table = saved(tmp_path, torch.optim.SGD([module.second.weight], lr=0.1, momentum=0.9), module)
     with pytest.raises(InputError, match="several assignments of its"):
-        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+        converted(checkpoint, table)
     (tmp_path / "names.json").write_text('["second.weight"]')
-    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True,
-                          parameter_names=tmp_path / "names.json")  # fmt: skip
-    assert made.optimizer is not None
-    model = wdport.load_model(made.output, mapping=table)
+    output, made = converted(checkpoint, table, parameter_names=tmp_path / "names.json")
+    model = wdport.load_model(output, mapping=table)
     with pytest.raises(MisfitError, match="first/kernel: PyTorch did not train it"):
-        wdport.load_optimizer(made.optimizer.path, model)
+        wdport.load_optimizer(made.path, model)
     model.get_layer("first").trainable = False
     with pytest.raises(MisfitError, match="second/bias: PyTorch did not train it"):
-        wdport.load_optimizer(made.optimizer.path, model)
+        wdport.load_optimizer(made.path, model)
 
 
 def test_what_pytorch_never_updated_is_told(tmp_path: Path) -> None:
@@ -402,32 +401,20 @@ def test_what_pytorch_never_updated_is_told(tmp_path: Path) -> None:
     optimizer.step()
     torch.save({"model": module.state_dict(), "optimizer": stated(optimizer)}, tmp_path / "two.pt")
     (tmp_path / "two.yaml").write_text(TWO)
-    made = wdport.convert(
-        tmp_path / "two.pt", tmp_path / "two.keras", mapping=tmp_path / "two.yaml", with_optimizer=True
-    )
-    assert made.optimizer is not None
-    model = wdport.load_model(made.output, mapping=tmp_path / "two.yaml")
+    output, made = converted(tmp_path / "two.pt", tmp_path / "two.yaml")
+    model = wdport.load_model(output, mapping=tmp_path / "two.yaml")
     with pytest.raises(MisfitError, match="second/kernel: PyTorch never updated it"):
-        wdport.load_optimizer(made.optimizer.path, model)
+        wdport.load_optimizer(made.path, model)
     model.get_layer("second").trainable = False
-    assert int(wdport.load_optimizer(made.optimizer.path, model).iterations.value) == 1
+    assert int(wdport.load_optimizer(made.path, model).iterations.value) == 1
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda p: torch.optim.RMSprop(p), "another optimizer than Adam"),
-        (lambda p: torch.optim.NAdam(p), "another optimizer than Adam"),
-        (lambda p: torch.optim.Adagrad(p), "another optimizer than Adam"),
-        (lambda p: torch.optim.RAdam(p), "another optimizer than Adam"),
-        (lambda p: torch.optim.Adamax(p), "another optimizer than Adam"),
-    ],
-)
-def test_other_optimizers_are_refused(tmp_path: Path, make: Any, message: str) -> None:
+@pytest.mark.parametrize("kind", ["RMSprop", "NAdam", "Adagrad", "RAdam", "Adamax"])
+def test_other_optimizers_are_refused(tmp_path: Path, kind: str) -> None:
     module = Two()
-    checkpoint, table = saved(tmp_path, make(module.parameters()), module)
-    with pytest.raises(InputError, match=message):
-        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+    checkpoint, table = saved(tmp_path, getattr(torch.optim, kind)(module.parameters()), module)
+    with pytest.raises(InputError, match="another optimizer than Adam"):
+        converted(checkpoint, table)
 
 
 class Lamb(torch.optim.AdamW):
@@ -450,14 +437,13 @@ def test_an_optimizer_of_the_users_own_is_not_read_as_torchs(tmp_path: Path) -> 
     module = Two()
     checkpoint, table = saved(tmp_path, Nesterov(module.parameters()), module)
     with pytest.raises(InputError, match="has the setting trust, which no SGD of torch has"):
-        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+        converted(checkpoint, table)
     checkpoint, table = saved(tmp_path, Lamb(module.parameters()), module)
     with pytest.raises(
         InputError, match="trust, which no ADAM of torch has; give --optimizer adam or adamw if it changes"
     ):
-        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
-    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, optimizer="adamw")
-    assert made.optimizer is not None
+        converted(checkpoint, table)
+    converted(checkpoint, table, optimizer="adamw")
     whole = torch.load(checkpoint)
     for group in whole["optimizer"]["param_groups"]:
         del group["trust"]
@@ -467,7 +453,7 @@ def test_an_optimizer_of_the_users_own_is_not_read_as_torchs(tmp_path: Path) -> 
             state.pop(entry) if value is None else state.update({entry: value})
         torch.save(other, checkpoint)
         with pytest.raises(InputError, match="another optimizer than Adam"):
-            wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, force=True)
+            converted(checkpoint, table, force=True)
 
 
 @pytest.mark.parametrize("key", ["scheduler", "my_own_name"])
@@ -478,13 +464,12 @@ def test_every_schedule_in_the_file_is_found(tmp_path: Path, key: str) -> None:
     checkpoint, table = saved(tmp_path, optimizer, module)
     schedule = torch.optim.lr_scheduler.ChainedScheduler([torch.optim.lr_scheduler.StepLR(optimizer, 3)])
     torch.save({**torch.load(checkpoint), key: schedule.state_dict()}, checkpoint)
-    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
-    assert made.optimizer is not None
-    assert made.optimizer.schedule == "ChainedScheduler"
-    model = wdport.load_model(made.output, mapping=table)
+    output, made = converted(checkpoint, table)
+    assert made.schedule == "ChainedScheduler"
+    model = wdport.load_model(output, mapping=table)
     with pytest.raises(UsageError, match="ChainedScheduler: is not implemented; give learning_rate"):
-        wdport.load_optimizer(made.optimizer.path, model)
-    assert wdport.load_optimizer(made.optimizer.path, model, learning_rate=1e-3)
+        wdport.load_optimizer(made.path, model)
+    assert wdport.load_optimizer(made.path, model, learning_rate=1e-3)
 
 
 def test_an_older_torch_does_not_say_which_adam(tmp_path: Path) -> None:
@@ -495,12 +480,10 @@ def test_an_older_torch_does_not_say_which_adam(tmp_path: Path) -> None:
         del group["decoupled_weight_decay"]
     torch.save(whole, checkpoint)
     with pytest.raises(InputError, match="does not state whether it is Adam or AdamW"):
-        wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
+        converted(checkpoint, table)
     for kind in ("adam", "adamw"):
-        made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True, optimizer=kind,
-                              force=True)  # fmt: skip
-        assert made.optimizer is not None
-        assert made.optimizer.kind.lower() == kind
+        _, made = converted(checkpoint, table, optimizer=kind, force=True)
+        assert made.kind.lower() == kind
 
 
 def test_a_file_without_an_optimizer_says_so(tmp_path: Path) -> None:
@@ -516,41 +499,31 @@ def test_a_file_without_an_optimizer_says_so(tmp_path: Path) -> None:
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     module = Two()
     checkpoint, table = saved(tmp_path, torch.optim.AdamW(module.parameters()), module)
-    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
-    assert made.optimizer is not None
-    whole = made.optimizer.path.read_bytes()
-    model = wdport.load_model(made.output, mapping=table)
+    output, made = converted(checkpoint, table)
+    whole = made.path.read_bytes()
+    model = wdport.load_model(output, mapping=table)
     random = np.random.default_rng(0)
     for at in [len(whole) - 3, *random.integers(8, len(whole), 60)]:
-        made.optimizer.path.write_bytes(whole[:at] + bytes([whole[at] ^ 8]) + whole[at + 1 :])
+        made.path.write_bytes(whole[:at] + bytes([whole[at] ^ 8]) + whole[at + 1 :])
         with pytest.raises(wdport.WdportError):
-            wdport.load_optimizer(made.optimizer.path, model)
+            wdport.load_optimizer(made.path, model)
     with pytest.raises(wdport.WdportError):
-        wdport.load_optimizer(made.output, model)
+        wdport.load_optimizer(output, model)
 
 
 def test_a_state_beside_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Converted over another checkpoint's model, whose optimizer stays."""
     first, other = Two(), Two()
     checkpoint, table = saved(tmp_path, torch.optim.AdamW(first.parameters()), first)
-    made = wdport.convert(checkpoint, tmp_path / "two.keras", mapping=table, with_optimizer=True)
-    assert made.optimizer is not None
-    wdport.load_optimizer(made.optimizer.path, wdport.load_model(made.output, mapping=table))
+    output, made = converted(checkpoint, table)
+    wdport.load_optimizer(made.path, wdport.load_model(output, mapping=table))
     (tmp_path / "b").mkdir()
     again, _ = saved(tmp_path / "b", torch.optim.AdamW(other.parameters()), other)
     wdport.convert(again, tmp_path / "two.keras", mapping=table, force=True)
     with pytest.raises(MisfitError, match="belongs to other weights than the model's"):
-        wdport.load_optimizer(made.optimizer.path, wdport.load_model(made.output, mapping=table))
-    words = [
-        "export",
-        str(made.output),
-        "--to",
-        "torch",
-        "--mapping",
-        str(table),
-        "--optimizer-file",
-        str(made.optimizer.path),
-    ]
+        wdport.load_optimizer(made.path, wdport.load_model(output, mapping=table))
+    words = ["export", str(output), "--to", "torch", "--mapping", str(table),
+             "--optimizer-file", str(made.path)]  # fmt: skip
     assert main([*words, "-o", str(tmp_path / "back.pt")]) == MisfitError.exit_code
     assert "belongs to other weights than the model's" in capsys.readouterr().err
     assert not (tmp_path / "back.pt").exists()

@@ -88,59 +88,31 @@ def wide(name: str, value: float) -> State:
 ODD: dict[str, tuple[State, str, str]] = {
     "nothing": (sound(), "float32", ""),
     "nothing in 16 bits": (sound(), "float16", ""),
-    "a negative variance": (
-        changed("bn0.running_var", lambda x: x[:3].neg_()),
-        "float32",
-        "negative variance: bn0.running_var, 3 of 16",
-    ),
-    "a constant channel": (
-        changed("bn0.running_var", lambda x: x[:2].fill_(1e-38)),
-        "float32",
-        "dead channels: bn0.running_var, 2 of 16",
-    ),
-    "a channel that is left out": (
-        changed("bn1.weight", lambda x: x[4].fill_(0)),
-        "float32",
-        "dead channels: bn1.weight bn1.bias, 1 of 16",
-    ),
+    "a negative variance": (changed("bn0.running_var", lambda x: x[:3].neg_()), "float32",
+                            "negative variance: bn0.running_var, 3 of 16"),
+    "a constant channel": (changed("bn0.running_var", lambda x: x[:2].fill_(1e-38)), "float32",
+                           "dead channels: bn0.running_var, 2 of 16"),
+    "a channel that is left out": (changed("bn1.weight", lambda x: x[4].fill_(0)), "float32",
+                                   "dead channels: bn1.weight bn1.bias, 1 of 16"),
     "zeros": (changed("fc0.weight", torch.zero_), "float32", "all zero: fc0.weight, 128 of 128"),
     "a scale of zeros": (changed("norm0.weight", torch.zero_), "float32", "all zero: norm0.weight, 16 of 16"),
-    "nan": (
-        changed("fc0.weight", lambda x: x[0, :2].fill_(torch.nan)),
-        "float32",
-        "nonfinite: fc0.weight, 2 of 128",
-    ),
-    "nothing but infinity": (
-        changed("fc0.bias", lambda x: x.fill_(torch.inf)),
-        "float32",
-        "nonfinite: fc0.bias, 8 of 8",
-    ),
-    "too large for float16": (
-        changed("fc0.weight", lambda x: x[0, 0].fill_(7e4)),
-        "float16",
-        "overflow: fc0.weight, 1 of 128",
-    ),
+    "nan": (changed("fc0.weight", lambda x: x[0, :2].fill_(torch.nan)), "float32", "nonfinite: fc0.weight, 2 of 128"),
+    "nothing but infinity": (changed("fc0.bias", lambda x: x.fill_(torch.inf)), "float32",
+                             "nonfinite: fc0.bias, 8 of 8"),
+    "too large for float16": (changed("fc0.weight", lambda x: x[0, 0].fill_(7e4)), "float16",
+                              "overflow: fc0.weight, 1 of 128"),
     "too large for float32": (wide("fc0.bias", -1e39), "float32", "overflow: fc0.bias, 1 of 8"),
     "not too large for bfloat16": (changed("fc0.weight", lambda x: x[0, 0].fill_(7e4)), "bfloat16", ""),
-    "too small for float16": (
-        changed("fc0.bias", lambda x: x[:6].fill_(1e-8)),
-        "float16",
-        "underflow: fc0.bias, 6 of 8",
-    ),
+    "too small for float16": (changed("fc0.bias", lambda x: x[:6].fill_(1e-8)), "float16",
+                              "underflow: fc0.bias, 6 of 8"),
     "too small for float32": (wide("fc0.bias", 1e-60), "float32", "underflow: fc0.bias, 8 of 8"),
     "one centred scale of two": (centred("norm1.weight"), "float32", "centred scale: norm1.weight, 1 of 2"),
-    "all batch norms centred": (
-        centred("bn0.weight", "bn1.weight"),
-        "float32",
-        "centred scale: bn0.weight bn1.weight, 2 of 2",
-    ),
-    "a matrix twice": (
-        {**sound(), "fc1.weight": sound()["fc0.weight"]},
-        "float32",
-        "twice: fc0.weight fc1.weight, 2 of 2",
-    ),
+    "all batch norms centred": (centred("bn0.weight", "bn1.weight"), "float32",
+                                "centred scale: bn0.weight bn1.weight, 2 of 2"),
+    "a matrix twice": ({**sound(), "fc1.weight": sound()["fc0.weight"]}, "float32",
+                       "twice: fc0.weight fc1.weight, 2 of 2"),
     "a vector twice": ({**sound(), "norm1.weight": sound()["norm0.weight"]}, "float32", ""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ODD)

@@ -110,11 +110,6 @@ def test_mat_arrays_that_are_no_series(tmp_path: Path, array: Any, message: str)
         read_series(write(tmp_path, ".mat", x=array), key="x")
 
 
-def test_a_mat_file_without_a_series(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has no array of numbers over time"):
-        read_series(write(tmp_path, ".mat", rate=2.5))
-
-
 def test_a_mat_file_of_version_7_3(tmp_path: Path) -> None:
     path = tmp_path / "x.mat"
     path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n" + bytes(600))
@@ -126,15 +121,6 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     for kind in (".npy", ".npz"):
         with pytest.raises(InputError, match="Object arrays cannot be loaded"):
             read_series(write(tmp_path, kind, x=np.array([GRID, None], object)))
-
-
-def test_archives_of_other_things(tmp_path: Path) -> None:
-    single = tmp_path / "single.npz"
-    single.write_bytes(write(tmp_path, ".npy", x=GRID).read_bytes())
-    with pytest.raises(InputError, match="holds a single array"):
-        read_series(single)
-    with pytest.raises(InputError, match="has no array"):
-        read_series(write(tmp_path, ".npz"))
 
 
 def content(kind: str) -> bytes:

@@ -148,15 +148,11 @@ def test_a_flipped_bit_in_an_archive(tmp_path: Path) -> None:
         read_series(tmp_path / "x.npz")
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
-@pytest.mark.parametrize("dtype", ["<f8", ">f4", "|i1", "<u8", "<f2"])
-def test_what_numpy_writes_is_read_as_numpy_reads_it(order: str, version: tuple[int, int], dtype: str,
-                                                     tmp_path: Path) -> None:  # fmt: skip
-    array = np.asarray(np.arange(12).reshape(4, 3), dtype, order=order)  # type: ignore[call-overload]
+def test_what_numpy_writes_in_another_way_is_read_as_numpy_reads_it(tmp_path: Path) -> None:
+    """In version 2 of its format, and compressed; all else is in `test_arrays.py`."""
+    array = np.asfortranarray(np.arange(12, dtype=">f4").reshape(4, 3))
     with (tmp_path / "x.npy").open("wb") as file:
-        np.lib.format.write_array(file, array, version)
+        np.lib.format.write_array(file, array, (2, 0))
     np.savez_compressed(tmp_path / "x.npz", a=array)
-    wanted = np.load(tmp_path / "x.npy").astype(np.float64)
     for name in ("x.npy", "x.npz"):
-        np.testing.assert_array_equal(read_series(tmp_path / name).values, wanted)
+        np.testing.assert_array_equal(read_series(tmp_path / name).values, array)

@@ -29,7 +29,6 @@ def shared(name: str) -> Path:
     ("name", "steps", "names", "dropped"),
     [
         ("ETT-small/ETTh1.csv", 17420, ETT, ("date",)),
-        ("ETT-small/ETTh2.csv", 17420, ETT, ("date",)),
         ("exchange_rate/exchange_rate.txt", 7588, tuple(f"column_{number}" for number in range(1, 9)), ()),
         ("stocks/stock_data.csv", 3685, ("Open", "High", "Low", "Close", "Adj_Close", "Volume"), ()),
     ],

@@ -184,22 +184,13 @@ def test_json_of_something_else(tmp_path: Path, text: str) -> None:
         read_statistics(tmp_path / "s.json")
 
 
-def test_other_files(tmp_path: Path) -> None:
-    (tmp_path / "s.txt").touch()
+def test_files_that_hold_too_much_or_something_else(tmp_path: Path) -> None:
     (tmp_path / "long.json").write_bytes(b" " * ((1 << 20) + 1))
-    (tmp_path / "bad.npz").write_bytes(b"PK\3\4")
+    with pytest.raises(InputError, match="has 1048577 bytes"):
+        read_statistics(tmp_path / "long.json")
     np.savez(tmp_path / "else.npz", mean=1)
-    for name, message in [
-        ("s.txt", "unknown kind"),
-        ("long.json", "has 1048577 bytes"),
-        ("bad.npz", "is not a .npz file"),
-        ("else.npz", "holds no mean and std; give norm_mean and norm_std or mean and std"),
-        ("missing.json", "no such file"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            read_statistics(tmp_path / name)
-    with pytest.raises(InputError, match="is a directory"):
-        read_statistics(tmp_path)
+    with pytest.raises(InputError, match="holds no mean and std; give norm_mean and norm_std or mean and std"):
+        read_statistics(tmp_path / "else.npz")
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,15 @@ SPREAD = np.array([0.5, 1.0, 0.1])
 """Three independent Gaussians, of which the network knows all."""
 
 
+def expected_noise(alpha_bar: Any, x: Any, time: Any) -> Any:
+    """What a perfect network predicts."""
+    bar = alpha_bar[jax.numpy.rint(time * 1000).astype(int)][:, None]
+    return (x - bar**0.5 * MEAN) * (1.0 - bar) ** 0.5 / (bar * SPREAD**2 + 1.0 - bar)
+
+
 @partial(jax.jit, static_argnums=0)
 def sample(rows_count: int, rows: Any, init: Any, alpha_bar: Any) -> Any:
-    def network(x: Any, time: Any) -> Any:
-        """The expected noise, given x."""
-        bar = alpha_bar[jax.numpy.rint(time * 1000).astype(int)][:, None]
-        return (x - bar**0.5 * MEAN) * (1.0 - bar) ** 0.5 / (bar * SPREAD**2 + 1.0 - bar)
-
+    network = partial(expected_noise, alpha_bar)
     return run_plan(network, rows, init, np.zeros((rows_count, *init.shape)), record=True)
 
 

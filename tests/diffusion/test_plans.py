@@ -32,15 +32,21 @@ def toy(x: Any, time: Any, xp: Any = np) -> Any:
     return xp.sin(1.3 * x + 7.0 * time[:, None, None]) + 0.3 * xp.mean(x, axis=1, keepdims=True)
 
 
-@partial(jax.jit, static_argnums=0)
-def scanned(network: Any, rows: Any, init: Any, tape: Any) -> Any:
-    return run_plan(lambda x, time: network(x, time, jnp), rows, init, tape, record=True)
+def same(clean: Any) -> Any:
+    return clean
 
 
-def states(plan: SamplingPlan, init: np.ndarray, tape: np.ndarray, network: Any = toy) -> np.ndarray:
+@partial(jax.jit, static_argnums=(0, 4))
+def scanned(network: Any, rows: Any, init: Any, tape: Any, change: Any) -> Any:
+    return run_plan(lambda x, time: network(x, time, jnp), rows, init, tape, True, change)
+
+
+def states(
+    plan: SamplingPlan, init: np.ndarray, tape: np.ndarray, network: Any = toy, change: Any = None
+) -> np.ndarray:
     """The state after every row, in float64."""
     with jax.enable_x64(True):
-        return np.asarray(scanned(network, plan_rows(plan, "float64"), init, lay_out(tape, plan.noisy)))
+        return np.asarray(scanned(network, plan_rows(plan, "float64"), init, lay_out(tape, plan.noisy), change))
 
 
 @st.composite
@@ -75,9 +81,9 @@ def test_plans_do_what_plain_loops_do(
     assert max(errors) <= 1e-12
 
 
-@pytest.mark.parametrize("count", [*range(1, 40), 50, 100, 300, 499, 500, 501, 999, 1000])
-def test_step_lists_are_the_checkpoints(count: int) -> None:
-    assert step_list(count).tolist() == ddim_step_list(count)
+def test_step_lists_are_the_checkpoints() -> None:
+    for count in (*range(1, 40), 50, 100, 300, 499, 500, 501, 999, 1000):
+        assert step_list(count).tolist() == ddim_step_list(count), count
 
 
 def test_step_counts_of_the_public_sampler() -> None:
@@ -145,13 +151,9 @@ def test_a_change_that_changes_nothing(sampler: str, target: str) -> None:
     init, tape = rng.standard_normal(SHAPE), rng.standard_normal((len(steps), *SHAPE))
     plain, changed = (make_plan(sampler, schedule, steps, target=target, changed=each) for each in (False, True))
     assert (plain.changed, changed.changed) == (False, True)
-    with jax.enable_x64(True):
-        laid = lay_out(tape, changed.noisy)
-        truth = np.asarray(scanned(toy, plan_rows(plain, "float64"), init, laid))
-        ours = np.asarray(
-            run_plan(lambda x, time: toy(x, time, jnp), plan_rows(changed, "float64"), init, laid, True, lambda x: x)
-        )
-    np.testing.assert_allclose(ours, truth, rtol=1e-9, atol=1e-9)
+    assert np.array_equal(plain.noisy, changed.noisy)
+    ours = states(changed, init, tape, change=same)
+    np.testing.assert_allclose(ours, states(plain, init, tape), rtol=1e-9, atol=1e-9)
 
 
 STEPS = [1000, 500, 1]

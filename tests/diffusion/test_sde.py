@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from diffusers import DPMSolverMultistepScheduler
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.diffusion.test_orders import MEAN, SPREAD, expected_noise
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import SamplingPlan, make_plan
@@ -63,19 +65,13 @@ def test_it_is_diffusers(target: str, count: int) -> None:
 
 def test_it_draws_gaussian_data() -> None:
     """The network knows three Gaussians exactly; 20,000 samples of 20 steps have their means and deviations."""
-    mean, spread = np.array([0.3, -1.0, 2.0]), np.array([0.5, 1.0, 0.1])
-    bars = jnp.asarray(np.asarray(SCHEDULE.alpha_bar))
-
-    def known(x: Any, time: Any) -> Any:
-        bar = bars[jnp.rint(time * 1000).astype(int)][:, None]
-        return (x - bar**0.5 * mean) * (1.0 - bar) ** 0.5 / (bar * spread**2 + 1.0 - bar)
-
+    known = partial(expected_noise, jnp.asarray(np.asarray(SCHEDULE.alpha_bar)))
     plan = make_plan(NAME, SCHEDULE, even_steps(SCHEDULE.alpha_bar, 20, 999))
     random = np.random.default_rng(0)
     init, tape = random.standard_normal((20_000, 3)), random.standard_normal((19, 20_000, 3))
     found = states(plan, init, tape, known)[-1]
-    np.testing.assert_allclose(found.mean(0), mean, atol=5 * spread.max() / 20_000**0.5)
-    np.testing.assert_allclose(found.std(0), spread, rtol=0.04)
+    np.testing.assert_allclose(found.mean(0), MEAN, atol=5 * SPREAD.max() / 20_000**0.5)
+    np.testing.assert_allclose(found.std(0), SPREAD, rtol=0.04)
 
 
 @given(st.sampled_from(["exponential", "linear", "cosine"]), st.integers(1, 600), st.integers(700, 1000))

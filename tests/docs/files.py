@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.blocks import ROOT, blocks_of
-from tests.make import SMALL
 from wdport.families.waveletdiff.config import Config
 from wdport.wavelets.lengths import group_lengths
 
@@ -107,13 +106,6 @@ def converted(path: Path) -> None:
     with_config = {"num_heads": "4", "wavelet": "db2", "seq_len": "24"}
     checkpoint(path.with_name("source.ckpt"))
     wdport.convert(path.with_name("source.ckpt"), path, values=with_config, force=True)
-
-
-def recording(path: Path) -> None:
-    from tests.make import record_small
-
-    checkpoint(path.with_name("recorded.ckpt"), SMALL)
-    record_small("tests.user_model:small", path.with_name("recorded.ckpt"), path)
 
 
 def trained(path: Path) -> None:
@@ -233,7 +225,6 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "etth1.ckpt": checkpoint,
     "etth1.config.yaml": training_config,
     "etth1.keras": converted,
-    "etth1.npz": recording,
     "trained.keras": trained,
     "model.safetensors": converted,
     "stats.json": statistics,
@@ -266,7 +257,7 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "llama_models.py": text(LLAMA),
     "models/etth1.ckpt": checkpoint,
     "models/etth1.keras": converted,
-    "models/ecg.ckpt": lambda path: checkpoint(path, ETTH1),
+    "models/ecg.ckpt": checkpoint,
     "models/ecg.keras": converted,
     "parity.toml": copy("parity.toml"),
 }
@@ -288,16 +279,8 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/recording.md": ("etth1.ckpt", "etth1.keras", "my_project/model.py", "recorder.py"),
     "docs/sampling.md": ("etth1.keras",),
     "docs/evaluation.md": ("etth1.keras", "etth1.csv", "samples.npz"),
-    "docs/export.md": (
-        "etth1.keras",
-        "etth1.ckpt",
-        "trained.keras",
-        "loader.py",
-        "eurobert.keras",
-        "vae.keras",
-        "onet.pt",
-        "onet.keras",
-    ),
+    "docs/export.md": ("etth1.keras", "etth1.ckpt", "trained.keras", "loader.py", "eurobert.keras", "vae.keras",
+                       "onet.pt", "onet.keras"),
     "docs/large-models.md": ("llama", "llama.yaml", "llama_models.py", "etth1.ckpt"),
     "docs/mapping.md": ("onet.pt", "onet.keras", "other.pt"),
     "docs/waveletdiff.md": ("etth1.ckpt", "etth1.config.yaml", "stats.json"),
@@ -308,10 +291,9 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/wan_vae.md": ("wan-vae", "video.npy"),
     "docs/training.md": ("run.ckpt", "etth1.csv", "etth1.config.yaml"),
     "docs/ts2vec.md": ("ts2vec-stocks.pt", "models/encoder.py"),
-    "docs/formats/recording-index.md": ("etth1.npz",),
     "docs/formats/converted-files.md": ("model.safetensors",),
     "docs/ci.md": ("models/etth1.ckpt", "models/etth1.keras", "models/ecg.ckpt", "models/ecg.keras", "parity.toml"),
-}
+}  # fmt: skip
 """What every page needs, in the order in which it is made; a page that is not here needs nothing."""
 
 

@@ -14,7 +14,6 @@ import torch
 from tests.evaluation import ts2vec_torch
 from wdport.evaluation.context import embeddings, train_encoder
 from wdport.families.ts2vec import contrast
-from wdport.families.ts2vec import contrast as network
 from wdport.families.ts2vec.config import Config
 from wdport.families.ts2vec.family import FAMILY
 from wdport.families.ts2vec.reference import TS2Vec, build_reference, random_tensors
@@ -41,18 +40,16 @@ def both(config: Config = CONFIG) -> tuple[TS2Vec, dict[str, np.ndarray]]:
     return build_reference(config, tensors, "float64"), weights
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 24, 40])
+@pytest.mark.parametrize("length", [1, 5, 24])
 def test_embeddings_are_those_of_the_port_and_of_pytorch(length: int) -> None:
     module, weights = both()
     series = RANDOM.normal(size=(6, length, 3))
-    found = network.embed(CONFIG, weights, series)
+    found = embeddings(contrast.ContrastEncoder(CONFIG), weights, series)
     np.testing.assert_allclose(found, module(torch.from_numpy(series))[1].detach(), rtol=0, atol=1e-11)
     model = FAMILY.build(CONFIG, "float64")
     for path, variable in variables_by_path(model).items():
         variable.assign(weights[path])
     np.testing.assert_allclose(found, model(series)[1], rtol=0, atol=1e-11)
-    in_parts = embeddings(contrast.ContrastEncoder(CONFIG), weights, series)
-    np.testing.assert_allclose(found, in_parts, rtol=0, atol=1e-11)
 
 
 HIERARCHICAL = jax.jit(jax.value_and_grad(contrast.hierarchical_loss, (0, 1)))

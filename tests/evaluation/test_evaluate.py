@@ -93,13 +93,6 @@ def test_without_two_blocks_there_is_no_floor() -> None:
     assert found.within_floor("samples", "dtw-js") is None
 
 
-def test_windows_may_be_given() -> None:
-    windows = real_windows(walk(), 8, 2).windows
-    found = wdport.evaluate(taken(50), np.array(windows), metrics=QUICK, repeats=1)
-    assert len(found.real) == len(windows)
-    assert "real" in found.sets
-
-
 def test_a_given_encoder_is_used_as_it_is(tmp_path: Path) -> None:
     """Against the Keras model itself and the distance of its embeddings."""
     family: Any = find_family("ts2vec", "test")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +17,11 @@ import wdport
 from tests.make import SETTINGS, TINY, make_state, save
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.cli.main import main
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.errors import InputError, MachineError, UsageError, WdportError
 from wdport.exporting import loader
 from wdport.exporting.artifact import export_target, member_digests, read_facts, write_artifact
 from wdport.exporting.lowering import Lowered, Lowering, lower_denoiser
+from wdport.exporting.verification import _require_facts
 
 FACTS = {"what": "denoiser", "platforms": ["cpu"], "batch": None, "coefficients": 5, "features": 3, "dtype": "float32"}
 
@@ -40,6 +39,14 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write(path: Path, lowered: Lowered, force: bool = False) -> Path:
     write_artifact(export_target(path, force=force), FACTS, lowered.programs, lowered.arrays)
     return path
+
+
+@pytest.fixture(scope="module")
+def sound(lowered: Lowered, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """An artifact that loads and runs."""
+    path = write(tmp_path_factory.mktemp("sound") / "a.stablehlo", lowered)
+    assert loader.load(path)(np.zeros((1, *SHAPE)), [0.5]).shape == (1, *SHAPE)
+    return path.read_bytes()
 
 
 def test_equal_contents_are_equal_bytes(lowered: Lowered, tmp_path: Path) -> None:
@@ -97,10 +104,10 @@ DAMAGED: dict[str, tuple[Callable[[dict[str, bytes]], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_a_damaged_file_is_one_line(lowered: Lowered, tmp_path: Path, case: str) -> None:
+def test_a_damaged_file_is_one_line(sound: bytes, tmp_path: Path, case: str) -> None:
     change, expected = DAMAGED[case]
-    path = write(tmp_path / "a.stablehlo", lowered)
-    assert loader.load(path)(np.zeros((1, *SHAPE)), [0.5]).shape == (1, *SHAPE)
+    path = tmp_path / "a.stablehlo"
+    path.write_bytes(sound)
     damage(path, change)
     with pytest.raises(loader.ArtifactError) as raised:
         loader.load(path)
@@ -108,13 +115,12 @@ def test_a_damaged_file_is_one_line(lowered: Lowered, tmp_path: Path, case: str)
     assert "\n" not in str(raised.value)
 
 
-def test_no_damage_raises_anything_else(lowered: Lowered, tmp_path: Path) -> None:
-    whole = write(tmp_path / "a.stablehlo", lowered).read_bytes()
+def test_no_damage_raises_anything_else(sound: bytes, tmp_path: Path) -> None:
     random, refused = np.random.default_rng(0), list[str]()
     for at in range(60):
-        changed = bytearray(whole)
-        changed[random.integers(len(whole))] ^= 1 << random.integers(8)
-        (tmp_path / "b.stablehlo").write_bytes(changed[: random.integers(1, len(whole))] if at % 4 == 0 else changed)
+        changed = bytearray(sound)
+        changed[random.integers(len(sound))] ^= 1 << random.integers(8)
+        (tmp_path / "b.stablehlo").write_bytes(changed[: random.integers(1, len(sound))] if at % 4 == 0 else changed)
         try:
             loader.load(tmp_path / "b.stablehlo")
         except loader.ArtifactError as error:
@@ -146,68 +152,31 @@ def test_the_command(converted: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "exists already; give another name with -o, or --force" in capsys.readouterr().err
 
 
-REFUSALS: dict[str, tuple[list[str], int, str]] = {
-    "no model": (["nope.keras"], 3, "no such file"),
-    "format": (["MODEL", "-o", "a.onnx"], 2, "unknown output format; end the name in .stablehlo"),
-    "folder": (["MODEL", "-o", "nope/a.stablehlo"], 2, "its folder does not exist"),
-    "platform": (["MODEL", "--platforms", "cpu,npu", "-o", "OUT"], 2, "unknown platform 'npu'; give some of cpu, cuda"),
-    "no platform": (["MODEL", "--platforms", ",", "-o", "OUT"], 2, "unknown platform ''"),
-    "what": (
-        ["MODEL", "--what", "all", "-o", "OUT"],
-        2,
-        "--what: unknown name 'all'; use one of denoiser, sampler",
-    ),
-    "steps of a denoiser": (["MODEL", "--steps", "5", "-o", "OUT"], 2, "--sampler: requires --what sampler"),
-    "sampler": (["MODEL", "--what", "sampler", "--sampler", "plms", "-o", "OUT"], 2, "unknown name 'plms'"),
-    "batch": (["MODEL", "--batch-size", "0", "-o", "OUT"], 2, "--batch-size: invalid value '0'; give a whole number"),
-}
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    ({"batch": 0}, "batch: invalid sample count 0; give 1 or more, or leave it out for any number"),
+    ({"what": "all"}, "what: 'all' is unknown; give denoiser, sampler or network"),
+    ({"precision": "high"}, "precision: 'high' is unknown; give highest or default"),
+    ({"eta": 0.5}, "sampler: a denoiser has none; leave out sampler, steps and eta, or export a sampler"),
+    ({"what": "denoiser", "sizes": {"n": 3}}, "sizes: are for a network; leave them out, or export a network"),
+    ({"what": "network", "inputs": ["x: b 3"]}, "inputs: a waveletdiff model has its own; leave them out"),
+    ({}, "model: a int is not a Keras model; give what wdport.load_model returns"),
+]
 
 
-@pytest.mark.parametrize("name", REFUSALS)
-def test_refusals(converted: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments, code, expected = REFUSALS[name]
-    given = [{"MODEL": str(converted), "OUT": str(tmp_path / "a.stablehlo")}.get(each, each) for each in arguments]
-    assert main(["export", *given]) == code
-    shown = capsys.readouterr()
-    assert shown.err.startswith("error: ")
-    assert shown.err.count("\n") == 1
-    assert expected in shown.err
+def test_the_impossible_is_refused(converted: Path, tmp_path: Path) -> None:
+    model = wdport.load_model(converted)
+    for given, expected in IMPOSSIBLE:
+        with pytest.raises(UsageError) as refused:
+            wdport.export(model if given else 7, tmp_path / "a.stablehlo", **given)
+        assert str(refused.value) == expected
     assert list(tmp_path.iterdir()) == []
-
-
-IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
-    "batch": ({"batch": 0}, "batch: invalid sample count 0"),
-    "what": ({"what": "all"}, "what: 'all' is unknown; give denoiser, sampler or network"),
-    "precision": ({"precision": "high"}, "precision: 'high' is unknown; give highest or default"),
-    "eta of a denoiser": ({"eta": 0.5}, "sampler: a denoiser has none"),
-    "no model": ({}, "a int is not a Keras model"),
-}
-
-
-@pytest.mark.parametrize("case", IMPOSSIBLE)
-def test_the_impossible_is_refused(converted: Path, tmp_path: Path, case: str) -> None:
-    given, expected = IMPOSSIBLE[case]
-    model = 7 if case == "no model" else wdport.load_model(converted)
-    with pytest.raises(UsageError) as raised:
-        wdport.export(model, tmp_path / "a.stablehlo", **given)
-    assert expected in str(raised.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_refusals_import_nothing_heavy(converted: Path) -> None:
-    code = (
-        "import sys; from wdport.cli.main import main; code = main(sys.argv[1:]); "
-        "print(code, [m for m in ('torch', 'keras', 'jax', 'scipy') if m in sys.modules])"
-    )
-    arguments = ["export", str(converted), "-o", str(converted.with_suffix(".onnx"))]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "2 []"
 
 
 @pytest.mark.parametrize("name", ["facts.json", "weights.bin", "denoise.program"])
-def test_a_member_that_was_replaced_is_found(lowered: Lowered, tmp_path: Path, name: str) -> None:
+def test_a_member_that_was_replaced_is_found(sound: bytes, tmp_path: Path, name: str) -> None:
     """Also where the CRC and the facts fit it: the archive's seal does not."""
-    path = write(tmp_path / "a.stablehlo", lowered)
+    path = tmp_path / "a.stablehlo"
+    path.write_bytes(sound)
     with zipfile.ZipFile(path) as archive:
         seal, names = archive.comment, archive.namelist()
     wanted = next(each for each in names if each.endswith(name.removeprefix("denoise")))
@@ -224,3 +193,49 @@ def test_a_member_that_was_replaced_is_found(lowered: Lowered, tmp_path: Path, n
         loader.load(path)
     with pytest.raises(InputError, match="that wdport wrote"):
         (read_facts if name == "facts.json" else member_digests)(path)
+
+
+def test_files_that_are_no_artifacts(tmp_path: Path) -> None:
+    path = tmp_path / "a.stablehlo"
+    path.write_text("not an archive")
+    with pytest.raises(InputError, match="is not a model that wdport exported"):
+        read_facts(path)
+    with pytest.raises(InputError, match="is damaged"):
+        member_digests(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("other", "1")
+    with pytest.raises(InputError, match="is not a model that wdport exported"):
+        read_facts(path)
+
+
+def test_two_members_of_one_name(sound: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.stablehlo"
+    path.write_bytes(sound)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("weights.bin", b"another")
+    with pytest.raises(InputError, match="has two members of one name"):
+        member_digests(path)
+
+
+SOUND: dict[str, Any] = {"what": "denoiser", "precision": "highest", "batch": None, "platforms": ["cpu"],
+         "compute_dtype": "float32"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"what": "nonsense"}, "its facts are not those that wdport writes"),
+        ({"batch": 1 << 24}, "its facts are not those that wdport writes"),
+        ({"platforms": None}, r"its facts are not those that wdport writes \('NoneType' object is not iterable\)"),
+        ({"compute_dtype": "float8"}, "computes in float8, which is not compared"),
+    ],
+)
+def test_facts_of_another_form(changes: dict[str, Any], said: str) -> None:
+    _require_facts(Path("a.stablehlo"), SOUND)
+    with pytest.raises(WdportError, match=said):
+        _require_facts(Path("a.stablehlo"), {**SOUND, **changes})

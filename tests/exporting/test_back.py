@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -20,7 +21,9 @@ from tests.families.unet2d import make as unets
 from tests.make import SETTINGS, SMALL, inputs, make_state, save
 from wdport.cli.main import main
 from wdport.errors import UsageError
+from wdport.exporting.to_torch import write_tensors
 from wdport.families.waveletdiff.reference import WaveletDiff
+from wdport.files.model_target import Target
 from wdport.files.outputs import writable
 
 State = Mapping[str, torch.Tensor]
@@ -39,14 +42,14 @@ def exported(*words: object) -> State:
 def differing(found: State, stored: State) -> set[str]:
     """Names of tensors that are not the stored ones, bit for bit."""
     assert set(found) <= set(stored)
-    same = {
-        name for name, each in found.items() if each.dtype == stored[name].dtype and torch.equal(each, stored[name])
-    }
-    return set(stored) - same
+    return set(stored) - {name for name, each in found.items()
+                          if each.dtype == stored[name].dtype and torch.equal(each, stored[name])}  # fmt: skip
 
 
-@pytest.mark.parametrize("suffix", ["safetensors", "pt"])
-@pytest.mark.parametrize("name", TABLES)
+SUFFIXES = ("safetensors", "pt")
+
+
+@pytest.mark.parametrize(("name", "suffix"), [(name, SUFFIXES[at % 2]) for at, name in enumerate(TABLES)])
 def test_a_model_of_the_users_own(tmp_path: Path, name: str, suffix: str) -> None:
     checkpoint, table = files(tmp_path, name)
     stored: State = torch.load(checkpoint, weights_only=True)
@@ -55,7 +58,8 @@ def test_a_model_of_the_users_own(tmp_path: Path, name: str, suffix: str) -> Non
     summed = "bias_" if name == "lstm" else "parametrizations"  # by arithmetic: two biases, weight_norm
     joined = {each for each in stored if summed in each}
     counted = {each for each in stored if each.endswith("num_batches_tracked")}
-    without = exported(*words, tmp_path / f"b.{suffix}")
+    (other,) = {*SUFFIXES} - {suffix}
+    without = exported(*words, tmp_path / f"b.{other}")
     assert differing(without, stored) - joined == counted
     found = exported(*words, "--like", checkpoint, tmp_path / f"c.{suffix}")
     assert differing(found, stored) <= joined
@@ -145,12 +149,6 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_streamed_file_is_what_the_library_reads(tmp_path: Path) -> None:
-    import torch
-    from safetensors.torch import load_file
-
-    from wdport.exporting.to_torch import write_tensors
-    from wdport.files.model_target import Target
-
     half = torch.randn(3).to(torch.bfloat16)
     state = {"odd": torch.tensor([True, False, True]), "half": half, "count": torch.tensor(7),
              "wide": torch.randn(2, 3, dtype=torch.float64), "none": torch.zeros(0, 4)}  # fmt: skip
@@ -162,9 +160,6 @@ def test_the_streamed_file_is_what_the_library_reads(tmp_path: Path) -> None:
 
 
 def _numpy(value: Any) -> Any:
-    import ml_dtypes
-    import torch
-
     if value.dtype == torch.bfloat16:
         return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return value.numpy()

@@ -83,23 +83,29 @@ print(json.dumps({"known": known, "loaded": loaded, "facts": sampler.facts["mode
 """
 
 
-def test_it_runs_with_jax_alone(model: Any, folder: Path, tmp_path: Path) -> None:
-    """Python without site packages (-I -S), and beside them a folder that has jax and what jax needs."""
-    site, packages = Path(jax.__file__).parents[1], tmp_path / "packages"
+def run_alone(code: str, folder: Path, work: Path, **variables: str) -> dict[str, Any]:
+    """What a program prints in a Python without site packages (-I -S), and beside them a folder that has jax and what
+    jax needs."""
+    site, packages = Path(jax.__file__).parents[1], folder / "packages"
     packages.mkdir()
     for name in PACKAGES:
         if (site / name).exists():
             (packages / name).symlink_to(site / name)
-    shutil.copy(loader.__file__, tmp_path / "loader.py")
+    shutil.copy(loader.__file__, folder / "loader.py")
+    command = [sys.executable, "-I", "-S", "-c", code, str(folder), str(packages), str(work)]
+    variables["JAX_COMPILATION_CACHE_DIR"] = str(jax.config.jax_compilation_cache_dir)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | variables)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_it_runs_with_jax_alone(model: Any, folder: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     state, time = inputs(TINY)
     init, tape = rng.standard_normal((3, *state.shape[1:])), rng.standard_normal((10, 3, *state.shape[1:]))
     np.savez(folder / "inputs.npz", state=state, time=time, init=init, tape=tape)
-    command = [sys.executable, "-I", "-S", "-c", ALONE, str(tmp_path), str(packages), str(folder)]
-    environment = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = run_alone(ALONE, tmp_path, folder)
     assert said["known"] == said["loaded"] == []
     assert said["facts"] == json.loads(json.dumps(model.config.to_dict()))
     with np.load(folder / "made.npz") as made:
@@ -110,18 +116,6 @@ def test_it_runs_with_jax_alone(model: Any, folder: Path, tmp_path: Path) -> Non
         close(made["coefficients"], drawn.coefficients)
         close(made["series"], drawn.series)
         close(made["taped"], wdport.sample(model, init=init, noise=tape, **FAST).coefficients)
-
-
-def test_any_batch_is_taken(model: Any, folder: Path) -> None:
-    state, time = inputs(TINY, batch=5)
-    close(np.asarray(loader.load(folder / "denoiser.stablehlo")(state, time)), called(model, state, time))
-
-
-def test_equal_batches_give_equal_samples(model: Any, folder: Path) -> None:
-    coefficients, series = loader.load(folder / "sampler.stablehlo")(1, range(3))
-    wanted = wdport.sample(model, 3, seed=1, **FAST)
-    close(np.asarray(coefficients), wanted.coefficients)
-    close(np.asarray(series), wanted.series)
 
 
 def test_one_program_has_the_code_of_every_platform(folder: Path) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,14 +13,14 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.exporting.test_export import EVERYWHERE, PACKAGES
+from tests.bad.ground import ground
+from tests.exporting.test_export import EVERYWHERE, run_alone
 from tests.families.masked_lm import make as tokens
 from tests.families.test_custom import TABLES, files
 from tests.families.toys import twins
 from tests.families.ts2vec import make as encoders
 from tests.families.unet2d import make as unets
 from tests.families.wan_vae import make as videos
-from tests.make import SETTINGS, make_state, save
 from tests.schemas.held import hold
 from wdport.cli.main import main
 from wdport.compare.probe import stateless
@@ -56,6 +52,17 @@ def called(model: Any, *inputs: Any) -> list[np.ndarray]:
     return [np.asarray(each) for each in made]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model and an autoencoder with their artifacts for three platforms, and what the command says."""
+    folder = tmp_path_factory.mktemp("made")
+    for model in (language_model(folder), autoencoder(folder)):
+        document = model.with_suffix(".json")
+        exported(model, "--platforms", "cpu,cuda,tpu", "--json", str(document))
+        hold("export", json.loads(document.read_text()))
+    return folder
+
+
 def same(found: Any, wanted: list[np.ndarray]) -> None:
     """Equal bit for bit."""
     arrays = [np.asarray(each) for each in (found if isinstance(found, tuple) else (found,))]
@@ -81,59 +88,51 @@ print(json.dumps({"known": known, "facts": vae.facts}))
 """
 
 
-def test_it_runs_with_jax_alone(tmp_path: Path, same_compiler: dict[str, str]) -> None:
+def test_it_runs_with_jax_alone(made: Path, tmp_path: Path, same_compiler: dict[str, str]) -> None:
     """A language model and an autoencoder, at lengths and sizes that nobody stated before."""
-    site, packages = Path(jax.__file__).parents[1], tmp_path / "packages"
-    packages.mkdir()
-    for name in PACKAGES:
-        if (site / name).exists():
-            (packages / name).symlink_to(site / name)
-    shutil.copy(loader.__file__, tmp_path / "loader.py")
-    words, vae = language_model(tmp_path), autoencoder(tmp_path)
-    for model in (words, vae):
-        exported(model, "--platforms", "cpu,cuda,tpu")
     rng = np.random.default_rng(0)
     ids, mask = rng.integers(0, 30, (3, 17)), np.arange(17) < np.array([[17], [4], [9]])
     latents = rng.standard_normal((2, 3, 4, 3, 2)).astype(np.float32)
-    np.savez(tmp_path / "inputs.npz", ids=ids, mask=mask, latents=latents)
-    command = [sys.executable, "-I", "-S", "-c", ALONE, str(tmp_path), str(packages), str(tmp_path)]
-    environment = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | environment | same_compiler
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    np.savez(made / "inputs.npz", ids=ids, mask=mask, latents=latents)
+    said = run_alone(ALONE, tmp_path, made, **same_compiler)
     assert said["known"] == []
     hold("export-facts", said["facts"])
     assert said["facts"]["programs"]["decode"]["inputs"] == [
         {"name": "latents", "dtype": "float32", "shape": ["b", "t", "h", "w", 2]}
     ]
     assert said["facts"]["programs"]["decode"]["outputs"][0]["shape"] == ["b", "2*t - 1", "2*h", "2*w", 3]
-    coder = wdport.load_model(vae)
+    coder = wdport.load_model(made / "vae.keras")
     video = coder.decode(latents)
-    with np.load(tmp_path / "made.npz") as made:
-        same(made["logits"], called(wdport.load_model(words), ids.astype("i4"), mask))
-        same(made["video"], [video])
-        same((made["mean"], made["logvar"]), list(coder.encode(video)))
+    with np.load(made / "made.npz") as found:
+        same(found["logits"], called(wdport.load_model(made / "words.keras"), ids.astype("i4"), mask))
+        same(found["video"], [video])
+        same((found["mean"], found["logvar"]), list(coder.encode(video)))
+
+
+def programs(path: Path) -> list[str]:
+    """Names of the programs in an artifact, each of which is for every platform and computes in bfloat16."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".program")]
+        for name in names:
+            held = jax.export.deserialize(bytearray(archive.read(name)))
+            assert held.platforms == EVERYWHERE
+            assert "bf16" in held.mlir_module()
+            assert {"b"} < {str(size) for size in held.in_avals[-1].shape}
+    return names
 
 
 def test_one_program_has_the_code_of_every_platform(tmp_path: Path) -> None:
-    for model in (language_model(tmp_path), autoencoder(tmp_path, videos.NEW)):
-        with zipfile.ZipFile(exported(model, "--platforms", "cpu,cuda,tpu", "--dtype", "mixed_bfloat16")) as archive:
-            names = [name for name in archive.namelist() if name.endswith(".program")]
-            for name in names:
-                held = jax.export.deserialize(bytearray(archive.read(name)))
-                assert held.platforms == EVERYWHERE
-                assert "bf16" in held.mlir_module()
-                assert {"b"} < {str(size) for size in held.in_avals[-1].shape}
-    assert names == ["encode.program", "decode.program"]
+    path = exported(autoencoder(tmp_path, videos.NEW), "--platforms", "cpu,cuda,tpu", "--dtype", "mixed_bfloat16")
+    assert programs(path) == ["encode.program", "decode.program"]
 
 
 @pytest.mark.parametrize("kind", ["words", pytest.param("vae", marks=pytest.mark.full)])
 def test_mixed_bfloat16(tmp_path: Path, kind: str) -> None:
     """The weights stay in float32, the activations are rounded."""
     rng, model = np.random.default_rng(0), {"words": language_model, "vae": autoencoder}[kind](tmp_path)
-    found = loader.load(exported(model, "--dtype", "mixed_bfloat16"))
+    path = exported(model, "--platforms", "cpu,cuda,tpu", "--dtype", "mixed_bfloat16")
+    assert len(programs(path)) == (1 if kind == "words" else 2)
+    found = loader.load(path)
     own = wdport.load_model(model, "mixed_bfloat16")
     assert {each["dtype"] for each in found.facts["weights"]} == {"float32"}
     assert found.facts["compute_dtype"] == "bfloat16"
@@ -185,11 +184,11 @@ def test_other_families(tmp_path: Path) -> None:
     same(found(x, [3, 7]), called(wdport.load_model(unet), x, np.array([3, 7], "i4")))
 
 
-def test_from_python(tmp_path: Path) -> None:
+def test_from_python(made: Path, tmp_path: Path) -> None:
     """A model that wdport does not know needs its inputs; sizes are fixed on request."""
-    made = wdport.export(wdport.load_model(language_model(tmp_path)), tmp_path / "a.stablehlo", sizes={"n": 8})
-    assert made.facts["what"] == "network"
-    assert loader.load(made.path).facts["programs"]["call"]["inputs"][0]["shape"] == ["b", 8]
+    result = wdport.export(wdport.load_model(made / "words.keras"), tmp_path / "a.stablehlo", sizes={"n": 8})
+    assert result.facts["what"] == "network"
+    assert loader.load(result.path).facts["programs"]["call"]["inputs"][0]["shape"] == ["b", 8]
     own = twins.words()
     with pytest.raises(UsageError, match="is not built; call it once"):
         wdport.export(own, tmp_path / "b.stablehlo", inputs=["ids: b 8, below 50"])
@@ -218,8 +217,8 @@ def test_from_python(tmp_path: Path) -> None:
     assert not (tmp_path / "c.stablehlo").exists()
 
 
-def test_what_a_loaded_network_refuses(tmp_path: Path) -> None:
-    words, vae = (loader.load(exported(model)) for model in (language_model(tmp_path), autoencoder(tmp_path)))
+def test_what_a_loaded_network_refuses(made: Path) -> None:
+    words, vae = (loader.load(made / f"{name}.stablehlo") for name in ("words", "vae"))
     ids, mask = np.zeros((1, 4), int), np.ones((1, 4), bool)
     assert words(ids, mask.astype(int)).shape == (1, 4, 30)
     assert np.array_equal(words(ids.astype(float), mask), words(ids, mask))
@@ -246,16 +245,14 @@ def test_what_a_loaded_network_refuses(tmp_path: Path) -> None:
         vae["denoise"]
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    vae = autoencoder(tmp_path)
-    exported(vae, "--size", "h=4", "--size", "w=6")
+def test_the_command(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = str(tmp_path / "vae.stablehlo")
+    assert main(["export", str(made / "vae.keras"), "-o", output, "--size", "h=4", "--size", "w=6"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "vae.keras: network exported" in said
     assert "encode video (b, 2*t - 1, 8, 12, 3) -> mean (b, t, 4, 6, 2), logvar (b, t, 4, 6, 2)" in said
     assert "decode latents (b, t, 4, 6, 2) -> video (b, 2*t - 1, 8, 12, 3)" in said
-    assert main(["export", str(vae), "-o", str(tmp_path / "b.stablehlo"), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    hold("export", document)
+    document = json.loads((made / "vae.json").read_text())
     assert document["programs"]["decode"]["outputs"][0]["name"] == "video"
 
 
@@ -273,16 +270,10 @@ REFUSALS: dict[str, tuple[list[str], str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("models")
-    levels = wdport.convert(save(folder / "small.ckpt", make_state()), values=SETTINGS).output
-    return {"VAE": str(autoencoder(folder)), "LEVELS": str(levels)}
-
-
 @pytest.mark.parametrize("name", REFUSALS)
-def test_refusals(models: dict[str, str], tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals(made: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     words, expected = REFUSALS[name]
+    models = {"VAE": str(made / "vae.keras"), "LEVELS": str(ground() / "good.keras")}
     suffix = ".safetensors" if "torch" in words else ".stablehlo"
     assert main(["export", *[models.get(word, word) for word in words], "-o", str(tmp_path / f"a{suffix}")]) == 2
     shown = capsys.readouterr().err

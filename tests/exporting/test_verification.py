@@ -26,11 +26,8 @@ from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.errors import InputError, MachineError
-from wdport.exporting import api, verification
-from wdport.exporting import artifact as artifact
+from wdport.exporting import api, artifact, verification
 from wdport.exporting import lowering as lower
-from wdport.exporting import lowering as network
-from wdport.exporting import verification as process
 from wdport.families.registry import own_model
 
 TWIN = """
@@ -162,10 +159,10 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], s
         ("--what", "denoiser"), {"denoise"},
     ),
     "the outputs are negative": (
-        of(network, "stateless", lambda call, *given: -call(*given)), ("--what", "network"), {"call"}
+        of(lower, "stateless", lambda call, *given: -call(*given)), ("--what", "network"), {"call"}
     ),
     "an integer input is cast": (
-        of(network, "stateless", lambda call, m, w, v, inputs: call(m, w, v, (*inputs[:2], inputs[2] * 0))),
+        of(lower, "stateless", lambda call, m, w, v, inputs: call(m, w, v, (*inputs[:2], inputs[2] * 0))),
         ("--what", "network", "--batch-size", "2"), {"call"},
     ),
 }  # fmt: skip
@@ -269,19 +266,19 @@ def test_the_process_is_apart(model: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("SECRET", "1")
-    assert "SECRET" not in process.plain_environment()
+    assert "SECRET" not in verification.plain_environment()
     inputs = (np.zeros((2, 2), "f4"), np.zeros(2, "f4"), np.zeros(2, "i4"))
-    (result,) = process.run_calls(path, verification.Snapshot(path).sha256, [("call", inputs)])
+    (result,) = verification.run_calls(path, verification.Snapshot(path).sha256, [("call", inputs)])
     assert (result.error, result.dtypes) == ("", ("float32",))
-    script = process.HERE / "isolated.py"
+    script = verification.HERE / "isolated.py"
     text = script.read_text().replace('loaded: Any = import_module("loader").load(artifact)', "import wdport")
     (tmp_path / "isolated.py").write_text(text)
-    monkeypatch.setattr(process, "HERE", tmp_path)
+    monkeypatch.setattr(verification, "HERE", tmp_path)
     (tmp_path / "loader.py").write_bytes((script.parent / "loader.py").read_bytes())
     with pytest.raises(InputError, match="import of wdport halted"):
-        process.run_calls(path, verification.Snapshot(path).sha256, [("call", inputs)])
+        verification.run_calls(path, verification.Snapshot(path).sha256, [("call", inputs)])
     with pytest.raises(InputError, match="the file changed while it was verified"):
-        process.run_calls(path, "0" * 64, [("call", inputs)])
+        verification.run_calls(path, "0" * 64, [("call", inputs)])
 
 
 @pytest.mark.full

@@ -44,6 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
+@pytest.mark.usefixtures("one_case")
 @pytest.mark.parametrize(("process", "code"), [("flow", 0), ("diffusion", 6)])
 def test_without_diffusers_only_its_own_process_is_incomplete(
     process: str, code: int, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
+from tests.families.quick import jitted
 from tests.make import NO_CROSS, QK_NORM, SMALL, inputs
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.fast import Denoiser
 from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.families.waveletdiff.variables import variables as variable_shapes
-from wdport.jax_settings import fast_compile
 
-quick = partial(jax.jit, compiler_options=fast_compile())
 CONFIGS = pytest.mark.parametrize(
     "config", [Config(**{**each.to_dict(), "level_lengths": (8, 8, 13)}) for each in (SMALL, QK_NORM, NO_CROSS)],
     ids=["official", "qk norm", "no cross-level"],
@@ -32,10 +30,10 @@ def test_the_same_function(config: Any) -> None:
             variable.assign(rng.normal(0.1, 0.3, variable.shape))
         states, times = inputs(config, batch=4)
         denoiser = model.denoiser()
-        weights = quick(denoiser.arrange)({v.path: v.value for v in model.trainable_variables})
-        made = quick(denoiser.embed)(weights, np.asarray(times))
-        predict = quick(denoiser.predict)
-        plain = quick(lambda states, times: model((states, times), training=False))
+        weights = jitted(denoiser.arrange)({v.path: v.value for v in model.trainable_variables})
+        made = jitted(denoiser.embed)(weights, np.asarray(times))
+        predict = jitted(denoiser.predict)
+        plain = jitted(lambda states, times: model((states, times), training=False))
         for step, time in enumerate(times):
             embedded = jax.tree.map(lambda leaf, step=step: leaf[step], made)
             ours = np.asarray(predict(weights, states, embedded))
@@ -54,9 +52,9 @@ def test_padding_with_zeros_changes_nothing(config: Any, multiple: int, by_outpu
         state, times = inputs(config)
 
         def predicted(denoiser: Denoiser, by_outputs: bool = True) -> tuple[Any, Any]:
-            weights = quick(denoiser.arrange, static_argnums=1)(variables, by_outputs)
-            embedded = jax.tree.map(lambda leaf: leaf[1], quick(denoiser.embed)(weights, times))
-            return weights, np.asarray(quick(denoiser.predict)(weights, state, embedded))
+            weights = jitted(denoiser.arrange, static_argnums=1)(variables, by_outputs)
+            embedded = jax.tree.map(lambda leaf: leaf[1], jitted(denoiser.embed)(weights, times))
+            return weights, np.asarray(jitted(denoiser.predict)(weights, state, embedded))
 
         _, wanted = predicted(Denoiser(config, "float64"))
         weights, found = predicted(Denoiser(config, "float64", multiple), by_outputs)
@@ -79,7 +77,7 @@ def test_laid_out_anew_the_weights_are_the_same() -> None:
     rng = np.random.default_rng(0)
     variables = {path: rng.normal(0.0, 0.3, shape).astype(np.float32) for path, shape in variable_shapes(SMALL).items()}
     denoiser = Denoiser(SMALL, "float32")
-    arrange = quick(denoiser.arrange, static_argnums=1)
+    arrange = jitted(denoiser.arrange, static_argnums=1)
     both = {lies: arrange(variables, lies) for lies in (False, True)}
     for lies, other in both.items():
         assert_same(denoiser.lay_out(other, not lies), both[not lies])
@@ -98,7 +96,7 @@ def test_sixteen_bits_tell_neighbouring_steps_apart() -> None:
     times = np.array([998, 999, 1000], np.float32) / np.float32(1000)
     low = {path: jax.numpy.asarray(values, jax.numpy.bfloat16) for path, values in variables.items()}
     exact, rough = (
-        jax.tree.leaves(quick(denoiser.embed)(quick(denoiser.arrange)(given), times))
+        jax.tree.leaves(jitted(denoiser.embed)(jitted(denoiser.arrange)(given), times))
         for denoiser, given in ((Denoiser(SMALL, "float32"), variables), (Denoiser(SMALL, "bfloat16"), low))
     )
     for one, other in zip(exact, rough, strict=True):

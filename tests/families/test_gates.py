@@ -81,15 +81,11 @@ def test_the_guide_shows_such_causes() -> None:
     )
 
 
-def test_one_layer_of_a_stack(tmp_path: Path) -> None:
-    rows = "  - {torch: rnn, keras: rnn_<layer>, kind: gru}\n"
-    assert verified(tmp_path, "gru_stack", "keras_gru_stack", rows).exit_code == 0
-
-
 def test_what_a_stack_is_fed(tmp_path: Path) -> None:
     """The fault is before its first layer, and its last is right by itself."""
     rows = "  - {torch: rnn, keras: rnn_<layer>, kind: gru}\n"
-    verdict = verified(tmp_path, "gru_stack", "gru_stack_fed_wrong", rows)
+    with few_cases():
+        verdict = verified(tmp_path, "gru_stack", "gru_stack_fed_wrong", rows)
     assert verdict.exit_code == 1
     assert [(each.feeds, each.reference) for each in verdict.faults] == [("rnn", "")]
 

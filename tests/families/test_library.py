@@ -3,6 +3,8 @@ extra, and what needs no reference works."""
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,12 +13,13 @@ import pytest
 import torch
 import transformers
 
+import wdport
 from tests.families.masked_lm import make as masked_lm
 from tests.families.test_recorded import run_each_without, run_without
 from tests.families.unet2d import make as unet2d
 from tests.families.wan_vae import make as wan_vae
 from wdport.cli.main import main
-from wdport.errors import MachineError
+from wdport.errors import InputError, MachineError
 from wdport.families.masked_lm import reference as masked_lm_reference
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import FAMILY
@@ -82,3 +85,19 @@ def test_a_library_that_lacks_what_a_model_needs_is_refused(monkeypatch: pytest.
 def test_what_the_reference_is_called() -> None:
     assert FAMILY.library_of(Config()).startswith("UNet2DModel of diffusers ")
     assert masked_lm_reference.library_of().startswith("EuroBertForMaskedLM of transformers ")
+
+
+@pytest.mark.parametrize(("name", "field"), [("masked_lm", "num_hidden_layers"), ("unet2d", "layers_per_block")])
+def test_a_converted_file_of_an_impossible_network(name: str, field: str, tmp_path: Path) -> None:
+    """What Keras saved has no manifest; its configuration is bounded all the same, before anything is built."""
+    make, fields, _, _ = CASES[name]
+    file = wdport.convert(make.save(tmp_path / "m", fields), tmp_path / "out.keras").output
+    hostile = tmp_path / "hostile.keras"
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(hostile, "w") as new:
+        document = json.loads(old.read("config.json"))
+        document["config"]["config"][field] = 10**9
+        new.writestr("config.json", json.dumps(document))
+        for member in ("metadata.json", "model.weights.h5"):
+            new.writestr(member, old.read(member))
+    with pytest.raises(InputError, match=rf"hostile\.keras.*{field} 1000000000"):
+        wdport.load_model(hostile)

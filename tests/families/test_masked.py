@@ -74,11 +74,7 @@ class Files:
 
 
 RIGHT = [
-    ("masked_padding", "masked_padding"),
-    ("masked_padding_added", "masked_padding"),
     ("masked_causal", "masked_causal"),
-    ("masked_causal_added", "masked_causal"),
-    ("masked_causal_hint", "masked_causal"),
     ("masked_both", "masked_causal_padding"),
     ("masked_time_first", "masked_causal_padding"),
     ("masked_both_added", "masked_biased_padding"),
@@ -108,8 +104,8 @@ WRONG = {
     ("decoder", "decoder_ahead"): {"decoder.layers.0.self_attn.out"},
 }
 RECORDED = ["behind", "masked_both", "masked_by_head_added", "words", "encoder", "decoder"]
-LONG = {"masked_padding_added", "masked_causal_added", "masked_time_first", "masked_biased", "encoder_first",
-        "encoder_both", "decoder_first", "behind_fast", "behind_every"}  # fmt: skip
+LONG = {"masked_time_first", "masked_biased", "encoder_first", "encoder_both", "decoder_first", "behind_fast",
+        "behind_every"}  # fmt: skip
 SHORT = ["behind", "words", "decoder"]
 """Recordings that are verified by default."""
 

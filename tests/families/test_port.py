@@ -13,6 +13,8 @@ import wdport
 from tests.families.test_custom import HEAD, TABLES, files
 from tests.families.toys import nets
 
+pytestmark = pytest.mark.usefixtures("one_case")
+
 
 def test_it_is_loaded_without_a_file(tmp_path: Path) -> None:
     """Torch itself is the reference here, called as anybody would call it."""

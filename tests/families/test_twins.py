@@ -68,7 +68,6 @@ layers:
   - {torch: logvar, keras: logvar, kind: linear}
 """,
 }
-MOST_ROWS = {"decoder": 15, "residual": 20, "reviews": 6, "encoder": 12}
 FIRST = {  # what the table of a twin with its channels first says otherwise
     "residual": ("c=3 h=11 w=9 -> b h w c", "3 11 9"),
     "encoder": (', flatten: "c h w -> h w c", sizes: {h: 3, w: 2}', ""),
@@ -137,11 +136,6 @@ def test_it_is_recorded(project: Path, name: str) -> None:
     assert main(["verify", "model.keras", "--against", "model.run.npz", "--mapping", "my.yaml"]) == 0
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_short(name: str) -> None:
-    assert len([line for line in TABLES[name].splitlines() if line.startswith("  - ")]) <= MOST_ROWS[name]
-
-
 EDITS: dict[str, tuple[str, Edit, str]] = {
     "a missing residual": ("decoder", ("x = x + self.attention", "x = self.attention"), "blocks.0 -> blocks/0"),
     "a softmax over the queries": (
@@ -185,7 +179,7 @@ EDITS: dict[str, tuple[str, Edit, str]] = {
 
 
 QUICK = ("a missing residual", "a softmax over the queries", "padding behind alone", "a pooling padded with zeros",
-         "exchanged outputs")  # fmt: skip
+         "another activation", "exchanged outputs")  # fmt: skip
 """One edit of each kind of place; `make parity` makes them all."""
 
 
@@ -197,18 +191,11 @@ def test_an_edit_of_the_source_is_found(project: Path, capsys: pytest.CaptureFix
     convert(name, change)
     with few_cases():  # the first shows each of them
         assert main(VERIFY) == bool(place)
-    faulty = capsys.readouterr().out.partition("all other layers' outputs replaced by the reference's:\n")[2]
+    out = capsys.readouterr().out
+    assert "bidirectional True" not in out  # both directions of PyTorch's GRU are one layer of Keras's
+    faulty = out.partition("all other layers' outputs replaced by the reference's:\n")[2]
     assert faulty.strip().startswith(place)
     assert bool(faulty) == bool(place)
-
-
-def test_what_the_reference_has_is_no_cause(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both directions of PyTorch's GRU are one layer of Keras's."""
-    name, change, _ = EDITS["another activation"]
-    convert(name, change)
-    with few_cases():
-        assert main(VERIFY) == 1
-    assert "bidirectional True" not in capsys.readouterr().out
 
 
 def test_the_first_faulty_layer_runs_alone(project: Path) -> None:

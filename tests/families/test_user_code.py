@@ -16,6 +16,16 @@ from wdport.families import user_functions as code
 pytestmark = pytest.mark.usefixtures("one_case")
 
 BAD, NETS = "tests.families.toys.bad", "tests.families.toys.bad_nets"
+
+
+@pytest.fixture(scope="module")
+def lstm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """A checkpoint, its table and the converted file."""
+    folder = tmp_path_factory.mktemp("lstm")
+    checkpoint, table = files(folder, "lstm")
+    return checkpoint, table, wdport.convert(checkpoint, folder / "out.keras", mapping=table).output
+
+
 KERAS = {
     "raises": (f"{BAD}:raises", 4, "raises ValueError: out of order"),
     "exits": (f"{BAD}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
@@ -26,6 +36,7 @@ KERAS = {
     "has a layer too many": (f"{BAD}:unused", 4, "does not use its layer other"),
     "no such module": ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
     "no such function": (f"{BAD}:nothing", 2, "has no nothing; name a function"),
+    "no colon": (BAD, 2, "is not MODULE:FUNCTION"),
 }
 
 
@@ -39,19 +50,21 @@ def refused(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int,
 
 
 @pytest.mark.parametrize("case", KERAS)
-def test_the_keras_function(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_the_keras_function(
+    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
     target, status, words = KERAS[case]
-    checkpoint, table = files(tmp_path, "lstm")
-    output = tmp_path / "out.keras"
+    checkpoint, table, output = lstm
     told = ["--mapping", str(table), "--keras-model", target]
-    refused(capsys, ["convert", str(checkpoint), "-o", str(output), *told], status, words)
-    assert not output.exists()
-    wdport.convert(checkpoint, output, mapping=table)
+    refused(capsys, ["convert", str(checkpoint), "-o", str(tmp_path / "out.keras"), *told], status, words)
+    assert not (tmp_path / "out.keras").exists()
     refused(capsys, ["verify", str(checkpoint), str(output), *told], status, words)
 
 
-def test_a_class_without_get_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoint, table = files(tmp_path, "lstm")
+def test_a_class_without_get_config(
+    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, table, _ = lstm
     told = ["convert", str(checkpoint), "--mapping", str(table), "--keras-model", f"{BAD}:unkept", "-o"]
     words = "Unkept has arguments and no get_config, which a .keras file needs; give it a get_config, or write -o"
     refused(capsys, [*told, str(tmp_path / "out.keras")], 4, words)
@@ -60,13 +73,15 @@ def test_a_class_without_get_config(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([*told, str(tmp_path / "out.safetensors")]) == 0
 
 
-@pytest.mark.parametrize("name", ["the_same_again", "dtype_of_its_own"])
-def test_what_cannot_be_float64(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    checkpoint, table = files(tmp_path, "lstm")
+def test_what_cannot_be_float64(
+    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, table, _ = lstm
     output = wdport.convert(checkpoint, tmp_path / "out.weights.h5", mapping=table).output
-    told = ["--mapping", str(table), "--keras-model", f"{BAD}:{name}"]
     words = "float32 where keras.config.dtype_policy() is float64; build a new model at every call"
-    refused(capsys, ["verify", str(checkpoint), str(output), *told], 4, words)
+    for name in ("the_same_again", "dtype_of_its_own"):
+        told = ["--mapping", str(table), "--keras-model", f"{BAD}:{name}"]
+        refused(capsys, ["verify", str(checkpoint), str(output), *told], 4, words)
 
 
 TORCH = {
@@ -82,10 +97,11 @@ TORCH = {
 
 
 @pytest.mark.parametrize("case", TORCH)
-def test_the_pytorch_function(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_the_pytorch_function(
+    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
     target, status, words = TORCH[case]
-    checkpoint, table = files(tmp_path, "lstm")
-    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    checkpoint, table, output = lstm
     told = ["--mapping", str(table)]
     refused(capsys, ["verify", str(checkpoint), str(output), *told, "--reference", target], status, words)
     recording = str(tmp_path / "run.npz")

@@ -51,18 +51,6 @@ def test_a_few_of_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_each_call_that_gives_a_name(tmp_path: Path) -> None:
-    (found,) = campaign(tmp_path, "--jobs", "verify reports", "--refusals", "1000")
-    assert found["ended"]["5"] > 20
-
-
-@pytest.mark.full
-def test_two_writers(tmp_path: Path) -> None:
-    (found,) = campaign(tmp_path, "--jobs", "convert safetensors", "--races", "3")
-    assert found["ended"] == {"0": 3}
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("job", JOBS)
 def test_signals(tmp_path: Path, job: str) -> None:
     (found,) = campaign(tmp_path, "--jobs", job, "--kills", "100")
@@ -80,13 +68,15 @@ def test_training(tmp_path: Path, options: tuple[str, str]) -> None:
 @pytest.mark.parametrize("job", JOBS)
 def test_races(tmp_path: Path, job: str) -> None:
     (found,) = campaign(tmp_path, "--jobs", job, "--races", "30")
+    assert found["times"] == 30
     assert set(found["ended"]) <= ({"0", "5"} if job.startswith("sample") else {"0"})
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("job", JOBS)
 def test_refusals(tmp_path: Path, job: str) -> None:
-    campaign(tmp_path, "--jobs", job, "--size-limits", "8192", "--refusals", "40")
+    _, refused = campaign(tmp_path, "--jobs", job, "--size-limits", "8192", "--refusals", "40")
+    assert job != "verify reports" or refused["ended"]["5"] > 20
 
 
 @pytest.mark.full

@@ -14,7 +14,6 @@ from tests.files.hdf5_reference import by_us, tree
 from wdport.checkpoint.faults import Fault
 from wdport.files.hdf5 import groups as hdf5_groups
 from wdport.files.hdf5 import structure as hdf5
-from wdport.files.hdf5 import structure as hdf5_attributes
 
 SOUND = tree(
     {"a/vars/0": np.arange(3.0), "a/vars/1": np.arange(5, dtype=np.int16)},
@@ -285,7 +284,7 @@ def test_caps() -> None:
     with pytest.raises(Fault, match="too long names"):
         by_us(tree({"/".join(["x" * 99] * 11): None}))
     with (
-        patch.object(hdf5_attributes, "MAX_ATTRIBUTE_BYTES", 4),
+        patch.object(hdf5, "MAX_ATTRIBUTE_BYTES", 4),
         pytest.raises(Fault, match="has an attribute of 5 bytes"),
     ):
         by_us(SOUND)

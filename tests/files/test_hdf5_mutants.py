@@ -55,20 +55,13 @@ def check(raw: bytes, count: int) -> Counter[str]:
     return found
 
 
-def test_mutants(victims: list[Path]) -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(3000, marks=pytest.mark.full)])
+def test_mutants(victims: list[Path], count: int) -> None:
     found: Counter[str] = Counter()
     for path in victims:
-        found += check(path.read_bytes(), 300)
+        found += check(path.read_bytes(), count)
+    assert found.total() >= count * 6
     assert found["refused"] > found.total() / 2
-    assert sum(found[kind] for kind in LOOKS_SOUND) < found.total() / 50, found
-
-
-@pytest.mark.full
-def test_many_mutants(victims: list[Path]) -> None:
-    found: Counter[str] = Counter()
-    for path in victims:
-        found += check(path.read_bytes(), 3000)
-    assert found.total() >= 20_000
     assert sum(found[kind] for kind in LOOKS_SOUND) < found.total() / 50, found
     assert found["arrays from elsewhere"] < found.total() / 1000, found
 
@@ -150,8 +143,8 @@ def test_h5py_reads_the_same_of_what_is_taken(victims: list[Path]) -> None:
     assert not {answer for accepted, answer in found if accepted} & {"sound", "other", "hangs", "crashes"}, found
 
 
-def test_strings_and_free_space_of_a_heap() -> None:
-    """Free space among the names that leads round in a circle, and a string that is said to be empty."""
+def test_free_space_of_a_heap() -> None:
+    """Free space among the names that leads round in a circle, or beyond its block."""
     raw = tree({"a": np.ones(2), "b": np.ones(2)}, {"a": {"name": "text"}})
     heap = raw.index(b"HEAP")
     free = heap + 16
@@ -160,10 +153,6 @@ def test_strings_and_free_space_of_a_heap() -> None:
     for at, value in ((free, 8), (free, 3), (block, 24), (block + 8, 2**40), (block + 8, 0)):
         with pytest.raises(Fault, match="HDF5 group"):
             by_us(raw[:at] + value.to_bytes(8, "little") + raw[at + 8 :])
-    message = raw.index(b"name\0")
-    pointer = raw.index((4).to_bytes(4, "little"), message + 40)
-    with pytest.raises(Fault, match="string"):
-        by_us(raw[:pointer] + bytes(4) + raw[pointer + 4 :])
 
 
 if __name__ == "__main__":

@@ -33,10 +33,16 @@ def opened(path: Path) -> Iterator[KerasArchive]:
         source.close()
 
 
-def pack(path: Path, members: list[tuple[str, bytes]], method: int = zipfile.ZIP_STORED) -> Path:
-    with zipfile.ZipFile(path, "w", method) as archive:
+def packed(members: list[tuple[str, bytes]], method: int = zipfile.ZIP_STORED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
         for name, data in members:
             archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def pack(path: Path, members: list[tuple[str, bytes]]) -> Path:
+    path.write_bytes(packed(members))
     return path
 
 
@@ -135,17 +141,7 @@ def test_documents_that_would_fill_memory(tmp_path: Path) -> None:
 
 
 def bad_archives() -> dict[str, bytes]:
-    buffer = io.BytesIO()
     good = [("metadata.json", b"{}"), ("config.json", b"{}"), (WEIGHTS, RAW)]
-
-    def packed(members: list[tuple[str, bytes]], method: int = zipfile.ZIP_STORED) -> bytes:
-        buffer.seek(0)
-        buffer.truncate()
-        with zipfile.ZipFile(buffer, "w", method) as archive:
-            for name, data in members:
-                archive.writestr(name, data)
-        return buffer.getvalue()
-
     whole = packed(good)
     return {
         "compressed": packed(good, zipfile.ZIP_DEFLATED),

@@ -46,8 +46,7 @@ def with_room(monkeypatch: pytest.MonkeyPatch, room: int, code: int) -> None:
     monkeypatch.setattr(os, "pwrite", pwrite)
 
 
-@pytest.mark.parametrize("name", ["a.keras", "a.weights.h5"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(("name", "code"), [("a.keras", errno.ENOSPC), ("a.weights.h5", errno.EIO)])
 def test_a_refusal_at_every_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: int) -> None:
     write(tmp_path / name)
     assert all(np.array_equal(array, ARRAYS[key]) for key, array in read_variables(tmp_path / name, SHAPES))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,15 @@ VARIABLES = {"a": (2,), "b": (3,)}
 ARRAYS = {"a": np.ones(2, np.float32), "b": np.zeros(3, np.float32)}
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sound")
+    return wdport.convert(save(folder / "a.ckpt", make_state()), folder / "a.safetensors", values=SETTINGS).output
+
+
 @pytest.fixture
-def converted(tmp_path: Path) -> Path:
-    return wdport.convert(save(tmp_path / "a.ckpt", make_state()), tmp_path / "a.safetensors", values=SETTINGS).output
+def converted(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(sound, tmp_path))
 
 
 def resealed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -119,16 +119,6 @@ def test_too_few_samples_leave_the_old_file(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(MachineError, match="No space left on device"):
-        write_samples(samples_target(tmp_path / "a.npz", {"model": tmp_path / "m"}, False), 5, blocks)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.npz").write_bytes(b"")
     (tmp_path / "d.npz").mkdir()

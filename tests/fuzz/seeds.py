@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import subprocess
 import sys
-import tarfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from safetensors.torch import save
 
 from tests.bad.ground import ground
 from tests.bad.series import GRID, mat, npy, npz
-from tests.checkpoint.forge import archive, entry, pickled, safetensors, table, tensor
+from tests.checkpoint.forge import ROOT, archive, entry, in_tar, pickled, safetensors, table, tarred, tensor
 from tests.checkpoint.legacy import saved
 from tests.families.toys.nets import lstm
 from tests.fuzz.targets import run_of_samples
@@ -27,8 +26,6 @@ from tests.make import SETTINGS, make_state, save_run
 from wdport.files.outputs import writable
 from wdport.files.sealed_archive import sealed_archive
 from wdport.recorder import parse_input, record_file
-
-ROOT = Path(__file__).parents[2]
 
 
 def _zips() -> list[bytes]:
@@ -55,19 +52,9 @@ def _scripted() -> list[bytes]:
     return [buffer.getvalue()]
 
 
-def _experiments(mode: Literal["w", "w:gz"]) -> Callable[[], list[bytes]]:
-    """Archives of a folder with a checkpoint and its configuration."""
-
-    def made() -> list[bytes]:
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode=mode) as packed:
-            for name, data in (("run/checkpoint.ckpt", _zips()[0]), ("run/config.yaml", CONFIG)):
-                member = tarfile.TarInfo(name)
-                member.size = len(data)
-                packed.addfile(member, io.BytesIO(data))
-        return [buffer.getvalue()]
-
-    return made
+def _experiment() -> bytes:
+    """An archive of a folder with a checkpoint and its configuration."""
+    return tarred(in_tar("run/checkpoint.ckpt", _zips()[0]), in_tar("run/config.yaml", CONFIG))
 
 
 def _recordings() -> list[bytes]:
@@ -179,8 +166,8 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "converted safetensors": _good("good.safetensors"),
     "recording": _recordings,
     "legacy": _legacies,
-    "experiment tar": _experiments("w"),
-    "experiment tar.gz": _experiments("w:gz"),
+    "experiment tar": lambda: [_experiment()],
+    "experiment tar.gz": lambda: [gzip.compress(_experiment())],
     "safetensors": _safetensors,
     "index": _indexes,
     "mapping": _tables,

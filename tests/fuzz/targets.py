@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +46,15 @@ def _bytes(array: Any) -> tuple[str, tuple[int, ...], bytes]:
     return str(array.dtype), array.shape, array.tobytes()
 
 
-def _index(path: Path) -> Found:
-    """A sharded index; its shards lie beside it."""
-    return _checkpoint(path)
+def _accepts(function: str, *more: object) -> Callable[[Path], Found]:
+    """A reader (``module:function``) of which nothing is kept: only how it ends is looked at."""
+    module, _, name = function.partition(":")
 
+    def read(path: Path) -> Found:
+        getattr(import_module(module), name)(path, *more)
+        return {}
 
-def _table(path: Path) -> Found:
-    from wdport.mapping.table import load_table
-
-    load_table(path)
-    return {}
+    return read
 
 
 def _config(path: Path) -> Found:
@@ -82,48 +82,6 @@ def _recording(path: Path) -> Found:
             found[f"{case} outputs"] = [_bytes(array) for array in seen.outputs]
             found[f"{case} told"] = str(told["names"])
         return found
-
-
-def _series(path: Path) -> Found:
-    from wdport.data import read_series
-
-    read_series(path)
-    return {}
-
-
-def _statistics(path: Path) -> Found:
-    from wdport.data import read_statistics
-
-    read_statistics(path)
-    return {}
-
-
-def _known(path: Path) -> Found:
-    from wdport.sampling import read_known
-
-    read_known(path)
-    return {}
-
-
-def _init(path: Path) -> Found:
-    from wdport.sampling import read_init
-
-    read_init(path)
-    return {}
-
-
-def _policy(path: Path) -> Found:
-    from wdport.parity.policy import read_policy
-
-    read_policy(path, date(2026, 1, 1))
-    return {}
-
-
-def _baseline(path: Path) -> Found:
-    from wdport.parity.policy import read_baseline
-
-    read_baseline(path)
-    return {}
 
 
 def _optimizer(path: Path) -> Found:
@@ -281,23 +239,23 @@ PLAIN = {
 """Weights without checksums: what passes is counted."""
 
 TEXTS = {
-    "index": Target("model.safetensors.index.json", _index),
-    "mapping": Target("x.yaml", _table),
+    "index": Target("model.safetensors.index.json", _checkpoint),
+    "mapping": Target("x.yaml", _accepts("wdport.mapping.table:load_table")),
     "configuration": Target("c.yaml", _config),
-    "csv": Target("x.csv", _series),
-    "arff": Target("x.arff", _series),
-    "npy": Target("x.npy", _series),
+    "csv": Target("x.csv", _accepts("wdport.data:read_series")),
+    "arff": Target("x.arff", _accepts("wdport.data:read_series")),
+    "npy": Target("x.npy", _accepts("wdport.data:read_series")),
     "streamed npy": Target("y.npy", _streamed),
-    "npz": Target("x.npz", _series),
-    "mat": Target("x.mat", _series),
-    "statistics": Target("s.json", _statistics),
-    "statistics npz": Target("s.npz", _statistics),
-    "known": Target("k.csv", _known),
-    "init": Target("i.npy", _init),
+    "npz": Target("x.npz", _accepts("wdport.data:read_series")),
+    "mat": Target("x.mat", _accepts("wdport.data:read_series")),
+    "statistics": Target("s.json", _accepts("wdport.data:read_statistics")),
+    "statistics npz": Target("s.npz", _accepts("wdport.data:read_statistics")),
+    "known": Target("k.csv", _accepts("wdport.sampling:read_known")),
+    "init": Target("i.npy", _accepts("wdport.sampling:read_init")),
     "prompts": Target("p.json", _prompts),
     "parameter names": Target("n.json", _names),
-    "policy": Target("parity.toml", _policy),
-    "baseline": Target("b.json", _baseline),
+    "policy": Target("parity.toml", _accepts("wdport.parity.policy:read_policy", date(2026, 1, 1))),
+    "baseline": Target("b.json", _accepts("wdport.parity.policy:read_baseline")),
 }
 
 TARGETS = SUMMED | PLAIN | TEXTS

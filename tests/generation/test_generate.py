@@ -38,15 +38,21 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(wdport.convert(save(folder / "m", FIELDS), folder / "m.keras").output)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(file: Path) -> KerasModel:
     return wdport.load_model(file)
 
 
-@pytest.fixture
-def wide(file: Path) -> Iterator[KerasModel]:
+@pytest.fixture(scope="module")
+def double(file: Path) -> KerasModel:
     with jax.enable_x64(True):
-        yield wdport.load_model(file, "float64")
+        return wdport.load_model(file, "float64")
+
+
+@pytest.fixture
+def wide(double: KerasModel) -> Iterator[KerasModel]:
+    with jax.enable_x64(True):
+        yield double
 
 
 def reference() -> torch.nn.Module:
@@ -101,7 +107,7 @@ CASES: dict[str, tuple[bool, int, int, int, dict[str, float], dict[str, float]]]
 @pytest.mark.parametrize("name", CASES)
 def test_it_writes_the_tokens_of_the_library(name: str, wide: KerasModel) -> None:
     gaps, length, block, steps, mine, theirs = CASES[name]
-    module, count = reference(), 0
+    module, count, compiled = reference(), 0, generator_of(wide).programs
     for seed in range(3):
         prompts = prompts_of(seed, gaps)
         if gaps:
@@ -114,7 +120,7 @@ def test_it_writes_the_tokens_of_the_library(name: str, wide: KerasModel) -> Non
             assert np.array_equal(set_at < 0, np.append(given, np.zeros(length, bool)))
         count += found.wanted
     assert count > 40
-    assert generator_of(wide).programs <= 2
+    assert generator_of(wide).programs <= compiled + 2
 
 
 def test_the_default_block_has_32_tokens(wide: KerasModel) -> None:
@@ -127,8 +133,8 @@ def test_the_default_block_has_32_tokens(wide: KerasModel) -> None:
             assert np.array_equal(one, other)
 
 
-def test_one_program_for_all_settings(model: KerasModel) -> None:
-    prompts = prompts_of(0, False)
+def test_one_program_for_all_settings(file: Path) -> None:
+    model, prompts = wdport.load_model(file), prompts_of(0, False)
     calls = [wdport.generate(model, prompts, length=16, steps=n, threshold=1.0).calls for n in (1, 2, 3, 16, 400)]
     assert calls == [1, 2, 3, 16, 16]
     for told in ({"temperature": 0.7, "seed": 3}, {"temperature": 1, "top_k": 3}, {"top_p": 0.5, "temperature": 2.0},

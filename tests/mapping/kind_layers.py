@@ -92,15 +92,6 @@ class PairOf(nn.Module):
         return out[0] if self.states > 1 else out  # type: ignore[no-any-return]
 
 
-class KerasCell(keras.layers.Layer):
-    def __init__(self, cell: Any, states: int) -> None:
-        super().__init__()
-        self.inner, self.states = cell, states
-
-    def call(self, x: Any) -> Any:
-        return self.inner(x, [keras.ops.ones((len(x), 4)) / 3 for _ in range(self.states)])[0]
-
-
 class Scale(nn.Module):
     """RMS normalisation whose scale has axes of size one behind it, for channels-first images."""
 

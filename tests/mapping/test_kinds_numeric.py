@@ -1,169 +1,91 @@
-"""Every kind against PyTorch and Keras themselves: the same outputs, and the same state_dict back.
-
-PyTorch computes in float64 from the float32 weights, Keras in float32. A wrong rule is off by the size of the output;
-float32 is off by about the square root of the longest sum (100 terms here) times 6e-8, so 1e-5 of the largest output
-leaves a factor of ten.
-"""
+"""Every kind against PyTorch and Keras themselves: the same outputs, and the same state_dict back."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import keras
 import numpy as np
 import pytest
 import torch
 
-from wdport.mapping.arrays import Array, apply_rule
-from wdport.mapping.axes import Rule
+from parity_tests.conformance.engine import BOUND, Port, fill, first, float64, laid_out, torch_side
+from parity_tests.conformance.pair import LAST, Pair
+from parity_tests.conformance.test_conformance import QUICK
+from wdport.keras_runtime import variables_by_path
+from wdport.mapping.kinds import KINDS
 from wdport.mapping.plan import Plan, make_plan
-from wdport.mapping.table import Table, parse_table
+from wdport.mapping.table import parse_table
+from wdport.model import Array
 
-from .keras_paths import variables
-from .kind_cases import CASES, NORMED, OTHER_RANKS, Case
-
-NEAR = 1e-5
-ALL = CASES | OTHER_RANKS | NORMED
+from .kind_cases import MORE, PAIRS, suite
 
 
-def table_of(case: Case) -> Table:
-    """The case's row in a table: usually the layer itself, sometimes one within it."""
-    torch_name, keras_name, more = "m", "k", case.row
-    if more.startswith("sub"):
-        torch_name, keras_name, more = "m.fc", "k/_layers_1", more.removeprefix("sub").strip(" ,")
-    elif more == "layers":
-        keras_name, more = "k/rnn_<layer>", ""
-    elif more == "cell":
-        torch_name, keras_name, more = "m.cell", "k/inner", ""
-    fields = f"torch: {torch_name}, keras: {keras_name}, kind: {case.kind}" + (f", {more}" if more else "")
-    return parse_table(f"{{format: 2, layers: [{{{fields}}}]}}".encode(), "t.yaml")
+@pytest.mark.parametrize("name", PAIRS)
+def test_outputs_are_equal_and_the_state_comes_back(name: str) -> None:
+    pair = PAIRS[name]
+    given = torch_side(pair)
+    inputs = [laid_out(array, pair.axes) for array in given.inputs]
+    with float64():
+        port = Port(pair.keras())
+        port(*inputs)  # Keras makes variables when a layer is first called
+        fill(pair, given.state, port)
+        ours = np.asarray(first(port(*inputs)))
+    wanted = laid_out(given.output, pair.out or pair.axes)
+    assert ours.shape == wanted.shape
+    assert np.linalg.norm(ours - wanted) <= BOUND * np.linalg.norm(wanted)
 
 
-def random_module(case: Case) -> torch.nn.Module:
-    """The module with random parameters, biases, scales and running statistics among them."""
-    torch.manual_seed(0)
-    module = torch.nn.ModuleDict({"m": case.torch()})
-    with torch.no_grad():
-        for name, tensor in module.state_dict().items():
-            if tensor.is_floating_point():
-                drawn = torch.randn(tensor.shape) * 0.5
-                tensor.copy_(drawn.abs() + 0.5 if name.endswith(("var", "weight_g", "original0")) else drawn)
-    return module.eval()
+def test_every_kind_of_the_catalogue_with_tensors_is_among_them() -> None:
+    quick = {suite.PAIRS[name].kind for name in QUICK}
+    assert {pair.kind for pair in PAIRS.values()} | quick >= {kind.name for kind in KINDS.values() if kind.parts}
 
 
-def draw(case: Case) -> list[Array]:
-    rng = np.random.default_rng(0)
-    if case.integers:
-        return [rng.integers(0, case.integers, shape) for shape in case.shapes]
-    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in case.shapes]
-    return [arrays[0]] * len(arrays) if len(set(case.shapes)) == 1 else arrays
+def test_channels_last_is_the_likeliest_layout() -> None:
+    for kind in KINDS.values():
+        known = [str(rule) for rule in kind.axes]
+        for last in {*LAST.values()} & {*known}:
+            before, _, _ = last.partition(" -> ")
+            assert all(known.index(last) < known.index(each) for each in known if each == f"{before} -> {before}")
+    assert all(pair.axes in map(str, KINDS[pair.kind].axes) for pair in MORE if pair.axes and not pair.row)
 
 
-def laid_out(rule: Rule, array: Array) -> Array:
-    """An activation in Keras's layout, by the layout that the kind states."""
-    shape = rule.inverse().source_shape([array.shape])
-    assert shape is not None
-    return apply_rule(rule, [array], rule.sizes([array.shape], [shape]))[0]
-
-
-def layout(table: Table, case: Case, rank: int) -> Rule | None:
-    """The stated layout of this rank: the likeliest, or for channels first the one that changes nothing."""
-    rules = [r for tap in table.taps if not tap.implied for r in tap.axes]
-    fitting = [rule for rule in rules if rule.source.any_axes or len(rule.source.groups) == rank]
-    if case.first:
-        fitting = [rule for rule in fitting if rule.source == rule.target]
-        assert fitting
-    return fitting[0] if fitting else None
-
-
-def keras_layer(case: Case, inputs: list[Array]) -> tuple[Any, dict[str, Any]]:
-    """The Keras layer, built, and its variables by path; those of a Sequential by position."""
-    layer = case.keras()
-    layer(*inputs)
-    if isinstance(layer, keras.Sequential):
-        found: dict[str, Any] = {}
-        for at, each in enumerate(layer.layers):
-            found |= variables(each, f"k/_layers_{at}")
-        return layer, found
-    return layer, variables(layer, "k")
-
-
-def planned(case: Case, module: torch.nn.Module, targets: dict[str, Any]) -> Plan:
-    sources = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    plan = make_plan(table_of(case), sources, {path: tuple(v.shape) for path, v in targets.items()}, {})
+def planned(pair: Pair, state: dict[str, Array]) -> Plan:
+    given = torch_side(pair)
+    port = Port(pair.keras())
+    port(*(laid_out(array.astype(np.float32), pair.axes) for array in given.inputs))
+    targets = {path: tuple(variable.shape) for path, variable in variables_by_path(port).items()}
+    table = parse_table(f"{{format: 2, layers: [{{torch: m, keras: k{pair.at[1]}, kind: {pair.kind}}}]}}".encode(), "t")
+    plan = make_plan(table, {name: array.shape for name, array in state.items()}, targets, {})
     assert isinstance(plan, Plan), plan
     return plan
 
 
-def first(output: Any) -> Any:
-    return output[0] if isinstance(output, tuple | list) else output
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_outputs_are_equal_and_the_state_comes_back(name: str) -> None:
-    case = ALL[name]
-    module, inputs, table = random_module(case), draw(case), table_of(case)
-    state = {key: tensor.numpy().copy() for key, tensor in module.state_dict().items()}
-    if case.row.startswith("sub"):
-        ours = [np.moveaxis(inputs[0], 1, -1)]
-    else:
-        rules = [layout(table, case, array.ndim) for array in inputs]
-        ours = [array if rule is None else laid_out(rule, array) for rule, array in zip(rules, inputs, strict=True)]
-    if case.whole:
-        ours = [ours[0], ours[2], ours[1]]  # keras.layers.MultiHeadAttention takes query, value, key
-    layer, targets = keras_layer(case, ours)
-    plan = planned(case, module, targets)
-    made = dict(plan.apply(state.__getitem__))
-    assert made.keys() == targets.keys()
-    for path, array in made.items():
-        assert array.dtype == np.float32
-        targets[path].assign(array)
-
-    with torch.no_grad():
-        exact = [torch.tensor(x) if case.integers else torch.tensor(x).double() for x in inputs]
-        theirs = np.asarray(first(module.double()["m"](*exact)))
-    if (rule := layout(table, case, theirs.ndim)) is not None and not case.row.startswith("sub"):
-        theirs = laid_out(rule, theirs)
-    got = np.asarray(first(layer(*ours)))
-    assert got.shape == theirs.shape
-    np.testing.assert_allclose(got, theirs, rtol=0, atol=NEAR * float(np.abs(theirs).max()))
-
-    check_back(plan, state, made)
-
-
-def check_back(plan: Plan, state: dict[str, Array], made: dict[str, Array]) -> None:
-    """The inverse: every bit of a move of values; of arithmetic, sources that become the same variables again."""
-    back = dict(plan.invert(made.__getitem__))
-    assert back.keys() == state.keys() - plan.drops.keys()
-    for move in plan.moves:
-        sources = [back[source] for source in move.sources]
-        if move.exact:
-            assert [each.tobytes() for each in sources] == [state[source].tobytes() for source in move.sources]
-            continue
-        assert [each.shape for each in sources] == [state[source].shape for source in move.sources]
-        again = move.apply(sources)
-        for path, array in zip(move.targets, again, strict=True):
-            # The sum of a value and zeros is that value; a norm is rounded once more.
-            np.testing.assert_allclose(array, made[path], rtol=0 if move.combine == "sum" else 3e-7)
-
-
-@pytest.mark.parametrize("name", ["lstm", "gru, two layers", "conv1d, old keys", "linear as a whole, new keys"])
-def test_unrounded_arithmetic_is_exact_in_float64(name: str) -> None:
-    """What the float64 gate is given: PyTorch's own float64 weights, to rounding in float64."""
-    case = ALL[name]
-    module, inputs, table = random_module(case), draw(case), table_of(case)
-    rule = layout(table, case, inputs[0].ndim)
-    _, targets = keras_layer(case, [inputs[0] if rule is None else laid_out(rule, inputs[0])])
-    state = {key: tensor.numpy().copy() for key, tensor in module.state_dict().items()}
-    plan = planned(case, module, targets)
+@pytest.mark.parametrize("name", [
+    "lstm", "gru, two layers", "conv1d, old keys under weight_norm", "linear, new keys, as a whole under weight_norm",
+    "linear, old keys, over the inputs under weight_norm", "conv_transpose1d, new keys under weight_norm",
+])  # fmt: skip
+def test_arithmetic_is_rounded_once_or_not_at_all(name: str) -> None:
+    """Unrounded it is what the float64 gate is given: PyTorch's own float64 weights, to rounding in float64."""
+    pair = PAIRS[name]
+    given = torch_side(pair)
+    state = {key: array.astype(np.float32) for key, array in given.state.items()}
+    plan = planned(pair, state)
     rounded, exact = (dict(plan.apply(state.__getitem__, rounded=flag)) for flag in (True, False))
     arithmetic = {path for move in plan.moves if not move.exact for path in move.targets}
     assert arithmetic or name.startswith("gru")
     for path, array in exact.items():
         assert array.dtype == (np.float64 if path in arithmetic else np.float32)
+        assert rounded[path].dtype == np.float32
         assert np.array_equal(array.astype(np.float32), rounded[path])
     if "keys" in name:
-        module.double()["m"](torch.tensor(inputs[0]).double())  # the old style makes the weight when it is called
-        weight = np.asarray(module["m"].weight.detach())
+        module = pair.torch().double()
+        module.load_state_dict({key.removeprefix("m."): torch.tensor(array) for key, array in state.items()})
+        module(torch.tensor(given.inputs[0]))  # the old style makes the weight when it is called
+        weight = np.asarray(module.weight.detach())
         kernel = weight.T if weight.ndim == 2 else weight.transpose(2, 1, 0)
         np.testing.assert_allclose(exact["k/kernel"], kernel, rtol=1e-14)
+    back = dict(plan.invert(rounded.__getitem__))
+    assert {key: array.shape for key, array in back.items()} == {key: array.shape for key, array in state.items()}
+    for move in (move for move in plan.moves if not move.exact):
+        again = move.apply([back[source] for source in move.sources])
+        for path, array in zip(move.targets, again, strict=True):
+            # The sum of a value and zeros is that value; a norm is rounded once more.
+            np.testing.assert_allclose(array, rounded[path], rtol=0 if move.combine == "sum" else 3e-7)

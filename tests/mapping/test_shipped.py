@@ -9,7 +9,7 @@ import pytest
 from wdport.errors import MisfitError
 from wdport.families.registry import shipped
 from wdport.mapping.shipped import choose_table, shipped_tables
-from wdport.mapping.table import Table, load_table
+from wdport.mapping.table import load_table
 
 FOLDER = Path(__file__).resolve().parents[2] / "mappings"
 OFFICIAL = "level_transformers.0.blocks.0.attn.in_proj_weight"
@@ -30,14 +30,6 @@ def test_every_file_of_the_folder_is_shipped() -> None:
 
 def test_they_are_short() -> None:
     assert sum(len(file.read_text().splitlines()) for file in FOLDER.glob("waveletdiff*.yaml")) <= 150
-
-
-@pytest.mark.parametrize("table", shipped_tables(), ids=lambda table: table.path)
-def test_no_two_rows_of_a_table_collide(table: Table) -> None:
-    names = [(row.when, pattern.text) for row in table.rows for pattern in row.torch]
-    assert len(set(names)) == len(names)  # features exclude each other where they share a name
-    assert table.signature is not None
-    assert table.signature.text in {name for _, name in names}
 
 
 def test_a_change_of_what_is_included_changes_the_hash(tmp_path: Path) -> None:

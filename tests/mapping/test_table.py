@@ -1,4 +1,4 @@
-"""Mapping tables: the shipped ones are read, and every row that says nothing sound is refused with its line."""
+"""Mapping tables: what they say is read, and the rows that say nothing sound, which `tests/bad` runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wdport.errors import InputError, MisfitError
-from wdport.mapping.axes import RULES
+from wdport.errors import InputError
+from wdport.mapping.axes import RULES, find_rule, parse_rule
 from wdport.mapping.table import Table, load_table, parse_table
 
 HEAD = "format: 1\nfamily: f\nvariant: v\nsignature: a.<i>\n"
@@ -99,14 +99,6 @@ BAD_WHOLES: dict[str, tuple[str, int, str]] = {
 }
 
 
-def refused(text: str, line: int) -> str:
-    with pytest.raises(MisfitError) as caught:
-        parse_table(text.encode(), "t.yaml")
-    message = str(caught.value)
-    assert message.startswith(f"t.yaml: line {line}: ")
-    return message
-
-
 def parsed(section: str) -> Table:
     return parse_table(f"{HEAD}sections:\n{section}".encode(), "t.yaml")
 
@@ -140,3 +132,23 @@ def test_a_table_knows_where_it_is_from(tmp_path: Path) -> None:
     for wrong in (tmp_path / "none.yaml", tmp_path):
         with pytest.raises(InputError, match=r"no such file|is a directory"):
             load_table(wrong)
+
+
+def test_the_rules_are_these_and_no_others() -> None:
+    assert set(RULES) == {
+        "identity", "linear", "conv1d", "conv2d", "conv3d", "depthwise_conv1d", "depthwise_conv2d",
+        "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "attention_packed_weight", "attention_packed_bias",
+        "attention_weight", "attention_bias", "attention_output",
+    }  # fmt: skip
+    assert all(find_rule(name) is rule and rule.name == name for name, rule in RULES.items())
+    assert find_rule("transpose") is None
+    assert find_rule(" a b -> b a") == parse_rule("a b -> b a", "a b -> b a")
+    with pytest.raises(TypeError):
+        RULES["other"] = RULES["linear"]  # type: ignore[index]
+
+
+def test_tables_know_every_rule() -> None:
+    """A rule with a stacked target takes a list, every other one a single name."""
+    for name, rule in RULES.items():
+        keras = "[q, k, v]" if rule.target.stacked else "a"
+        assert parsed(f"  - tensors: [{{torch: a, keras: {keras}, rule: {name}}}]\n").rows[0].rules == (rule,)

@@ -16,8 +16,7 @@ SHAPES = ((3, 4), (5,), ())
 STEPS = 7
 
 
-@pytest.mark.parametrize("largest", [0.05, 1e3], ids=["clipped", "not clipped"])
-@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+@pytest.mark.parametrize(("largest", "weight_decay"), [(0.05, 0.3), (1e3, 0.0)], ids=["clipped", "not clipped"])
 def test_steps(largest: float, weight_decay: float) -> None:
     rng = np.random.default_rng(0)
     start = [rng.normal(size=shape) for shape in SHAPES]

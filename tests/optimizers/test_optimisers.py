@@ -79,8 +79,7 @@ ADAMS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ADAMS)
-@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize(("name", "clip"), [("adamw", None), *((name, 0.5) for name in ADAMS)])
 def test_adam_takes_torchs_steps(name: str, clip: float | None) -> None:
     options = ADAMS[name]
     decoupled = options.get("decoupled_weight_decay", True)
@@ -97,8 +96,7 @@ SGDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SGDS)
-@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize(("name", "clip"), [("momentum and decay", None), *((name, 0.5) for name in SGDS)])
 def test_sgd_takes_torchs_steps(name: str, clip: float | None) -> None:
     assert _run(SGD([SGDS[name]], clip_norm=clip), [SGDS[name]], torch.optim.SGD, clip) < BOUND
 

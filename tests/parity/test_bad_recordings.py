@@ -119,6 +119,14 @@ def test_a_sound_one_is_read(sound: Path) -> None:
         assert list(recording.cases) == [Case(0, 4, 1.0, False), Case(1, 4, 1.0, True)]
 
 
+def test_one_that_does_not_repeat_itself_says_so(tmp_path: Path) -> None:
+    index, members = made()
+    write(tmp_path / "odd.npz", {**index, "repeats": False, "evaluating": False}, members)
+    with open_recording(tmp_path / "odd.npz") as recording:
+        assert Replay(recording).findings == ["the reference does not repeat itself bit for bit"]
+        assert not Replay(recording).evaluating
+
+
 def mutant(raw: bytes, seed: int) -> bytes:
     """One random change of the bytes."""
     pick = random.Random(seed)
@@ -199,18 +207,8 @@ ODD: list[tuple[str, Any]] = [
     *(("cases/0/conditioning/float32/0/a/fed", value) for value in ([0], [0, "1"], [0, -1], [0, 1e400], [True, 0], 0)),
     ("cases/1/seed", None), ("cases", []), ("cases", {}), ("cases", [1]), ("values", []), ("values", None),
 ]  # fmt: skip
-MISSING = (
-    "schema",
-    "reference",
-    "environment",
-    "evaluating",
-    "names",
-    "tensors",
-    "shifts",
-    "sweeps",
-    "cases",
-    "repeats",
-)
+MISSING = ("schema", "reference", "environment", "evaluating", "names", "tensors", "shifts", "sweeps", "cases",
+           "repeats")  # fmt: skip
 
 
 def test_values_of_wrong_types_are_refused(tmp_path: Path) -> None:
@@ -278,6 +276,13 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "junk after": (lambda index, members: members.update({"3.npy": members["3.npy"] + b"more"}), "size of"),
     "foreign member": (lambda index, members: members.update({"evil.txt": b"x"}), "is not part of a recording"),
     "a path": (lambda index, members: members.update({"../../x.npy": b"x"}), "unsafe name"),
+    "eight terabytes": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,), }", bytes(80)),
+                        "not a numeric array"),
+    "empty member": (lambda index, members: members.update({"3.npy": b""}), "not a numeric array"),
+    "empty index": (lambda index, members: members.update({"index.npy": b"nothing at all"}), "not a numeric array"),
+    "tensors in a list": (on("tensors", []), "not an object"),
+    "reference to nothing": (on("cases/0/outputs", ["x"]), "has the invalid array reference 'x'"),
+    "call cut short": (on("cases/0/calls/a", [["0"]]), "not a list of 4"),
     "member gone": (lambda index, members: members.pop("3.npy"), "has no array 3"),
     "rounded twice": (on("cases/0/calls/b#2/0", ["8:d"]), "rounds an array of float32"),
 }  # fmt: skip

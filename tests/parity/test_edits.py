@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parity_tests.edits import __main__ as edits
-from parity_tests.edits.binding import bare, edited
+from parity_tests.edits.binding import edited
 from parity_tests.edits.judge import cause, placed, table
 
 ROWS = edits.listed()
@@ -42,17 +42,14 @@ class Plain(list[dict[str, str]]):
 def test_what_an_edit_makes_of_a_file_is_python(file: str) -> None:
     """The same, whether the file is formatted as it is or in any other way."""
     text = (edits.ROOT / file).read_text(encoding="utf-8")
-    plain = ast.unparse(ast.parse(text))
-
-    def parsed(source: str) -> str:
-        return ast.dump(bare(ast.parse(source)))
-
+    tree = ast.parse(text)
+    plain, before = ast.unparse(tree), ast.dump(tree)
     for row in ROWS:
         if row["file"] == file:
             made, other = (
                 ast.dump(ast.parse(edited(each, row["in"], row["old"], row["new"]))) for each in (text, plain)
             )
-            assert made == other != ast.dump(ast.parse(text))
+            assert made == other != before
 
 
 MODULE = """

@@ -27,18 +27,8 @@ INSTALL, VERIFY = (next(step for step in STEPS if step.get("name") == name) for 
 OWN = {"requirements", "working-directory", "python-version", "artifact"}
 """Inputs that are about the action itself."""
 
-HOSTILE = [
-    "$(touch owned)",
-    "`touch owned`",
-    '"; touch owned; "',
-    "-h",
-    "--force",
-    "a b",
-    "'*'",
-    "~",
-    "-e x",
-    "é\u202e",
-]
+HOSTILE = ["$(touch owned)", "`touch owned`", '"; touch owned; "', "-h", "--force", "a b", "'*'", "~", "-e x",
+           "é\u202e"]  # fmt: skip
 
 FAKE = f"""#!{sys.executable}
 import json, os, sys
@@ -70,12 +60,8 @@ class Ran:
         values = {name: each["default"] for name, each in ACTION["inputs"].items()} | inputs
         given = {name: re.sub(r"\$\{\{ (inputs\..*?) \}\}", lambda m: first(m[1], values), text)
                  for name, text in step["env"].items()}  # fmt: skip
-        places = {
-            "RUNNER_TEMP": self.temp,
-            "GITHUB_OUTPUT": output,
-            "CALLED": called,
-            "GITHUB_ACTION_PATH": FILE.parent,
-        }
+        places = {"RUNNER_TEMP": self.temp, "GITHUB_OUTPUT": output, "CALLED": called,
+                  "GITHUB_ACTION_PATH": FILE.parent}  # fmt: skip
         environment = {**os.environ, **given, **{name: str(path) for name, path in places.items()}, "CODE": "0", **more}
         if "PYTHON" in environment:
             environment["PYTHON"] = str(self.temp / "python")
@@ -198,8 +184,11 @@ def test_inputs_stay_arguments(tmp_path: Path, text: str) -> None:
     assert {found[DECLARED[name].name] for name in FLAGS} == {found["force"]} == {found["update_baseline"]} == {False}
 
 
-@pytest.mark.parametrize("name", FLAGS)
-@pytest.mark.parametrize("text", ["True", "yes", "1", "$(touch owned)", "true\nfalse"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [*((name, "yes") for name in FLAGS),
+     *((FLAGS[0], text) for text in ("True", "1", "$(touch owned)", "true\nfalse"))],
+)  # fmt: skip
 def test_a_flag_is_true_or_false(tmp_path: Path, name: str, text: str) -> None:
     ran = run(tmp_path, {"checkpoint": "a.ckpt", name: text})
     assert (ran.code, ran.calls) == (2, [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from datetime import date
 
 import h5py
@@ -13,7 +12,7 @@ import wdport
 from tests.families.quick import few_cases
 from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.compare.findings import Gate
-from wdport.parity.policy import Policy, Waiver, apply_policy, compare_baseline, make_baseline
+from wdport.parity.policy import Policy, Waiver, apply_policy
 from wdport.parity.policy.judge import NAME
 from wdport.parity.policy.policy import BoundSetting
 from wdport.parity.verdict import Verdict
@@ -60,10 +59,3 @@ def test_the_faulty_layer_can_be_waived_and_the_file_cannot(broken: Verdict) -> 
     assert judged.exit_code == 1
     assert gate(judged, "A").worst is not None
     assert gate(judged, "A").worst < 1e-12  # type: ignore[operator]
-
-
-def test_a_sound_one_becomes_a_baseline(broken: Verdict) -> None:
-    sound = replace(broken, gates=tuple(replace(each, measures=(), facts=()) for each in broken.gates))
-    baseline = make_baseline(sound)
-    assert set(baseline["taps"]) == {tap.reference for tap in broken.taps}
-    assert compare_baseline(broken, baseline) == []

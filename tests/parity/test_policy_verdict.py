@@ -276,12 +276,6 @@ class TestOneValue:
 class TestOutcome:
     """What the tests of the pytest plugin say."""
 
-    def test_sound(self) -> None:
-        verdict = make()
-        assert not layer_outcome(verdict, "A", "a.b").faults
-        assert not gate_outcome(verdict, "F").faults
-        assert not verdict_outcome(verdict, {"a", "a.b", "a.c", OUTPUT}).faults
-
     def test_faulty(self) -> None:
         verdict = make(tap("a.b", isolated=1e-3))
         told = layer_outcome(verdict, "A", "a.b").faults
@@ -299,12 +293,6 @@ class TestOutcome:
         assert gate_outcome(verdict, "C").faults
         assert gate_outcome(make(gates=(Gate("F", "wavelet", 3, 4),)), "F").faults
         assert "output was compared and has no test" in verdict_outcome(verdict, {"a", "a.b", "a.c"}).faults
-
-    def test_waived(self, tmp_path: Path) -> None:
-        verdict = under(tmp_path, make(tap("a.b", isolated=1e-3)), waiver("a.b", "A"))
-        assert layer_outcome(verdict, "A", "a.b").waived == "until 2027-01-31: fused kernel"
-        assert not layer_outcome(verdict, "A", "a.b").faults
-        assert not layer_outcome(verdict, "A", "a.c").waived
 
     def test_not_compared_is_no_pass_and_no_waiver(self, tmp_path: Path) -> None:
         silent = tap("a.b", isolated=0.0, inputs=0.0, cumulative=0.0)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +28,52 @@ from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import InputError
 from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import read_variables
+from wdport.parity import verify
 from wdport.parity.file_pair import contradictions, provenance
+from wdport.parity.run_gates import Setup, run_gates
 
 pytestmark = pytest.mark.usefixtures("one_case")
 
 Change = Callable[[dict[str, Any]], None]
 
 
+Copied = Callable[[str], tuple[Path, Path]]
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a checkpoint and its conversion to a format."""
+
+    @cache
+    def made(suffix: str) -> Path:
+        folder = tmp_path_factory.mktemp("pair")
+        checkpoint = save(folder / "small.ckpt", make_state(TWO_LEVELS))
+        wdport.convert(checkpoint, folder / f"small.{suffix}", values=TWO_LEVELS_SETTINGS)
+        return folder
+
+    return made
+
+
 @pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
-    checkpoint = save(tmp_path / "small.ckpt", make_state(TWO_LEVELS))
-    return checkpoint, wdport.convert(checkpoint, tmp_path / "small.safetensors", values=TWO_LEVELS_SETTINGS).output
+def copied(converted: Callable[[str], Path], tmp_path: Path) -> Copied:
+    """A copy of them, to change."""
+
+    def copy(suffix: str) -> tuple[Path, Path]:
+        shutil.copytree(converted(suffix), tmp_path, dirs_exist_ok=True)
+        return tmp_path / "small.ckpt", tmp_path / f"small.{suffix}"
+
+    return copy
+
+
+@pytest.fixture
+def pair(copied: Copied) -> tuple[Path, Path]:
+    return copied("safetensors")
+
+
+@pytest.fixture
+def network_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes `verify` leave out the gates of sampling, which have nothing to say of where a file is from."""
+    monkeypatch.setattr(verify, "run_gates", lambda *given: run_gates(*given[:4], Setup(network=True, causes=False)))
 
 
 def found(checkpoint: Path, output: Path) -> dict[str, str]:
@@ -78,6 +115,7 @@ def test_nothing_is_said_of_a_sound_pair(pair: tuple[Path, Path]) -> None:
     assert found(*pair) == {}
 
 
+@pytest.mark.usefixtures("network_alone")
 def test_a_manifest_of_another_conversion_is_torn(pair: tuple[Path, Path], capsys: Any) -> None:
     edit(pair[1], coefficients)
     assert found(*pair)["torn"].endswith("belongs to another conversion")
@@ -132,10 +170,10 @@ def test_another_checkpoint_with_the_same_weights_is_said(pair: tuple[Path, Path
     assert "converted from another file than this one: small.ckpt" in found(again, pair[1])["notice"]
 
 
+@pytest.mark.usefixtures("network_alone")
 @pytest.mark.parametrize("suffix", ["keras", pytest.param("weights.h5", marks=pytest.mark.full), "safetensors"])
-def test_a_changed_weight_is_refused_and_named(tmp_path: Path, suffix: str, capsys: Any) -> None:
-    checkpoint = save(tmp_path / "small.ckpt", make_state(TWO_LEVELS))
-    output = wdport.convert(checkpoint, tmp_path / f"small.{suffix}", values=TWO_LEVELS_SETTINGS).output
+def test_a_changed_weight_is_refused_and_named(copied: Copied, suffix: str, capsys: Any) -> None:
+    checkpoint, output = copied(suffix)
     value = dict(read_variables(output, open_converted(output).variables))["level_1/input_proj/kernel"]
     data = output.read_bytes()
     assert data.count(value.tobytes()) == 1
@@ -176,22 +214,6 @@ def test_a_correct_port_passes_and_every_report_says_so(
     assert all(gate["compared"] == gate["expected"] > 0 for gate in verdict["gates"])
 
 
-def test_an_edited_description_in_an_archive_is_refused(tmp_path: Path, capsys: Any) -> None:
-    """As somebody does with unzip and zip: the archive is sound, its configuration is another."""
-    checkpoint = save(tmp_path / "small.ckpt", make_state(TWO_LEVELS))
-    output = wdport.convert(checkpoint, tmp_path / "small.keras", values=TWO_LEVELS_SETTINGS).output
-    with zipfile.ZipFile(output) as archive:
-        members = {info.filename: archive.read(info) for info in archive.infolist()}
-    changed = members["config.json"].replace(b'"noise"', b'"coefficient"')
-    assert changed != members["config.json"]
-    with zipfile.ZipFile(output, "w") as archive:
-        for name, data in (members | {"config.json": changed}).items():
-            archive.writestr(name, data)
-    for arguments in (["verify", str(checkpoint), str(output)], ["sample", str(output)], ["inspect", str(output)]):
-        assert main(arguments) == 3
-    assert capsys.readouterr().err.count("its config.json is not the one that was written") == 3
-
-
 SETS = [part for name, value in TWO_LEVELS_SETTINGS.items() for part in ("--set", f"{name}={value}")]
 
 
@@ -207,11 +229,23 @@ def pack(path: Path, contents: dict[str, bytes]) -> None:
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> tuple[Path, Path]:
-    checkpoint = save(tmp_path / "small.ckpt", make_state(TWO_LEVELS))
-    return checkpoint, wdport.convert(checkpoint, tmp_path / "small.keras", values=TWO_LEVELS_SETTINGS).output
+def archive(copied: Copied) -> tuple[Path, Path]:
+    return copied("keras")
 
 
+def test_an_edited_description_in_an_archive_is_refused(archive: tuple[Path, Path], capsys: Any) -> None:
+    """As somebody does with unzip and zip: the archive is sound, its configuration is another."""
+    checkpoint, output = archive
+    held = members(output)
+    changed = held["config.json"].replace(b'"noise"', b'"coefficient"')
+    assert changed != held["config.json"]
+    pack(output, held | {"config.json": changed})
+    for arguments in (["verify", str(checkpoint), str(output)], ["sample", str(output)], ["inspect", str(output)]):
+        assert main(arguments) == 3
+    assert capsys.readouterr().err.count("its config.json is not the one that was written") == 3
+
+
+@pytest.mark.usefixtures("network_alone")
 def test_an_archive_without_its_manifest_is_what_keras_saves(archive: tuple[Path, Path], capsys: Any) -> None:
     """The one beside it tells it from that; without either, the configuration has to come out of the checkpoint."""
     checkpoint, output = archive
@@ -248,6 +282,7 @@ def test_a_description_of_another_model_is_refused(archive: tuple[Path, Path], c
     assert "its config.json describes another model than its manifest" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("network_alone")
 def test_a_trained_model_that_keras_saved_is_read_and_said(archive: tuple[Path, Path], capsys: Any) -> None:
     checkpoint, output = archive
     model = wdport.load_model(output)

@@ -209,12 +209,10 @@ def test_every_format_shows_settings_that_differ_and_fails_nothing(make: Callabl
 
 
 def test_settings_that_agree_or_are_unknown_take_one_line() -> None:
+    none = "ok settings 4 compared at 1 layer; none differ"
     for report, line in (
-        (SettingsReport(1, 4), "ok settings 4 compared at 1 layer; none differ"),
-        (
-            SettingsReport(1, 4, unread=("a", "b")),
-            "ok settings 4 compared at 1 layer; none differ; not read: a and 1 more",
-        ),
+        (SettingsReport(1, 4), none),
+        (SettingsReport(1, 4, unread=("a", "b")), f"{none}; not read: a and 1 more"),
         (SettingsReport(note="no module"), "note settings not compared: no module"),
     ):
         assert line in unwrapped(rendered(replace(passing(), settings=report))["text"])

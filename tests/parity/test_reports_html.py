@@ -174,9 +174,8 @@ def test_a_hostile_name_is_text_wherever_it_stands() -> None:
     assert text.count("<script>") == 1
     assert not re.search(r"[\x00-\x09\x0b-\x1f\ud800-\udfff]", text)
     assert {tag for tag, _ in page.tags} == {tag for tag, _ in Page(failing()).tags}
-    assert {name for _, attrs in page.tags for name in attrs} == {
-        name for _, attrs in Page(failing()).tags for name in attrs
-    }
+    attributes = [{name for _, attrs in each.tags for name in attrs} for each in (page, Page(failing()))]
+    assert attributes[0] == attributes[1]
     assert len([word for word in page.text("td") if "<script>alert(1)</script>" in word]) > 5
 
 
@@ -222,7 +221,3 @@ def test_axes_of_odd_values_stay_within_their_frame(values: list[float]) -> None
     assert all(0 <= log.place(value) <= SIZE for value in values)
     assert all(0 <= place <= SIZE for place, _ in (*log.ticks(), *linear.ticks()))
     assert len(log.ticks()) <= 9
-
-
-def test_the_same_verdict_gives_the_same_page() -> None:
-    assert render_html(failing()) == render_html(failing())

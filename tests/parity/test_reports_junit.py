@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -130,10 +129,7 @@ def test_what_was_not_compared_is_an_error() -> None:
         "a tensor is not accounted for": "failure",
         "preflight: completeness": "error",
     }
-    assert marks(found["float64 (A)"]) == {
-        "block.4.norm": "error",
-        "float64: completeness": "error",
-    }
+    assert marks(found["float64 (A)"]) == {"block.4.norm": "error", "float64: completeness": "error"}
     assert marks(found["float32 (B)"]) == {"block.4.norm": "error"}
     assert marks(found["trajectories (E)"]) == {"trajectories: completeness": "error"}
 
@@ -147,8 +143,3 @@ def test_hostile_names_survive_with_control_characters_escaped() -> None:
     assert not any(ord(character) < 32 and character != "\n" for character in text)
     names = [case.attrib["name"] for case in suites(failing())["float64 (A)"].iter("testcase")]
     assert HOSTILE.replace("\x1b", "\\x1b").replace("\x00", "\\x00").replace("\ud800", "\\ud800") in names
-
-
-@pytest.mark.parametrize("make", [passing, failing, incomplete])
-def test_the_same_verdict_gives_the_same_text(make: Callable[[], Verdict]) -> None:
-    assert render_junit(make()) == render_junit(make())

@@ -47,14 +47,7 @@ def test_the_verdict_comes_first(verdict: Verdict, head: str) -> None:
 
 def test_sections_in_their_order() -> None:
     text = render_markdown(failing())
-    parts = [
-        "### Gates",
-        "### Wavelet levels",
-        "### Faulty layers",
-        "findings</summary>",
-        "</details>",
-        "Inputs:",
-    ]
+    parts = ["### Gates", "### Wavelet levels", "### Faulty layers", "findings</summary>", "</details>", "Inputs:"]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert "<code>epsilon of 1e-6 or no bias</code>" in text

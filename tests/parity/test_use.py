@@ -119,10 +119,8 @@ def test_no_false_alarms(name: str, target: str, seed: int, monkeypatch: pytest.
 
 
 SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
-    ("classes", "sampler dpm-solver++", updates.dpm_solver, "length / (2.0 * before)", "length / before"),
     ("classes", "sampler dpm-solver++", updates.dpm_solver, "before = length", "before = before or length"),
     ("classes", "sampler heun", updates.heun, "view.noise(then)", "view.noise(now)"),
-    ("classes", "sampler heun", updates.heun, "(memory + view.noise(then)) / 2.0", "memory"),
     ("classes", "sampler sde-dpm-solver++", updates.sde_dpm_solver, "sqrt(1.0 - decay) * z", "sqrt(decay) * z"),
     ("classes", "sampler sde-dpm-solver++", steps.even_steps, "(ratios[-1], ratios[0], count)",
      "(ratios[-1], ratios[1], count)"),
@@ -201,7 +199,6 @@ LOOP, NETWORK = "of a small network", "logits of the block program"
 GENERATION_EDITS: list[tuple[str, Callable[..., Any], str, str]] = [
     (LOOP, unmasking.committed, "argsort(-confidence", "argsort(jnp.where(jnp.isfinite(confidence), confidence, 9.0)"),
     (LOOP, unmasking.committed, "confidence > threshold", "confidence > 2.0"),
-    (LOOP, unmasking.quota, "(step < open_count % steps)", "0"),
     (LOOP, unmasking.quota, "open_count // steps + (step < open_count % steps)", "-(-open_count // steps)"),
     (LOOP, unmasking._refine_block, "(edits & jnp.any(~held, axis=1))", "edits"),
     (LOOP, api._joined, "refined.step_counts[-count:]", "refined.step_counts[:count]"),
@@ -214,7 +211,6 @@ GENERATION_EDITS: list[tuple[str, Callable[..., Any], str, str]] = [
     (NETWORK, Block.part, "self.mlp_norm(tokens)", "self.attention_norm(tokens)"),
     (NETWORK, Block.part, "cut(hidden_states) +", "cut(normed) +"),
     (NETWORK, TokenAttention.part, "cut(wave)[:, None]", "wave[:, None, :1]"),
-    (NETWORK, TokenAttention.part, "self.head_dim**-0.5", "self.channels**-0.5"),
 ]  # fmt: skip
 
 

@@ -10,30 +10,18 @@ from wdport.families.wan_vae.family import FAMILY
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.specimen import Specimen
 
-EXAMPLES = tuple(FAULTS.examples)
-
-CHOSEN = ("convolution: past one frame too old", "frames doubled: first frame seen",
-          "network: mean and log-variance exchanged")  # fmt: skip
-"""Seen in a layer's later calls, in a step, and in one of several outputs."""
-
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", FAULTS.examples)
 def test_every_fault_dies_where_it_is(name: str) -> None:
     specimen = Specimen(name, FAULTS, FAULTS.examples[name])
     kills = [*run_mutants(specimen, diagnose=False), *run_state_faults(specimen)]
     assert [kill for kill in kills if not kill.right] == []
     assert len([kill for kill in kills if not kill.equivalent]) >= 45
-    assert specimen.verify()  # and nothing of them is left
-
-
-@pytest.mark.full
-def test_some_faults_die_where_they_are() -> None:
-    specimen = Specimen(EXAMPLES[0], FAULTS, FAULTS.smallest)
-    kills = list(run_mutants(specimen, chosen=lambda mutant: mutant.name in CHOSEN, diagnose=False))
-    assert len(kills) == len(CHOSEN)
-    assert [kill for kill in kills if not kill.right] == []
-    assert {tap.reference.partition("#")[2] for tap in specimen.verify().taps} >= {"", "2", "3"}
+    verdict = specimen.verify()
+    assert verdict  # and nothing of them is left
+    calls = {tap.reference.partition("#")[2] for tap in verdict.taps}
+    assert calls >= {"", "2", "3"} or name != next(iter(FAULTS.examples))
 
 
 def test_faults_have_places() -> None:

@@ -92,16 +92,16 @@ def test_sequences() -> None:
 
 
 def test_functions_that_differ() -> None:
-    by_type = {step.name: step for step in named(made("odd")).values()}
-    assert by_type["linear"].notes
-    linears = [step for step in named(made("odd")).values() if step.name == "linear"]
+    steps = named(made("odd")).values()
+    by_type = {step.name: step for step in steps}
+    linears = [step for step in steps if step.name == "linear"]
     assert (linears[0].kind, linears[0].notes) == ("linear", ("a row for inner moves its weights",))
     assert (linears[1].kind, linears[1].notes) == ("", ("no row of a kind: write tensors rows for kernel",))
     assert by_type["std"].notes == ("PyTorch divides by n - 1, ops.std by n: multiply it by sqrt(n / (n - 1))",)
     assert by_type["std"].keras == ()
     assert by_type["split"].keras_text == "ops.split(2, axis=-1)"
     assert by_type["normalize"].keras_text == "ops.normalize(epsilon=1e-12)"
-    assert by_type["setitem"].torch == "linear[:, 0] = 0" or "[:, 0] = 0" in by_type["setitem"].torch
+    assert "[:, 0] = 0" in by_type["setitem"].torch
     assert by_type["rsub"].torch.startswith("1 - ")
 
 

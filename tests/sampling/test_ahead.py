@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, TINY, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.errors import UsageError
 from wdport.files.model_files import read_variables
@@ -30,14 +29,13 @@ EVENT = "/jax/core/compile/backend_compile_duration"
 
 
 @pytest.fixture(scope="module")
-def converted(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    path = save(tmp_path_factory.mktemp("ahead") / "small.ckpt", make_state(TINY))
-    return open_converted(wdport.convert(path, values=SETTINGS).output)
+def opened(converted: Path) -> Any:
+    return open_converted(converted)
 
 
-def stored(converted: Any, **options: Any) -> Network:
-    variables = dict(read_variables(converted.path, converted.variables))
-    return stored_network(converted.family, converted.config, variables, **options)
+def stored(opened: Any, **options: Any) -> Network:
+    variables = dict(read_variables(opened.path, opened.variables))
+    return stored_network(opened.family, opened.config, variables, **options)
 
 
 @contextmanager
@@ -65,9 +63,9 @@ def leaves(weights: Any) -> list[Any]:
 
 @pytest.mark.parametrize("pad", [1, 24])
 @pytest.mark.parametrize("dtype", POLICIES)
-def test_specs_are_those_of_the_weights(converted: Any, dtype: str, pad: int) -> None:
+def test_specs_are_those_of_the_weights(opened: Any, dtype: str, pad: int) -> None:
     with jax.enable_x64(dtype == "float64"):
-        network = stored(converted, dtype=dtype, pad_widths=pad)
+        network = stored(opened, dtype=dtype, pad_widths=pad)
         assert network.specs is not None
         for batch in (1, None):
             specs = network.specs(batch)
@@ -75,8 +73,8 @@ def test_specs_are_those_of_the_weights(converted: Any, dtype: str, pad: int) ->
         assert {leaf.dtype.name for leaf in jax.tree.leaves(specs)} <= set(POLICIES[dtype])
 
 
-def test_steps_compile_once_while_the_weights_are_made(converted: Any) -> None:
-    network, event = stored(converted), threading.Event()
+def test_steps_compile_once_while_the_weights_are_made(opened: Any) -> None:
+    network, event = stored(opened), threading.Event()
 
     def weights(batch: int) -> Any:
         assert event.wait(60), "the weights were asked for before the steps were compiled"
@@ -93,13 +91,13 @@ def test_steps_compile_once_while_the_weights_are_made(converted: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["keras", "bound", "stored", "known", "float64", "taped", "no specs"])
-def test_nothing_compiles_twice(converted: Any, kind: str) -> None:
+def test_nothing_compiles_twice(opened: Any, kind: str) -> None:
     """What was compiled ahead is what runs."""
-    model = wdport.load_model(converted.path) if kind in ("keras", "bound") else None
+    model = wdport.load_model(opened.path) if kind in ("keras", "bound") else None
     if kind == "bound":
         for variable in model.trainable_variables:
             variable._value = jax.device_put(variable.value, jax.devices()[0])
-    network = fast_network(model) if model else stored(converted, dtype="float64" if kind == "float64" else "float32")
+    network = fast_network(model) if model else stored(opened, dtype="float64" if kind == "float64" else "float32")
     if kind == "known":
         network = with_known(network, np.full((24, 3), np.nan))
     if kind == "no specs":
@@ -111,8 +109,8 @@ def test_nothing_compiles_twice(converted: Any, kind: str) -> None:
         assert programs == ["jit(_taped)" if kind == "taped" else "jit(_drawn)"]
 
 
-def test_what_fails_in_the_other_thread_is_raised(converted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = stored(converted)
+def test_what_fails_in_the_other_thread_is_raised(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = stored(opened)
     programs = Programs(network)
 
     class Broken:
@@ -124,25 +122,28 @@ def test_what_fails_in_the_other_thread_is_raised(converted: Any, monkeypatch: p
         Sampler(programs, plan_of(network, "ddim", 7)).run(np.arange(2))
 
 
-def test_variables_are_held_once(converted: Any) -> None:
-    variables = dict(read_variables(Path(converted.path), converted.variables))
-    network = stored_network(converted.family, converted.config, variables)
+def test_variables_are_held_once(opened: Any) -> None:
+    variables = dict(read_variables(Path(opened.path), opened.variables))
+    network = stored_network(opened.family, opened.config, variables)
     network.weights()
     assert not variables
 
 
-def test_programs_go_with_their_model(converted: Any) -> None:
+def test_programs_go_with_their_model(converted: Path) -> None:
     """Machine code that stays would exhaust the mappings of a process that samples from many models."""
-    model = wdport.load_model(converted.path)
+    model = wdport.load_model(converted)
     wdport.sample(model, 2, sampler="ddim", steps=2)
+    assert programs_of(model) is programs_of(model)
+    gone = weakref.ref(model)
     freed = weakref.ref(programs_of(model))
     del model
     gc.collect()
+    assert gone() is None
     assert freed() is None
 
 
-def test_a_model_that_was_deleted_before_its_sampler(converted: Any) -> None:
-    model = wdport.load_model(converted.path)
+def test_a_model_that_was_deleted_before_its_sampler(converted: Path) -> None:
+    model = wdport.load_model(converted)
     network = fast_network(model)
     del model
     gc.collect()

@@ -80,29 +80,14 @@ def test_no_setting_of_jax_changes_the_noise(setting: str, value: object) -> Non
         jax.config.update(setting, before)
 
 
-def test_every_sample_step_and_seed_has_noise_of_its_own() -> None:
-    indices = np.arange(50, dtype=np.uint32)
-    drawn = np.stack([np.asarray(step_noise(sample_keys(seed, indices), step, SHAPE, "float32"))
-                      for seed in (0, 1) for step in (0, 1, 999)]).reshape(-1, 15)  # fmt: skip
-    assert len(np.unique(drawn, axis=0)) == 2 * 3 * 50
-    assert abs(drawn.mean()) < 0.05
-    assert abs(drawn.std() - 1.0) < 0.05
-
-
-def test_samples_go_on_where_others_stopped() -> None:
-    sampler = Sampler(toy_programs(), PLANS["ddim"])
-    whole = list(chunked(sampler, 10, 4))
-    rest = list(chunked(sampler, 10, 4, start=4))
-    assert [len(part) for part in whole] == [4, 4, 2]
-    for one, other in zip(whole[1:], rest, strict=True):
-        assert np.array_equal(one.coefficients, other.coefficients)
-
-
+@pytest.mark.parametrize("chunk", [None, 3])
 @pytest.mark.parametrize("start", [1, 4, 6, 9])
-def test_samples_go_on_within_a_batch(start: int) -> None:
+def test_samples_go_on_where_others_stopped(start: int, chunk: int | None) -> None:
+    """Also within a batch."""
     sampler = Sampler(toy_programs(), PLANS["ddim"])
-    whole, rest = together(sampler, 10, 4), together(sampler, 10, 4, 3, start=start)
+    whole, rest = together(sampler, 10, 4), together(sampler, 10, 4, chunk, start=start)
     assert np.array_equal(rest.coefficients, whole.coefficients[start:])
+    assert [len(part) for part in chunked(sampler, 10, 4)] == [4, 4, 2]
 
 
 def test_dtypes_see_the_same_noise() -> None:

@@ -128,11 +128,16 @@ def test_devices_share_the_weights(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     (said,) = ended(start(8, "-c", SHARDED, str(path), str(model)))
     assert said[0] == 0, said
-    wanted = wdport.sample(wdport.load_model(model), 11, sampler="ddim", steps=10, eta=0.5, seed=3)
     with np.load(path) as made:
         assert 1 / 8 < made["share"] < 1 / 4
-        for name in ("coefficients", "series"):
-            values = getattr(wanted, name)
+    require_samples(path, model)
+
+
+def require_samples(path: Path, model: Path) -> None:
+    """The file has the samples of one device."""
+    wanted = wdport.sample(wdport.load_model(model), 11, sampler="ddim", steps=10, eta=0.5, seed=3)
+    with np.load(path) as made:
+        for name, values in wanted.arrays.items():
             np.testing.assert_allclose(made[name], values, rtol=1e-3, atol=1e-4 * np.abs(values).max())
 
 
@@ -149,11 +154,7 @@ def test_two_processes_write_one_file(model: Path, tmp_path: Path) -> None:
     assert [code for code, _, _ in said] == [0, 0], said
     assert "devices       8, of 2 processes\n  batches       of 16;" in said[0][1]
     assert "of 2 processes" not in said[1][1]  # XLA's collectives have their say there, in whole lines and halves
-    wanted = wdport.sample(wdport.load_model(model), 11, sampler="ddim", steps=10, eta=0.5, seed=3)
-    with np.load(path) as made:
-        for name in ("coefficients", "series"):
-            values = getattr(wanted, name)
-            np.testing.assert_allclose(made[name], values, rtol=1e-3, atol=1e-4 * np.abs(values).max())
+    require_samples(path, model)
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
 
 

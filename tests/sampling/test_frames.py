@@ -11,6 +11,7 @@ import pytest
 from tests.sampling.test_condition import network
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.errors import UsageError
+from wdport.files import figure
 from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_target
 from wdport.sampling.job import plan_job
 from wdport.sampling.output import frames_of
@@ -42,9 +43,10 @@ def test_frames(given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2,), (8, 8, 1), (6, 5, 3), (24, 3), (4, 5, 2), (7,)])
-def test_figures(shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_figures(shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image
 
+    monkeypatch.setattr(figure, "FRAMES_PER_SECOND", 1)  # so often the last frame is drawn again
     values = np.random.default_rng(0).uniform(0.0, 1.0, (5, *shape)).astype(np.float32)
     values[0].flat[0] = np.nan
     still = figure_target(tmp_path / "a.png")

@@ -71,6 +71,11 @@ def test_states_of_another_rank_have_the_names_of_their_family() -> None:
     assert samples.spectra.shape == samples.images.shape == (5, *SHAPE)
     by_scipy = np.stack([idctn(each, axes=(0, 1), norm="ortho") for each in samples.spectra]) * STD + MEAN
     np.testing.assert_allclose(samples.images, by_scipy, rtol=1e-4, atol=1e-4)
+    assert samples.spectra is samples.state
+    assert samples.images is samples.decoded
+    assert samples.part(1, 2).images.shape == (1, *SHAPE)
+    with pytest.raises(AttributeError, match="samples have no 'latents'; they have spectra, images"):
+        _ = samples.latents
     bare = Samples.join(list(planned(network(False), count=2).draw()))
     assert bare.images is None
     assert list(bare.arrays) == ["spectra"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from wdport import file_owners as owners
-from wdport.errors import InputError, UsageError, WdportError
+from wdport.errors import InputError, WdportError
 from wdport.file_owners import distrust
 from wdport.model import Array
 from wdport.sampling.parts import Parts
@@ -40,8 +40,8 @@ def part(folder: Path, start: int = 0) -> Path:
     return next(folder.glob(f"{start:09d}-*.npz"))
 
 
-def resume(folder: Path, **facts: object) -> int:
-    with Parts(folder.with_suffix(""), {**FACTS, **facts}, layout=LAYOUT) as parts:
+def resume(folder: Path) -> int:
+    with Parts(folder.with_suffix(""), FACTS, layout=LAYOUT) as parts:
         return parts.done
 
 
@@ -243,8 +243,3 @@ def test_what_is_not_finite_is_counted(folder: Path) -> None:
         assert parts.unsound == 2
     with Parts(folder.with_suffix(""), FACTS, layout=LAYOUT) as parts:
         assert parts.unsound == 2
-
-
-def test_other_facts_come_first(folder: Path) -> None:
-    with pytest.raises(UsageError, match="parts of another run, with seed 0 instead of 1"):
-        resume(folder, seed=1)

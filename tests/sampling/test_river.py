@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, TINY, make_state, save
+from tests.make import TINY
 from wdport import sampling
 from wdport.cli.main import main
 from wdport.cli.sample import command
@@ -41,14 +41,6 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 CONDITIONAL = {"labels", "guidance", "scale", "condition", "unconditional", "anchor", "transform"}
-
-
-@pytest.fixture(scope="module")
-def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small model that knows the units of its data."""
-    path = save(tmp_path_factory.mktemp("river") / "small.ckpt", make_state(TINY))
-    np.savez(path.with_suffix(".npz"), norm_mean=[1.0, -2.0, 30.0], norm_std=[0.5, 2.0, 10.0])
-    return wdport.convert(path, values=SETTINGS, norm_stats=path.with_suffix(".npz")).output
 
 
 @pytest.fixture(scope="module")
@@ -146,12 +138,3 @@ def test_both_refuse_the_same(
     where = f"{tmp_path / 'init.npy'}" if "init" in given else f"--{raised.value.where}"
     assert said.getvalue() == f"error: {where}{str(raised.value).removeprefix(raised.value.where)}\n"
     assert not [name for name in os.listdir(tmp_path) if name.startswith("a.npz")]
-
-
-def test_samples_go_by_the_names_of_their_family(converted: Path) -> None:
-    samples = wdport.sample(wdport.load_model(converted), 2, sampler="ddim", steps=1)
-    assert samples.coefficients is samples.state
-    assert samples.series is samples.decoded
-    assert samples.part(1, 2).series.shape == (1, 24, 3)
-    with pytest.raises(AttributeError, match="samples have no 'latents'; they have coefficients, series"):
-        _ = samples.latents

@@ -112,10 +112,7 @@ CONDITIONS: Mapping[str, Schema] = {
     "TensorRow": _TENSOR,
     "SectionForm": _SECTION,
     "TableForm": {
-        "anyOf": [
-            *(given(name) for name in (*_ROWS, "sections")),
-            given("include", {"type": "array", "minItems": 1}),
-        ]
+        "anyOf": [*(given(name) for name in (*_ROWS, "sections")), given("include", {"type": "array", "minItems": 1})]
     },
 }
 """Conditions by dictionary of :mod:`wdport.mapping.schema`."""

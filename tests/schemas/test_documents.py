@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.make import SETTINGS, make_state, save
+from tests.make import SET, make_state, save
 from tests.parity.test_selftest_result import KILLED, SURVIVOR, result
 from tests.schemas.held import hold
 from wdport.cli.main import main
@@ -55,8 +55,7 @@ def test_a_selftest() -> None:
 @pytest.mark.full
 def test_samples_a_recording_and_a_program(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = str(save(folder / "a.ckpt", make_state()))
-    given = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-    printed(capsys, "conversion", "convert", checkpoint, *given)
+    printed(capsys, "conversion", "convert", checkpoint, *SET)
     printed(capsys, "recording", "record", "tests.user_model:small", checkpoint)
     with np.load("a.run.npz") as recording:
         hold("recording-index", json.loads(recording["index"].tobytes()))
@@ -73,16 +72,8 @@ def test_suggestions(width: int, folder: Path, capsys: pytest.CaptureFixture[str
     names = f"held_net_{width}", f"held_twin_{width}"
     (folder / f"{names[0]}.py").write_text(NET)
     (folder / f"{names[1]}.py").write_text(TWIN.format(width=width))
-    words = [
-        "--reference",
-        f"{names[0]}:build",
-        "--keras-model",
-        f"{names[1]}:build",
-        "--input",
-        "x: b 4",
-        "-o",
-        "t.yaml",
-    ]
+    words = ["--reference", f"{names[0]}:build", "--keras-model", f"{names[1]}:build", "--input", "x: b 4",
+             "-o", "t.yaml"]  # fmt: skip
     printed(capsys, "suggestion", "map", "suggest", *words, code=0 if width == 3 else 4)
     for name in names:
         sys.modules.pop(name, None)

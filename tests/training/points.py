@@ -14,6 +14,9 @@ import torch
 
 import wdport
 
+MADE: dict[str, bytes] = {}
+"""The checkpoint and its conversion, which are made once."""
+
 
 @contextmanager
 def points_in(folder: Path) -> Iterator[Callable[[], Any]]:
@@ -22,11 +25,15 @@ def points_in(folder: Path) -> Iterator[Callable[[], Any]]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         monkeypatch.syspath_prepend(str(folder))
-        torch.manual_seed(0)
-        from net import MLP  # type: ignore[import-not-found, unused-ignore]
+        if not MADE:
+            torch.manual_seed(0)
+            from net import MLP  # type: ignore[import-not-found, unused-ignore]
 
-        torch.save(MLP().state_dict(), "a.pt")
-        wdport.convert("a.pt", "a.keras", mapping="flow.yaml")
+            torch.save(MLP().state_dict(), "a.pt")
+            wdport.convert("a.pt", "a.keras", mapping="flow.yaml")
+            MADE.update({name: Path(name).read_bytes() for name in ("a.pt", "a.keras")})
+        for name, data in MADE.items():
+            Path(name).write_bytes(data)
         yield lambda: wdport.load_model("a.keras", mapping="flow.yaml")
     for name in ("net", "twin"):
         sys.modules.pop(name, None)

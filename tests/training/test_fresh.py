@@ -94,7 +94,7 @@ def test_wrong_configurations(config: Path, tmp_path: Path) -> None:
     deep = "wavelet: {type: db2, levels: 1000000000}\ndataset: {seq_len: 24}\n"  # a loop over them would not end
     refused(deep, MisfitError, "levels is 1000000000, at most 63 are supported")
     refused("model: {embed_dmi: 33}\n", MisfitError, r"model\.embed_dmi: no such setting")
-    refused("- 3\n", MisfitError, "is not a mapping of sections")
+    refused("- 3\n", MisfitError, r"config\.yaml: is not a mapping of sections")
     with pytest.raises(InputError, match="no such file"):
         wdport.new_model(tmp_path / "none.yaml", SERIES)
 

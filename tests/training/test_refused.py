@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wdport
-from tests.families.unet2d.make import fields_of, save
+from tests.families.unet2d.make import fields_of
+from tests.training.points import points_in
 from wdport.cli.main import main
-from wdport.errors import InputError, MisfitError, UsageError, WdportError
+from wdport.diffusion.scheduler import Scheduler
+from wdport.errors import InputError, UsageError, WdportError
+from wdport.families.unet2d.config import Config
+from wdport.families.unet2d.family import FAMILY
 from wdport.files.outputs import writable
-from wdport.training import run
-from wdport.training.model import recipe_of, training_model
+from wdport.training.model import training_model
 from wdport.training.run import train
 from wdport.training.saves import NAME, read_state, write_state
 
@@ -42,30 +43,31 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with points_in(tmp_path_factory.mktemp("points")) as load:
+        return load()
+
+
 @pytest.mark.parametrize("case", REFUSED)
-def test_data_and_numbers(case: str, points: Any) -> None:
+def test_data_and_numbers(case: str, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, options, said = REFUSED[case]
+    monkeypatch.chdir(tmp_path)
     Path("states.csv").write_text("a,b\n1,2\n")
     with pytest.raises(WdportError, match=said):
-        train(points(), data, "out", **{"epochs": 1, "batch_size": 32, **options})
+        train(model, data, "out", **{"epochs": 1, "batch_size": 32, **options})
     assert not Path("out").exists()
 
 
-def test_a_batch_that_the_devices_do_not_divide(points: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "placement_of", lambda *_: SimpleNamespace(count=3))
-    with pytest.raises(UsageError, match="batch_size: is 32, on 3 devices; give a multiple of 3"):
-        train(points(), STATES, "out", epochs=1, batch_size=32)
-
-
 def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:
-    def loaded(name: str, **fields: Any) -> Any:
-        folder = save(tmp_path / name, {**fields_of("learned, a table of classes"), **fields})
-        return wdport.load_model(wdport.convert(folder, tmp_path / f"{name}.keras").output)
+    def made(**fields: Any) -> Any:
+        given = {**fields_of("learned, a table of classes"), "scheduler": Scheduler(50), **fields}
+        return FAMILY.build(Config(**given), None)
 
     images = np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype(np.float32)
     with pytest.raises(UsageError, match="condition: the model takes a condition with every state: labels"):
-        train(loaded("classes"), images, tmp_path / "out")
-    sizeless = loaded("sizeless", sample_size=None)
+        train(made(), images, tmp_path / "out")
+    sizeless = made(sample_size=None)
     with pytest.raises(UsageError, match="model: cannot be trained: its sample_size is null"):
         training_model(sizeless)
     with pytest.raises(UsageError, match="model: does not sample: its sample_size is null"):
@@ -79,12 +81,6 @@ def test_a_file_where_the_folder_should_be(points: Any, capsys: pytest.CaptureFi
     assert main(["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out"]) == 2
     assert capsys.readouterr().err == "error: out: is not a folder; give another name with -o\n"
     assert Path("out").read_text() == "mine"
-
-
-def test_a_configuration_that_is_a_list(tmp_path: Path) -> None:
-    (tmp_path / "list.yaml").write_text("- 1\n- 2\n")
-    with pytest.raises(MisfitError, match=re.escape(f"{tmp_path / 'list.yaml'}: is not a mapping of sections")):
-        recipe_of(tmp_path / "list.yaml")
 
 
 def test_a_state_of_another_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

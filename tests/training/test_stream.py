@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.make import SMALL
+from tests.training.test_condition import model_about
 from tests.training.test_run import GIVEN, STATES, weights
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
@@ -30,37 +31,31 @@ def test_streamed_states_give_the_same_run(points: Any, tmp_path: Path) -> None:
 
 def test_a_streamed_file_is_not_read_whole(points: Any) -> None:
     np.save("states.npy", STATES)
-    family, config = family_and_config(points())
-    found = source_of("states.npy", family.diffused(config), "float32", stream=True)
+    about = model_about(points())
+    found = source_of("states.npy", about, "float32", stream=True)
     assert isinstance(found, StreamedStates)
     assert isinstance(found.states, np.memmap)
     assert found.held.size == 0
     assert np.array_equal(found.feed(np.array([69, 3])), STATES[[69, 3]])
-    assert isinstance(source_of("states.npy", family.diffused(config), "float32"), States)
+    assert isinstance(source_of("states.npy", about, "float32"), States)
     whole = Path("states.npy").read_bytes()
     Path("states.npy").write_bytes(whole[:-8])
     with pytest.raises(InputError, match=r"declares an array of shape \(70, 2\) and float32, but has 552 bytes"):
-        source_of("states.npy", family.diffused(config), "float32", stream=True)
+        source_of("states.npy", about, "float32", stream=True)
     np.save("states.npy", np.where(STATES[7, 1] == STATES, np.nan, STATES))
-    broken = source_of("states.npy", family.diffused(config), "float32", stream=True)
+    broken = source_of("states.npy", about, "float32", stream=True)
     with pytest.raises(UsageError, match="have NaN or infinite values"):
         broken.feed(np.array([7]))
 
 
-def family_and_config(model: Any) -> Any:
-    from wdport.families.registry import known_model
-
-    return known_model(model)
-
-
-def test_streamed_windows_are_those_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = wdport.convert(save(tmp_path / "a.ckpt", make_state()), tmp_path / "a.keras", values=SETTINGS).config
+def test_streamed_windows_are_those_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = FAMILY.diffused(SMALL)
     series = np.random.default_rng(0).normal(size=(60, 3))
-    held, streamed = (source_of(series, FAMILY.diffused(config), "float32", stream) for stream in (False, True))
+    held, streamed = (source_of(series, about, "float32", stream) for stream in (False, True))
     assert isinstance(held, SeriesWindows)
     assert isinstance(streamed, StreamedWindows)
     numbers = np.array([0, 36, 17])
     one, other = (jax.jit(each.take)(each.held, each.feed(numbers)) for each in (held, streamed))
     assert np.array_equal(one, other)
     monkeypatch.setattr(source, "SHARE", 1e-12)
-    assert isinstance(source_of(series, FAMILY.diffused(config), "float32"), StreamedWindows)
+    assert isinstance(source_of(series, about, "float32"), StreamedWindows)

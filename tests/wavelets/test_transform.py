@@ -13,7 +13,6 @@ import pywt
 
 from wdport.errors import UsageError
 from wdport.wavelets import WaveletTransform
-from wdport.wavelets.lengths import BOUNDARY_MODES
 
 CASES = [
     (24, "db2", "symmetric", 3),
@@ -56,14 +55,7 @@ def test_equal_to_pywt(case: tuple[Any, ...], method: str) -> None:
     np.testing.assert_allclose(found, back, rtol=0, atol=1e-12 * np.abs(back).max())
 
 
-@pytest.mark.parametrize("mode", BOUNDARY_MODES)
-def test_round_trip(mode: str) -> None:
-    transform = WaveletTransform(25, "db3", mode, 2)
-    x = draw(4, 25, 2)
-    np.testing.assert_allclose(transform.reconstruct(transform.decompose(x)), x, atol=1e-12)
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
+@pytest.mark.parametrize("axis", [0, 2, -3])
 @pytest.mark.parametrize("method", ["matrix", "taps"])
 def test_any_axis(axis: int, method: str) -> None:
     shape = [2, 3, 4]

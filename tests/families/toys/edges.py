@@ -355,8 +355,7 @@ class Network(keras.Model):
     def call(self, x: Any, training: Any = None) -> Any:
         if training is None and self.how == "trains":
             training = True
-        made = self.head(ops.tanh(self.norm(self.first(x), training=training)))
-        return 2.0 * made if training is None and self.how == "doubles" else made
+        return self.head(ops.tanh(self.norm(self.first(x), training=training)))
 
 
 @keras.saving.register_keras_serializable("edges")
@@ -505,7 +504,6 @@ network = port(Network)
 trains = port(Network, how="trains")
 chunked = port(Chunks)
 later = port(Chunks, how="later")
-doubles = port(Network, how="doubles")
 kept = port(steps, how="kept")
 remembered = port(steps, how="remembered")
 cached = port(steps, how="cached")

@@ -91,10 +91,6 @@ def keras_gru() -> Any:
     return _with_head(layers.GRU(7, return_sequences=True, name="rnn"))
 
 
-def keras_gru_stack() -> Any:
-    return _with_head(*(layers.GRU(7, return_sequences=True, name=f"rnn_{n}") for n in range(2)))
-
-
 def keras_lstm() -> Any:
     return _with_head(layers.LSTM(7, return_sequences=True, name="rnn"))
 

@@ -35,10 +35,7 @@ def by_head(x: Tensor) -> Tensor:
 
 FORMS: dict[str, Masks] = {
     "padding": lambda x, keep: {"key_padding_mask": ~keep},
-    "padding_added": lambda x, keep: {"key_padding_mask": added(~keep), "need_weights": False},
     "causal": lambda x, keep: {"attn_mask": later(x.shape[1])},
-    "causal_added": lambda x, keep: {"attn_mask": added(later(x.shape[1]))},
-    "causal_hint": lambda x, keep: {"attn_mask": added(later(x.shape[1])), "is_causal": True, "need_weights": False},
     "both": lambda x, keep: {"attn_mask": later(x.shape[1]), "key_padding_mask": ~keep},
     "both_added": lambda x, keep: {"attn_mask": distances(x.shape[1]), "key_padding_mask": added(~keep)},
     "biased": lambda x, keep: {"attn_mask": distances(x.shape[1]), "need_weights": False},

@@ -8,19 +8,13 @@ import keras
 from keras import layers, ops
 
 
-def image(epsilon: float = 1e-5, order: str = "channels_last") -> Any:
-    first = order == "channels_first"
-    shape, axis, rest = ((3, 12, 12), 1, [2, 3]) if first else ((12, 12, 3), -1, [1, 2])
-    inputs = keras.Input(shape)
-    x = layers.Conv2D(8, 3, padding="same", data_format=order, name="conv1")(inputs)
-    x = layers.ReLU()(layers.BatchNormalization(axis=axis, epsilon=epsilon, name="bn")(x))
-    x = layers.MaxPooling2D(2, data_format=order, name="pool")(x)
-    x = layers.PReLU(shared_axes=rest, name="act")(layers.Conv2D(12, 3, data_format=order, name="conv2")(x))
-    return keras.Model(inputs, layers.Dense(5, name="head")(layers.Flatten(data_format="channels_last")(x)))
-
-
-def image_first() -> Any:
-    return image(order="channels_first")
+def image(epsilon: float = 1e-5) -> Any:
+    inputs = keras.Input((12, 12, 3))
+    x = layers.Conv2D(8, 3, padding="same", name="conv1")(inputs)
+    x = layers.ReLU()(layers.BatchNormalization(epsilon=epsilon, name="bn")(x))
+    x = layers.MaxPooling2D(2, name="pool")(x)
+    x = layers.PReLU(shared_axes=[1, 2], name="act")(layers.Conv2D(12, 3, name="conv2")(x))
+    return keras.Model(inputs, layers.Dense(5, name="head")(layers.Flatten()(x)))
 
 
 def image_epsilon() -> Any:

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import wdport
-from tests.families.quick import few_cases, network_verdict
+from tests.families.quick import few_cases
 from tests.families.unet2d.make import SMALL, Fields, fields_of, random_fields, randomise, save, tensors_of
 from wdport.cli.main import main
 
@@ -67,15 +67,6 @@ def test_what_the_library_saves(safe: bool, tmp_path: Path) -> None:
     two = wdport.convert(save(tmp_path / "plain", SMALL, own), tmp_path / "two.safetensors")
     first, second = load_file(one.output), load_file(two.output)
     assert all(np.array_equal(first[name], second[name]) for name in first)
-
-
-def test_another_configuration_in_the_converted_file_is_found(tmp_path: Path) -> None:
-    """Both sides would be built of it, and so would agree: gate 0 holds it to the folder's config.json."""
-    folder, tensors = save(tmp_path / "m", TINY), tensors_of(TINY)
-    other = save(tmp_path / "other", {**TINY, "norm_eps": 1e-3}, tensors)
-    file = wdport.convert(other, tmp_path / "out.keras").output
-    said = [str(finding) for finding in network_verdict(folder, file).gates[0].findings]
-    assert any("norm_eps is 0.001 in the converted file, which nothing states: 1e-05 is the default" in t for t in said)
 
 
 @pytest.mark.full

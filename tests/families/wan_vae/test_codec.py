@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, random_fields, tensors_of
+from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, random_fields, save, tensors_of
 from wdport.compare.measure import relative_l2
 from wdport.families.wan_vae.codec import Codec, CodecSettings, to_bytes
 from wdport.families.wan_vae.config import Config
@@ -43,11 +44,9 @@ def filled(config: Config, dtype: str = "float32", seed: int = 0) -> keras.Model
     return model
 
 
-def converted(fields: Fields, folder: object) -> keras.Model:
+def converted(fields: Fields, folder: Path) -> keras.Model:
     """The port in float64 of a random checkpoint."""
-    from tests.families.wan_vae.make import save
-
-    file = wdport.convert(save(folder / "m", fields), folder / "m.safetensors").output  # type: ignore[operator]
+    file = wdport.convert(save(folder / "m", fields), folder / "m.safetensors").output
     return wdport.load_model(file, "float64")
 
 
@@ -56,7 +55,7 @@ def drawn(config: Config, latents: int = LATENTS, batch: int = 1) -> np.ndarray:
     return np.random.default_rng(1).uniform(-1, 1, (*shape, config.in_channels // config.patch**2))
 
 
-def every_chunk(fields: Fields, folder: object, chunks: Iterator[int] | range) -> float:
+def every_chunk(fields: Fields, folder: Path, chunks: Iterator[int] | range) -> float:
     """The largest error of encoding and decoding in these chunks, against the library."""
     config, tensors = Config.from_dict(fields), tensors_of(fields)
     video = drawn(config)
@@ -77,20 +76,20 @@ def every_chunk(fields: Fields, folder: object, chunks: Iterator[int] | range) -
     return max(errors)
 
 
-def test_chunks_equal_the_library(tmp_path: object) -> None:
+def test_chunks_equal_the_library(tmp_path: Path) -> None:
     """Two latent frames at a time, of five: the first chunk begins before the video."""
     assert every_chunk(OLD, tmp_path, range(2, 3)) < EXACT
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", VARIANTS)
-def test_chunks_of_every_size_equal_the_library(name: str, tmp_path: object) -> None:
+def test_chunks_of_every_size_equal_the_library(name: str, tmp_path: Path) -> None:
     assert every_chunk(VARIANTS[name], tmp_path, range(1, LATENTS + 2)) < EXACT
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(4))
-def test_chunks_of_random_configurations_equal_the_library(seed: int, tmp_path: object) -> None:
+def test_chunks_of_random_configurations_equal_the_library(seed: int, tmp_path: Path) -> None:
     assert every_chunk(random_fields(seed), tmp_path, range(1, 4)) < EXACT
 
 
@@ -283,8 +282,6 @@ except wdport.WdportError as error:
 @pytest.mark.full
 def test_a_mesh_of_eight_devices_gives_the_same() -> None:
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    import os
-
     ran = subprocess.run([sys.executable, "-c", MESH], capture_output=True, text=True, env={**os.environ, **flags},
                          check=False)  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-2000:]

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import diffusers
 import jax
 import keras
 import numpy as np
 import pytest
 
 import wdport
-from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, save, tensors_of
+from tests.families.quick import jitted
+from tests.families.wan_vae.make import NEW, VARIANTS, Fields, save, tensors_of
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY
-from wdport.jax_settings import fast_compile
-from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.recorder import lifted, run
 
 Arrays = Sequence[np.ndarray]
@@ -28,6 +28,7 @@ def reference_outputs(fields: Fields, seed: int = 0) -> tuple[np.ndarray, Arrays
     config = Config.from_dict(fields)
     inputs = FAMILY.signature(config).make(seed, 2, 1.0)
     module = FAMILY.build_reference(config, tensors_of(fields, seed), "float64")
+    assert type(module).__mro__[1] is diffusers.AutoencoderKLWan
     with lifted():
         made = run(module, inputs)
     (video,) = FAMILY.signature(config).in_port(inputs)
@@ -41,18 +42,12 @@ def test_equals_the_reference_in_float64(name: str, tmp_path: Path) -> None:
     video, right = reference_outputs(fields)
     with jax.enable_x64(True):
         model = wdport.load_model(file, "float64")
-        made = jax.jit(lambda x: model(x), compiler_options=fast_compile())(video)
+        made = jitted(lambda x: model(x))(video)
     assert len(made) == 3
     for ours, theirs in zip(map(np.asarray, made), right, strict=True):
+        assert np.std(theirs) > 0
         assert relative_l2(ours, theirs) <= LOGIC
         assert float32_share(ours) < 0.01
-
-
-def test_variables_are_called_as_in_keras() -> None:
-    for fields in (OLD, NEW):
-        config = Config.from_dict(fields)
-        model = FAMILY.build(config)
-        assert {variable.path: tuple(variable.shape) for variable in model.weights} == FAMILY.variables(config)
 
 
 def test_files_are_as_keras_writes_them(tmp_path: Path) -> None:
@@ -63,11 +58,3 @@ def test_files_are_as_keras_writes_them(tmp_path: Path) -> None:
     assert again.config == other.config == Config.from_dict(NEW)
     pairs = zip(again.get_weights(), other.get_weights(), strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
-
-
-def filled(config: Config, dtype: str = "float32") -> keras.Model:
-    """The port with random weights."""
-    model, rng = FAMILY.build(config, dtype), np.random.default_rng(0)
-    for variable in variables_by_path(model).values():
-        set_variable(variable, 0.3 * rng.standard_normal(variable.shape))
-    return model

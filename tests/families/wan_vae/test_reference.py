@@ -1,28 +1,16 @@
-"""The reference is the library's class in true float64, and our forward computes what its own does."""
+"""The reference's own forward computes what the library's does."""
 
 from __future__ import annotations
 
 import diffusers
 import numpy as np
-import pytest
 import torch
 
-from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, tensors_of
-from wdport.compare.measure import float32_share
+from tests.families.wan_vae.make import VARIANTS, tensors_of
 from wdport.families.wan_vae import reference
 from wdport.families.wan_vae.battery import signature
 from wdport.families.wan_vae.config import Config
-from wdport.recorder import lifted, run
-
-
-@pytest.mark.parametrize("fields", [OLD, NEW])
-def test_it_is_the_librarys_class_in_float64(fields: Fields) -> None:
-    config = Config.from_dict(fields)
-    module = reference.build_reference(config, tensors_of(fields), "float64")
-    assert type(module).__mro__[1] is diffusers.AutoencoderKLWan
-    with lifted():
-        outputs = run(module, signature(config).make(0, 2, 1.0))
-    assert all(float32_share(each) < 0.01 and np.std(each) > 0 for each in outputs)
+from wdport.recorder import run
 
 
 def test_the_librarys_own_forward_gives_the_same() -> None:

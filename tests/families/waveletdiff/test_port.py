@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -12,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+from tests.families.quick import jitted
 from tests.make import NO_CROSS, QK_NORM, SMALL, TINY, inputs, make_module
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
@@ -20,7 +18,6 @@ from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
-from wdport.jax_settings import fast_compile
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
@@ -79,7 +76,7 @@ def test_compiled_stays_finite_where_the_reference_does(factor: int) -> None:
     assert np.isfinite(theirs).all()
     assert relative_l2(call(model, values), theirs) <= 1e-5
     network = fast_network(model)
-    at = jax.jit(network.at, compiler_options=fast_compile())
+    at = jitted(network.at)
     same = np.full(4, values[1][2])
     single = run(FAMILY.build_reference(TINY, large, "float32"), (values[0], same))[0]
     assert relative_l2(np.asarray(at(network.weights(), values[0], same)), single) <= 1e-5
@@ -103,13 +100,6 @@ def test_without_a_scale_the_scale_embedding_does_nothing() -> None:
     plain = call(model, values)
     assert np.array_equal(plain, call(model, values))
     assert not np.allclose(plain, call(model, (*values, scale)))
-
-
-def test_released_size() -> None:
-    released = Config((5, 5, 8, 13), 7, 256, 8, 8, 128)
-    shapes = FAMILY.variables(released)
-    counts = {name: int(np.prod(shape)) for name, shape in shapes.items()}
-    assert sum(count for name, count in counts.items() if not name.startswith("noise_schedule")) == 63_099_552
 
 
 @pytest.mark.full
@@ -136,7 +126,7 @@ def test_dropout_only_while_training() -> None:
     values = tuple(value.astype(np.float32) for value in inputs(TINY))
     weights = [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]
 
-    @partial(jax.jit, compiler_options=fast_compile())
+    @jitted
     def both(trainable: list, fixed: list) -> tuple:
         return tuple(model.stateless_call(trainable, fixed, values, training=mode)[0] for mode in (False, True))
 
@@ -170,15 +160,3 @@ def test_initial_weights_follow_the_seed() -> None:
 def test_float64_needs_x64() -> None:
     with pytest.raises(UsageError, match="float64 is switched off"):
         WaveletDiff(SMALL, dtype="float64")
-
-
-def test_another_backend_is_refused() -> None:
-    code = (
-        "from wdport.families.waveletdiff.port import WaveletDiff\n"
-        "from wdport.families.waveletdiff.config import Config\n"
-        "WaveletDiff(Config((2, 2), 1, 8, 2, 1, 4))"
-    )
-    environment = {"KERAS_BACKEND": "numpy", "PATH": "", "HOME": "/nonexistent"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert "UsageError" in done.stderr
-    assert "set KERAS_BACKEND=jax" in done.stderr
