@@ -200,7 +200,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("sample good.keras --plot a.gif", 2, "a.gif: unknown figure format; end the name in .png, .svg, .pdf"),
     ("generate good.keras --text a", 2,
      "good.keras: a waveletdiff model generates no text; give a converted masked language model; wdport.load_model "
-     "runs this"),
+     "runs this one"),
     ("decode good.keras good.npy", 2,
      "good.keras: a waveletdiff model encodes and decodes no videos; give a converted autoencoder; wdport.load_model "
      "runs this one"),
@@ -213,7 +213,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("export good.keras --what all -o out.stablehlo", 2,
      "--what: unknown name 'all'; use one of denoiser, sampler, network"),
     ("export good.keras --steps 5 -o out.stablehlo", 2,
-     "--sampler: requires --what sampler; leave out --sampler, --steps and --eta, or add --what sampler"),
+     "--steps: requires --what sampler; leave it out, or add --what sampler"),
     ("export good.keras --what sampler --sampler plms -o out.stablehlo", 2,
      "--sampler: unknown name 'plms'; use one of ddpm, ddim, ddim-textbook, dpm-solver++, sde-dpm-solver++, heun, "
      "euler, rk4"),

@@ -64,10 +64,9 @@ def _to_torch(request: ExportRequest, inputs: InputFiles) -> int:
 
 def _require_fitting(what: str, request: ExportRequest) -> None:
     """Raise :class:`UsageError` for options of another kind of export."""
-    if what != "sampler" and (request.sampler or request.steps is not None or request.eta):
-        raise UsageError(
-            "--sampler", "requires --what sampler", "leave out --sampler, --steps and --eta, or add --what sampler"
-        )
+    given = {"--sampler": request.sampler, "--steps": request.steps is not None, "--eta": request.eta}
+    if what != "sampler" and (option := next((name for name, value in given.items() if value), "")):
+        raise UsageError(option, "requires --what sampler", "leave it out, or add --what sampler")
     if what == "network" and request.pad_widths != 1:
         raise UsageError("--pad-widths", "is for a denoiser or sampler", "leave it out")
     if what != "network" and (request.sizes or request.inputs):

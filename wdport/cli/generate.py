@@ -55,5 +55,7 @@ def _opened(model: str) -> Converted:
     converted = open_converted(model)
     if not isinstance(converted.family, Completing):
         what = f"a {converted.family.name} model generates no text"
-        raise UsageError(converted.path, what, "give a converted masked language model; wdport.load_model runs this")
+        raise UsageError(
+            converted.path, what, "give a converted masked language model; wdport.load_model runs this one"
+        )
     return converted
