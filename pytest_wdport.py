@@ -56,7 +56,8 @@ def _key(name: str) -> str:
 
 OPTIONS = (  # options of verify: made by make options
     Option("checkpoint", "The PyTorch checkpoint of the port to test.", kind="pair"),
-    Option("against", "A recording made by `wdport record`, instead of CHECKPOINT; needs no torch.", kind="pair"),
+    Option("against", "A recording made by `wdport record`, instead of CHECKPOINT; does not need torch.",
+                      kind="pair"),
     Option("converted", "The converted file of each checkpoint or recording, in the same order. [default: the "
                         ".keras file next to it]", kind="pair"),
     Option("baseline", "Errors of an earlier run, such as parity-baseline.json, in the same order.", kind="pair"),
@@ -69,7 +70,7 @@ OPTIONS = (  # options of verify: made by make options
                         metavar="MODULE:FUNCTION", file=False),
     Option("config", "Training configuration, to compare with that of CONVERTED."),
     Option("set", "One configuration value, such as num_heads=8.", metavar="KEY=VALUE", kind="several", file=False),
-    Option("norm-stats", "Statistics of the training data: mean, std and names of features (JSON, NPZ)."),
+    Option("norm-stats", "Statistics of the training data: mean, std and feature names (JSON, NPZ)."),
     Option("data", "Training data (CSV, NPY, ARFF, MAT), from which the statistics are computed."),
     Option("transform", "How windows were computed from the data: zscore, log1p-volume, ohlc-atr, or your own "
                         "MODULE:CLASS.", metavar="NAME", file=False),
@@ -86,8 +87,8 @@ OPTIONS = (  # options of verify: made by make options
     Option("cases", "Compare on N additional random inputs.", metavar="N", file=False),
     Option("fresh", "Also compare on new inputs and weights, with the port in a separate process. [default with "
                     "--wdport-policy]", kind="flag"),
-    Option("no-fresh", "With a policy: skip the comparison on new inputs and weights.", kind="flag"),
-    Option("no-canary", "With a policy or baseline: skip the known-fault check.", kind="flag"),
+    Option("no-fresh", "With a policy, skip the comparison on new inputs and weights.", kind="flag"),
+    Option("no-canary", "With a policy or baseline, skip the known-fault check.", kind="flag"),
 )  # end of options  # fmt: skip
 SOURCES = ("checkpoint", "against")
 FOLLOWING = ("converted", "baseline", "sha256")

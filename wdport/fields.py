@@ -85,7 +85,7 @@ class Flag(str):
 
 OFF: Final = Flag("inference does not use the field")
 Dropout = Annotated[
-    float, Meta(ge=0, lt=1, description="Dropout rate in training; inference does not use it."), UNUSED, OFF
+    float, Meta(ge=0, lt=1, description="Dropout rate in training; not used in inference."), UNUSED, OFF
 ]
 Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
 """Channels, heads or features of a layer."""

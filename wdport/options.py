@@ -193,7 +193,7 @@ MODEL: Final = Option("Function that builds your own Keras model, if the table d
 SET: Final = Option("One configuration value; repeatable.", "KEY=VALUE", group="model")
 INPUTS: Final = Option("One input, such as 'x: b 3 48 48'.", "'NAME: AXES'", group="model")
 NORM_STATS: Final = Option(
-    "Statistics of the training data: mean, std and names of features (JSON, NPZ).", files=(".json", ".npz")
+    "Statistics of the training data: mean, std and feature names (JSON, NPZ).", files=(".json", ".npz")
 )
 DATA: Final = Option("Training data (CSV, NPY, ARFF, MAT), from which the statistics are computed.", files="series")
 TRANSFORM: Final = Option(
@@ -208,7 +208,7 @@ NO_CONFIG: Final = Option("Do not read config.yaml next to the checkpoint.", gro
 SHA256: Final = Option("Expected SHA-256 of the checkpoint or, without one, of the first file.", "HEX", group="inputs")
 FORCE: Final = Option("Replace files that wdport did not write.")
 FORCE_OUTPUT: Final = Option("Replace an existing output, but never a symbolic link.")
-DEVICES: Final = Option("Divide every batch among all devices, or the first N.  [default: 1]", "all|N")
+DEVICES: Final = Option("Divide every batch among all devices, or among the first N.  [default: 1]", "all|N")
 PAD_WIDTHS: Final = Option(
     "Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.", "M",
     bounds=(1, MAX_PAD_WIDTHS), show_default=False, group="model",

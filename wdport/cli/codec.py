@@ -42,13 +42,13 @@ class CodingRequest:
     chunk: Annotated[
         int,
         Option(
-            "Latent frames at a time. N affects the memory that is needed, and changes results only by rounding.", "N",
+            "Process N latent frames at a time. N affects memory use, and affects results only by rounding.", "N",
             bounds=(1, 1 << 16),
         ),
     ] = 1  # fmt: skip
     dtype: Annotated[str, Option("Dtype of the weights.", choices=DTYPES)] = "float32"
     compute_dtype: Annotated[
-        str | None, Option("Dtype of activations.  [default: --dtype]", choices=DTYPES, group="model")
+        str | None, Option("Dtype of the activations.  [default: --dtype]", choices=DTYPES, group="model")
     ] = None
     sha256: Annotated[str | None, SHA256] = None
     json_file: Annotated[str | None, JSON] = None

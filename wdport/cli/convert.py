@@ -63,7 +63,8 @@ class ConvertRequest:
         str | None, Option("Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]", "SIZE", group="outputs")
     ] = None
     config: Annotated[
-        str | None, Option("Training configuration (YAML), for settings that shapes do not determine.", files="table")
+        str | None, Option("Training configuration (YAML), for settings that the shapes do not "
+                           "determine.", files="table")
     ] = None  # fmt: skip
     values: Annotated[
         dict[str, str], Option("One configuration value, such as num_heads=8; repeatable.", "KEY=VALUE", group="model")
@@ -77,11 +78,11 @@ class ConvertRequest:
     no_config: Annotated[bool, NO_CONFIG] = False
     sha256: Annotated[str | None, SHA256] = None
     strict: Annotated[
-        bool, Option("Fail instead of assuming settings that neither the file nor the configuration gives.")
+        bool, Option("Fail instead of assuming settings that neither the file nor the configuration specifies.")
     ] = False
     force: Annotated[bool, FORCE_OUTPUT] = False
-    cast: Annotated[bool, Option("Accept float64 weights that float32 cannot hold exactly.")] = False
-    allow_nonfinite: Annotated[bool, Option("Accept NaN and infinity among the weights.")] = False
+    cast: Annotated[bool, Option("Accept float64 weights that float32 cannot represent exactly.")] = False
+    allow_nonfinite: Annotated[bool, Option("Accept NaN and infinite weights.")] = False
     with_optimizer: Annotated[
         bool,
         Option("Also convert the optimizer's state (Adam, AdamW, SGD), to NAME.optimizer.safetensors next to the "
@@ -94,11 +95,11 @@ class ConvertRequest:
         ),
     ] = None
     optimizer_key: Annotated[
-        str | None, Option("Key of the optimizer's state, if the checkpoint has several.", "NAME", group="inputs")
+        str | None, Option("Key of the optimizer's state, if the checkpoint contains several.", "NAME", group="inputs")
     ] = None
     parameter_names: Annotated[
         str | None,
-        Option("Names of the optimizer's parameters in its order (JSON list), if shapes do not determine them.",
+        Option("Names of the parameters in the optimizer's order (JSON list), if the shapes do not determine them.",
                files=(".json",)),
     ] = None  # fmt: skip
     json_file: Annotated[str | None, JSON] = None

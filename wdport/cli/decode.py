@@ -39,11 +39,11 @@ class DecodeRequest(CodingRequest):
     truncate: Annotated[
         bool,
         Option(
-            "Convert to bytes by dropping the fraction (half a level too dark on average) instead of rounding.",
+            "Convert to bytes by truncation (half a level too dark on average) instead of rounding.",
             group="outputs",
         ),
     ] = False
-    normalised: Annotated[bool, Option("The latents are normalised, as diffusion models return them.")] = False
+    normalised: Annotated[bool, Option("The latents are normalized, as returned by diffusion models.")] = False
     fps: Annotated[float | None, Option("Frames per second of a .gif or .mp4.  [default: 16]", group="outputs")] = None
 
 

@@ -32,7 +32,7 @@ class EncodeRequest(CodingRequest):
         Option("NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz next to it]",
                files=(".npz",)),
     ] = None  # fmt: skip
-    normalised: Annotated[bool, Option("Normalise the latents, as diffusion models expect.")] = False
+    normalised: Annotated[bool, Option("Normalize the latents, as diffusion models expect.")] = False
 
 
 @verb("encode", EncodeRequest)

@@ -45,7 +45,11 @@ class EvaluateRequest:
     ] = None  # fmt: skip
     count: Annotated[
         int | None,
-        Option("Samples of every setting of --sweep.  [default: 2000]", names=("-n", "--count"), bounds=(5, 1 << 24)),
+        Option(
+            "Number of samples for every setting of --sweep.  [default: 2000]",
+            names=("-n", "--count"),
+            bounds=(5, 1 << 24),
+        ),
     ] = None
     scale: Annotated[
         str | None,

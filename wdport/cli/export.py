@@ -64,8 +64,8 @@ def _to_torch(request: ExportRequest, inputs: InputFiles) -> int:
 
 def _require_fitting(what: str, request: ExportRequest) -> None:
     """Raise :class:`UsageError` for options of another kind of export."""
-    given = {"--sampler": request.sampler, "--steps": request.steps is not None, "--eta": request.eta}
-    if what != "sampler" and (option := next((name for name, value in given.items() if value), "")):
+    options = {"--sampler": request.sampler, "--steps": request.steps is not None, "--eta": request.eta}
+    if what != "sampler" and (option := next((name for name, value in options.items() if value), "")):
         raise UsageError(option, "requires --what sampler", "leave it out, or add --what sampler")
     if what == "network" and request.pad_widths != 1:
         raise UsageError("--pad-widths", "is for a denoiser or sampler", "leave it out")

@@ -19,7 +19,7 @@ class ExportRequest:
 
     model: Annotated[str, Operand(files="converted")]
     to: Annotated[
-        str, Option("A program, or the checkpoint's own tensors for PyTorch.", choices=("stablehlo", "torch"))
+        str, Option("Export a program, or the checkpoint's own tensors for PyTorch.", choices=("stablehlo", "torch"))
     ] = "stablehlo"
     what: Annotated[
         str | None,
@@ -29,7 +29,7 @@ class ExportRequest:
     ] = None  # fmt: skip
     platforms: Annotated[
         str,
-        Option("Comma-separated: cpu, cuda, rocm, tpu; they need not be available on this machine.", "NAMES",
+        Option("Comma-separated list of cpu, cuda, rocm and tpu; they need not be available on this machine.", "NAMES",
                completions=_platforms, by_comma=True),
     ] = "cpu"  # fmt: skip
     batch: Annotated[
@@ -55,7 +55,7 @@ class ExportRequest:
     ] = "float32"  # fmt: skip
     precision: Annotated[
         str,
-        Option("Precision of float32 products; default lets a TPU or GPU use fewer bits.",
+        Option("Precision of float32 matrix products and convolutions; default lets a TPU or GPU use fewer bits.",
                choices=("highest", "default")),
     ] = "highest"  # fmt: skip
     pad_widths: Annotated[int, PAD_WIDTHS] = 1
@@ -67,16 +67,16 @@ class ExportRequest:
     function: Annotated[str | None, MODEL] = None
     inputs: Annotated[
         tuple[str, ...],
-        Option("One input of your own model, such as 'x: b 3 48 48', if its table states none.", "'NAME: AXES'",
+        Option("One input of your own model, such as 'x: b 3 48 48', if its table lists none.", "'NAME: AXES'",
                group="model"),
     ] = ()  # fmt: skip
     like: Annotated[
         str | None,
-        Option("With --to torch, the checkpoint, from which tensors that MODEL lacks are taken.", files="checkpoint"),
+        Option("With --to torch, the checkpoint that supplies the tensors that MODEL lacks.", files="checkpoint"),
     ] = None  # fmt: skip
     optimizer: Annotated[
         str | None,
-        Option("With --to torch, the file from convert --with-optimizer, to write a training checkpoint (.pt).",
+        Option("With --to torch, the file written by convert --with-optimizer, to write a training checkpoint (.pt).",
                names=("--optimizer-file",), former=("--optimizer",), files=(".safetensors",)),
     ] = None  # fmt: skip
     key: Annotated[str | None, KEY] = None

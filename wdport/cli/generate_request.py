@@ -28,20 +28,21 @@ class GenerateRequest:
     prompt_ids: Annotated[
         str | None, Option("Token numbers instead of texts: a list of lists (.json), or an array (.npy).", files=TOKENS)
     ] = None
-    gap: Annotated[int, Option("Tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
+    gap: Annotated[int, Option("Number of tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
     length: Annotated[
         int,
-        Option("Tokens to append to each prompt.  [default: 0, only fill]", "N", bounds=(0, 1 << 20),
+        Option("Number of tokens to append to each prompt.  [default: 0, only fill]", "N", bounds=(0, 1 << 20),
                show_default=False),
     ] = 0  # fmt: skip
     block_length: Annotated[
         int | None,
-        Option("Tokens per block, which are generated together.  [default: 32 with --length, otherwise all]", "N",
+        Option("Number of tokens per block; the tokens of a block are generated together.  [default: 32 with --length, "
+               "otherwise all]", "N",
                bounds=(1, 1 << 20)),
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
-        Option("Maximum steps per block.  [default: one per token]", bounds=(1, MAX_STEPS)),
+        Option("Maximum number of steps per block.  [default: one per token]", bounds=(1, MAX_STEPS)),
     ] = None
     threshold: Annotated[
         float, Option("Keep a token as soon as its probability exceeds P; 1 disables this.", "P")
@@ -52,30 +53,31 @@ class GenerateRequest:
                "after a block is full.  [default: never]", "P"),
     ] = None  # fmt: skip
     temperature: Annotated[
-        float, Option("0 takes the most probable token; above 0, tokens are drawn.", "T")
+        float, Option("At 0, take the most probable token; above 0, draw tokens.", "T")
     ] = 0.0  # fmt: skip
     top_k: Annotated[
         int | None, Option("Draw from the K most probable tokens.", "K", bounds=(1, MAX_STEPS))
     ] = None  # fmt: skip
     top_p: Annotated[
-        float | None, Option("Draw from the most probable tokens that together have this probability.", "P")
+        float | None, Option("Draw from the most probable tokens whose probabilities add up to P.", "P")
     ] = None
-    end: Annotated[str | None, Option("Token that ends a text: its number, or its name.", "TOKEN")] = None
+    end: Annotated[str | None, Option("Token that ends a text, given by its number or its name.", "TOKEN")] = None
     forbid: Annotated[
-        tuple[str, ...], Option("Token that is never generated: number or name; repeatable.", "TOKEN")
+        tuple[str, ...], Option("Token that is never generated, given by its number or its name; repeatable.", "TOKEN")
     ] = ()
     mask: Annotated[
-        int | None, Option("Token number of the mask.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
+        int | None, Option("Number of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
     ] = None
     tokenizer: Annotated[
-        str | None, Option("tokenizer.json, or its folder.  [default: the one in the model's file]", files=(".json",),
+        str | None, Option("tokenizer.json, or the folder that contains it.  [default: the one in the model's "
+                           "file]", files=(".json",),
                            group="model")
     ] = None  # fmt: skip
     seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 32) - 1))] = 0
     batch: Annotated[
         int | None,
         Option(
-            "Prompts per call of the network.  [default: depends on the size of the vocabulary]",
+            "Number of prompts per network call.  [default: depends on the size of the vocabulary]",
             "N",
             names=("--batch-size",),
             former=("--batch",),

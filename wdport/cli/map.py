@@ -62,11 +62,11 @@ class CheckRequest:
     ] = False  # fmt: skip
     read: Annotated[bool, Option("Also read the weights, and report unusual values.", names=("--values",))] = False
     dtype: Annotated[
-        str, Option("With --values: the dtype of the port.", choices=("float32", "bfloat16", "float16"))
+        str, Option("With --values, the dtype of the port.", choices=("float32", "bfloat16", "float16"))
     ] = "float32"  # fmt: skip
     settings: Annotated[bool, Option("Build your two models and compare their hyper-parameters.")] = False
     reference: Annotated[
-        str | None, Option("With --settings: your own PyTorch model.", "MODULE:FUNCTION", group="model")
+        str | None, Option("With --settings, your own PyTorch model.", "MODULE:FUNCTION", group="model")
     ] = None  # fmt: skip
     json_file: Annotated[str | None, JSON] = None
 

@@ -39,7 +39,7 @@ class OutlineRequest:
         str | None, Option("A table that names the function and the inputs.", files="table", group="model")
     ] = None
     config: Annotated[
-        str | None, Option("Arguments of the function (YAML or JSON), if a table names them.", files="table")
+        str | None, Option("Arguments for the function (YAML or JSON), if a table names them.", files="table")
     ] = None  # fmt: skip
     every: Annotated[
         bool, Option("List every block, including those with the same structure.", names=("--rows",))

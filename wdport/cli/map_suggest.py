@@ -52,8 +52,10 @@ class SuggestRequest:
         Option("The Keras model.", "MODULE:FUNCTION", names=("--keras-model",), former=("--model",), group="model"),
     ] = None
     inputs: Annotated[tuple[str, ...], INPUTS] = ()
-    config: Annotated[str | None, Option("Arguments of both functions (YAML).", files="table")] = None
-    checkpoint: Annotated[str | None, Option("Weights with which the table is also proved.", files="checkpoint")] = None
+    config: Annotated[str | None, Option("Arguments for both functions (YAML).", files="table")] = None
+    checkpoint: Annotated[
+        str | None, Option("Checkpoint with whose weights the table is also proved.", files="checkpoint")
+    ] = None
     output: Annotated[str | None, Option("File to write the table to.  [default: print it]", files="table")] = None
     no_proof: Annotated[bool, Option("Skip verify; the table is then not proved.")] = False
     json_file: Annotated[str | None, JSON] = None

@@ -21,8 +21,8 @@ from wdport.shared_types import Count, Positive, Sha256
 class StoredTensor:
     """One tensor or variable."""
 
-    dtype: Annotated[str, Meta(description="Its dtype in the file.")]
-    shape: Annotated[JsonShape, Meta(description="Its shape.")]
+    dtype: Annotated[str, Meta(description="Dtype in the file.")]
+    shape: Annotated[JsonShape, Meta(description="Shape of the tensor or variable.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class InspectionDocument:
 
     file: Annotated[str, Meta(description="Name of the file or folder, without its path.")]
     what: Annotated[str, Meta(description="Kind of the file, in words, such as `converted model (keras)`.")]
-    bytes: Annotated[Count, Meta(description="Its size in bytes.")]
+    bytes: Annotated[Count, Meta(description="Size of the file or folder in bytes.")]
     files: Annotated[Mapping[str, str] | UnsetType, Meta(description=
         "Paths of the files of a checkpoint, by name.")] = UNSET  # fmt: skip
     config_json: Annotated[Mapping[str, object] | UnsetType | None, Meta(description=
@@ -49,13 +49,13 @@ class InspectionDocument:
     not_read: Annotated[Sequence[str] | UnsetType, Meta(description=
         "Parts of the file that are not read, in words.")] = UNSET  # fmt: skip
     shared: Annotated[Sequence[Sequence[str]] | UnsetType, Meta(description=
-        "Names of the tensors that share one storage, for each such storage.")] = UNSET  # fmt: skip
+        "For each storage that several tensors share, the names of these tensors.")] = UNSET  # fmt: skip
     config: Annotated[Mapping[str, ConfigEntry], Meta(description=
         "Configuration of the model, by name; empty if unknown.")]  # fmt: skip
     tensors: Annotated[Mapping[str, StoredTensor], Meta(description=
         "Tensors of a checkpoint or variables of a converted file, by name.")]  # fmt: skip
     built_by: Annotated[str | UnsetType, Meta(description=
-        "Function that builds the Keras model, for a converted file of your own model.")] = UNSET  # fmt: skip
+        "For a converted file of your own model, the function that builds the Keras model.")] = UNSET  # fmt: skip
     source: Annotated[NamedFile | UnsetType, Meta(description=
         "Checkpoint from which a converted file was made.")] = UNSET  # fmt: skip
     mapping: Annotated[NamedFile | UnsetType, Meta(description=
@@ -63,23 +63,23 @@ class InspectionDocument:
     manifest: Annotated[str | UnsetType, Meta(description=
         "Whether the manifest next to a converted file agrees with the file, in words.")] = UNSET  # fmt: skip
     notes: Annotated[Sequence[str] | UnsetType, Meta(description=
-        "Notes about the model, such as a condition that it takes.")] = UNSET  # fmt: skip
+        "Notes about the model, such as a conditioning input that it takes.")] = UNSET  # fmt: skip
 
 
 @dataclass(frozen=True)
 class OptimizerFacts:
     """A converted optimizer."""
 
-    name: Annotated[str, Meta(description="Name of its file.")]
+    name: Annotated[str, Meta(description="Name of the file.")]
     sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
     kind: Annotated[Literal["Adam", "AdamW", "SGD"], Meta(description="Class of the optimizer in PyTorch.")]
-    parameters: Annotated[Count, Meta(description="Number of its parameters.")]
-    groups: Annotated[Count, Meta(description="Number of its parameter groups.")]
+    parameters: Annotated[Count, Meta(description="Number of parameters.")]
+    groups: Annotated[Count, Meta(description="Number of parameter groups.")]
     steps: Annotated[Count, Meta(description=
-        "Largest step count of a parameter; 0 for SGD, which does not count steps.")]  # fmt: skip
+        "Largest step count of any parameter; 0 for SGD, which does not count steps.")]  # fmt: skip
     schedule: Annotated[str, Meta(description="Class of the learning-rate schedule in PyTorch; empty for none.")]
     left_out: Annotated[Sequence[str], Meta(description=
-        "Parameters that were left out, because their tensors were dropped.")]  # fmt: skip
+        "Parameters that were left out because their tensors were dropped.")]  # fmt: skip
 
 
 class ConversionDocument(Manifest):
@@ -97,10 +97,10 @@ class RecordingDocument:
     reference: Annotated[str, Meta(description="Function that builds the PyTorch model, `module:name`.")]
     checkpoint: Annotated[CheckpointFacts, Meta(description="The checkpoint.")]
     output: Annotated[OutputFile, Meta(description="The recording.")]
-    recording_format: Annotated[Positive, Meta(description="`schema` of the recording's index.")]
+    recording_format: Annotated[Positive, Meta(description="Value of `schema` in the recording's index.")]
     tensors: Annotated[Count, Meta(description="Number of tensors of the state_dict.")]
     modules: Annotated[Sequence[str], Meta(description="Paths of the modules that were recorded.")]
-    repeats: Annotated[bool, Meta(description="Whether a second run gave the same outputs bit for bit.")]
+    repeats: Annotated[bool, Meta(description="Whether a second run produced the same outputs, bit for bit.")]
     evaluating: Annotated[bool, Meta(description="Whether the module was in evaluation mode.")]
     notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
     environment: Annotated[Environment, Meta(description="Environment in which the model was run.")]
@@ -112,7 +112,7 @@ class SamplesFile(OutputFile):
 
     arrays: Annotated[
         Mapping[str, JsonShape],
-        Meta(description="Shape of every array in the file; the first axis is that of the samples."),
+        Meta(description="Shape of every array in the file; the first axis is the axis of the samples."),
     ]
 
 
@@ -131,11 +131,13 @@ class SamplesDocument:
     model: Annotated[str, Meta(description="Name of the converted file.")]
     output: Annotated[SamplesFile, Meta(description="The file of samples.")]
     features: Annotated[Sequence[str], Meta(description=
-        "Names of the features, the last axis of every array; empty if the model has none.")]  # fmt: skip
+        "Names of the features, which are the last axis of every array; empty if the model has no names.")]  # fmt: skip
     figures: Annotated[Sequence[str], Meta(description="Names of the figures that were drawn.")]
     count: Annotated[Count, Meta(description="Number of samples.")]
-    already: Annotated[Count, Meta(description="Number of these samples that an earlier, interrupted run had drawn.")]
-    not_finite: Annotated[Count, Meta(description="Number of samples with a value that is not finite.")]
+    already: Annotated[
+        Count, Meta(description="Number of these samples that had already been drawn by an earlier, interrupted run.")
+    ]
+    not_finite: Annotated[Count, Meta(description="Number of samples that contain non-finite values.")]
     sampler: Annotated[str, Meta(description="Name of the sampler.")]
     network_calls: Annotated[Count, Meta(description="Number of network calls per sample.")]
     eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
@@ -146,15 +148,15 @@ class SamplesDocument:
     not_decoded: Annotated[str | None, Meta(description="Why samples are not decoded; null if they are.")]
     known: Annotated[KnownValues | None, Meta(description=
         "Known values, given with `--known`; null if none were given.")]  # fmt: skip
-    labels: Annotated[str | None, Meta(description="Class labels as given; null for a model without classes.")]
+    labels: Annotated[str | None, Meta(description="Class labels, as given; null for a model without classes.")]
     condition: Annotated[Mapping[str, str] | None, Meta(description=
-        "Condition as given, by the name of the network's input; null if no condition was used.")]  # fmt: skip
+        "Condition, as given, by the name of the network's input; null if no condition was used.")]  # fmt: skip
     batch: Annotated[Positive, Meta(description="Number of samples per call.")]
     devices: Annotated[Positive, Meta(description="Number of devices.")]
     processes: Annotated[Positive, Meta(description="Number of processes.")]
-    seconds: Annotated[float, Meta(description="Time that this run took to draw samples, in seconds.")]
+    seconds: Annotated[float, Meta(description="Time that this run spent on drawing samples, in seconds.")]
     compiling_seconds: Annotated[float, Meta(description=
-        "Part of this time that was spent on compilation, in seconds.")]  # fmt: skip
+        "Part of `seconds` that was spent on compilation.")]  # fmt: skip
     rate: Annotated[float | None, Meta(description="Samples per second, excluding compilation; null if unknown.")]
 
 
@@ -163,14 +165,14 @@ class TrainingDocument:
     """What ``wdport train --json`` prints."""
 
     model: Annotated[str, Meta(description=
-        "Name of the converted file, the checkpoint, or the configuration of a new model.")]  # fmt: skip
+        "Name of the converted file, of the checkpoint, or of the configuration of a new model.")]  # fmt: skip
     data: Annotated[NamedFile, Meta(description="The training data.")]
-    steps: Annotated[Count, Meta(description="Number of steps of the whole run.")]
+    steps: Annotated[Count, Meta(description="Number of steps in the whole run.")]
     resumed_optimizer: Annotated[str | None, Meta(description=
         "Name of the file that contains the resumed optimizer, which may be the checkpoint; null for a new "
         "optimizer.")]  # fmt: skip
     epochs: Annotated[Sequence[Mapping[str, float]], Meta(description=
-        "Metrics of every epoch by name: epoch, steps, loss, the loss of every part, learning_rate and "
+        "Metrics of every epoch, by name: epoch, steps, loss, the loss of every part, learning_rate and "
         "seconds.")]  # fmt: skip
     outputs: Annotated[Sequence[OutputFile], Meta(description="The files of the run.")]
     seconds: Annotated[float, Meta(description="Duration in seconds, including compilation.")]
@@ -196,7 +198,7 @@ class CodedDocument:
     compute_dtype: Annotated[str, Meta(description="Dtype of the activations.")]
     chunk: Annotated[Positive, Meta(description="Number of latent frames that are processed at a time.")]
     fps: Annotated[float | None, Meta(description=
-        "Frames per second of a video file that can be played; null for other files.")]  # fmt: skip
+        "Frames per second of a playable video file; null for other files.")]  # fmt: skip
     seconds: Annotated[float, Meta(description="Duration in seconds, including compilation.")]
 
 
@@ -204,7 +206,7 @@ class CodedDocument:
 class GeneratedText:
     """One completed text."""
 
-    tokens: Annotated[Sequence[Count], Meta(description="Its tokens.")]
+    tokens: Annotated[Sequence[Count], Meta(description="Tokens of the text.")]
     steps: Annotated[Sequence[int], Meta(description=
         "For every token, the step that last set it, counted from 0; -1 for a given token.")]  # fmt: skip
     text: Annotated[str | None, Meta(description="The text without special tokens; null without a tokenizer.")]
@@ -218,7 +220,7 @@ class GeneratedDocument:
     prompts: Annotated[NamedFile | None, Meta(description=
         "The file of the prompts; null if they were given with `--text`.")]  # fmt: skip
     output: Annotated[OutputFile | None, Meta(description=
-        "The file that was written; null if none was written, and in the written file itself.")]  # fmt: skip
+        "The file that was written; null if no file was written, and in the written file itself.")]  # fmt: skip
     texts: Annotated[Sequence[GeneratedText], Meta(description="The texts, in the order of the prompts.")]
     generated: Annotated[Count, Meta(description="Total number of generated tokens.")]
     network_calls: Annotated[Count, Meta(description="Number of network calls for all texts.")]
@@ -231,15 +233,15 @@ class GeneratedDocument:
         "Maximum number of steps per block; null for one step per token.")]  # fmt: skip
     length: Annotated[Count, Meta(description="Number of tokens to append to each prompt.")]
     block_length: Annotated[Positive | None, Meta(description=
-        "Number of missing tokens per block; null for the default.")]  # fmt: skip
-    threshold: Annotated[float, Meta(description="A token is kept as soon as its probability exceeds this value.")]
+        "Number of tokens to fill in per block; null for the default.")]  # fmt: skip
+    threshold: Annotated[float, Meta(description="Probability above which a token is kept.")]
     edit: Annotated[float | None, Meta(description=
         "Probability above which a generated token is replaced; null if no token is replaced.")]  # fmt: skip
-    temperature: Annotated[float, Meta(description="Temperature; 0 takes the most probable token.")]
+    temperature: Annotated[float, Meta(description="Temperature; at 0, the most probable token is taken.")]
     top_k: Annotated[Positive | None, Meta(description=
-        "Number of tokens from which each token is drawn; null for all.")]  # fmt: skip
+        "Number of most probable tokens from which each token is drawn; null for all tokens.")]  # fmt: skip
     top_p: Annotated[float | None, Meta(description=
-        "Total probability of the tokens from which each token is drawn; null for all.")]  # fmt: skip
+        "Total probability of the tokens from which each token is drawn; null for all tokens.")]  # fmt: skip
     seed: Annotated[Count, Meta(description="Random seed.")]
     dtype: Annotated[str, Meta(description="Keras dtype policy of the model.")]
     seconds: Annotated[float, Meta(description="Duration in seconds, including compilation.")]
@@ -278,7 +280,9 @@ class ExportDocument:
     condition: Annotated[ConditionFacts | UnsetType, Meta(description=
         "The conditioning input, which is the last input; absent if there is none.")] = UNSET  # fmt: skip
     compute_dtype: Annotated[str | UnsetType, Meta(description="Dtype in which the network computes.")] = UNSET
-    precision: Annotated[str | UnsetType, Meta(description="Precision of float32 products.")] = UNSET
+    precision: Annotated[
+        str | UnsetType, Meta(description="Precision of float32 matrix products and convolutions.")
+    ] = UNSET
     sampler: Annotated[ExportedSampler | UnsetType | None, Meta(description=
         "The sampler; null for a denoiser or network.")] = UNSET  # fmt: skip
     tensors: Annotated[Count | UnsetType, Meta(description="Number of tensors.")] = UNSET
@@ -288,7 +292,7 @@ class ExportDocument:
         "Tensors that were computed from their formulas.")] = UNSET  # fmt: skip
     chosen: Annotated[Sequence[str] | UnsetType, Meta(description=
         "Tensors that the conversion had combined by arithmetic and that the export separated again. The model "
-        "computes the same results, but the tensors do not have their original bits.")] = UNSET  # fmt: skip
+        "computes the same results, but these tensors are not bit-identical to the originals.")] = UNSET  # fmt: skip
     left_out: Annotated[Mapping[str, str] | UnsetType, Meta(description=
         "Checkpoint tensors that the file does not contain, each with the reason.")] = UNSET  # fmt: skip
     verified: Annotated[Sequence[GateFacts] | UnsetType, Meta(description=

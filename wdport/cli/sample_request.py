@@ -55,13 +55,15 @@ class SampleRequest:
     chunk: Annotated[
         int | None,
         Option(
-            "Samples saved at a time, or auto: several batches. Results do not depend on it.", "N|auto", default="auto"
+            "Number of samples to save at a time, or auto: several batches. It does not affect the results.",
+            "N|auto",
+            default="auto",
         ),
     ] = None
     batch: Annotated[
         int | None,
-        Option("Samples per call of the network, or auto: from the free memory. The batch size may "
-               "change the last bits of the samples.",
+        Option("Number of samples per network call, or auto: chosen to fit the free memory. It may affect the last "
+               "bits of the samples.",
                metavar="N|auto", names=("--batch-size",), former=("--batch",), default="auto"),
     ] = None  # fmt: skip
     output: Annotated[
@@ -87,7 +89,7 @@ class SampleRequest:
                bounds=(1, 1 << 32)),
     ] = 1  # fmt: skip
     known: Annotated[
-        str | None, Option("A series with NaN for unknown values (CSV, NPY), which are filled in.", files="known")
+        str | None, Option("A series (CSV, NPY) with NaN for unknown values, which are filled in.", files="known")
     ] = None  # fmt: skip
     resample: Annotated[
         int | None,
@@ -95,13 +97,14 @@ class SampleRequest:
     ] = None
     labels: Annotated[
         str | None,
-        Option("Class of all samples, or several classes, cycled; for a class-conditional model.", "N,N,...",
+        Option("One class for all samples, or several classes that are used in turn; for a class-conditional "
+               "model.", "N,N,...",
                names=("--label",)),
     ] = None  # fmt: skip
     scale: Annotated[
         str | None,
-        Option("Scale of all samples, or several scales, cycled (numbers or .npy), or drawn from those of the training "
-               "data; for a model that takes one.", "S,S,...|FILE|data"),
+        Option("One scale for all samples, several that are used in turn (numbers or .npy), or data to draw scales "
+               "from the training data; for a model that takes a scale.", "S,S,...|FILE|data"),
     ] = None  # fmt: skip
     condition: Annotated[
         str | None, Option("Values of a conditioning input of any name, given as for --scale.", "V,V,...|FILE")
@@ -109,8 +112,8 @@ class SampleRequest:
     unconditional: Annotated[bool, Option("Do not condition a model that can be conditioned.")] = False
     anchor: Annotated[
         float | None,
-        Option("Price near which samples begin, for a model of prices.  [default: drawn from windows "
-               "of the training data]", "PRICE"),
+        Option("Price near which the samples begin, for a model of prices.  [default: drawn from windows of the "
+               "training data]", "PRICE"),
     ] = None  # fmt: skip
     transform: Annotated[
         str | None,

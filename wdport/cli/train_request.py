@@ -55,7 +55,9 @@ class TrainRequest:
                "OneCycle to 1e-3 or the file's cosine_warmup, weight decay 1e-5, gradients clipped at "
                "1.", "public", choices=(PUBLIC,)),
     ] = None  # fmt: skip
-    epochs: Annotated[int | None, Option("Total epochs.  [default: --config's, or 1]", bounds=(1, 1 << 24))] = None
+    epochs: Annotated[
+        int | None, Option("Total number of epochs.  [default: --config's, or 1]", bounds=(1, 1 << 24))
+    ] = None
     batch_size: Annotated[
         int | None, Option("Batch size, in states.  [default: --config's, or 32]", "N", bounds=(1, 1 << 20))
     ] = None
@@ -68,7 +70,9 @@ class TrainRequest:
         Option("Learning-rate schedule of a new optimizer, with --lr as its maximum.  [default: "
                "--config's, or constant]", choices=SCHEDULES),
     ] = None  # fmt: skip
-    warmup: Annotated[int | None, Option("Warm-up steps of a cosine schedule.", "N", bounds=(1, 1 << 32))] = None
+    warmup: Annotated[int | None, Option("Number of warm-up steps of a cosine schedule.", "N", bounds=(1, 1 << 32))] = (
+        None
+    )
     weight_decay: Annotated[
         float | None, Option("AdamW's weight decay.  [default: the optimizer's, or 0.01]")
     ] = None  # fmt: skip
@@ -87,7 +91,7 @@ class TrainRequest:
     ] = "float32"  # fmt: skip
     seed: Annotated[
         int,
-        Option("Random seed of order, noise, times, dropout, and the weights of a new model.",
+        Option("Random seed for the order of the data, noise, times, dropout, and the weights of a new model.",
                bounds=(0, (1 << 31) - 1)),
     ] = 0  # fmt: skip
     save_every: Annotated[
@@ -114,9 +118,9 @@ class TrainRequest:
     ] = None  # fmt: skip
     shard_weights: Annotated[bool, Option("Also divide weights and moments among the devices.")] = False
     orbax: Annotated[
-        bool, Option("Save the state as an Orbax checkpoint, of which every process writes its part.", group="outputs")
+        bool, Option("Save the state as an Orbax checkpoint, to which every process writes its part.", group="outputs")
     ] = False  # fmt: skip
-    tensorboard: Annotated[bool, Option("Also write the metrics as events for TensorBoard.", group="outputs")] = False
+    tensorboard: Annotated[bool, Option("Also write the metrics as TensorBoard events.", group="outputs")] = False
     force: Annotated[
         bool, Option("Start again in a folder that contains another run, and replace the file of --json.")
     ] = False

@@ -114,7 +114,8 @@ class FindingFacts:
         "whole.")]  # fmt: skip
     part: Annotated[str, Meta(description="Part of the subject, in words.")]
     kind: Annotated[str, Meta(description=
-        "Findings of the kinds `notice`, `waived` and `bound` do not make the gate fail; all others do.")]  # fmt: skip
+        "Kind of the finding. Findings of the kinds `notice`, `waived` and `bound` do not make the gate fail; all "
+        "others do.")]  # fmt: skip
     value: Annotated[Number | None, Meta(description="Value that exceeds the bound; null if nothing was measured.")]
     bound: Annotated[Number | None, Meta(description="Bound that the value exceeds; null if nothing was measured.")]
     leak: Annotated[bool, Meta(description="Whether the error is on the order of float32 rounding.")]

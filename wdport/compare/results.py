@@ -25,29 +25,35 @@ class TapResult:
     part: Annotated[int | None, Meta(description=
         "Index of the part of the output that the layer belongs to; null if it belongs to none.")]  # fmt: skip
     isolated: Annotated[
-        Number, Meta(description="Float64 error of its outputs when it is fed the reference's inputs.")
+        Number, Meta(description="Float64 error of the layer's outputs when the layer is fed the reference's inputs.")
     ] = 0.0
-    inputs: Annotated[Number, Meta(description="Float64 error of the inputs that the surrounding code feeds it.")] = 0.0
-    cumulative: Annotated[Number, Meta(description="Float64 error of its outputs within the running network.")] = 0.0
+    inputs: Annotated[
+        Number, Meta(description="Float64 error of the inputs that the surrounding code feeds to the layer.")
+    ] = 0.0
+    cumulative: Annotated[
+        Number, Meta(description="Float64 error of the layer's outputs within the running network.")
+    ] = 0.0
     rms_ratio: Annotated[Number, Meta(description=
-        "Root mean square of its float32 error, as a multiple of the reference's.")] = 0.0  # fmt: skip
+        "Root mean square of the layer's float32 error, as a multiple of the reference's.")] = 0.0  # fmt: skip
     max_ratio: Annotated[Number, Meta(description="Largest float32 error, as a multiple of the reference's.")] = 0.0
     inputs_ratio: Annotated[Number, Meta(description=
-        "Float32 error of its inputs, as a multiple of the reference's.")] = 0.0  # fmt: skip
+        "Float32 error of the layer's inputs, as a multiple of the reference's.")] = 0.0  # fmt: skip
     bias: Annotated[Number, Meta(description=
-        "Mean of its float32 error, divided by the root mean square of its float64 output.")] = 0.0  # fmt: skip
+        "Mean of the float32 error, divided by the root mean square of the float64 output.")] = 0.0  # fmt: skip
     share32: Annotated[tuple[Number, Number], Meta(description=
         "Share of the float64 values that float32 can represent exactly, in the reference and in the "
         "port.")] = (0.0, 0.0)  # fmt: skip
     gradient: Annotated[Number | None, Meta(description=
-        "Float64 error of the gradient with respect to its outputs; null if gradients were not "
+        "Float64 error of the gradient with respect to the layer's outputs; null if gradients were not "
         "compared.")] = None  # fmt: skip
     bfloat16: Annotated[Number | None, Meta(description=
-        "Error under bfloat16, as a multiple of the reference's; null if bfloat16 was not "
+        "Error in mixed bfloat16, as a multiple of the reference's; null if bfloat16 was not "
         "compared.")] = None  # fmt: skip
-    caller: Annotated[str, Meta(description="Layer whose code calls it; empty for the network.")] = ""
+    caller: Annotated[
+        str, Meta(description="Layer whose code calls this layer; empty if the network itself calls it.")
+    ] = ""
     conditioned: Annotated[Number, Meta(description=
-        "Largest float64 error that does not count, because one rounding of the inputs explains "
+        "Largest float64 error that is not counted, because a single rounding of the inputs explains "
         "it.")] = 0.0  # fmt: skip
 
     def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
@@ -66,7 +72,8 @@ class Fault:
     reference: Annotated[str, Meta(description="Path of the PyTorch module; empty for the network.")]
     candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
     feeds: Annotated[str, Meta(description=
-        "Inner layer that gets wrong inputs from it; empty if its own outputs are wrong.")]  # fmt: skip
+        "Inner layer that gets wrong inputs from this layer; empty if this layer's own outputs are "
+        "wrong.")]  # fmt: skip
     logic: Annotated[Number, Meta(description="Relative float64 error.")]
     ratio: Annotated[Number, Meta(description="Float32 error as a multiple of the reference's.")]
 
@@ -75,13 +82,15 @@ class Fault:
 class PartResult:
     """One part of the output."""
 
-    name: Annotated[str, Meta(description="Its name.")]
-    values: Annotated[Number, Meta(description="Float64 error of its values.")]
+    name: Annotated[str, Meta(description="Name of the part.")]
+    values: Annotated[Number, Meta(description="Float64 error of the part's values.")]
     decoded: Annotated[Number | None, Meta(description=
-        "Float64 error of its decoding with all other parts set to zero; null if unknown.")]  # fmt: skip
-    ratio: Annotated[Number, Meta(description="Float32 error of its worst channel, as a multiple of the reference's.")]
+        "Float64 error of the decoded part, with all other parts set to zero; null if unknown.")]  # fmt: skip
+    ratio: Annotated[
+        Number, Meta(description="Float32 error of the part's worst channel, as a multiple of the reference's.")
+    ]
     energy: Annotated[Number | None, Meta(description=
-        "Its share of the energy of the decoded reference; null if unknown.")]  # fmt: skip
+        "The part's share of the energy of the decoded reference; null if unknown.")]  # fmt: skip
     gradient: Annotated[Number | None, Meta(description=
         "Float64 error of the gradient with respect to the same part of the input; null if gradients were not "
         "compared.")] = None  # fmt: skip

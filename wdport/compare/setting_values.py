@@ -16,11 +16,11 @@ from wdport.shared_types import Count
 class Setting:
     """One hyper-parameter that differs."""
 
-    name: Annotated[str, Meta(description="Its name in Keras, or in PyTorch if Keras has none.")]
+    name: Annotated[str, Meta(description="Name in Keras or, if Keras has no such hyper-parameter, in PyTorch.")]
     torch: Annotated[object, Meta(description="Value in the reference.")]
     keras: Annotated[object, Meta(description="Value in the port.")]
     level: Annotated[Level, Meta(description=
-        "`differs`: it changes what the layer computes. `training`: inference does not read it.")]  # fmt: skip
+        "`differs`: it changes what the layer computes. `training`: it is not used in inference.")]  # fmt: skip
     text: Annotated[str, Meta(description="The difference in one sentence.")]
     reference: Annotated[str, Meta(description="Path of the PyTorch module.")] = ""
     candidate: Annotated[str, Meta(description="Path of the Keras layer.")] = ""
@@ -30,10 +30,12 @@ class Setting:
 class SettingsReport:
     """Comparison of the hyper-parameters of the two models."""
 
-    layers: Annotated[Count, Meta(description="Number of pairs of layers with at least one comparison.")] = 0
+    layers: Annotated[
+        Count, Meta(description="Number of pairs of layers for which at least one hyper-parameter was compared.")
+    ] = 0
     compared: Annotated[Count, Meta(description="Number of hyper-parameters that were compared.")] = 0
     found: Annotated[tuple[Setting, ...], Meta(description="The hyper-parameters that differ.")] = ()
-    note: Annotated[str, Meta(description="Why nothing was compared; empty if something was.")] = ""
+    note: Annotated[str, Meta(description="Why nothing was compared; empty if anything was.")] = ""
     unread: Annotated[tuple[str, ...], Meta(description=
         "Modules whose hyper-parameters could not be compared, because some have unexpected values.")] = ()  # fmt: skip
 

@@ -32,7 +32,7 @@ class SourceEntry(TypedDict):
     sha256: Annotated[Sha256, Meta(description=
         "SHA-256 of the file; for a sharded checkpoint, of the index followed by the shards.")]  # fmt: skip
     format: Annotated[str, Meta(description="Format of the file, such as `torch zip` or `safetensors`.")]
-    layout: Annotated[str, Meta(description="Where the tensors are in the file, in words.")]
+    layout: Annotated[str, Meta(description="Location of the tensors in the file, in words.")]
     key: Annotated[str | None, Meta(description=
         "Dotted key of the state_dict; null if the file itself is the state_dict.")]  # fmt: skip
     prefixes: Annotated[list[str], Meta(description="Prefixes that were removed from every name, such as `module.`.")]
@@ -53,9 +53,9 @@ class MappingEntry(TypedDict):
 class FileEntry(TypedDict):
     """One file of a folder."""
 
-    name: Annotated[str, Meta(description="Its name.")]
-    sha256: Annotated[Sha256, Meta(description="Its SHA-256.")]
-    bytes: Annotated[Count, Meta(description="Its size in bytes.")]
+    name: Annotated[str, Meta(description="Name of the file.")]
+    sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
+    bytes: Annotated[Count, Meta(description="Size of the file in bytes.")]
 
 
 class OutputEntry(TypedDict):
@@ -69,7 +69,7 @@ class OutputEntry(TypedDict):
         Annotated[Sha256, Meta(description="SHA-256 of Keras's model description in a `.keras` archive.")]
     ]
     kept: NotRequired[Annotated[dict[str, Sha256], Meta(description=
-        "SHA-256 of each file from the checkpoint's folder that a `.keras` archive contains, by name.")]]  # fmt: skip
+        "SHA-256 of each file that a `.keras` archive contains from the checkpoint's folder, by name.")]]  # fmt: skip
     dtype: NotRequired[Annotated[str, Meta(description="Dtype that was requested instead of float32.")]]
     files: NotRequired[Annotated[list[FileEntry], Meta(description="The index and the shards of a folder.")]]
     name: NotRequired[Annotated[str, Meta(description="Name of the file or folder.")]]
@@ -83,41 +83,41 @@ class ConfigEntry(TypedDict):
 
     value: Annotated[object, Meta(description="The value; the model family defines its meaning.")]
     origin: Annotated[str, Meta(description=
-        "Its origin, such as `shapes`, `buffers`, `config`, `flag` or `table`; `assumed` if no source determined "
-        "it.")]  # fmt: skip
+        "Origin of the value, such as `shapes`, `buffers`, `config`, `flag` or `table`; `assumed` if no source "
+        "determined it.")]  # fmt: skip
 
 
 class TargetEntry(TypedDict):
     """One written variable."""
 
-    path: Annotated[str, Meta(description="Path of the variable, its parts joined by `/`.")]
-    shape: Annotated[JsonShape, Meta(description="Its shape.")]
+    path: Annotated[str, Meta(description="Path of the variable, with its parts joined by `/`.")]
+    shape: Annotated[JsonShape, Meta(description="Shape of the variable.")]
     sha256: Annotated[Sha256, Meta(description=
-        "SHA-256 of its values in row-major order, little-endian, in its dtype.")]  # fmt: skip
-    dtype: NotRequired[Annotated[str, Meta(description="Its dtype; float32 if absent.")]]
+        "SHA-256 of the variable's values in its own dtype, in row-major order and little-endian.")]  # fmt: skip
+    dtype: NotRequired[Annotated[str, Meta(description="Dtype of the variable; float32 if absent.")]]
 
 
 class TensorEntry(TypedDict):
     """One tensor of the checkpoint, the row of the table that moved it, and the variables that it fills."""
 
     source: Annotated[str, Meta(description="Name of the tensor, without the prefixes.")]
-    dtype: Annotated[str, Meta(description="Its dtype in the checkpoint.")]
-    shape: Annotated[JsonShape, Meta(description="Its shape in the checkpoint.")]
-    rule: Annotated[str, Meta(description="How its axes were rearranged: the name of a rule, or the rule itself.")]
+    dtype: Annotated[str, Meta(description="Dtype in the checkpoint.")]
+    shape: Annotated[JsonShape, Meta(description="Shape in the checkpoint.")]
+    rule: Annotated[str, Meta(description="How the axes were rearranged: the name of a rule, or the rule itself.")]
     combine: Annotated[Literal["", "sum", "weight_norm"], Meta(description=
         "Arithmetic that combined the tensors of the row before the rule was applied; empty for none.")]  # fmt: skip
     table: Annotated[str, Meta(description="File that contains the row.")]
     line: Annotated[Count, Meta(description="Line of the row, counted from 1.")]
     recomputed: Annotated[bool, Meta(description=
-        "Whether it was recomputed because 16-bit storage ruined the stored values.")]  # fmt: skip
-    targets: Annotated[list[TargetEntry], Meta(description="The variables that it fills.")]
+        "Whether it was recomputed because its values had become too inaccurate in 16-bit storage.")]  # fmt: skip
+    targets: Annotated[list[TargetEntry], Meta(description="The variables that the tensor fills.")]
 
 
 class CheckEntry(TypedDict):
     """One stored table compared with the recomputed one."""
 
     source: Annotated[str, Meta(description="Name of the tensor.")]
-    constant: Annotated[str, Meta(description="Name of the constant that it was compared with.")]
+    constant: Annotated[str, Meta(description="Name of the constant with which the tensor was compared.")]
     error: Annotated[float | None, Meta(description=
         "Largest absolute difference; null if the values were used without a comparison.")]  # fmt: skip
     tolerance: Annotated[float | None, Meta(description=
@@ -128,7 +128,7 @@ class Manifest(TypedDict):
     """Inputs, steps and output of a conversion. The same inputs give the same manifest."""
 
     manifest: Annotated[Literal[2], Meta(description="Version number of the format.")]
-    wdport: Annotated[str, Meta(description="Version of wdport that wrote it.")]
+    wdport: Annotated[str, Meta(description="Version of wdport that wrote the manifest.")]
     source: Annotated[SourceEntry, Meta(description="The checkpoint.")]
     mapping: Annotated[MappingEntry, Meta(description="The mapping table.")]
     output: Annotated[OutputEntry, Meta(description="The file that was written.")]
@@ -136,14 +136,14 @@ class Manifest(TypedDict):
     assumed: Annotated[dict[str, object], Meta(description=
         "Values of the configuration that no source determined, by name.")]  # fmt: skip
     alternatives: Annotated[dict[str, str], Meta(description=
-        "Other possible values of each assumed value, as text, by name.")]  # fmt: skip
+        "Alternatives to each assumed value, as text, by name.")]  # fmt: skip
     notes: Annotated[list[str], Meta(description="Notes for the reader, one sentence each.")]
     tensors: Annotated[list[TensorEntry], Meta(description=
-        "Every moved tensor. All tensors of one row have the same targets.")]  # fmt: skip
+        "Every moved tensor. All tensors that the same row of the table moves have the same targets.")]  # fmt: skip
     checks: Annotated[list[CheckEntry], Meta(description="Every stored table that was compared with its formula.")]
     drops: Annotated[dict[str, str], Meta(description="Tensors that were left out, each with its reason.")]
     ties: Annotated[dict[str, str], Meta(description=
-        "Tensors that equal another tensor bit for bit, each with the name of the other.")]  # fmt: skip
+        "Tensors that are bit-identical to another tensor, each with the name of that tensor.")]  # fmt: skip
     ignored: Annotated[dict[str, str], Meta(description=
         "Entries of the checkpoint that are not tensors of the model, each with its reason.")]  # fmt: skip
     versions: Annotated[dict[str, str | None], Meta(description=

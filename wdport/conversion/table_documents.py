@@ -107,9 +107,11 @@ class CoverageFacts:
     rows: Annotated[Sequence[ClaimFacts], Meta(description="Every row.")]
     unclaimed: Annotated[Sequence[str], Meta(description="Tensors that no row claims.")]
     doubled: Annotated[Mapping[str, Sequence[str]], Meta(description=
-        "Tensors that several rows claim, each with the places of these rows.")]  # fmt: skip
-    idle: Annotated[Sequence[str], Meta(description="Places of the rows that match nothing.")]
-    incomplete: Annotated[Sequence[str], Meta(description="Rows for which only some of the names exist, in words.")]
+        "Tensors that more than one row claims, each with the locations of those rows.")]  # fmt: skip
+    idle: Annotated[Sequence[str], Meta(description="Locations of the rows that match nothing.")]
+    incomplete: Annotated[
+        Sequence[str], Meta(description="Rows that list several tensors of which only some exist, in words.")
+    ]
 
 
 @dataclass(frozen=True)
@@ -120,16 +122,16 @@ class CheckDocument:
     family: Annotated[str, Meta(description="Model family.")]
     variant: Annotated[str, Meta(description="Key layout; empty if the table names none.")]
     sound: Annotated[bool, Meta(description=
-        "Whether the table has no errors. The exit code is 0 if it has none, and 4 otherwise.")]  # fmt: skip
+        "Whether the table is free of errors. The exit code is 0 if it is, and 4 otherwise.")]  # fmt: skip
     faults: Annotated[Sequence[str], Meta(description="Reasons for rejecting a conversion, one sentence each.")]
     remarks: Annotated[Sequence[RemarkFacts], Meta(description="Remarks on the table itself.")]
     checkpoint: Annotated[str | None, Meta(description="Path of the checkpoint; null without one.")]
     coverage: Annotated[CoverageFacts | None, Meta(description=
         "Which row claims which tensor; null without a checkpoint.")]  # fmt: skip
     plan: Annotated[Mapping[str, Count] | None, Meta(description=
-        "Numbers of tensors that are used, checked, dropped and tied, and of variables; null if there is no "
+        "Number of tensors that are used, checked, dropped and tied, and number of variables; null if there is no "
         "plan.")]  # fmt: skip
-    misfits: Annotated[Sequence[str], Meta(description="Errors of the conversion plan, one sentence each.")]
+    misfits: Annotated[Sequence[str], Meta(description="Errors in the conversion plan, one sentence each.")]
     notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
     values: Annotated[Sequence[ValueFinding] | None, Meta(description=
         "Findings on unusual values; null without `--values`.")]  # fmt: skip
@@ -141,9 +143,9 @@ class CheckDocument:
 class EndFacts:
     """A tensor or a variable."""
 
-    name: Annotated[str, Meta(description="Its name.")]
-    shape: Annotated[JsonShape | None, Meta(description="Its shape; null if unknown.")]
-    dtype: Annotated[str | None, Meta(description="Its dtype; null if unknown.")]
+    name: Annotated[str, Meta(description="Name of the tensor or variable.")]
+    shape: Annotated[JsonShape | None, Meta(description="Shape; null if unknown.")]
+    dtype: Annotated[str | None, Meta(description="Dtype; null if unknown.")]
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,10 @@ class RouteFacts:
     axes: Annotated[str | None, Meta(description="The rule written out; null unless tensors are moved.")]
     inverse: Annotated[str | None, Meta(description="The inverse of the rule; null unless tensors are moved.")]
     sizes: Annotated[Mapping[str, Count], Meta(description=
-        "Size of every axis of the rule; empty if the shapes do not determine them.")]  # fmt: skip
-    combine: Annotated[str, Meta(description="Arithmetic that combines the tensors before the rule; empty for none.")]
+        "Sizes of the rule's axes; empty if the shapes do not determine them.")]  # fmt: skip
+    combine: Annotated[
+        str, Meta(description="Arithmetic that combines the tensors before the rule is applied; empty for none.")
+    ]
     table: Annotated[str | None, Meta(description="File that contains the row; null unless tensors are moved.")]
     line: Annotated[Positive | None, Meta(description="Line of the row; null if there is none.")]
     reason: Annotated[str | None, Meta(description=
@@ -182,17 +186,18 @@ class ExplanationDocument:
 class RenamedFacts:
     """A name that was probably renamed."""
 
-    a: Annotated[str, Meta(description="Its name in A.")]
-    b: Annotated[str, Meta(description="Its name in B.")]
+    a: Annotated[str, Meta(description="Name in A.")]
+    b: Annotated[str, Meta(description="Name in B.")]
     of: Annotated[tuple[int, int], Meta(description=
-        "How many names with these properties are only in A, and how many are only in B.")]  # fmt: skip
+        "Number of names with these properties that are only in A, and number of those that are only in "
+        "B.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class DifferenceDocument:
     """What ``wdport map diff --json`` prints: how B differs from A."""
 
-    same: Annotated[bool, Meta(description="Whether A and B do not differ.")]
+    same: Annotated[bool, Meta(description="Whether there are no differences between A and B.")]
     alike: Annotated[Count, Meta(description="Number of names that have the same properties in both.")]
     facts: Annotated[Mapping[str, tuple[str, str]], Meta(description=
         "Properties of the whole file that differ, with their values in A and in B; \"\" for a missing "

@@ -26,7 +26,7 @@ class ValueFinding:
 
     kind: Annotated[str, Meta(description="Kind of the finding.")]
     level: Annotated[Literal["warning", "note"], Meta(description=
-        "`warning` if a fault is likely, `note` if it may be intended.")]  # fmt: skip
+        "`warning` if the values probably indicate a fault, `note` if they may be intentional.")]  # fmt: skip
     names: Annotated[tuple[str, ...], Meta(description="Names of the tensors.")]
     count: Annotated[Count, Meta(description="Number of unusual values, channels or tensors.")]
     total: Annotated[Count, Meta(description="Total number of values, channels or tensors.")]

@@ -35,7 +35,8 @@ class StatisticsForm(TypedDict):
     std: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1), Meta(description=
         "Standard deviation of each of the F features, with ddof 0.")]  # fmt: skip
     names: NotRequired[Annotated[_Names, Meta(description=
-        "Names of the features, all different and printable, for tables and figures of samples.")]]  # fmt: skip
+        "Names of the features, for tables and figures of samples. The names must be printable and all "
+        "different.")]]  # fmt: skip
     transform: NotRequired[Annotated[Literal["zscore", "log1p-volume"], Meta(description=
         "What the statistics describe: the features, or the features with log1p applied to the fifth, the "
         "volume.")]]  # fmt: skip

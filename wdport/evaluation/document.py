@@ -46,9 +46,10 @@ class ScoredSet:
     """A set of series and its scores."""
 
     name: Annotated[str, Meta(description=
-        "Its name: `samples`, `against`, a setting of a sweep, or `real` and `itself` for the floors.")]  # fmt: skip
+        "Name of the set: `samples`, `against`, a setting of a sweep, or `real` and `itself` for the "
+        "floors.")]  # fmt: skip
     count: Annotated[Count, Meta(description=
-        "Number of its series that every repetition compares with the same number of real series.")]  # fmt: skip
+        "Number of series that every repetition compares with the same number of real series.")]  # fmt: skip
     network_calls: Annotated[Count | None, Meta(description=
         "Number of network calls per sample; null for a set that was not drawn.")]  # fmt: skip
     seconds: Annotated[float | None, Meta(description=
@@ -60,7 +61,7 @@ class ScoredSet:
 class UnscoredSetting:
     """A setting of a sweep whose samples cannot be scored."""
 
-    name: Annotated[str, Meta(description="Its name.")]
+    name: Annotated[str, Meta(description="Name of the setting.")]
     reason: Annotated[str, Meta(description="Why the samples cannot be scored.")]
 
 
@@ -71,16 +72,16 @@ class EvaluationDocument:
     samples: Annotated[str, Meta(description="Name of the file of samples, or of the converted model.")]
     data: Annotated[NamedFile, Meta(description="The real data.")]
     windows: Annotated[Count, Meta(description="Number of windows of the real data.")]
-    shape: Annotated[JsonShape, Meta(description="Number of steps and number of features of a series.")]
+    shape: Annotated[JsonShape, Meta(description="Number of steps and number of features in a series.")]
     features: Annotated[Sequence[str], Meta(description="Names of the features; empty if the data have none.")]
     repeats: Annotated[Positive, Meta(description="Number of repetitions of every score.")]
     seed: Annotated[Count, Meta(description="Random seed.")]
     floor: Annotated[str | None, Meta(description=
-        "Name of the set that is the floor; null if the data are too few for one.")]  # fmt: skip
+        "Name of the set that serves as the floor; null if there are too few data for a floor.")]  # fmt: skip
     cheapest: Annotated[str | None, Meta(description=
-        "Setting of a sweep that has the fewest network calls and is as good as the setting with the most; null if "
-        "there is only one setting or one repetition.")]  # fmt: skip
-    sets: Annotated[Sequence[ScoredSet], Meta(description="All sets of series, the floor first.")]
+        "Of the settings of a sweep that are as good as the setting with the most network calls, the one with the "
+        "fewest calls; null if there is only one setting or one repetition.")]  # fmt: skip
+    sets: Annotated[Sequence[ScoredSet], Meta(description="All sets of series, beginning with the floor.")]
     failed: Annotated[Sequence[UnscoredSetting], Meta(description=
         "Settings of a sweep whose samples cannot be scored.")]  # fmt: skip
 

@@ -36,7 +36,7 @@ class SamplerFacts(TypedDict):
 
     name: Annotated[str, Meta(description="Name of the sampler.")]
     eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
-    steps: Annotated[list[int], Meta(description="Diffusion steps in the order of the run.")]
+    steps: Annotated[list[int], Meta(description="Diffusion steps, in the order in which they are run.")]
     slots: Annotated[Count, Meta(description="Number of steps that add noise, which is the length of the noise tape.")]
     count: NotRequired[Annotated[Positive | None, Meta(description=
         "Requested number of steps; null for the sampler's default.")]]  # fmt: skip
@@ -45,25 +45,25 @@ class SamplerFacts(TypedDict):
 class WeightFacts(TypedDict):
     """One array of the weights."""
 
-    dtype: Annotated[str, Meta(description="Its dtype.")]
-    shape: Annotated[list[Count], Meta(description="Its shape.")]
+    dtype: Annotated[str, Meta(description="Dtype of the array.")]
+    shape: Annotated[list[Count], Meta(description="Shape of the array.")]
 
 
 class ArrayFacts(TypedDict):
     """An input or output of a program."""
 
-    name: Annotated[str, Meta(description="Its name.")]
-    dtype: Annotated[str, Meta(description="Its dtype.")]
+    name: Annotated[str, Meta(description="Name of the array.")]
+    dtype: Annotated[str, Meta(description="Dtype of the array.")]
     shape: Annotated[list[Count | str], Meta(description=
-        "Its shape; a size that may differ between calls is text, such as `b` or `4*t - 3`.")]  # fmt: skip
+        "Shape of the array; a size that may differ between calls is text, such as `b` or `4*t - 3`.")]  # fmt: skip
 
 
 class ProgramFacts(TypedDict):
     """One of the programs of a network."""
 
     inputs: Annotated[list[ArrayFacts], Meta(description=
-        "Its inputs in order, not including the weights, which come first.")]  # fmt: skip
-    outputs: Annotated[list[ArrayFacts], Meta(description="Its outputs in order.")]
+        "Inputs of the program, in order, without the weights, which come first.")]  # fmt: skip
+    outputs: Annotated[list[ArrayFacts], Meta(description="Outputs of the program, in order.")]
 
 
 class ComparedFacts(TypedDict):
@@ -71,10 +71,11 @@ class ComparedFacts(TypedDict):
 
     model: Annotated[Sha256, Meta(description="SHA-256 of the converted file.")]
     members: Annotated[dict[str, Sha256], Meta(description=
-        "SHA-256 of the weights and of every program that were compared, by member of the file.")]  # fmt: skip
+        "SHA-256 of the weights and of every program that was compared, by the name of the member of the "
+        "file.")]  # fmt: skip
     programs: Annotated[dict[str, Number], Meta(description=
-        "For every program, the largest error of its outputs, relative to float64 and as a multiple of the model's own "
-        "error in its dtype.")]  # fmt: skip
+        "For every program, the largest error of its outputs against float64, as a multiple of the model's own error "
+        "in its dtype.")]  # fmt: skip
     bound: Annotated[Number, Meta(description="Largest multiple that passes.")]
     inputs: Annotated[list[str], Meta(description="The inputs that were compared, in words.")]
     device: Annotated[str, Meta(description="The device on which the programs ran.")]
@@ -83,7 +84,7 @@ class ComparedFacts(TypedDict):
 class ConditionFacts(TypedDict):
     """A conditioning input with one value per sample."""
 
-    name: Annotated[str, Meta(description="Its name, such as `labels` or `scale`.")]
+    name: Annotated[str, Meta(description="Name of the input, such as `labels` or `scale`.")]
     kind: Annotated[Literal["class", "positive", "real"], Meta(description=
         "`class`: whole numbers from 0 to `classes` - 1. `positive`: positive numbers. `real`: any "
         "numbers.")]  # fmt: skip
@@ -96,14 +97,16 @@ class ExportFacts(TypedDict):
 
     format: Annotated[Literal[1], Meta(description="Version number of the format.")]
     what: Annotated[Literal["denoiser", "sampler", "network"], Meta(description="What was exported.")]
-    wdport: Annotated[str, Meta(description="Version of wdport that wrote it.")]
-    jax: Annotated[str, Meta(description="Version of JAX that compiled it.")]
+    wdport: Annotated[str, Meta(description="Version of wdport that wrote the file.")]
+    jax: Annotated[str, Meta(description="Version of JAX that compiled the programs.")]
     platforms: Annotated[list[Literal["cpu", "cuda", "rocm", "tpu"]], Meta(description=
         "Platforms on which the programs run.")]  # fmt: skip
     batch: Annotated[Positive | None, Meta(description="Number of samples per call; null if any number is possible.")]
     dtype: Annotated[Literal["float32", "float64"], Meta(description=
         "Dtype of states and predictions, and of a network's floating-point inputs.")]  # fmt: skip
-    precision: Annotated[Literal["highest", "default"], Meta(description="Precision of float32 products.")]
+    precision: Annotated[
+        Literal["highest", "default"], Meta(description="Precision of float32 matrix products and convolutions.")
+    ]
     classes: NotRequired[Annotated[Positive, Meta(description="Number of classes; absent for a model without labels.")]]
     condition: NotRequired[Annotated[ConditionFacts, Meta(description=
         "The conditioning input of a denoiser or sampler, which is its last input; absent for a model without "
@@ -112,9 +115,9 @@ class ExportFacts(TypedDict):
         "The programs of a network by name; absent for a denoiser or sampler.")]]  # fmt: skip
     target: NotRequired[Annotated[str, Meta(description=
         "What a denoiser predicts: `noise`, a clean sample or a velocity; absent for a network.")]]  # fmt: skip
-    compute_dtype: Annotated[str, Meta(description="Dtype that the Keras model computes in.")]
+    compute_dtype: Annotated[str, Meta(description="Dtype in which the Keras model computes.")]
     pad_widths: NotRequired[Annotated[Positive, Meta(description=
-        "Multiple to which widths were padded with zeros; absent for a network.")]]  # fmt: skip
+        "Widths were padded with zeros to a multiple of this number; absent for a network.")]]  # fmt: skip
     model: Annotated[dict[str, object], Meta(description=
         "Configuration of the model; the model family defines its meaning.")]  # fmt: skip
     sampler: NotRequired[Annotated[SamplerFacts, Meta(description="The sampler; absent for a denoiser or network.")]]
@@ -129,18 +132,18 @@ class VerificationDocument:
     """What ``wdport verify --json`` prints for an exported file, and ``wdport export --verify --json`` if that file
     differs."""
 
-    passed: Annotated[bool, Meta(description="Whether everything was compared and agrees.")]
+    passed: Annotated[bool, Meta(description="Whether everything was compared and matches.")]
     complete: Annotated[bool, Meta(description="Whether everything that had to be compared was compared.")]
     exit_code: Annotated[Literal[0, 1, 6], Meta(description="Exit code of the command.")]
     gates: Annotated[Sequence[GateFacts], Meta(description="The gates.")]
     model: Annotated[str, Meta(description="Path of the converted file.")]
     exported: Annotated[str, Meta(description="Path of the exported file.")]
     digests: Annotated[Mapping[str, Sha256], Meta(description=
-        "SHA-256 of both files, by the names `model` and `exported`.")]  # fmt: skip
+        "SHA-256 of each of the two files, under the names `model` and `exported`.")]  # fmt: skip
     inputs: Annotated[Sequence[str], Meta(description="The calls that were compared, in words.")]
     ratios: Annotated[Mapping[str, Number], Meta(description=
-        "For every program, the largest error of its outputs, relative to float64 and as a multiple of the model's "
-        "own.")]  # fmt: skip
+        "For every program, the largest error of its outputs against float64, as a multiple of the model's own "
+        "error.")]  # fmt: skip
     members: Annotated[Mapping[str, Sha256], Meta(description=
         "SHA-256 of the weights and of every program of a StableHLO file.")]  # fmt: skip
     environment: Annotated[Mapping[str, str], Meta(description="Versions of the libraries, and the device.")]

@@ -32,13 +32,15 @@ class ConditionForm(TypedDict, total=False):
     """A conditioning input: the network's third, after the state and the time."""
 
     name: Required[
-        Annotated[Annotated[str, Meta(pattern=r"^[^\W\d]\w*$")], Meta(description="Its name, such as `scale`.")]
+        Annotated[
+            Annotated[str, Meta(pattern=r"^[^\W\d]\w*$")], Meta(description="Name of the input, such as `scale`.")
+        ]
     ]
     kind: Annotated[Literal["positive", "real"], Meta(description=
         "`positive`: positive numbers. `real`, the default: any numbers.")]  # fmt: skip
     shape: Annotated[list[Positive], Meta(description="Shape of one sample's value; a single number if absent.")]
     unconditional: Annotated[float, Meta(description="Value that means no condition; required for guidance.")]
-    optional: Annotated[bool, Meta(description="Whether the network also runs without it; false if absent.")]
+    optional: Annotated[bool, Meta(description="Whether the network also runs without this input; false if absent.")]
 
 
 class SamplingForm(TypedDict, total=False):
@@ -57,7 +59,7 @@ class SamplingForm(TypedDict, total=False):
 class FlowForm(SamplingForm, total=False):
     """A flow from noise at time 0 to data at time 1."""
 
-    process: Required[Annotated[Literal["flow"], Meta(description="Process that the network was trained to undo.")]]
+    process: Required[Annotated[Literal["flow"], Meta(description="Process that the network was trained to reverse.")]]
     path: Annotated[Literal["linear", "cosine"], Meta(description="Path between noise and data; `linear` if absent.")]
     target: Annotated[Literal["velocity", "noise", "sample"], Meta(description=
         "What the network predicts; `velocity` if absent.")]  # fmt: skip
@@ -69,15 +71,15 @@ class DiffusionForm(SamplingForm, total=False):
     """A diffusion with the fields and defaults of the ``scheduler_config.json`` of diffusers."""
 
     process: Required[
-        Annotated[Literal["diffusion"], Meta(description="Process that the network was trained to undo.")]
+        Annotated[Literal["diffusion"], Meta(description="Process that the network was trained to reverse.")]
     ]
     time: Annotated[Literal["step", "fraction"], Meta(description=
-        "Time value passed to the network of a diffusion: the `step` number from 0, or the `fraction` of all steps; "
-        "`step` if absent.")]  # fmt: skip
+        "Time value passed to the network of a diffusion: the number of the `step`, counted from 0, or the `fraction` "
+        "of all steps; `step` if absent.")]  # fmt: skip
     num_train_timesteps: Annotated[int, Meta(ge=1, le=100_000), Meta(description=
         "Number of diffusion steps in training, T.")]  # fmt: skip
     beta_schedule: Annotated[Literal["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"], Meta(description=
-        "How beta depends on the step.")]  # fmt: skip
+        "How beta changes from step to step.")]  # fmt: skip
     beta_start: Annotated[_Share, Meta(description="beta of the first step.")]
     beta_end: Annotated[_Share, Meta(description="beta of the last step.")]
     trained_betas: Annotated[Annotated[list[_Share], Meta(min_length=1)] | None, Meta(description=
@@ -90,8 +92,8 @@ class DiffusionForm(SamplingForm, total=False):
     clip_sample_range: Annotated[Annotated[float, Meta(gt=0)] | None, Meta(description=
         "Largest absolute value after clipping.")]  # fmt: skip
     timestep_spacing: Annotated[Literal["leading", "linspace", "trailing"], Meta(description=
-        "How the steps of a shorter run are chosen.")]  # fmt: skip
-    steps_offset: Annotated[Count, Meta(description="Offset added to the steps under `leading`.")]
+        "How the steps of a run with fewer steps are chosen.")]  # fmt: skip
+    steps_offset: Annotated[Count, Meta(description="Offset added to the steps with `leading` spacing.")]
     set_alpha_to_one: Annotated[bool, Meta(description="Whether the last DDIM step ends at a clean sample.")]
 
 

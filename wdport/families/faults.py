@@ -33,21 +33,21 @@ class Kill:
     mutant: Annotated[str, Meta(description="Name of the fault.")]
     site: Annotated[str, Meta(description="Layer with the fault.")]
     gate: Annotated[str, Meta(description=
-        "Letter of the gate that found the fault: the expected gate if it failed, otherwise the first that did; empty "
-        "if none did.")]  # fmt: skip
-    expected: Annotated[str, Meta(description="Letter of the gate that should find it.")]
+        "Letter of the gate that found the fault: the expected gate if it failed, otherwise the first gate that "
+        "failed; empty if no gate failed.")]  # fmt: skip
+    expected: Annotated[str, Meta(description="Letter of the gate that should find the fault.")]
     sites: Annotated[tuple[str, ...], Meta(description="Layers that were reported as faulty.")]
     exact: Annotated[bool, Meta(description="Whether exactly the right layers were reported.")]
-    margin: Annotated[Number, Meta(description="Largest error divided by its bound, in decades.")]
+    margin: Annotated[Number, Meta(description="Largest ratio of an error to its bound, in decades.")]
     causes: Annotated[tuple[str, ...], Meta(description="Causes that were reported.")] = ()
     equivalent: Annotated[str, Meta(description=
-        "For a fault that does not change the result, the reason why it does not; no gate may find such a "
+        "For a fault that does not change the result, the reason why it does not; no gate should find such a "
         "fault.")] = ""  # fmt: skip
     inputs: Annotated[str, Meta(description="Case that revealed the fault.")] = ""
-    sought: Annotated[bool, Meta(description="Whether a cause was looked for.")] = False
+    sought: Annotated[bool, Meta(description="Whether the self-test looked for a cause.")] = False
     facts: Annotated[str, Meta(description="Text of a correct cause.")] = ""
     ratio: Annotated[Number | None, Meta(description=
-        "Largest isolated float32 error as a multiple of the reference's; null if it was not "
+        "Largest isolated float32 error, as a multiple of the reference's; null if it was not "
         "measured.")] = None  # fmt: skip
     single: Annotated[str | None, Meta(description=
         "Letter of the gate that finds the fault in float32 alone; null if that was not measured.")] = None  # fmt: skip

@@ -46,8 +46,8 @@ SCHEMAS: Final[Mapping[str, int]] = {
 class NamedFile:
     """A file that was read, identified by its hash."""
 
-    name: Annotated[str, Meta(description="Its name.")]
-    sha256: Annotated[Sha256, Meta(description="Its SHA-256.")]
+    name: Annotated[str, Meta(description="Name of the file.")]
+    sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def output_file(path: Path) -> OutputFile:
 class FaultsDocument:
     """What a command with ``--json`` prints if it ends with several faults, such as those of a mapping table."""
 
-    error: Annotated[str, Meta(description="The error on standard error, which names the first fault.")]
+    error: Annotated[str, Meta(description="The error message on standard error, which names the first fault.")]
     code: Annotated[Count, Meta(description="The exit code.")]
     faults: Annotated[Sequence[str], Meta(description="Every fault, in words.")]
 

@@ -38,32 +38,32 @@ class LayerRow(TypedDict, total=False):
     """A layer: a module of the PyTorch model and the layer of the Keras model that computes the same."""
 
     torch: Required[Annotated[Name, Meta(description=
-        "Path of the PyTorch module, its parts joined by `.`; in a section, without the section's `torch`. `.` is the "
-        "section's prefix itself.")]]  # fmt: skip
+        "Path of the PyTorch module, with its parts joined by `.`; in a section, without the section's `torch`. A "
+        "single `.` is the section's prefix itself.")]]  # fmt: skip
     keras: Required[Annotated[Name, Meta(description=
-        "Path of the Keras layer, its parts joined by `/`; in a section, without the section's `keras`. It has the "
-        "same indices as `torch`.")]]  # fmt: skip
+        "Path of the Keras layer, with its parts joined by `/`; in a section, without the section's `keras`. It must "
+        "have the same indices as `torch`.")]]  # fmt: skip
     kind: Annotated[Text, Meta(description=
         "Layer kind. It determines the layer's tensors, their rules, the layout of its output and the settings that "
         "are compared. Without a kind, only outputs are compared.")]  # fmt: skip
     names: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
-        "Suffixes of the PyTorch tensors, by the kind's names, if they differ from these: `{query: "
+        "Suffixes of the PyTorch tensors, by the kind's names for them, if the two differ: `{query: "
         "to_q}`.")]  # fmt: skip
     formerly: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
-        "Old names of submodules, by the kind's names: `{out: proj_attn}`. Such tensors are read under the current "
-        "names.")]  # fmt: skip
+        "Former names of submodules, by the kind's names for them: `{out: proj_attn}`. Tensors with a former name are "
+        "read under the current name.")]  # fmt: skip
     flatten: Annotated[Axes, Meta(description=
         "Order of the axes that were flattened before the layer, in PyTorch and in Keras: `c h w -> h w "
         "c`.")]  # fmt: skip
     sizes: Annotated[Sizes, Meta(description=
-        "Sizes of axes that no shape determines, by the names of `flatten` or `axes`.")]  # fmt: skip
+        "Sizes of axes that no shape determines, by their names in `flatten` or `axes`.")]  # fmt: skip
     axes: Annotated[Axes, Meta(description=
         "Layout of the output, in PyTorch and in Keras, if it differs from the kind's: `b c h w -> b h w "
         "c`.")]  # fmt: skip
     then: Annotated[Text, Meta(description=
         "Activation that follows the PyTorch module and is part of the Keras layer.")]  # fmt: skip
     up_to: Annotated[Literal["shift"], Meta(description=
-        "`shift`: outputs may differ by a shift that is the same at every token.")]  # fmt: skip
+        "`shift`: outputs may differ by a shift that is the same for every token.")]  # fmt: skip
     optional: Annotated[bool, Meta(description="Whether the row may match nothing.")]
     when: Annotated[Text, Meta(description=
         "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
@@ -76,15 +76,15 @@ class TensorRow(TypedDict, total=False):
     torch: Required[Annotated[Name | Names, Meta(description=
         "Name of the PyTorch tensor, or the names of several that are combined.")]]  # fmt: skip
     keras: Annotated[Name | Names, Meta(description=
-        "Path of the Keras variable, or the paths of several that the tensor fills. They have the same indices as "
+        "Path of the Keras variable that the tensor fills, or the paths of several. They must have the same indices as "
         "`torch`.")]  # fmt: skip
     rule: Annotated[Text, Meta(description=
         "How the axes are rearranged: the name of a rule, or the rule itself, as in `out in -> in out`.")]  # fmt: skip
     combine: Annotated[Text, Meta(description=
-        "Arithmetic that combines several tensors before the rule; `weight_norm` takes a magnitude and a "
+        "Arithmetic that combines several tensors before the rule is applied; `weight_norm` takes a magnitude and a "
         "direction.")]  # fmt: skip
     sizes: Annotated[Sizes, Meta(description=
-        "Sizes of axes that no shape determines, by the names of the rule's axes.")]  # fmt: skip
+        "Sizes of axes that no shape determines, by their names in the rule.")]  # fmt: skip
     check: Annotated[Name, Meta(description="Constant of the model family that the tensor must equal.")]
     drop: Annotated[Text, Meta(description="Reason for leaving the tensor out.")]
     optional: Annotated[bool, Meta(description="Whether the row may match nothing.")]
@@ -96,7 +96,9 @@ class TieRow(TypedDict, total=False):
     """A tensor that may be absent; if it is present, it equals another one bit for bit and fills nothing."""
 
     torch: Required[Annotated[Name, Meta(description="Name of the tensor.")]]
-    same_as: Required[Annotated[Name, Meta(description="Name of the tensor that it equals, with the same indices.")]]
+    same_as: Required[
+        Annotated[Name, Meta(description="Name of the tensor that it must equal, with the same indices.")]
+    ]
     when: Annotated[Text, Meta(description=
         "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
 
@@ -125,10 +127,10 @@ class TableForm(Rows, total=False):
     family: Annotated[Text, Meta(description="Model family; if absent, `custom`, which is your own model.")]
     variant: Annotated[Text, Meta(description="Name of the key layout within the family.")]
     signature: Annotated[Name, Meta(description=
-        "A tensor that only this layout has. A table without a signature is used only if it is named.")]  # fmt: skip
+        "A tensor that only this layout has. A table without a signature is used only if you specify it.")]  # fmt: skip
     include: Annotated[list[Text], Meta(description=
-        "Tables whose rows are added: the name of one that comes with wdport, or the path of a `.yaml` file in the "
-        "folder of this file or below it.")]  # fmt: skip
+        "Tables whose rows are added: for each, the name of a table that comes with wdport, or the path of a `.yaml` "
+        "file in this file's folder or below it.")]  # fmt: skip
     torch: Annotated[Text, Meta(description="Function that builds the PyTorch model, `module:name`.")]
     keras: Annotated[Text, Meta(description="Function that builds the Keras model, `module:name`.")]
     inputs: Annotated[list[Text], Meta(description=

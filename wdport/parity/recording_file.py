@@ -145,18 +145,20 @@ class Environment(TypedDict):
 class TensorFacts(TypedDict):
     """One tensor of the state_dict."""
 
-    shape: Annotated[list[Count], Meta(description="Its shape.")]
-    dtype: Annotated[str, Meta(description="Its dtype in the file.")]
-    sha256: Annotated[Sha256 | None, Meta(description="SHA-256 of its float32 values; null if they were recomputed.")]
+    shape: Annotated[list[Count], Meta(description="Shape of the tensor.")]
+    dtype: Annotated[str, Meta(description="Dtype in the file.")]
+    sha256: Annotated[
+        Sha256 | None, Meta(description="SHA-256 of the tensor's float32 values; null if they were recomputed.")
+    ]
 
 
 class SpreadFacts(TypedDict):
     """How much one layer changes when everything that it gets is perturbed by one rounding: the sum of the squares of
     the changes, and the largest change."""
 
-    fed: Annotated[Pair, Meta(description="Change of its inputs.")]
-    made: Annotated[Pair, Meta(description="Change of its isolated outputs.")]
-    running: Annotated[Pair, Meta(description="Change of its outputs in the running network.")]
+    fed: Annotated[Pair, Meta(description="Change in the layer's inputs.")]
+    made: Annotated[Pair, Meta(description="Change in the layer's isolated outputs.")]
+    running: Annotated[Pair, Meta(description="Change in the layer's outputs in the running network.")]
 
 
 class SingleFacts(TypedDict):
@@ -165,7 +167,7 @@ class SingleFacts(TypedDict):
     inputs: Annotated[Arrays, Meta(description="Inputs, rounded to float32.")]
     outputs: Annotated[tuple[Arrays, Arrays], Meta(description="Outputs in float32 and in float64.")]
     isolated: Annotated[tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]], Meta(description=
-        "For float32 and for float64: the outputs, and all calls in isolation.")]  # fmt: skip
+        "For float32 and for float64: the outputs, and all isolated calls.")]  # fmt: skip
 
 
 class CaseFacts(TypedDict):
@@ -176,20 +178,20 @@ class CaseFacts(TypedDict):
     scale: Annotated[float, Meta(description="Factor by which the inputs are multiplied.")]
     random_biases: Annotated[bool, Meta(description="Whether random shifts were added to the biases.")]
     extremes: NotRequired[Annotated[list[str], Meta(description=
-        "For each sample, what replaces ordinary values: `zeros`, `constant`, `large`, `missing`, `whole`, `sparse`, "
-        "`small` or `far`; \"\" for nothing.")]]  # fmt: skip
+        "For each sample, the kind of values that replace the ordinary ones: `zeros`, `constant`, `large`, `missing`, "
+        "`whole`, `sparse`, `small` or `far`; \"\" for none.")]]  # fmt: skip
     gain: NotRequired[Annotated[float, Meta(description=
         "Factor by which the inputs of isolated layers are multiplied in float32; 1 if absent.")]]  # fmt: skip
     names: Annotated[list[str], Meta(description="Names of the inputs.")]
     inputs: Annotated[Arrays, Meta(description="Inputs; floating-point inputs are in float64.")]
     outputs: Annotated[Arrays, Meta(description="Outputs in float64.")]
     calls: Annotated[Calls, Meta(description=
-        "By path, the inputs and outputs of every module, in order of completion; the second call of `X` is "
+        "Inputs and outputs of every module, by path, in order of completion; the second call of `X` is "
         "`X#2`.")]  # fmt: skip
     single: Annotated[SingleFacts | None, Meta(description="The float32 part; null if the case has none.")]
     conditioning: Annotated[dict[str, tuple[dict[str, SpreadFacts], Arrays]], Meta(description=
-        "For each dtype, how much rounding to it changes every layer, and the largest change of each value of the "
-        "outputs.")]  # fmt: skip
+        "For each dtype, how much rounding to this dtype changes every layer, and the largest change in each value of "
+        "the outputs.")]  # fmt: skip
 
 
 class RecordingForm(TypedDict):
@@ -203,7 +205,7 @@ class RecordingForm(TypedDict):
     evaluating: Annotated[bool, Meta(description="Whether the module was in evaluation mode.")]
     names: Annotated[list[str], Meta(description="Paths of the modules that were recorded.")]
     tensors: Annotated[dict[str, TensorFacts], Meta(description="The tensors of the state_dict, by name.")]
-    repeats: Annotated[bool, Meta(description="Whether a second run gave the same outputs bit for bit.")]
+    repeats: Annotated[bool, Meta(description="Whether a second run produced the same outputs, bit for bit.")]
     notes: Annotated[list[str], Meta(description="Notes for the reader, one sentence each.")]
     shifts: Annotated[dict[str, Reference], Meta(description="The shifts of the random biases, by parameter name.")]
     sweeps: Annotated[dict[str, tuple[Reference, Reference, Reference]], Meta(description=

@@ -36,9 +36,9 @@ class VariableResult:
 
     reference: Annotated[str, Meta(description="Name of the tensor.")]
     candidate: Annotated[str, Meta(description="Path of the variable.")]
-    gradient: Annotated[Number, Meta(description="Error of its gradient.")] = 0.0
+    gradient: Annotated[Number, Meta(description="Error of the variable's gradient.")] = 0.0
     step_gradient: Annotated[Number, Meta(description=
-        "Largest error of its gradient over the optimizer's steps.")] = 0.0  # fmt: skip
+        "Largest error of the variable's gradient over the optimizer's steps.")] = 0.0  # fmt: skip
     first: Annotated[Number, Meta(description="Largest error of the first moment.")] = 0.0
     second: Annotated[Number, Meta(description="Largest error of the second moment.")] = 0.0
     value: Annotated[Number, Meta(description="Largest error of the variable's value.")] = 0.0
@@ -49,7 +49,7 @@ class Trajectory:
     """One sampler, run on both sides from the same state and noise tape."""
 
     sampler: Annotated[str, Meta(description="Name of the sampler.")]
-    steps: Annotated[tuple[int, ...], Meta(description="Diffusion steps in the order of the run.")]
+    steps: Annotated[tuple[int, ...], Meta(description="Diffusion steps, in the order in which they are run.")]
     logic: Annotated[tuple[Number, ...], Meta(description="Relative float64 error of the state after each step.")]
     single: Annotated[tuple[Number, ...], Meta(description=
         "Relative error of the float32 port against the float64 reference after each step.")]  # fmt: skip
@@ -64,7 +64,7 @@ class VerdictOutcome:
 
     schema: Annotated[Literal[4], Meta(description="Version number of the format.")]
     kind: Annotated[Literal["verdict"], Meta(description="Kind of the document.")]
-    passed: Annotated[bool, Meta(description="Whether the models are equal: everything was compared and agrees.")]
+    passed: Annotated[bool, Meta(description="Whether the models are equal: everything was compared and matches.")]
     complete: Annotated[bool, Meta(description="Whether everything that had to be compared was compared.")]
     exit_code: Annotated[Literal[0, 1, 6], Meta(description=
         "Exit code of `wdport verify`: 0 if equal, 1 if different, 6 if something was not compared.")]  # fmt: skip
@@ -105,7 +105,7 @@ class VerdictFacts:
         "it.")] = field(default_factory=dict)  # fmt: skip
     digests: Annotated[dict[str, Sha256], Meta(description=
         "SHA-256 of the compared files, by role.")] = field(default_factory=dict)  # fmt: skip
-    reference_kind: Annotated[ReferenceKind, Meta(description="Whose code the reference is.")] = "wdport"
+    reference_kind: Annotated[ReferenceKind, Meta(description="Origin of the reference's code.")] = "wdport"
     reference_code: Annotated[str, Meta(description="Name of the reference's code.")] = ""
     rounded_to: Annotated[str, Meta(description=
         "16-bit dtype to which the weights of both models were rounded; empty if they were not "
@@ -125,7 +125,7 @@ class VerdictDocument(VerdictFacts, VerdictOutcome):
     gates: Annotated[tuple[GateFacts, ...], Meta(description="Every gate, in the order of the report.")]
     assuming: Annotated[dict[str, object], Meta(description="The assumed values on which the outcome depends.")]
     faults: Annotated[tuple[Fault, ...], Meta(description=
-        "Every place that is wrong in isolation, in the order of the computation.")]  # fmt: skip
+        "Every place that is wrong in isolation, in order of computation.")]  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)

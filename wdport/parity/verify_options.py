@@ -121,7 +121,7 @@ class PairOptions:
     ] = None
     against: Annotated[
         PathText | None,
-        Option("A recording made by `wdport record`, instead of CHECKPOINT; needs no torch.", files=(".npz",)),
+        Option("A recording made by `wdport record`, instead of CHECKPOINT; does not need torch.", files=(".npz",)),
         Elsewhere(each_pair=True),
     ] = None  # fmt: skip
 
@@ -131,7 +131,7 @@ class RunOptions:
     """How the comparison is judged, and what is written; ``json_file`` is "-" for standard output."""
 
     no_fresh: Annotated[
-        bool, Option("With a policy: skip the comparison on new inputs and weights.", after="fresh")
+        bool, Option("With a policy, skip the comparison on new inputs and weights.", after="fresh")
     ] = False
     json_file: Annotated[str | None, JSON, CommandOnly()] = None
     html: Annotated[str | None, Option("Write an HTML report.", files=(".html",)), CommandOnly()] = None
@@ -150,11 +150,11 @@ class RunOptions:
     update_baseline: Annotated[
         bool, Option("Write this run's errors to the baseline.", group="outputs"), CommandOnly()
     ] = False
-    no_canary: Annotated[bool, Option("With a policy or baseline: skip the known-fault check.")] = False
+    no_canary: Annotated[bool, Option("With a policy or baseline, skip the known-fault check.")] = False
     repro: Annotated[
         str | None,
         Option(
-            "Write the first faulty layer, its weights and inputs, and a script.",
+            "Write the first faulty layer with its weights and inputs, and a script that runs it.",
             metavar="DIR",
             files="folder",
             group="outputs",

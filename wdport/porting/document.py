@@ -31,12 +31,13 @@ class SuggestionDocument:
     seconds: Annotated[float, Meta(description="Total duration in seconds.")]
     forward_seconds: Annotated[float, Meta(description=
         "Time spent running the models, in seconds; part of the total duration.")]  # fmt: skip
-    doubts: Annotated[Sequence[str], Meta(description="What is uncertain about the table, one sentence each.")]
+    doubts: Annotated[Sequence[str], Meta(description="Uncertainties about the table, one sentence each.")]
     notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
     rows: Annotated[Sequence[Mapping[str, object]], Meta(description=
-        "Rows of the table, as a mapping table has them under `layers`, `tensors` and `tied`.")]  # fmt: skip
+        "Rows of the table, in the form in which a mapping table contains them under `layers`, `tensors` and "
+        "`tied`.")]  # fmt: skip
     failure: Annotated[str, Meta(description=
-        "Why the table is not proved; empty if it is proved, or if no proof was tried.")]  # fmt: skip
+        "Why the table is not proved; empty if it is proved, or if no proof was attempted.")]  # fmt: skip
     verdict: Annotated[VerdictDocument | None, Meta(description="The proof; null if there is none.")]
     last_alike: Annotated[Place | None, Meta(description="The last layer at which the models agree.")]
     first_unlike: Annotated[Place | None, Meta(description="The first layer at which the models do not agree.")]

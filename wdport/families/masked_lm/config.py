@@ -106,11 +106,11 @@ class Config(Fields):
     """
 
     vocab_size: Annotated[
-        int, Meta(ge=1, le=MAX_STEPS, description="Number of tokens."), NETWORK, Summary("tokens")
+        int, Meta(ge=1, le=MAX_STEPS, description="Number of tokens in the vocabulary."), NETWORK, Summary("tokens")
     ] = 128256
     hidden_size: Annotated[
         Width,
-        Meta(description="Channels per token; a multiple of num_attention_heads."),
+        Meta(description="Number of channels per token; a multiple of num_attention_heads."),
         NETWORK,
         Summary("channels"),
     ] = 768
@@ -124,7 +124,9 @@ class Config(Fields):
         "Number of attention heads."), NETWORK, Summary("heads")] = 12  # fmt: skip
     num_key_value_heads: Annotated[
         Width | None,
-        Meta(description="Number of key and value heads, a divisor of num_attention_heads; equal to it if null."),
+        Meta(
+            description="Number of key and value heads, a divisor of num_attention_heads; num_attention_heads if null."
+        ),
         NETWORK,
         Summary("key heads"),
     ] = None
@@ -133,7 +135,9 @@ class Config(Fields):
         Meta(description="Width of a head, an even number; hidden_size / num_attention_heads if null."),
         NETWORK,
     ] = None
-    hidden_act: Annotated[str, ACTIVATIONS, Meta(description="Activation of the gated network."), NETWORK] = "silu"
+    hidden_act: Annotated[str, ACTIVATIONS, Meta(description="Activation function of the gated network."), NETWORK] = (
+        "silu"
+    )
     max_position_embeddings: Annotated[
         int,
         Meta(ge=1, le=MAX_STEPS, description="Longest sequence in training; the network has no limit."),
@@ -143,14 +147,12 @@ class Config(Fields):
     rope_theta: Annotated[
         float,
         Meta(gt=0, lt=FINITE,
-             description="Base of the frequencies of rotary positions, in old files; new files have it in "
+             description="Base of the frequencies of rotary positions in old files; new files contain it in "
                          "rope_parameters."),
         NETWORK,
         NOT_REAL,
     ] = 10_000.0  # fmt: skip
-    attention_bias: Annotated[bool, Meta(description="Whether the projections of attention have biases."), NETWORK] = (
-        False
-    )
+    attention_bias: Annotated[bool, Meta(description="Whether the attention projections have biases."), NETWORK] = False
     mlp_bias: Annotated[bool, Meta(description="Whether the gated network and the head have biases."), NETWORK] = False
     tie_word_embeddings: Annotated[
         bool, Meta(description="Whether the head shares the weights of the embedding."), NETWORK, Summary("tied head")
@@ -162,7 +164,7 @@ class Config(Fields):
         Effect(gates=("C",)),
     ] = 128001
     mask_token_id: Annotated[
-        Token | None, Meta(description="Token that stands for a token to be predicted; null for none."), UNUSED
+        Token | None, Meta(description="Mask token, which stands for a token to be predicted; null for none."), UNUSED
     ] = 128002
 
     def __post_init__(self) -> None:

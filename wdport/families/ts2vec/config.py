@@ -25,14 +25,17 @@ class Config(Fields):
     """Sizes of one encoder; raises ``ValueError`` for invalid sizes."""
 
     input_dims: Annotated[
-        int, Meta(ge=1, le=MAX_FEATURES, description="Features of a time step, F."), NETWORK, Summary("input_dims")
+        int,
+        Meta(ge=1, le=MAX_FEATURES, description="Number of features per time step, F."),
+        NETWORK,
+        Summary("input_dims"),
     ]
     hidden_dims: Annotated[
-        Width, Meta(description="Channels of every block but the last, H."), NETWORK, Summary("hidden_dims")
+        Width, Meta(description="Number of channels of every block but the last, H."), NETWORK, Summary("hidden_dims")
     ]
     output_dims: Annotated[
         Width,
-        Meta(description="Channels of the last block and of the representation, D."),
+        Meta(description="Number of channels of the last block and of the representation, D."),
         NETWORK,
         Summary("output_dims"),
     ]
@@ -44,7 +47,7 @@ class Config(Fields):
     ]
     kernel_size: Annotated[
         int,
-        Meta(ge=1, le=255, description="Width of the convolutions, K; odd.",
+        Meta(ge=1, le=255, description="Width of the convolution kernels, K; odd.",
              extra_json_schema={"not": {"multipleOf": 2}}),
         NETWORK,
     ] = 3  # fmt: skip

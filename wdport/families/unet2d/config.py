@@ -67,20 +67,24 @@ class Config(Fields):
         Phrase("a number, two numbers or null"),
         Summary("sample_size"),
     ] = None
-    in_channels: Annotated[Width, Meta(description="Channels of the input."), NETWORK, Summary("in_channels")] = 3
-    out_channels: Annotated[Width, Meta(description="Channels of the output."), NETWORK, Summary("out_channels")] = 3
+    in_channels: Annotated[
+        Width, Meta(description="Number of channels of the input."), NETWORK, Summary("in_channels")
+    ] = 3
+    out_channels: Annotated[
+        Width, Meta(description="Number of channels of the output."), NETWORK, Summary("out_channels")
+    ] = 3
     center_input_sample: Annotated[bool, Meta(description="Whether the input x is rescaled to 2 x - 1."), NETWORK] = (
         False
     )
     time_embedding_type: Annotated[
         Literal["positional", "fourier", "learned"],
-        Meta(description="Kind of the time embedding."),
+        Meta(description="Type of the time embedding."),
         NETWORK,
         Summary("time", 1),
     ] = "positional"
     time_embedding_dim: Annotated[
         Width | None,
-        Meta(description="Width of the time embedding; four times the first of block_out_channels if null."),
+        Meta(description="Width of the time embedding; four times the first value of block_out_channels if null."),
         NETWORK,
     ] = None
     freq_shift: Annotated[
@@ -88,7 +92,7 @@ class Config(Fields):
     ] = 0
     flip_sin_to_cos: Annotated[bool, Meta(description="Whether the cosines come before the sines."), NETWORK] = True
     down_block_types: Annotated[
-        tuple[DownBlock, ...], Meta(min_length=1, description="Block type of each level on the way down."), NETWORK
+        tuple[DownBlock, ...], Meta(min_length=1, description="Type of the down block at each level."), NETWORK
     ] = ("DownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D")
     mid_block_type: Annotated[
         Literal["UNetMidBlock2D", None],
@@ -96,11 +100,11 @@ class Config(Fields):
         NETWORK,
     ] = MID
     up_block_types: Annotated[
-        tuple[UpBlock, ...], Meta(min_length=1, description="Block type of each level on the way up."), NETWORK
+        tuple[UpBlock, ...], Meta(min_length=1, description="Type of the up block at each level."), NETWORK
     ] = ("AttnUpBlock2D", "AttnUpBlock2D", "AttnUpBlock2D", "UpBlock2D")
     block_out_channels: Annotated[
         tuple[Width, ...],
-        Meta(min_length=1, max_length=MAX_LEVELS, description="Channels of each level."),
+        Meta(min_length=1, max_length=MAX_LEVELS, description="Number of channels at each level."),
         NETWORK,
         Summary("channels"),
     ] = (224, 448, 672, 896)
@@ -122,16 +126,16 @@ class Config(Fields):
     act_fn: Annotated[
         str,
         Choices(("silu", "mish", "gelu", "relu"), synonyms={"swish": "silu"}),
-        Meta(description="Activation."),
+        Meta(description="Activation function."),
         NETWORK,
     ] = "silu"
     attention_head_dim: Annotated[
         Width | None, Meta(description="Width of an attention head; all channels if null."), NETWORK
     ] = 8
-    norm_num_groups: Annotated[Width, Meta(description="Number of groups of the group norms."), NETWORK] = 32
+    norm_num_groups: Annotated[Width, Meta(description="Number of groups in the group norms."), NETWORK] = 32
     attn_norm_num_groups: Annotated[
         Width | None,
-        Meta(description="Number of groups of the norm before the attention of the middle block."),
+        Meta(description="Number of groups in the norm before the attention of the middle block."),
         NETWORK,
     ] = None
     norm_eps: Annotated[float, Meta(ge=0, lt=FINITE, description="Epsilon of the group norms."), NETWORK] = 1e-5
@@ -150,7 +154,7 @@ class Config(Fields):
     ] = None
     scheduler: Annotated[
         Annotated[Scheduler, Meta(extra_json_schema=_SCHEDULER)] | None,
-        Meta(description="Process that the network was trained to undo, as in scheduler_config.json; null if the "
+        Meta(description="Process that the network was trained to reverse, as in scheduler_config.json; null if the "
                          "network is not sampled."),
         Effect(gates=("E",)),
         Phrase("a table of values"),

@@ -76,14 +76,19 @@ class Config(Fields):
 
     level_lengths: Annotated[
         tuple[Steps, ...],
-        Meta(max_length=MAX_GROUPS, description="Coefficients per group and feature, [cA_L, cD_L, ..., cD_1]."),
+        Meta(
+            max_length=MAX_GROUPS,
+            description="Number of coefficients in each group, per feature: [cA_L, cD_L, ..., cD_1].",
+        ),
         NETWORK,
         Summary("groups"),
     ]
-    features: Annotated[int, Meta(ge=1, le=MAX_FEATURES, description="Features of a time step."), NETWORK]
+    features: Annotated[int, Meta(ge=1, le=MAX_FEATURES, description="Number of features per time step."), NETWORK]
     embed_dim: Annotated[
         Width,
-        Meta(description="Token width of the detail levels; that of the approximation is twice as large."),
+        Meta(
+            description="Width of the tokens of the detail levels; the tokens of the approximation are twice as wide."
+        ),
         NETWORK,
         Public("model", "embed_dim", ("d_model", "hidden_dim", "embedding_dim", "dim", "width")),
         Released(256, assumed=False),
@@ -113,7 +118,7 @@ class Config(Fields):
         Released(128, assumed=False),
         FieldRefusal("{value} is not even and at least 4"),
     ]
-    qk_norm: Annotated[bool, Meta(description="Whether attention normalises queries and keys."), NETWORK] = False
+    qk_norm: Annotated[bool, Meta(description="Whether attention normalizes queries and keys."), NETWORK] = False
     cross_level_attention: Annotated[
         bool,
         Meta(description="Whether the levels attend to one another."),
@@ -124,7 +129,9 @@ class Config(Fields):
             ("cross_level_attention", "cross_attention", "use_cross_attention"),
         ),
     ] = True
-    scale_embedding: Annotated[bool, Meta(description="Whether the network takes a scale."), NETWORK] = False
+    scale_embedding: Annotated[
+        bool, Meta(description="Whether the network takes a scale as a conditioning input."), NETWORK
+    ] = False
     prediction_target: Annotated[
         Literal["noise", "coefficient"],
         Meta(description="What the network predicts: the noise, or the clean coefficients."),
@@ -165,7 +172,7 @@ class Config(Fields):
     ] = None
     seq_len: Annotated[
         Steps | None,
-        Meta(description="Time steps of a series, T."),
+        Meta(description="Number of time steps in a series, T."),
         UNUSED,
         Public("dataset", "seq_len", ("seq_length", "sequence_length", "length", "window", "window_size")),
         SETTABLE,
@@ -188,7 +195,7 @@ class Config(Fields):
     conditioning: Annotated[
         Literal["scale", "none"] | None,
         Meta(description="Whether a network with a scale embedding was trained with a scale for every window; null if "
-                         "that is unknown."),
+                         "unknown."),
         UNUSED,
         SETTABLE,
         Summary("conditioning"),
@@ -196,7 +203,10 @@ class Config(Fields):
     ] = None  # fmt: skip
     transform: Annotated[str | None, Meta(description="Transform of the data."), SAMPLES, OMITTED] = None
     window_statistics: Annotated[
-        str | None, Meta(description="Statistics of the windows of the training data, packed."), SAMPLES, OMITTED
+        str | None,
+        Meta(description="Statistics of the windows of the training data, in packed form."),
+        SAMPLES,
+        OMITTED,
     ] = None
 
     wording: ClassVar = Wording(

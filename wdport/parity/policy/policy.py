@@ -32,18 +32,18 @@ class BoundForm(TypedDict, total=False):
 
     value: Required[Annotated[float, Meta(gt=0), Meta(description=
         "The bound: a positive, finite number.")]]  # fmt: skip
-    reason: Annotated[Text, Meta(description="Why the bound is not the default.")]
+    reason: Annotated[Text, Meta(description="Reason why the bound differs from the default.")]
     expires: Annotated[Day, Meta(description=
-        "The last day on which the bound is in force, as a TOML date without quotes. From the next day on, the gate "
-        "policy (P) fails and the default is in force again.")]  # fmt: skip
+        "The last day on which the bound is in force, as a TOML date without quotes. From the next day on, the policy "
+        "gate (P) fails and the default is in force again.")]  # fmt: skip
 
 
 class SettingsForm(TypedDict, total=False):
     """How to treat hyper-parameters that differ."""
 
     differs: Annotated[Literal["warn", "fail"], Meta(description=
-        "`fail`: a hyper-parameter that differs between the two models makes the gate policy (P) fail; "
-        "`warn`, the default, only reports the difference.")]  # fmt: skip
+        "`fail`: a hyper-parameter that differs between the two models makes the policy gate (P) fail; `warn`, the "
+        "default, only reports the difference.")]  # fmt: skip
 
 
 class WaiverForm(TypedDict):
@@ -52,7 +52,7 @@ class WaiverForm(TypedDict):
     tap: Annotated[str, Meta(pattern=r"^(?=[\s\S]*\S)[^*?<>\[\]{}]+$"), Meta(description=
         "Full path of the layer in the reference; patterns are not allowed.")]  # fmt: skip
     gate: Annotated[str, Meta(description="The gate that the layer may fail, by its name or its letter.")]
-    reason: Annotated[Text, Meta(description="Why the failure is acceptable.")]
+    reason: Annotated[Text, Meta(description="Reason why the failure is acceptable.")]
     expires: Annotated[Day, Meta(description=
         "The last day on which the waiver is in force, as a TOML date without quotes.")]  # fmt: skip
 
@@ -73,10 +73,12 @@ class TapRecord(TypedDict):
     text ``inf``."""
 
     isolated: Annotated[_Error, Meta(description=
-        "Relative float64 error of its outputs when it is fed the reference's inputs.")]  # fmt: skip
-    cumulative: Annotated[_Error, Meta(description="Relative float64 error of its outputs within the running network.")]
+        "Relative float64 error of the layer's outputs when the layer is fed the reference's inputs.")]  # fmt: skip
+    cumulative: Annotated[
+        _Error, Meta(description="Relative float64 error of the layer's outputs within the running network.")
+    ]
     rms_ratio: Annotated[Annotated[float, Meta(ge=1)] | Literal["inf"], Meta(description=
-        "Root mean square of its float32 error as a multiple of the reference's own.")]  # fmt: skip
+        "Root mean square of the layer's float32 error, as a multiple of the reference's own.")]  # fmt: skip
 
 
 class BaselineForm(TypedDict):

@@ -74,11 +74,13 @@ class Variant:
     name: Annotated[str, Meta(description="What was changed.")]
     logic: Annotated[Number | None, Meta(description="Largest isolated float64 error; null if it was not measured.")]
     ratio: Annotated[Number | None, Meta(description=
-        "Largest isolated float32 error as a multiple of the reference's; null if it was not measured.")]  # fmt: skip
+        "Largest isolated float32 error, as a multiple of the reference's; null if it was not measured.")]  # fmt: skip
     alarms: Annotated[tuple[Alarm, ...], Meta(description="Gates that fail; each of them is a false alarm.")]
     rejected: Annotated[tuple[str, ...] | None, Meta(description=
         "Fixed tolerances that reject the port's output; null if that was not measured.")] = None  # fmt: skip
-    why: Annotated[str, Meta(description="Why the port is correct, if it computes the same in another way.")] = ""
+    why: Annotated[
+        str, Meta(description="Why the port is correct, if it computes the same result in a different way.")
+    ] = ""
 
 
 CAUSES_RIGHT: Final = 0.8
@@ -89,7 +91,9 @@ CAUSES_RIGHT: Final = 0.8
 class GroupResult:
     """Faults of one kind."""
 
-    gate: Annotated[str, Meta(description="Letter of the gate that should find them; empty if there are several.")]
+    gate: Annotated[
+        str, Meta(description="Letter of the gate that should find the faults; empty if there are several such gates.")
+    ]
     name: Annotated[str, Meta(description="The kind, in words.")]
     kills: Annotated[tuple[Kill, ...], Meta(description="Outcomes of the faults.")]
 
@@ -224,7 +228,7 @@ class SelftestDocument:
     faults: Annotated[Count, Meta(description="Number of faults that change the result.")]
     killed: Annotated[Count, Meta(description="Number of these faults that a gate found.")]
     right: Annotated[Count, Meta(description="Number of these faults that the right gate found at the right place.")]
-    causes_sought: Annotated[Count, Meta(description="Number of faults for which a cause was looked for.")]
+    causes_sought: Annotated[Count, Meta(description="Number of faults for which the self-test looked for a cause.")]
     causes_right: Annotated[Count, Meta(description="Number of correct causes.")]
     causes_wrong: Annotated[Count, Meta(description="Number of wrong causes.")]
     variants: Annotated[Count, Meta(description="Number of correct ports.")]

@@ -120,9 +120,9 @@ class TensorFlow(Struct, frozen=True, rename={"from_": "from"}):
     """An input or output tensor of a step."""
 
     from_: Annotated[str, Meta(description=
-        "Its source as seen from the enclosing module: a step, an argument or a parameter.")]  # fmt: skip
+        "Source of the tensor, as seen from the enclosing module: a step, an argument or a parameter.")]  # fmt: skip
     argument: Annotated[str | None, Meta(description="Parameter of the step that receives the tensor.")]
-    axes: Annotated[str | None, Meta(description="Its axes in PyTorch's order, such as `b c h w`.")]
+    axes: Annotated[str | None, Meta(description="Axes of the tensor in PyTorch's order, such as `b c h w`.")]
     sizes: Annotated[Sequence[int | str], Meta(description="Sizes of the axes; `b` is the batch size.")]
     kind: Annotated[str, Meta(description="`float`, `int`, `bool` or `complex`.")]
 
@@ -131,8 +131,8 @@ class TensorFlow(Struct, frozen=True, rename={"from_": "from"}):
 class KerasCallFacts:
     """A layer or function of Keras."""
 
-    name: Annotated[str, Meta(description="Its name, such as `layers.Conv2D`.")]
-    arguments: Annotated[Mapping[str, object], Meta(description="Its arguments, by name.")]
+    name: Annotated[str, Meta(description="Name of the layer or function, such as `layers.Conv2D`.")]
+    arguments: Annotated[Mapping[str, object], Meta(description="Arguments of the call, by name.")]
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class DefaultFacts:
     """An argument whose default in Keras differs from PyTorch's."""
 
     layer: Annotated[str, Meta(description="The Keras layer.")]
-    argument: Annotated[str, Meta(description="Name of its argument.")]
+    argument: Annotated[str, Meta(description="Name of the layer's argument.")]
     keras: Annotated[object, Meta(description="Default of the argument.")]
     setting: Annotated[str, Meta(description="PyTorch's hyper-parameter.")]
     torch: Annotated[object, Meta(description="Default of the hyper-parameter.")]
@@ -162,11 +162,11 @@ class OutlineStep:
     torch: Annotated[str, Meta(description="The step in PyTorch, in short form.")]
     inputs: Annotated[Sequence[TensorFlow], Meta(description="Input tensors.")]
     outputs: Annotated[Sequence[TensorFlow], Meta(description="Output tensors.")]
-    keras: Annotated[Sequence[KerasCallFacts], Meta(description="Keras calls that compute the same, in order.")]
+    keras: Annotated[Sequence[KerasCallFacts], Meta(description="Keras calls that compute the same result, in order.")]
     keras_text: Annotated[str | None, Meta(description=
         "The Keras calls in short form, or other code that must be written.")]  # fmt: skip
     defaults: Annotated[Sequence[DefaultFacts], Meta(description=
-        "Arguments that must be specified, because their defaults differ.")]  # fmt: skip
+        "Arguments that must be specified because their defaults differ.")]  # fmt: skip
     notes: Annotated[Sequence[str], Meta(description="Other differences, and what to check.")]
     parameters: Annotated[Mapping[str, JsonShape], Meta(description=
         "Shapes of the module's own tensors that its code reads directly.")]  # fmt: skip
@@ -178,7 +178,7 @@ class OutlineDocument:
     """What ``wdport map outline --json`` prints: what a PyTorch model computes, step by step."""
 
     model: Annotated[str, Meta(description="Function that builds the model, `module:name`.")]
-    parameters: Annotated[Count, Meta(description="Number of its parameters.")]
+    parameters: Annotated[Count, Meta(description="Number of the model's parameters.")]
     batch: Annotated[Positive, Meta(description="Batch size of the run.")]
     versions: Annotated[Mapping[str, str], Meta(description="Versions of torch and Keras.")]
     notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
