@@ -42,6 +42,7 @@ def drawn(rng: np.random.Generator) -> tuple[dict[str, Any], int, float]:
         "timestep_spacing": str(rng.choice(SPACINGS)),
         "steps_offset": int(rng.choice([0, 1])),
     }
+    fields["rescale_betas_zero_snr"] = fields["prediction_type"] != "epsilon" and bool(rng.integers(2))
     return fields, int(rng.choice([5, 7, 10, 20])), float(rng.choice([0.0, 0.4, 1.0]))
 
 
@@ -130,6 +131,31 @@ def test_plans_do_what_plain_loops_do(spacing: str, prediction: str) -> None:
     assert Run("ddpm", 0.0, scheduler.target) in process.runs
 
 
+@pytest.mark.parametrize("prediction", ["sample", "v_prediction"])
+def test_solvers_begin_where_no_signal_is_left(prediction: str) -> None:
+    """They divide by it, so they take what diffusers' solvers take there, and are otherwise plain loops."""
+    library = pytest.importorskip("diffusers", exc_type=ImportError)
+    fields = {"prediction_type": prediction, "rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
+    scheduler = Scheduler(**fields, clip=None)
+    process = scheduler.process()
+    assert process.schedule.alpha_bar[-1] == 0.0
+    assert float(process.noising().at(jnp.array([0.99999])).signal[0]) == 0.0
+    theirs = library.DPMSolverMultistepScheduler(**fields).alphas_cumprod.numpy()
+    np.testing.assert_allclose(process.solved.alpha_bar[1:], theirs, rtol=2e-5)
+    init = np.random.default_rng(3).standard_normal(SHAPE)
+    for sampler in process.samplers:
+        run = Run(sampler, 0.0, scheduler.target)
+        plan = process.plan(sampler, process.count(sampler))
+        noise = {int(draw): np.random.default_rng(int(draw)).standard_normal(SHAPE) for draw in plan.draws}
+        tape = np.stack([noise[int(draw)] for draw in plan.draws[plan.noisy]]) if plan.slots else np.zeros((0, *SHAPE))
+        truth = process.plain(run, toy, init, noise.__getitem__)
+        used = np.zeros((len(plan.steps), *SHAPE))
+        used[plan.noisy] = tape
+        found = tape_states(plan, init, used, None)[-1]
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found, truth, rtol=1e-9, atol=1e-9, err_msg=sampler)
+
+
 @pytest.mark.parametrize("sampler", ["ddpm", "ddim"])
 def test_a_change_of_the_clean_state_leaves_the_noise(sampler: str) -> None:
     """With a change to one constant, the last state is that constant, and the same steps draw noise."""
@@ -197,7 +223,7 @@ def test_what_is_not_said() -> None:
         ({"variance_type": "learned_range"}, "variance_type 'learned_range' is not supported"),
         ({"timestep_spacing": "log"}, "timestep_spacing 'log' is not supported"),
         ({"thresholding": True}, "thresholding True of DDPMScheduler is not supported"),
-        ({"rescale_betas_zero_snr": True}, "rescale_betas_zero_snr True of DDPMScheduler is not supported"),
+        ({"rescale_betas_zero_snr": True}, "rescale_betas_zero_snr is not supported with prediction_type epsilon"),
         ({"clip_sample": 1}, "clip_sample is not true or false"),
         ({"clip_sample_range": float("inf")}, "clip_sample_range is not a positive number"),
         ({"beta_end": 1.0}, "beta_end is not between 0 and 1"),

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SPACED: Final[Mapping[str, Callable[[Array, int | None, int], Array]]] = {"sde-dpm-solver++": even_steps}
 """Samplers that choose their steps themselves: (alpha_bar, their number, the last one) to the steps."""
 
+LEAST_SIGNAL: Final = 2.0**-24
+"""alpha_bar at step T in diffusers' solvers if no signal is left there: they divide by its root."""
+
 TRIAL = 5
 """Steps of a run that is compared with a loop: errors accumulate, and a large network is slow in float64."""
 
@@ -41,7 +44,7 @@ class Diffusion:
     signal and noise left at the end. ``loops`` are the checkpoint's own samplers as plain loops, with which ``runs``
     are compared, over the steps that ``listed`` returns for a number of them. ``first`` is the first of the T steps on
     which the network was trained. ``clip`` is the largest absolute value of the predicted clean state, if it is
-    clipped.
+    clipped. ``silent``: no signal is left at step T.
     """
 
     schedule: NoiseSchedule
@@ -56,6 +59,19 @@ class Diffusion:
     runs: tuple[Run, ...] = ()
     first: int = 1
     clip: float | None = None
+    silent: bool = False
+
+    @property
+    def solved(self) -> NoiseSchedule:
+        """The schedule of samplers that divide by the signal: at a silent step T, with the alpha_bar of diffusers'
+        solvers there."""
+        if not self.silent:
+            return self.schedule
+        beta, alpha, alpha_bar = (values.copy() for values in self.schedule)
+        alpha_bar[-1] = LEAST_SIGNAL
+        alpha[-1] = LEAST_SIGNAL / alpha_bar[-2]
+        beta[-1] = 1.0 - alpha[-1]
+        return NoiseSchedule(beta, alpha, alpha_bar)
 
     @property
     def samplers(self) -> tuple[str, ...]:
@@ -103,7 +119,7 @@ class Diffusion:
     def plain(
         self, run: Run, network: Network, init: Array, noise: Noise, change: Change | None = None, repeats: int = 1
     ) -> Array:
-        bars = self.schedule.alpha_bar
+        bars = self.solved.alpha_bar
         if run.sampler in SPACED:
             steps = solver_steps(bars, TRIAL, self.trained_last)
         else:
@@ -152,6 +168,7 @@ class Diffusion:
         samplers = {**SAMPLERS, **self.checkpoint_samplers}
         if sampler not in samplers:
             raise UsageError("sampler", f"unknown sampler {sampler!r}", f"use one of {', '.join(samplers)}")
-        return make_plan(sampler, self.schedule, steps, eta=eta, target=target or self.target,
+        schedule = self.schedule if sampler in self.checkpoint_samplers else self.solved
+        return make_plan(sampler, schedule, steps, eta=eta, target=target or self.target,
                          updates=samplers[sampler],
-                         times=self.times, changed=changed, end=self.end)  # fmt: skip
+                         times=self.times, changed=changed, end=self.end, silent=self.silent)  # fmt: skip

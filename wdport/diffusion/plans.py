@@ -137,6 +137,7 @@ def make_plan(
     times: Array | None = None,
     changed: bool = False,
     end: Point = END,
+    silent: bool = False,
 ) -> SamplingPlan:
     """The plan of one sampler.
 
@@ -151,6 +152,7 @@ def make_plan(
         times: times passed to the network at every step, (T+1,). Default: step / T.
         changed: whether the network's estimate of the clean state is changed, see :class:`SamplingPlan`.
         end: the signal and noise left at the end. Default: no noise.
+        silent: whether ``updates`` take a last step without signal, where alpha_bar is 0.
 
     Raises:
         UsageError: an argument is invalid, or the schedule would cause a division by zero.
@@ -163,7 +165,7 @@ def make_plan(
         raise UsageError("target", f"unknown prediction target {target!r}", f"use one of {', '.join(TARGETS)}")
     _check_eta(sampler, eta)
     # By step: a row of a sampler with two rows per step calls the network at either end of it.
-    points = {point.step: point for point in _points(schedule, steps)}
+    points = {point.step: point for point in _points(schedule, steps, silent)}
     view = View(target, changed)
     rows = list(updates([*points.values(), end], view, float(eta)))
     listed = np.array([step for step, _ in rows], np.int64)
@@ -182,7 +184,7 @@ def _check_eta(sampler: str, eta: float) -> None:
         raise UsageError("eta", f"does not belong to {sampler}", f"leave it out, or take {' or '.join(WITH_ETA)}")
 
 
-def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array) -> list[Point]:
+def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array, silent: bool) -> list[Point]:
     """The schedule at these steps; raises :class:`UsageError` if no sampler can use it."""
     beta, alpha, alpha_bar = (np.asarray(values, np.float64) for values in schedule)
     if beta.ndim != 1 or beta.size < 2 or not beta.shape == alpha.shape == alpha_bar.shape:
@@ -191,7 +193,7 @@ def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array) -> list[Point
     listed = checked_steps(steps, beta.size - 1)
     for name, values in zip(NoiseSchedule._fields, (beta, alpha, alpha_bar), strict=True):
         # Negated, so that NaN is refused as well. A file in bfloat16 has alpha_bar = 1 at its first steps.
-        ruined = ~((values[listed] > 0.0) & (values[listed] < 1.0))
+        ruined = ~((values[listed] > 0.0) & (values[listed] < 1.0)) & ~(silent & (listed == beta.size - 1))
         if np.any(ruined):
             step = listed[ruined][-1]
             what = f"{name} is {values[step]:g} at step {step}, where it must be between 0 and 1"

@@ -80,7 +80,6 @@ OLDER: Final[Fields] = {"tensor_format": "pt", "timestep_values": None, "predict
 
 IMPLEMENTED: Final[Mapping[str, tuple[object, ...]]] = {
     "thresholding": (False, None),
-    "rescale_betas_zero_snr": (False, None),
     "use_flow_sigmas": (False, None),
     "use_dynamic_shifting": (False, None),
     "timestep_type": ("discrete",),
@@ -109,8 +108,9 @@ def scheduler_fields(document: Mapping[str, object]) -> dict[str, object]:
     for name, supported in IMPLEMENTED.items():
         if (value := stated.get(name, supported[0])) not in supported:
             raise ValueError(f"{name} {printable(repr(value), 60)} of {kind} is not supported")
-    if "clip_sample" not in CLASSES[kind] and stated.get("clip_sample", False) is not False:
-        raise ValueError(f"clip_sample is set, which {kind} does not have")
+    for name in ("clip_sample", "rescale_betas_zero_snr"):
+        if name not in CLASSES[kind] and stated.get(name, False) not in (False, None):
+            raise ValueError(f"{name} is set, which {kind} does not have")
     values = {**CLASSES[kind], **stated}
     if values.get("variance_type") is None:  # of solvers, which add none; for DDPM the library takes its default
         values.pop("variance_type", None)
@@ -151,6 +151,7 @@ class Scheduler:
     timestep_spacing: str = "leading"
     steps_offset: int = 0
     set_alpha_to_one: bool = True
+    rescale_betas_zero_snr: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.trained_betas, list):
@@ -161,8 +162,12 @@ class Scheduler:
                             ("variance_type", VARIANCES), ("timestep_spacing", SPACINGS)):  # fmt: skip
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} {getattr(self, name)!r:.40} is not supported: one of {', '.join(choices)}")
-        if type(self.set_alpha_to_one) is not bool:
-            raise ValueError("set_alpha_to_one is not true or false")
+        for name in ("set_alpha_to_one", "rescale_betas_zero_snr"):
+            if type(getattr(self, name)) is not bool:
+                raise ValueError(f"{name} is not true or false")
+        if self.rescale_betas_zero_snr and self.prediction_type == "epsilon":
+            # The state at step T is pure noise, from which a predicted noise gives no clean state.
+            raise ValueError("rescale_betas_zero_snr is not supported with prediction_type epsilon")
         for name in ("beta_start", "beta_end"):
             if not (_is_number(getattr(self, name)) and 0.0 < getattr(self, name) < 1.0):
                 raise ValueError(f"{name} is not between 0 and 1")
@@ -191,6 +196,8 @@ class Scheduler:
         clips = values.get("clip_sample", False)
         if type(clips) is not bool:
             raise ValueError("clip_sample is not true or false")
+        # null means false there, as in the library.
+        values = {**values, "rescale_betas_zero_snr": values.get("rescale_betas_zero_snr") or False}
         read = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         return cls(**{**read, "clip": values.get("clip_sample_range", 1.0) if clips else None})
 
@@ -220,6 +227,8 @@ class Scheduler:
             betas = np.array(self.trained_betas, np.float64)
         else:
             betas = SCHEDULES[self.beta_schedule](self.num_train_timesteps, self.beta_start, self.beta_end)
+        if self.rescale_betas_zero_snr:
+            betas = _without_signal(betas)
         beta = np.concatenate([[0.0], betas])
         return NoiseSchedule(beta, 1.0 - beta, np.cumprod(1.0 - beta))
 
@@ -285,6 +294,7 @@ class Scheduler:
             loops={sampler: loop(sampler) for sampler in KINDS},
             listed=lambda count: [step + 1 for step in reference.steps(count)],
             runs=tuple(runs),
+            silent=self.rescale_betas_zero_snr,
             scheduler=self,
             fraction=fraction,
             clip=self.clip,
@@ -318,6 +328,14 @@ def _ddim(now: Point, then: Point, view: View, eta: float) -> Array:
     """DDIM with the predicted noise, even if the clean state is clipped."""
     sigma, direction = shares(now, then, eta)
     return then.signal * view.denoised(now) + direction * view.predicted_noise(now) + sigma * z
+
+
+def _without_signal(betas: Array) -> Array:
+    """Betas (T,) changed so that no signal is left at step T (arXiv 2305.08891, alg. 1)."""
+    signal = np.sqrt(np.cumprod(1.0 - betas))
+    bars = ((signal - signal[-1]) * signal[0] / (signal[0] - signal[-1])) ** 2
+    rescaled: Array = 1.0 - bars / np.append(1.0, bars[:-1])
+    return rescaled
 
 
 def _cosine(count: int) -> Array:

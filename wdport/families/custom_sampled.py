@@ -95,6 +95,8 @@ class DiffusionForm(SamplingForm, total=False):
         "How the steps of a run with fewer steps are chosen.")]  # fmt: skip
     steps_offset: Annotated[Count, Meta(description="Offset added to the steps with `leading` spacing.")]
     set_alpha_to_one: Annotated[bool, Meta(description="Whether the last DDIM step ends at a clean sample.")]
+    rescale_betas_zero_snr: Annotated[bool, Meta(description=
+        "Whether the betas are rescaled so that no signal is left at the last step; not with `epsilon`.")]  # fmt: skip
 
 
 _OWN: Final = {*SamplingForm.__annotations__, "process", "time"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from wdport.diffusion.diffusion import LEAST_SIGNAL
 from wdport.diffusion.scheduler import OWN_STEPS, Scheduler
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
@@ -62,8 +63,9 @@ def misread_scheduler(config: Config, stated: Stated) -> list[str]:
         return []
     kind = str(document["_class_name"])
     theirs: Any = released_class("diffusers", kind).from_config(dict(document))
+    bars = theirs.alphas_cumprod.numpy()
     agreement = {
-        "noise schedule": np.allclose(theirs.alphas_cumprod.numpy(), ours.schedule().alpha_bar[1:], ROUNDING, 0.0),
+        "noise schedule": np.allclose(bars, ours.schedule().alpha_bar[1:], ROUNDING, LEAST_SIGNAL),
         "prediction_type": theirs.config.prediction_type == ours.prediction_type,
         **({"clipping": _clip(theirs) == ours.clip, **_steps(theirs, ours)} if kind in OWN_STEPS else {}),
     }
