@@ -62,7 +62,8 @@ def main() -> None:
 
 def _table(converted: Path, tensors: Any, batch: int, arguments: argparse.Namespace) -> None:
     states = np.random.default_rng(0).standard_normal((batch, RELEASED.coefficients, RELEASED.features))
-    runs: dict[str, Step] = {"wdport": _ours(converted, states.astype(np.float32))}
+    runs: dict[str, Step] = {"wdport": _ours(converted, states.astype(np.float32)),
+                             "fit of wdport.training_model": _fit(converted, states.astype(np.float32))}  # fmt: skip
     if arguments.torch:
         runs["PyTorch eager"] = _torch(tensors, states.astype(np.float32), compiled=False)
         if arguments.compile:
@@ -99,6 +100,18 @@ def _ours(converted: Path, states: Any) -> Step:
     began = time.perf_counter()
     step()
     print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
+    step()
+    return step
+
+
+def _fit(converted: Path, states: Any) -> Step:
+    """A call of ``fit`` for one step."""
+    trained = wdport.training_model(wdport.load_model(converted))
+    trained.compile(optimizer=Adam([{"lr": 1e-4, "weight_decay": 1e-5}], clip_norm=1.0))
+
+    def step() -> None:
+        trained.fit(states, batch_size=len(states), epochs=1, verbose=0)
+
     step()
     return step
 

@@ -17,7 +17,9 @@ from tests.training.test_model import exact
 from tests.training.test_run import GIVEN, STATES
 from wdport.families.waveletdiff.reference import training_loss
 from wdport.optimizers.torch_like import Adam
-from wdport.training.loop import Loop, step_options
+from wdport.training import model as training
+from wdport.training.loop import Loop
+from wdport.training.model import step_options
 from wdport.training.placement import Placement
 from wdport.training.saves import Saves
 from wdport.training.training_data import SeriesWindows, source_of
@@ -114,3 +116,25 @@ def test_a_run_in_bfloat16_follows_the_run_in_float32(points: Any, tmp_path: Pat
         losses.append(wdport.train(model, STATES, tmp_path / policy, optimizer=Adam([{"lr": 1e-2}]), **GIVEN).losses)
     np.testing.assert_allclose(losses[1], losses[0], rtol=0.02)
     assert losses[0] != losses[1]
+
+
+def test_fit_compiles_as_a_run_does(points: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also again where it is told to; a gradient passes one boundary."""
+    asked: list[str] = []
+
+    def options(dtype: str) -> dict[str, Any]:
+        asked.append(dtype)
+        return step_options(dtype)
+
+    monkeypatch.setattr(training, "step_options", options)
+    trained = wdport.training_model(points())
+    trained.compile(optimizer=Adam([{"lr": 1e-2}], clip_norm=1.0))
+    trained.fit(STATES, batch_size=35, epochs=2, verbose=0)
+    trained.fit(STATES, batch_size=35, epochs=1, verbose=0)
+    assert asked == ["float32"]
+    state = tuple([variable.value for variable in variables] for variables in
+                  (trained.trainable_variables, trained.non_trainable_variables, trained.optimizer.variables,
+                   trained.metrics_variables))  # fmt: skip
+    program = jax.make_jaxpr(trained.train_step)(state, (STATES,))
+    barriers = [each for each in program.jaxpr.eqns if each.primitive.name == "optimization_barrier"]
+    assert [len(each.invars) for each in barriers] == [len(trained.trainable_variables)]

@@ -1,5 +1,5 @@
-"""Self-attention over the pixels of an image, and over tokens with rotary positions, where several heads may share
-keys and values."""
+"""Self-attention over the pixels of an image, and over tokens with rotary position embeddings, where several heads may
+share keys and values."""
 
 from __future__ import annotations
 

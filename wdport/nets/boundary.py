@@ -31,6 +31,23 @@ def _once(primals: tuple[Tensor], tangents: tuple[Tensor]) -> tuple[Tensor, Tens
     return barrier(value), barrier(slope)
 
 
+@jax.custom_vjp
+def gradients_once(values: Any) -> Any:
+    """Return the arrays of ``values``; none of their gradients is used before all of them are computed."""
+    return values
+
+
+def _forward(values: Any) -> tuple[Any, None]:
+    return values, None
+
+
+def _backward(_: None, slopes: Any) -> tuple[Any]:
+    return (barrier(slopes),)
+
+
+gradients_once.defvjp(_forward, _backward)
+
+
 def compile_options() -> dict[str, Any]:
     """Options for :func:`jax.jit` of a program with boundaries: XLA for CPU would remove them before it fuses."""
     return {"xla_disable_hlo_passes": "cse_barrier_expander"} if jax.default_backend() == "cpu" else {}

@@ -20,12 +20,11 @@ from jax import Array as Tensor
 from wdport.diffusion.loss import Errors
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import InputError, UsageError
-from wdport.jax_settings import chosen_numerics, narrow_run, weakly
+from wdport.jax_settings import chosen_numerics, weakly
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array
-from wdport.nets.boundary import barrier, compile_options
 from wdport.optimizers.torch_like import TorchOptimizer
-from wdport.training.model import DiffusionTraining
+from wdport.training.model import DiffusionTraining, step_options
 from wdport.training.placement import Placement, require_alike
 from wdport.training.run_folder import Events
 from wdport.training.saves import Saves
@@ -54,11 +53,6 @@ class TrainingRun:
     def losses(self) -> list[float]:
         """The mean loss of every epoch."""
         return [epoch["loss"] for epoch in self.epochs]
-
-
-def step_options(dtype: str) -> dict[str, Any]:
-    """Options for :func:`jax.jit` of a step of training a network that computes in ``dtype``."""
-    return {**compile_options(), **(narrow_run() if dtype == "bfloat16" else {})}
 
 
 class Loop:
@@ -166,8 +160,6 @@ class Loop:
             clean = self.source.take(held, fed[0]), fed[1]
         loss_of = jax.value_and_grad(self._loss, has_aux=True)
         (_, (other, part_means)), slopes = loss_of(state["trained"], state["other"], clean, counted)
-        # Without it XLA fuses the update with the sums of the backward pass, and computes these more than once.
-        slopes = barrier(slopes)
         trained, optimizer = self.optimizer.stateless_apply(state["optimizer"], slopes, state["trained"])
         averaged = state["averaged"]
         if self.ema is not None:

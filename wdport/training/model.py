@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import keras
 from jax import Array as Tensor
@@ -18,9 +19,16 @@ from wdport.diffusion.process import UNIFORM
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import all_families, known_model
 from wdport.families.roles import ConfiguredBeside, Family, Fresh, Sampled, Trained
+from wdport.jax_settings import narrow_run
 from wdport.keras_runtime import seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import read_yaml
 from wdport.model import Array, Document, KerasModel, LossPart, Recipe
+from wdport.nets.boundary import compile_options, gradients_once
+
+
+def step_options(dtype: str) -> dict[str, Any]:
+    """Options for :func:`jax.jit` of a step of training a network that computes in ``dtype``."""
+    return {**compile_options(), **(narrow_run() if dtype == "bfloat16" else {})}
 
 
 @keras.saving.register_keras_serializable("wdport")
@@ -69,6 +77,25 @@ class DiffusionTraining(keras.Model):
         for tracker in self.trackers:
             tracker.update_state(part_losses[tracker.name], sample_weight=count)
         return dict(self.get_metrics_result())
+
+    def stateless_call(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
+        """As Keras's, with a boundary between the gradients of the variables and what uses them."""
+        # Without it, XLA fuses the optimizer's update with the sums of the backward pass, and computes these more than
+        # once.
+        return super().stateless_call(gradients_once(list(trainable_variables)), *args, **kwargs)
+
+    def make_train_function(self, force: bool = False) -> None:
+        """Compile the step of ``fit`` with the options of :func:`step_options`, which Keras has no argument for.
+
+        Under ``keras.distribution``, it is compiled by Keras.
+        """
+        before: Any = getattr(self, "train_function")  # which Keras declares nowhere
+        super().make_train_function(force)
+        if before is not None and not force:
+            return
+        if not self.run_eagerly and self.jit_compile and keras.distribution.distribution() is None:
+            step = jax.jit(self.train_step, donate_argnums=0, compiler_options=step_options(self.network.compute_dtype))
+            self.train_function = self._make_function(step)
 
     @property
     def metrics(self) -> list[Any]:
