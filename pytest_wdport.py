@@ -68,7 +68,7 @@ OPTIONS = (  # options of verify: made by make options
     Option("input", "One input, such as 'x: b 3 48 48'.", metavar="'NAME: AXES'", kind="several", file=False),
     Option("reference", "Your own PyTorch model, instead of the built-in reference.",
                         metavar="MODULE:FUNCTION", file=False),
-    Option("config", "Training configuration, to compare with that of CONVERTED."),
+    Option("config", "Training configuration, to compare with the one in CONVERTED."),
     Option("set", "One configuration value, such as num_heads=8.", metavar="KEY=VALUE", kind="several", file=False),
     Option("norm-stats", "Statistics of the training data: mean, std and feature names (JSON, NPZ)."),
     Option("data", "Training data (CSV, NPY, ARFF, MAT), from which the statistics are computed."),

@@ -176,9 +176,9 @@ class Objective:
 
 @dataclass(frozen=True)
 class PartWords:
-    """Names of the parts of the output in reports.
+    """Names that reports use for the parts of the output.
 
-    ``one`` is also the index with which a table numbers the layers of a part.
+    ``one`` is also the name of the index by which a mapping table numbers the layers of a part.
     """
 
     one: Annotated[str, Meta(description="Word for one part.")] = "part"

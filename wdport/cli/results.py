@@ -147,7 +147,7 @@ class SamplesDocument:
         "Units of decoded samples, in words; null if samples are not decoded.")]  # fmt: skip
     not_decoded: Annotated[str | None, Meta(description="Why samples are not decoded; null if they are.")]
     known: Annotated[KnownValues | None, Meta(description=
-        "Known values, given with `--known`; null if none were given.")]  # fmt: skip
+        "Known values, passed with `--known`; null if there are none.")]  # fmt: skip
     labels: Annotated[str | None, Meta(description="Class labels, as given; null for a model without classes.")]
     condition: Annotated[Mapping[str, str] | None, Meta(description=
         "Condition, as given, by the name of the network's input; null if no condition was used.")]  # fmt: skip
@@ -208,7 +208,7 @@ class GeneratedText:
 
     tokens: Annotated[Sequence[Count], Meta(description="Tokens of the text.")]
     steps: Annotated[Sequence[int], Meta(description=
-        "For every token, the step that last set it, counted from 0; -1 for a given token.")]  # fmt: skip
+        "For every token, the step that last set it, counting from 0; -1 for a given token.")]  # fmt: skip
     text: Annotated[str | None, Meta(description="The text without special tokens; null without a tokenizer.")]
 
 
@@ -218,7 +218,7 @@ class GeneratedDocument:
 
     model: Annotated[str, Meta(description="Name of the converted file.")]
     prompts: Annotated[NamedFile | None, Meta(description=
-        "The file of the prompts; null if they were given with `--text`.")]  # fmt: skip
+        "The file of the prompts; null if they were passed with `--text`.")]  # fmt: skip
     output: Annotated[OutputFile | None, Meta(description=
         "The file that was written; null if no file was written, and in the written file itself.")]  # fmt: skip
     texts: Annotated[Sequence[GeneratedText], Meta(description="The texts, in the order of the prompts.")]
@@ -291,7 +291,7 @@ class ExportDocument:
     recomputed: Annotated[Sequence[str] | UnsetType, Meta(description=
         "Tensors that were computed from their formulas.")] = UNSET  # fmt: skip
     chosen: Annotated[Sequence[str] | UnsetType, Meta(description=
-        "Tensors that the conversion had combined by arithmetic and that the export separated again. The model "
+        "Tensors that the conversion combined arithmetically and that the export separated again. The model "
         "computes the same results, but these tensors are not bit-identical to the originals.")] = UNSET  # fmt: skip
     left_out: Annotated[Mapping[str, str] | UnsetType, Meta(description=
         "Checkpoint tensors that the file does not contain, each with the reason.")] = UNSET  # fmt: skip

@@ -107,7 +107,7 @@ class TensorEntry(TypedDict):
     combine: Annotated[Literal["", "sum", "weight_norm"], Meta(description=
         "Arithmetic that combined the tensors of the row before the rule was applied; empty for none.")]  # fmt: skip
     table: Annotated[str, Meta(description="File that contains the row.")]
-    line: Annotated[Count, Meta(description="Line of the row, counted from 1.")]
+    line: Annotated[Count, Meta(description="Line of the row, counting from 1.")]
     recomputed: Annotated[bool, Meta(description=
         "Whether it was recomputed because its values had become too inaccurate in 16-bit storage.")]  # fmt: skip
     targets: Annotated[list[TargetEntry], Meta(description="The variables that the tensor fills.")]

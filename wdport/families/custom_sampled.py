@@ -74,8 +74,8 @@ class DiffusionForm(SamplingForm, total=False):
         Annotated[Literal["diffusion"], Meta(description="Process that the network was trained to reverse.")]
     ]
     time: Annotated[Literal["step", "fraction"], Meta(description=
-        "Time value passed to the network of a diffusion: the number of the `step`, counted from 0, or the `fraction` "
-        "of all steps; `step` if absent.")]  # fmt: skip
+        "Time value passed to the network of a diffusion: `step`, the step number, counting from 0, or `fraction`, the "
+        "step number, counting from 1, divided by the number of steps; `step` if absent.")]  # fmt: skip
     num_train_timesteps: Annotated[int, Meta(ge=1, le=100_000), Meta(description=
         "Number of diffusion steps in training, T.")]  # fmt: skip
     beta_schedule: Annotated[Literal["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"], Meta(description=

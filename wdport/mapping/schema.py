@@ -35,7 +35,8 @@ Sizes = Annotated[dict[str, Positive], Meta(min_length=1)]
 
 
 class LayerRow(TypedDict, total=False):
-    """A layer: a module of the PyTorch model and the layer of the Keras model that computes the same."""
+    """A layer: a module of the PyTorch model and the layer of the Keras model that computes the same
+    results."""
 
     torch: Required[Annotated[Name, Meta(description=
         "Path of the PyTorch module, with its parts joined by `.`; in a section, without the section's `torch`. A "
@@ -47,7 +48,7 @@ class LayerRow(TypedDict, total=False):
         "Layer kind. It determines the layer's tensors, their rules, the layout of its output and the settings that "
         "are compared. Without a kind, only outputs are compared.")]  # fmt: skip
     names: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
-        "Suffixes of the PyTorch tensors, by the kind's names for them, if the two differ: `{query: "
+        "Suffixes of the PyTorch tensors, by the kind's names for them, if they differ: `{query: "
         "to_q}`.")]  # fmt: skip
     formerly: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
         "Former names of submodules, by the kind's names for them: `{out: proj_attn}`. Tensors with a former name are "
@@ -71,7 +72,7 @@ class LayerRow(TypedDict, total=False):
 
 class TensorRow(TypedDict, total=False):
     """One or more tensors that belong to no layer kind, and what is done with them: exactly one of ``keras`` with
-    ``rule``, ``check`` and ``drop``; ``check`` may also be given with ``keras``."""
+    ``rule``, ``check`` and ``drop``; ``check`` may also be combined with ``keras``."""
 
     torch: Required[Annotated[Name | Names, Meta(description=
         "Name of the PyTorch tensor, or the names of several that are combined.")]]  # fmt: skip
@@ -93,7 +94,8 @@ class TensorRow(TypedDict, total=False):
 
 
 class TieRow(TypedDict, total=False):
-    """A tensor that may be absent; if it is present, it equals another one bit for bit and fills nothing."""
+    """A tensor that may be absent; if it is present, it must equal another tensor bit for bit, and it fills no
+    variable."""
 
     torch: Required[Annotated[Name, Meta(description="Name of the tensor.")]]
     same_as: Required[
@@ -121,7 +123,8 @@ class SectionForm(Rows, total=False):
 
 
 class TableForm(Rows, total=False):
-    """A mapping table of format 2: which layers of a PyTorch model and of its Keras port compute the same."""
+    """A mapping table of format 2: which layers of a PyTorch model and of its Keras port compute the same
+    results."""
 
     format: Required[Annotated[Literal[2], Meta(description="Version number of the format.")]]
     family: Annotated[Text, Meta(description="Model family; if absent, `custom`, which is your own model.")]

@@ -31,8 +31,8 @@ own, or a recording of the user's own."""
 
 @dataclass
 class VariableResult:
-    """Relative float64 errors of one variable of the port: of its gradient for a random cotangent at the output, and
-    over the steps of the optimizer."""
+    """Relative float64 errors for one variable of the port: the error of its gradient for a random cotangent at the
+    output, and its errors over the steps of the optimizer."""
 
     reference: Annotated[str, Meta(description="Name of the tensor.")]
     candidate: Annotated[str, Meta(description="Path of the variable.")]
@@ -99,7 +99,7 @@ class VerdictFacts:
         "Your own model, `module:name`, or a recording of it; empty if the reference comes from wdport or a "
         "library.")] = ""  # fmt: skip
     words: Annotated[PartWords, Meta(description=
-        "Names of the parts of the output in reports.")] = field(default_factory=PartWords)  # fmt: skip
+        "Names that reports use for the parts of the output.")] = field(default_factory=PartWords)  # fmt: skip
     rests_on: Annotated[Mapping[str, tuple[str, ...]], Meta(description=
         "For each configuration value, the letters of the gates whose outcome depends on "
         "it.")] = field(default_factory=dict)  # fmt: skip

@@ -68,8 +68,10 @@ class PairOptions:
     ] = None  # fmt: skip
     mapping: Annotated[PathText | None, MAPPING] = None
     config: Annotated[
-        PathText | None, Option("Training configuration, to compare with that of CONVERTED.", files="table"), CONFIGURES
-    ] = None  # fmt: skip
+        PathText | None,
+        Option("Training configuration, to compare with the one in CONVERTED.", files="table"),
+        CONFIGURES,
+    ] = None
     values: Annotated[
         tuple[tuple[str, str], ...],
         Option("One configuration value, such as num_heads=8.", metavar="KEY=VALUE", group="model"),

@@ -1,4 +1,4 @@
-"""Known bugs of rotary positions: the angles, and how heads are turned by them."""
+"""Known bugs of rotary position embeddings: the angles, and how heads are turned by them."""
 
 from __future__ import annotations
 

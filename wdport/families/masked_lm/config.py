@@ -32,13 +32,14 @@ from wdport.limits import MAX_LAYERS, MAX_STEPS, MAX_WIDTH, require_model_size
 from wdport.model import Document
 
 ROPE: Final = ("rope_parameters", "rope_scaling")
-"""Names of the rotary positions in new and in old files; the latter have a separate ``rope_theta``."""
+"""Names of the rotary position embeddings in new and in old files; the latter have a separate ``rope_theta``."""
 
 FACTOR: Final = "partial_rotary_factor"
 
 
 def rotary(document: Document, where: str | Path) -> dict[str, object]:
-    """``rope_theta`` if the document states it; raises :class:`MisfitError` for other kinds of rotary positions.
+    """``rope_theta`` if the document states it; raises :class:`MisfitError` for other types of rotary position
+    embedding.
 
     ``rope_scaling`` precedes ``rope_parameters``, and a value in either of them the separate field, as in the library.
     """
@@ -61,10 +62,10 @@ def rotary(document: Document, where: str | Path) -> dict[str, object]:
 
 
 def rotary_schema() -> dict[str, object]:
-    """JSON Schema of the fields of rotary positions, except ``rope_theta``."""
+    """JSON Schema of the fields of rotary position embeddings, except ``rope_theta``."""
     theta = {**fields_of(Config)["rope_theta"].schema(), "description": "Base of the frequencies."}
     factor = {"description": "Fraction of a head that is rotated.", "enum": [1, None]}
-    kind = {"description": "Kind of rotary positions.", "const": "default"}
+    kind = {"description": "Type of rotary position embedding.", "const": "default"}
     table = {
         "type": "object",
         "properties": {"rope_theta": theta, "rope_type": kind, "type": kind, FACTOR: factor},
@@ -72,8 +73,11 @@ def rotary_schema() -> dict[str, object]:
     }
     either = {"anyOf": [table, {"type": "null"}]}
     return {
-        ROPE[0]: {"description": "Rotary positions.", **either},
-        ROPE[1]: {"description": "Rotary positions in old files, with rope_theta next to this field.", **either},
+        ROPE[0]: {"description": "Rotary position embeddings.", **either},
+        ROPE[1]: {
+            "description": "Rotary position embeddings in old files, with rope_theta next to this field.",
+            **either,
+        },
         FACTOR: factor,
     }
 
@@ -102,7 +106,7 @@ class Config(Fields):
 
     ``num_key_value_heads`` and ``head_dim`` are computed if they are ``None``, as in the library. ``mask_token_id`` is
     used by generation, and the embedding of ``pad_token_id`` only has no gradient. ``rope_theta`` holds the value of
-    all spellings of the rotary positions.
+    all spellings of the rotary position embeddings.
     """
 
     vocab_size: Annotated[
@@ -147,8 +151,8 @@ class Config(Fields):
     rope_theta: Annotated[
         float,
         Meta(gt=0, lt=FINITE,
-             description="Base of the frequencies of rotary positions in old files; new files contain it in "
-                         "rope_parameters."),
+             description="Base of the frequencies of the rotary position embeddings in old files; new files contain it "
+                         "in rope_parameters."),
         NETWORK,
         NOT_REAL,
     ] = 10_000.0  # fmt: skip

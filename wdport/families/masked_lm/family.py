@@ -76,8 +76,9 @@ class MaskedLMFamily(LibraryFamily[Config]):
         return self.resolve_values(source, {"config.json": document, "config": config, "flag": flags})
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
-        """The fields of a configuration file, which is a ``config.json`` or part of one, the rotary positions as
-        ``rope_theta``; raises :class:`MisfitError` for other models, other kinds of rotary positions and unknown names.
+        """The fields of a configuration file, which is a ``config.json`` or part of one, the rotary position
+        embeddings as ``rope_theta``; raises :class:`MisfitError` for other models, other types of rotary position
+        embedding and unknown names.
 
         Names that begin with ``_`` are the library's own notes.
         """

@@ -1,9 +1,9 @@
 """The PyTorch network that a port is compared with: the released class of transformers.
 
-In float64 it is built and called lifted, because it explicitly computes norms, rotary positions and softmax in float32.
-Of the library's implementations of attention, ``eager`` is used: it adds the mask of padding to the logits in code
-that can be lifted, and stays finite for a sequence of padding alone, where ``sdpa`` depends on the kernel that torch
-chooses. A test compares the two.
+In float64 it is built and called lifted, because it explicitly computes norms, rotary position embeddings and softmax
+in float32. Of the library's implementations of attention, ``eager`` is used: it adds the mask of padding to the logits
+in code that can be lifted, and stays finite for a sequence of padding alone, where ``sdpa`` depends on the kernel that
+torch chooses. A test compares the two.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ ALL = (
         torch=(TorchClass("torch.nn.MultiheadAttention", settings=_biases),),
         keras=("MultiHeadAttention",),
         call=_counterpart,
-        note="`torch.nn.MultiheadAttention`, also with `kdim` and `vdim`",
+        note="`torch.nn.MultiheadAttention`, with or without `kdim` and `vdim`",
     ),
     Kind(
         "attention",

@@ -56,7 +56,7 @@ def _parts(scale: str, shift: str = "") -> tuple[Part, ...]:
 
 _ORIGIN = {"epsilon": "eps"}
 _NOTE = (
-    "`num_batches_tracked` is dropped: inference does not read it. A norm without scale and shift also has a row, so "
+    "`num_batches_tracked` is dropped: it is not used in inference. A norm without scale and shift needs a row too, so "
     "that its epsilon is compared"
 )
 
