@@ -123,7 +123,7 @@ class _Engine:
             0  # values in the inputs of a case so far: before a larger one, the arrays of others are released
         )
         self.first: Outputs | None = None  # the port's on the first inputs
-        self.own_values = False  # whether an isolated port keeps values of its own, such as an input of another size
+        self.own_values = False  # whether isolated sides get other values, such as an input of another size
 
     def run(self, cases: Sequence[Case]) -> None:
         """Run and compare these cases with the current weights."""
@@ -186,6 +186,9 @@ class _Engine:
         self.result.outputs = output_names((self.port.output_names, observation.names, stated), len(outputs))
         self.result.taps, findings = self.alignment.settle(observation, shapes)
         self.result.findings |= dict.fromkeys(findings)
+        # The reference isolates a module that is compared only by its parts, and the port does not: with a gain, the
+        # first of the parts would get values of another size.
+        self.own_values = any(tap.reference in observation.calls for tap in self.alignment.left_out)
         self.plain = PlainUse(self.result.candidate.models["float64"], self.signature.in_port(observation.inputs))
 
     def use_plainly(self) -> None:
