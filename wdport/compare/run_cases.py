@@ -229,6 +229,8 @@ class _Engine:
         outputs = self.result.outputs_in_port(observation.outputs, observation.names, output_shapes)
         calls = into(observation.calls)
         self.own_values |= bool(into.misfits) or _keeps_own_values(calls, shapes)
+        # A call that only one side makes, or that a recording lacks, is not isolated on the other side.
+        self.own_values |= any((tap.reference in observation.calls) != (tap.candidate in shapes) for tap in taps)
         port, single = submit(self.port.record, inputs), observation.single
         dtypes = self.companion.dtypes(case) if self.companion is not None else ()
         if single is None:
