@@ -120,7 +120,7 @@ def write_torch(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
         (write_safetensors, "output_proj.bias", (HUGE, 0), "features 1000000000"),
         (write_torch, ".q.weight", (HUGE, 0), "misfits"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_empty_tensors_with_long_axes(
     write: Callable[[Path, dict[str, tuple[int, ...]]], None], ending: str, shape: tuple[int, ...], message: str,
