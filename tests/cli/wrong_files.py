@@ -33,7 +33,8 @@ TEXTS = {
 def lay_out(folder: Path) -> None:
     """Make all of them."""
     for file in ground().iterdir():
-        shutil.copy(file, folder / file.name)
+        if file.name != "good.run.npz":  # which is there only if a test that ran before has made it
+            shutil.copy(file, folder / file.name)
     for name, text in TEXTS.items():
         (folder / name).write_text(text)
     (folder / "folder").mkdir()

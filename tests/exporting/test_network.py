@@ -259,7 +259,7 @@ def test_the_command(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 REFUSALS: dict[str, tuple[list[str], str]] = {
     "denoiser": (["VAE", "--what", "denoiser"], "a wan_vae model draws no samples; give a converted diffusion model"),
     "its own way": (["VAE", "--what", "sampler"], "--what network exports this one"),
-    "steps": (["VAE", "--steps", "5"], "--sampler: requires --what sampler"),
+    "steps": (["VAE", "--steps", "5"], "--steps: requires --what sampler"),
     "widths": (["VAE", "--pad-widths", "8"], "--pad-widths: is for a denoiser or sampler"),
     "size": (["VAE", "--size", "n=5"], "--size n: is not a size of this model that varies; give t, h, w"),
     "no size": (["VAE", "--size", "t"], "--size: 't' is not NAME=N"),
