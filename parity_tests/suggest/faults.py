@@ -25,6 +25,7 @@ from .corpus import PAIRS
 from .edited import edited, first_difference, order_of
 from .fates import UNCOUNTED, Fates, fates_of
 from .running import BOUND, Sides
+from .scoring import sums_alone
 from .seeded import FAULTS, HARMLESS, Fault
 
 HEAD = ("fault", "pair", "at", "exit", "last agrees", "first unlike", "named", "cause", "seconds", "told")
@@ -68,7 +69,8 @@ def locate(fault: Fault, ask: Ask = run_command) -> Located:
         sides = Sides(pair, model)
         answer = ask(pair.reference("honest"), model, pair.inputs, Path(folder, "suggested.yaml"))
         error = error_under(answer, sides)
-        equal = answer.code == 0 and error <= BOUND
+        verdict = answer.document.get("verdict")
+        equal = error <= BOUND and (answer.code == 0 or (verdict is not None and sums_alone(verdict)))
         unlike = answer.first_unlike or {}
         first, last = path_of(unlike), path_of(answer.document.get("last_agrees"))
         if fault.harmless:
