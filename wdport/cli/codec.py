@@ -140,10 +140,9 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     from wdport.data.arrays import opened_npz, understood
     from wdport.data.numpy_files import read_array
     from wdport.data.table import data_file
-    from wdport.data.videos import read_video
-    from wdport.files.animation import BYTES
+    from wdport.data.videos import is_video, read_video
 
-    if "video" in names and (path.suffix in BYTES or path.is_dir()):
+    if "video" in names and is_video(path):
         return read_video(path)[None]
     if path.suffix not in LATENTS:
         also = ", or give a .gif, an .mp4 or a folder of .png images" if "video" in names else ""

@@ -1,8 +1,9 @@
 """A function with each of its sums computed pairwise, to tell whether the order of additions is what its rounding
 errors come from.
 
-On CPUs, XLA adds the numbers of a sum in one pass unless an axis has more than 32 of them: in float32, a
-`keras.layers.GroupNormalization` over 32 x 32 positions has six times the error of PyTorch, which sums pairwise.
+On a CPU, a float32 sum by XLA over the axes on both sides of one that is kept, as over the positions and channels of a
+group, has 3 to 35 times the error of PyTorch's sum (on an Intel Xeon, of 512 to 32,768 numbers around 5). Relative
+errors of sums over adjacent axes were at most 1.2e-7.
 """
 
 from __future__ import annotations

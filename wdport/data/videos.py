@@ -14,11 +14,16 @@ from wdport.checkpoint.regular_file import open_regular
 from wdport.data.arrays import understood
 from wdport.data.table import data_file
 from wdport.errors import InputError
-from wdport.files.animation import NEEDS
+from wdport.files.animation import BYTES, NEEDS
 from wdport.limits import MAX_VIDEO_BYTES
 from wdport.model import Array
 
 _IMAGES: Final = ".png"
+
+
+def is_video(path: Path) -> bool:
+    """Whether :func:`read_video` reads what is there."""
+    return path.suffix in BYTES or path.is_dir()
 
 
 def read_video(path: Path) -> Array:
