@@ -29,9 +29,8 @@ import wdport
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.reference import build_reference, random_tensors, training_loss
 from wdport.optimizers.torch_like import Adam
-from wdport.training.loop import Loop
+from wdport.training.batches import TrainingBatches
 from wdport.training.placement import Placement
-from wdport.training.saves import Saves
 from wdport.training.training_data import States
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, dropout=0.0, wavelet="db2", boundary_mode="symmetric", seq_len=24)
@@ -62,8 +61,8 @@ def main() -> None:
 
 def _table(converted: Path, tensors: Any, batch: int, arguments: argparse.Namespace) -> None:
     states = np.random.default_rng(0).standard_normal((batch, RELEASED.coefficients, RELEASED.features))
-    runs: dict[str, Step] = {"wdport": _ours(converted, states.astype(np.float32)),
-                             "fit of wdport.training_model": _fit(converted, states.astype(np.float32))}  # fmt: skip
+    runs: dict[str, Step] = {"wdport, its step": _ours(converted, states.astype(np.float32)),
+                             "wdport, fit for one step": _fit(converted, states.astype(np.float32))}  # fmt: skip
     if arguments.torch:
         runs["PyTorch eager"] = _torch(tensors, states.astype(np.float32), compiled=False)
         if arguments.compile:
@@ -78,24 +77,22 @@ def _table(converted: Path, tensors: Any, batch: int, arguments: argparse.Namesp
             run()
             times[name].append(time.perf_counter() - began)
     print(f"\nbatch {batch}: {'ms per step':>40}   times the floor   times ours")
-    floor, ours = times["matrix products alone, JAX"], times["wdport"]
+    floor, ours = times["matrix products alone, JAX"], times["wdport, its step"]
     for name, found in times.items():
         over, beside = (statistics.median(a / b for a, b in zip(found, base, strict=True)) for base in (floor, ours))
         print(f"  {name:<32}{statistics.median(found) * 1e3:>16.1f}{over:>18.2f}{beside:>13.2f}")
 
 
 def _ours(converted: Path, states: Any) -> Step:
-    """The compiled step of a run."""
-    model = wdport.load_model(converted)
-    with tempfile.TemporaryDirectory() as folder:
-        optimizer = Adam([{"lr": 1e-4, "weight_decay": 1e-5}], clip_norm=1.0)
-        saves = Saves(Path(folder), None, Placement())
-        run = Loop(wdport.training_model(model), States(states), saves, optimizer, len(states))
-    numbers, counted = run._order(0)
+    """The compiled step of ``fit``."""
+    trained, batches = _trained(converted, states)
+    trained.optimizer.build(trained.trainable_variables)
+    trained.make_train_function()
+    batch = batches[0]
+    state = [trained._get_jax_state(True, True, True, True)]
 
     def step() -> None:
-        run.state = run.step(run.state, run.held, numbers, counted)
-        jax.block_until_ready(run.state)
+        _, state[0] = jax.block_until_ready(trained.train_function(state[0], iter([batch])))
 
     began = time.perf_counter()
     step()
@@ -106,14 +103,19 @@ def _ours(converted: Path, states: Any) -> Step:
 
 def _fit(converted: Path, states: Any) -> Step:
     """A call of ``fit`` for one step."""
-    trained = wdport.training_model(wdport.load_model(converted))
-    trained.compile(optimizer=Adam([{"lr": 1e-4, "weight_decay": 1e-5}], clip_norm=1.0))
+    trained, batches = _trained(converted, states)
 
     def step() -> None:
-        trained.fit(states, batch_size=len(states), epochs=1, verbose=0)
+        trained.fit(batches, shuffle=False, verbose=0)
 
     step()
     return step
+
+
+def _trained(converted: Path, states: Any) -> tuple[Any, TrainingBatches]:
+    trained = wdport.training_model(wdport.load_model(converted))
+    trained.compile(optimizer=Adam([{"lr": 1e-4, "weight_decay": 1e-5}], clip_norm=1.0))
+    return trained, TrainingBatches(States(states), len(states), 0, Placement())
 
 
 def _optimizer_alone(converted: Path) -> Step:

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from wdport.port import Port
     from wdport.sampling import Samples, sample
     from wdport.training.converted_optimizer import load_optimizer, save_optimizer
-    from wdport.training.loop import TrainingRun
     from wdport.training.model import new_model, training_model
-    from wdport.training.run import train
+    from wdport.training.run import TrainingRun, train
 
 _LAZY = {
     "Conversion": "wdport.conversion.convert",
@@ -50,7 +49,7 @@ _LAZY = {
     "Sweep": "wdport.evaluation.sweep",
     "sweep": "wdport.evaluation.sweep",
     "to_torch": "wdport.exporting.to_torch",
-    "TrainingRun": "wdport.training.loop",
+    "TrainingRun": "wdport.training.run",
     "train": "wdport.training.run",
     "training_model": "wdport.training.model",
     "Verdict": "wdport.parity.verdict_api",

@@ -42,16 +42,18 @@ def _run(
     state, values = [v.value for v in ours.variables], [v.value for v in variables]
     worst = 0.0
     for at in range(steps):
-        slopes = [random.normal(size=shape) * 10.0 ** random.integers(-6, 2) for shape in SHAPES]
-        for parameter, slope in zip(theirs, slopes, strict=True):
-            parameter.grad = torch.tensor(slope, dtype=parameter.dtype)
+        batches = [[random.normal(size=shape) * 10.0 ** random.integers(-6, 2) for shape in SHAPES]
+                   for _ in range(ours.gradient_accumulation_steps or 1)]  # fmt: skip
+        for parameter, *slopes in zip(theirs, *batches, strict=True):
+            parameter.grad = torch.tensor(np.mean(slopes, 0), dtype=parameter.dtype)
         if clip:
             torch.nn.utils.clip_grad_norm_(theirs, clip)
         if rates is not None:
             for group, rate in zip(optimizer.param_groups, rates[at], strict=True):
                 group["lr"] = float(rate)
         optimizer.step()
-        values, state = step(state, [np.asarray(slope, dtype) for slope in slopes], values)
+        for slopes in batches:
+            values, state = step(state, [np.asarray(slope, dtype) for slope in slopes], values)
         for variable, value in zip(ours.variables, state, strict=True):
             variable.assign(value)
         for value, parameter in zip(values, theirs, strict=True):
@@ -111,6 +113,35 @@ def test_groups_have_their_own_rates_and_decay() -> None:
     groups = [{"lr": 1e-2, "momentum": 0.9, "weight_decay": 0.2}, {"lr": 1e-3, "momentum": 0.5}]
     ours = SGD(groups, members=MEMBERS, clip_norm=1.0)
     assert _run(ours, groups, torch.optim.SGD, 1.0) < BOUND
+
+
+@pytest.mark.parametrize("make", [Adam, SGD])
+def test_accumulated_gradients_are_clipped_and_scheduled_as_one_step(make: type[TorchOptimizer]) -> None:
+    options = ADAMS["amsgrad"] if make is Adam else SGDS["dampening"]
+    rates = np.linspace(1e-2, 1e-4, STEPS)[:, None]
+    ours = make([options], rates=rates, clip_norm=0.5, gradient_accumulation_steps=3)
+    torchs = torch.optim.AdamW if make is Adam else torch.optim.SGD
+    assert _run(ours, [options], torchs, 0.5, rates=rates) < BOUND
+    assert ours.last_rate() == pytest.approx(1e-4)
+
+
+def test_averages_are_those_of_diffusers() -> None:
+    """With ``use_ema``, ``fit`` ends with the averages, as with Keras's optimizers."""
+    ema = pytest.importorskip("diffusers.training_utils", exc_type=ImportError).EMAModel
+    x = np.random.default_rng(0).normal(size=(64, 3))
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    theirs, seen = ema([torch.nn.Parameter(torch.zeros(3, 1))], decay=0.7), []
+
+    class Seen(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append(np.asarray(self.model._jax_state["trainable_variables"][0]))
+
+    averaging = SGD([{"lr": 1e-2}], use_ema=True, ema_momentum=0.7, gradient_accumulation_steps=2)
+    model.compile(optimizer=averaging, loss="mse")
+    model.fit(x, x.sum(1), epochs=5, batch_size=16, verbose=0, callbacks=[Seen()])
+    for each in seen[1::2]:
+        theirs.step([torch.nn.Parameter(torch.tensor(each))])
+    np.testing.assert_allclose(model.trainable_variables[0].value, theirs.shadow_params[0], rtol=1e-6)
 
 
 def test_float32_keeps_its_digits_at_the_first_steps() -> None:

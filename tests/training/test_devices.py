@@ -35,7 +35,6 @@ if address:
     jax.distributed.initialize(address, 2, int(process))
 import keras, wdport
 from wdport.optimizers.torch_like import Adam
-from wdport.training.loop import Loop
 
 load = lambda: wdport.load_model("a.keras", mapping="flow.yaml", dtype="float64")
 STATES, results = np.load("states.npy"), {}
@@ -50,15 +49,13 @@ def run(name, model=None, folder=None, **options):
 
 SPREAD = """
 run("divided", folder=f"divided{jax.process_count()}", devices="all")
-take, held = Loop._take, []
-def watched(self, *given):
-    take(self, *given)
-    leaves = jax.tree.leaves([self.state["trained"], self.state["optimizer"]])
-    held.append(sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves) / sum(leaf.nbytes for leaf in leaves))
-Loop._take = watched
-run("sharded", folder=f"sharded{jax.process_count()}", devices="all", shard_weights=True)
-Loop._take = take
-results["share"] = held[-1]
+class Share(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        state = self.model._jax_state
+        leaves = [*state["trainable_variables"], *state["optimizer_variables"]]
+        own = sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves)
+        results["share"] = own / sum(leaf.nbytes for leaf in leaves)
+run("sharded", folder=f"sharded{jax.process_count()}", devices="all", shard_weights=True, callbacks=[Share()])
 """
 
 ALONE = """

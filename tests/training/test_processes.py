@@ -12,7 +12,7 @@ import pytest
 
 from tests.sampling.test_devices import RUN, ended, free_address, start
 from wdport.cli.main import main
-from wdport.training import loop
+from wdport.training import run
 
 WORDS = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "--lr", "0.001", "--ema", "0.9"]
 SHORT = [*WORDS, "-o", "out", "--epochs", "3", "--batch-size", "16"]
@@ -46,7 +46,7 @@ def test_two_processes_write_one_run(
         "metrics.csv", "model.ema.keras", "model.keras", "run.json", "state.npz"]  # fmt: skip
     words = [*WORDS, "-o", "alone", "--epochs", "3", "--batch-size", "16", "--json"]
     compared: list[dict[str, Any]] = []
-    monkeypatch.setattr(loop, "require_alike", compared.append)
+    monkeypatch.setattr(run, "require_alike", compared.append)
     assert main(words) == 0
     assert {"seed": 0, "batch_size": 16, "epochs": 3}.items() <= compared[0].items()
     told = json.loads(capsys.readouterr().out)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 import pytest
 import torch
@@ -17,10 +18,9 @@ from wdport.data.pipeline import transform_dataset
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.optimizers.torch_like import SGD, Adam
-from wdport.training.loop import Loop
+from wdport.training.batches import TrainingBatches
 from wdport.training.placement import Placement
-from wdport.training.run_folder import Events
-from wdport.training.saves import NAME, Saves
+from wdport.training.saves import NAME
 from wdport.training.training_data import SeriesWindows, States, source_of
 from wdport.wavelets import WaveletTransform
 
@@ -87,6 +87,19 @@ def test_the_average_is_that_of_diffusers(points: Any, tmp_path: Path) -> None:
         assert np.max(np.abs(one - last)) > 1e-3
 
 
+def test_callbacks_of_keras_take_part(points: Any, tmp_path: Path) -> None:
+    counts: list[tuple[int, int]] = []
+    watching = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: counts.append((batch, len(logs))),
+        on_epoch_end=lambda epoch, logs: counts.append((epoch, len(logs))),
+    )
+    stopping = keras.callbacks.EarlyStopping(monitor="loss", min_delta=1e9, patience=2)
+    run = wdport.train(points(), STATES, tmp_path / "run", callbacks=[watching, stopping], epochs=9, batch_size=16)
+    assert run.steps == 15
+    assert counts == [*((batch, 1) for batch in range(5)), (0, 1), *((batch, 1) for batch in range(5)), (1, 1),
+                      *((batch, 1) for batch in range(5)), (2, 1)]  # fmt: skip
+
+
 def test_an_interruption_tells_what_is_kept(points: Any, tmp_path: Path) -> None:
     for stop, said in ((2, ""), (4, "the last saved state is kept; run the same command to resume")):
 
@@ -99,19 +112,22 @@ def test_an_interruption_tells_what_is_kept(points: Any, tmp_path: Path) -> None
         assert str(raised.value) == said
 
 
-def test_every_state_is_taken_once_in_an_epoch_and_in_another_order_in_the_next(points: Any, tmp_path: Path) -> None:
-    trained = wdport.training_model(points())
-    made = Loop(trained, States(STATES), Saves(tmp_path, None, Placement()), Adam([{}]), 16, 3)
-    with Events(tmp_path, None) as events:
-        made.go(2, None, None, events)
-    assert made.step._cache_size() == 1  # the last batch of an epoch, of 6, is filled up
+def test_every_state_is_taken_once_in_an_epoch_and_in_another_order_in_the_next(points: Any) -> None:
+    trained, batches = wdport.training_model(points()), TrainingBatches(States(STATES), 16, 3, Placement())
+    trained.compile(optimizer=Adam([{}]))
     orders = []
     for epoch in range(2):
-        numbers, counted = made._order(epoch)
-        assert len(numbers) == 80
-        assert sorted(numbers[counted > 0]) == list(range(70))
-        orders.append(numbers.tolist())
+        batches.begin(epoch)
+        trained.fit(batches, shuffle=False, verbose=0)
+        assert batches.num_batches == 5
+        states, weights = (np.concatenate(each) for each in zip(*batches, strict=True))
+        assert len(states) == 80  # the last batch, of 6, is filled up
+        taken = states[weights > 0]
+        assert sorted(taken.tolist()) == sorted(STATES.tolist())
+        orders.append(taken.tolist())
     assert orders[0] != orders[1]
+    batches.begin(1, 4)
+    assert batches[0][0].tolist() == states[64:].tolist()
 
 
 def test_windows_are_those_of_the_pipeline() -> None:

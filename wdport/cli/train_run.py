@@ -35,11 +35,10 @@ from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.sampling.api import read_init
 from wdport.training.converted_optimizer import load_optimizer, save_optimizer
-from wdport.training.loop import TrainingRun
 from wdport.training.model import family_recipe, new_configuration, recipe_of
 from wdport.training.placement import wait_for_all
 from wdport.training.recipe import RATE, optimizer_of
-from wdport.training.run import save_trained, train
+from wdport.training.run import Report, TrainingRun, save_trained, train
 from wdport.training.run_folder import STATES, WRITTEN
 
 
@@ -235,7 +234,7 @@ def _note_end(name: str, optimizer: Any) -> None:
         console.note(f"{name}: its learning-rate schedule has ended; the rate stays {rate} unless --lr is given")
 
 
-def _reporting(show: Callable[[str], None] | None) -> Callable[[int, int, Callable[[], float]], None] | None:
+def _reporting(show: Callable[[str], None] | None) -> Report | None:
     """Shows the step, its loss and the rate, at most a few times a second; None without a terminal."""
     if show is None:
         return None

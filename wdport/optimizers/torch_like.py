@@ -81,6 +81,12 @@ class SGDGroup:
     maximize: bool = False
 
 
+def ema_decay(decay: float, steps: Tensor) -> Tensor:
+    """The decay of a moving average after ``steps`` steps, as diffusers' ``EMAModel`` computes it: it rises from 0 to
+    ``decay``. With the same decay everywhere, 91 % of the average after 96 steps would be the initial weights."""
+    return jnp.where(steps > 0, jnp.minimum(decay, (1.0 + steps) / (10.0 + steps)), 0.0)
+
+
 class _TableRate(keras.optimizers.schedules.LearningRateSchedule):
     """The learning rate of the first group, for progress bars and logs."""
 
@@ -108,6 +114,8 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         late: for every trainable variable, how many fewer steps it took than the others; None if all took the same
             number.
         start: number of steps taken before the first entry of ``rates`` and ``momenta``.
+        use_ema, ema_momentum: Keras's moving average of the weights, whose decay rises as :func:`ema_decay` states.
+        gradient_accumulation_steps: Keras's number of batches whose mean gradient one step uses.
 
     Without ``rates``, you can set the learning rate of the first group with ``optimizer.learning_rate = 1e-4``; the
     rates of the other groups keep their ratio to it.
@@ -130,10 +138,13 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         late: Sequence[int] | None = None,
         start: int = 0,
         name: str | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        gradient_accumulation_steps: int | None = None,
         **unsupported: object,
     ) -> None:
-        # Keras stores its own arguments in a configuration; their defaults are accepted (0.99 is that of ema_momentum).
-        if rejected := {key for key, value in unsupported.items() if value not in (None, False, 0.99)}:
+        # Keras stores its own arguments in a configuration; their defaults are accepted.
+        if rejected := {key for key, value in unsupported.items() if value not in (None, False)}:
             raise UsageError(sorted(rejected)[0], "is not an argument of this optimizer", "leave it out")
         if not groups:
             raise UsageError("groups", "is empty", "give at least one group")
@@ -141,7 +152,9 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         rate_table = _table("rates", rates, len(parsed_groups))
         momentum_table = _table("momenta", momenta, len(parsed_groups))
         rate = _TableRate(rate_table[:, 0], start) if rate_table is not None else float(parsed_groups[0].lr)
-        super().__init__(rate, name=name)
+        super().__init__(rate, name=name, use_ema=use_ema, ema_momentum=ema_momentum,
+                         gradient_accumulation_steps=gradient_accumulation_steps)  # fmt: skip
+        self._final_averages = True
         self.groups, self.rates, self.momenta = parsed_groups, rate_table, momentum_table
         self.members = tuple(members) if members is not None else None
         self.clip_norm = clip_norm
@@ -155,20 +168,57 @@ class TorchOptimizer(keras.optimizers.Optimizer):
             raise UsageError(sorted(wrong)[0], f"is not a setting of {cls.__name__}", f"known: {', '.join(names)}")
         return cls.Group(**{name: tuple(value) if name == "betas" else value for name, value in options.items()})
 
-    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[KerasVariable] | None = None) -> None:
-        """Clip all gradients by their common norm, then update every variable."""
-        if self.clip_norm is not None:
-            some = [gradient for gradient in grads if gradient is not None]
-            factor = clip_factor(some, self.clip_norm) if some else 1.0
-            grads = [None if gradient is None else gradient * factor for gradient in grads]
-        super().apply(grads, trainable_variables)
+    @property
+    def averages(self) -> list[KerasVariable]:
+        """The moving averages of the trainable variables, in their order; none if they are not averaged."""
+        return list(self._model_variables_moving_average) if self.use_ema else []
+
+    def start_average(self, decay: float) -> None:
+        """Average the variables from the next step on with ``decay``; ``fit`` does not replace the weights with the
+        averages at its end. The optimizer is built."""
+        if not self.averages:
+            self._model_variables_moving_average = self.add_optimizer_variables(self._trainable_variables, "average")
+        self.use_ema, self.ema_momentum, self._final_averages = True, decay, False
+
+    def finalize_variable_values(self, var_list: Sequence[KerasVariable]) -> None:
+        """As Keras's, which replaces the weights with their averages; not after :meth:`start_average`."""
+        if self._final_averages:
+            super().finalize_variable_values(var_list)
+
+    def last_rate(self) -> float:
+        """The learning rate of the first group in the last step."""
+        if self.rates is None:
+            return float(np.asarray(self.learning_rate))
+        # Beyond the last rate, it holds.
+        last = int(np.asarray(self._taken)) - 1 - self.start
+        return float(self.rates[min(max(last, 0), len(self.rates) - 1), 0])
+
+    @property
+    def _taken(self) -> Tensor:
+        """The steps that were taken; batches whose gradients are only accumulated are none."""
+        return jnp.asarray(self.iterations)
+
+    def _clip_gradients(self, grads: Sequence[Any]) -> list[Any]:
+        """Called by Keras, with accumulated gradients where they are accumulated."""
+        if self.clip_norm is None:
+            return list(grads)
+        factor = clip_factor(grads, self.clip_norm)
+        return [gradient * factor for gradient in grads]
+
+    def _update_model_variables_moving_average(self, trainable_variables: Sequence[KerasVariable]) -> None:
+        decay, counted = ema_decay(self.ema_momentum, self._taken - self.start), None
+        if accumulated := self.gradient_accumulation_steps:
+            counted = (self._iterations.value + 1) % accumulated == 0
+        for variable, average in zip(trainable_variables, self._model_variables_moving_average, strict=True):
+            value = (decay * average.value + (1.0 - decay) * variable.value).astype(average.dtype)
+            average.assign(value if counted is None else jnp.where(counted, value, average.value))
 
     def _member(self, index: int) -> int:
         return self.members[index] if self.members is not None else 0
 
     def _rate(self, group: int, dtype: Any) -> Tensor:
         if self.rates is not None:
-            return _at(self.rates[:, group], self._iterations.value - self.start, dtype)
+            return _at(self.rates[:, group], self._taken - self.start, dtype)
         first = np.asarray(self.groups[0].lr, self.learning_rate.dtype)
         # The rates of the other groups have no ratio to a rate of 0.
         if not first:
@@ -183,13 +233,13 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         # The logarithm of 0 is -inf, for which the bias correction is 1.
         with np.errstate(divide="ignore"):
             forms = (table, 1.0 - table, np.log(table))
-        first, rest, log = (_at(form, self._iterations.value - self.start, dtype) for form in forms)
+        first, rest, log = (_at(form, self._taken - self.start, dtype) for form in forms)
         return first, rest, log
 
     def _step(self, index: int, dtype: Any) -> Tensor:
         """The number of this step for a variable, from 1."""
         late = self.late[index] if self.late is not None else 0
-        step: Tensor = (self._iterations.value + (1 - late)).astype(dtype)
+        step: Tensor = (self._taken + (1 - late)).astype(dtype)
         return step
 
     def get_config(self) -> dict[str, Any]:
@@ -203,6 +253,9 @@ class TorchOptimizer(keras.optimizers.Optimizer):
             "late": self.late,
             "start": self.start,
             "name": self.name,
+            "use_ema": self.use_ema,
+            "ema_momentum": self.ema_momentum,
+            "gradient_accumulation_steps": self.gradient_accumulation_steps,
         }
 
     @classmethod

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import keras
+import numpy as np
 from jax import Array as Tensor
 
 from wdport.data.series import Series, series_of
 from wdport.data.units import units_of
+from wdport.devices import LostProcess
 from wdport.diffusion.loss import DiffusionLoss, Errors
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import all_families, known_model
 from wdport.families.roles import ConfiguredBeside, Family, Fresh, Sampled, Trained
-from wdport.jax_settings import narrow_run
+from wdport.jax_settings import narrow_run, weakly
 from wdport.keras_runtime import seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import read_yaml
 from wdport.model import Array, Document, KerasModel, LossPart, Recipe
 from wdport.nets.boundary import compile_options, gradients_once
+from wdport.training.placement import Placement
 
 
 def step_options(dtype: str) -> dict[str, Any]:
@@ -49,15 +53,20 @@ class DiffusionTraining(keras.Model):
         self.law = UNIFORM
         # A variable of the model, so that it is saved and restored with the state of a run.
         self.seeds = keras.random.SeedGenerator(seed)
-        # A single part is the loss itself.
-        self.trackers = [keras.metrics.Mean(name=part.name) for part in loss.parts] if len(loss.parts) > 1 else []
+        self.validation_key = np.array(self.seeds.state.value)
+        self.placement = Placement()
+        # In place of Keras's mean of the loss, which counts states of weight 0. A single part is the loss itself.
+        parts = [part.name for part in loss.parts] if len(loss.parts) > 1 else []
+        self.trackers = [keras.metrics.Mean(name=name, dtype=self.variable_dtype) for name in ("loss", *parts)]
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The errors of every sample; see :class:`~wdport.diffusion.loss.Errors`."""
         clean, condition = inputs if self.conditioned else (inputs, None)
         # States, noise and errors in the dtype of the variables; the network itself computes in its policy's.
         clean = jnp.asarray(clean, self.variable_dtype)
-        drawn = self.diffusion_loss.draw(self.seeds.next(), clean)
+        # Every batch of a validation has the same noise and times, so that its losses can be compared.
+        key = jnp.asarray(self.validation_key) if training is False else self.seeds.next()
+        drawn = self.diffusion_loss.draw(key, clean)
         arguments = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
         result: Any = self.network(arguments, training=training)
         output: Tensor = result[0] if isinstance(result, (list, tuple)) else result
@@ -70,12 +79,12 @@ class DiffusionTraining(keras.Model):
         return self.diffusion_loss.total(Errors(**y_pred), y)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
-        """The loss of every part, as a mean over the epoch."""
-        part_losses = self.diffusion_loss.by_part(Errors(**y_pred), y)
-        # Batches count by their samples: the last one of an epoch may be filled up.
+        """The loss and that of every part, as means over the epoch."""
+        losses = {**self.diffusion_loss.by_part(Errors(**y_pred), y), "loss": self.compute_loss(y=y, y_pred=y_pred)}
+        # TrainingBatches count by their samples: the last one of an epoch may be filled up.
         count = None if y is None else jnp.sum(y)
         for tracker in self.trackers:
-            tracker.update_state(part_losses[tracker.name], sample_weight=count)
+            tracker.update_state(losses[tracker.name], sample_weight=count)
         return dict(self.get_metrics_result())
 
     def stateless_call(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
@@ -94,8 +103,31 @@ class DiffusionTraining(keras.Model):
         if before is not None and not force:
             return
         if not self.run_eagerly and self.jit_compile and keras.distribution.distribution() is None:
-            step = jax.jit(self.train_step, donate_argnums=0, compiler_options=step_options(self.network.compute_dtype))
-            self.train_function = self._make_function(step)
+            self.train_function = self._make_function(self._compiled_step())
+
+    def _compiled_step(self) -> Callable[[Any, Any], tuple[Any, Any]]:
+        shardings = self.placement.shardings(self._get_jax_state(True, True, True, True))
+        # The state is donated: a step writes the new one into the memory of the old one.
+        compiled = jax.jit(weakly(self.train_step), donate_argnums=0,
+                           compiler_options=step_options(self.network.compute_dtype),
+                           out_shardings=None if shardings is None else (None, shardings))  # fmt: skip
+
+        def step(state: Any, data: Any) -> tuple[Any, Any]:
+            try:
+                with self.placement.answering():
+                    logs, state = compiled(state, data)
+                    self.placement.settle(state)
+            except LostProcess:
+                # Else Keras reads the state, whose memory was given away, and its error hides this one.
+                self._jax_state = None
+                raise
+            return logs, state
+
+        return step
+
+    def _setattr_hook(self, name: str, value: Any) -> tuple[str, Any]:
+        # Keras looks for variables in every attribute; in the arrays of its state that took half a millisecond a step.
+        return super()._setattr_hook(name, MappingProxyType(value) if name == "_jax_state" and value else value)
 
     @property
     def metrics(self) -> list[Any]:

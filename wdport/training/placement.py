@@ -59,6 +59,10 @@ class Placement:
         fed: Array = feed(numbers)
         return fed
 
+    def batch_sharding(self) -> Sharding | None:
+        """How the batches of :meth:`batch` are divided; None leaves it to JAX."""
+        return None
+
     def whole(self, tree: Any) -> Any:
         """Arrays in the host's memory; all processes must call it together."""
         return jax.tree.map(_host, tree)
@@ -116,6 +120,9 @@ class Divided(Placement):
             self._shapes[feed] = feed(numbers[:1]).shape[1:]
         shape = (len(numbers), *self._shapes[feed])
         return self._from_callback(shape, self._over(self.axis), lambda part: feed(numbers[part[0]]))
+
+    def batch_sharding(self) -> Sharding | None:
+        return self._over(self.axis)
 
     def _from_callback(self, shape: tuple[int, ...], over: Sharding, part_of: Callable[[Any], Array]) -> Tensor:
         return jax.make_array_from_callback(shape, over, part_of)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,37 @@ from wdport.files.outputs import OutputPath
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer
-from wdport.training.loop import Loop, Report, TrainingRun
+from wdport.training.batches import TrainingBatches
 from wdport.training.model import family_recipe, training_model
-from wdport.training.placement import placement_of
+from wdport.training.placement import placement_of, require_alike
 from wdport.training.recipe import optimizer_of
 from wdport.training.run_folder import Events, run_folder
+from wdport.training.run_state import RunState
 from wdport.training.saves import Saves
 from wdport.training.training_data import source_of
+
+Report = Callable[[int, int, Callable[[], float]], None]
+"""Called with the steps done, all steps, and a function that waits for the device and returns the epoch's mean loss so
+far."""
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A finished run: its folder, its total steps, and the metrics of every epoch by name.
+
+    The model passed to :func:`train` holds the trained weights; ``averaged`` holds those of the moving average, by
+    variable path, if there was one.
+    """
+
+    folder: Path
+    steps: int
+    epochs: tuple[Mapping[str, float], ...]
+    averaged: Mapping[str, Array] | None = None
+
+    @property
+    def losses(self) -> list[float]:
+        """The mean loss of every epoch."""
+        return [epoch["loss"] for epoch in self.epochs]
 
 
 def save_trained(model: KerasModel, output: OutputPath, values: Mapping[str, Array] | None = None) -> None:
@@ -72,6 +97,7 @@ def train(
     stream: bool | None = None,
     orbax: bool = False,
     tensorboard: bool = False,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
     report: Report | None = None,
     force: bool = False,
     finish: Callable[[RunFolder, TrainingRun], None] | None = None,
@@ -111,6 +137,7 @@ def train(
             quarter of the device's memory.
         orbax: save the state as an Orbax checkpoint, of which every process writes its part, instead of one file.
         tensorboard: also write the metrics as events for TensorBoard.
+        callbacks: callbacks of Keras, such as ``EarlyStopping(monitor="loss")``.
         report: called after every step, for a progress display.
         force: start again in a folder with the state of another run, or a damaged one.
         finish: called by the first process, with the folder (to which no other run may write yet) and the finished run.
@@ -143,14 +170,18 @@ def train(
     if callable(optimizer):
         # The last batch of an epoch is filled up, so the steps are rounded up.
         optimizer = optimizer(epochs * -(-source.count // batch_size))
+    trained.placement = placement
+    trained.compile(optimizer=optimizer)
+    batches = TrainingBatches(source, batch_size, seed, placement)
     with run_folder(target, jax.process_index() == 0) as held, Events(target, held, tensorboard) as events:
         saves = Saves(target, held, placement, orbax)
-        loop = Loop(trained, source, saves, optimizer, batch_size, seed, ema, placement)
+        state = RunState(trained, batches, saves, ema)
         if held is not None:
             # Before the first step, so that a run with other settings is refused before it overwrites anything.
-            held.begin(loop.facts(None if force else epochs), (), force, saves.exist, saves.check)
+            held.begin(state.facts(None if force else epochs), (), force, saves.exist, saves.check)
+        require_alike(state.alike(epochs, save_every))
         try:
-            finished_run = loop.go(epochs, save_every, report, events)
+            finished_run = _fit(state, events, epochs, save_every, report, callbacks)
         except KeyboardInterrupt as interruption:
             if not saves.exist():
                 raise
@@ -160,6 +191,110 @@ def train(
         if held is not None and finish is not None:
             finish(held, finished_run)
         return finished_run
+
+
+def _fit(
+    state: RunState,
+    events: Events,
+    epochs: int,
+    save_every: int | None,
+    report: Report | None,
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> TrainingRun:
+    """Take the steps that are missing."""
+    metrics = state.restore(epochs)
+    require_alike({"done": state.done})
+    events.begin(state.rows)
+    recording = RunCallback(state, events, epochs, save_every, report, metrics)
+    # Keras's own are set only within wdport.training_model(...).fit: these variables and batches are placed already.
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        while state.done < epochs * state.batches.per_epoch and not recording.stopped:
+            epoch, skipped = divmod(state.done, state.batches.per_epoch)
+            state.batches.begin(epoch, skipped)
+            # The rest of an interrupted epoch has fewer batches than the others, and Keras counts them once.
+            last = epoch + 1 if skipped else epochs
+            calls = _Callbacks(recording, callbacks, state.model, epochs=last, steps=state.batches.num_batches)
+            state.model.fit(state.batches, initial_epoch=epoch, epochs=last, shuffle=False, callbacks=calls)
+    finally:
+        keras.distribution.set_distribution(distribution)
+    return TrainingRun(state.saves.folder, state.done, tuple(state.rows), state.finish())
+
+
+class RunCallback(keras.callbacks.Callback):
+    """Saves the state of a run and its metrics, and reports its progress."""
+
+    def __init__(
+        self,
+        state: RunState,
+        events: Events,
+        epochs: int,
+        save_every: int | None,
+        report: Report | None,
+        metrics: Sequence[Any],
+    ) -> None:
+        super().__init__()
+        self._state, self._events, self._save_every, self._report = state, events, save_every, report
+        self._metrics, self._resumed = metrics, state.done
+        self._per_epoch = state.batches.per_epoch
+        self._total, self._done, self._since = epochs * self._per_epoch, state.done, 0.0
+        self.stopped = False
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        """Begin the epoch's order, or resume within it."""
+        skipped = self._resumed - epoch * self._per_epoch
+        if skipped <= 0:
+            self._state.batches.begin(epoch)
+        else:
+            # Keras has just reset them.
+            self._state.assign("metrics", self._state.variables["metrics"], self._metrics)
+        self._since = time.monotonic()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Save the state and report, except after the last batch of an epoch; ``logs`` are arrays of the device."""
+        self._done += 1
+        if self._done % self._per_epoch == 0:
+            return
+        if self._save_every is not None and self._done % self._save_every == 0:
+            self._state.require_finite(self._done)
+            self._state.save(self._done)
+        if self._report is not None:
+            self._report(self._done, self._total, lambda: float(np.asarray((logs or {})["loss"])))
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        """Save the state and the metrics."""
+        self._state.require_finite(self._done)
+        row = {"epoch": epoch + 1, "steps": self._done, **(logs or {}),
+               "learning_rate": self._state.optimizer.last_rate(),
+               "seconds": round(time.monotonic() - self._since, 3)}  # fmt: skip
+        self._state.rows.append(row)
+        self._events.epoch(self._state.rows)
+        self._state.save(self._done)
+        if self._report is not None:
+            self._report(self._done, self._total, lambda: row["loss"])
+
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
+        """Note whether a callback has stopped the run."""
+        self.stopped = bool(self.model.stop_training)
+
+
+class _Callbacks(keras.callbacks.CallbackList):
+    """Keras's, which reads the losses of every step only if there are callbacks of the user's: it would wait for the
+    device before the next batch is read."""
+
+    def __init__(
+        self, recording: RunCallback, callbacks: Sequence[keras.callbacks.Callback], model: KerasModel, **params: int
+    ) -> None:
+        super().__init__([recording, *callbacks], add_history=True, model=model, verbose=0, **params)
+        self._recording, self._waits = recording, bool(callbacks)
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Call the recording, and the user's callbacks if there are any."""
+        if self._waits:
+            super().on_train_batch_end(batch, logs)
+        else:
+            self._recording.on_train_batch_end(batch, logs)
 
 
 def _recipe(model: KerasModel, recipe: Recipe | str | None) -> Recipe:

@@ -1,0 +1,57 @@
+"""The batches of a run, as the data set that ``fit`` reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.model import Array
+from wdport.training.placement import Placement
+from wdport.training.training_data import StateSource
+
+
+class TrainingBatches(keras.utils.PyDataset):
+    """Clean states on the device, or states and their condition, and the weight of every state.
+
+    The order of an epoch follows from the seed and the number of the epoch alone, so that a resumed run needs no state
+    of a generator. The last batch is filled up with states of weight 0, so that every step has the same shapes.
+    """
+
+    def __init__(self, source: StateSource, batch_size: int, seed: int, placement: Placement) -> None:
+        super().__init__()
+        self.source, self.batch_size, self.seed, self.placement = source, batch_size, seed, placement
+        self.per_epoch = -(-source.count // batch_size)
+        self._held = placement.everywhere(source.held)
+        self._take = jax.jit(source.take, out_shardings=placement.batch_sharding())
+        self.begin(0)
+
+    def begin(self, epoch: int, skipped: int = 0) -> None:
+        """Read this epoch from now on, without its first ``skipped`` batches."""
+        self.skipped = skipped
+        order = np.random.default_rng([self.seed, epoch]).permutation(self.source.count)
+        fill = self.per_epoch * self.batch_size - self.source.count
+        self._numbers = np.concatenate([order, np.resize(order, fill)]).astype(np.int32)
+        self._weights = (np.arange(len(self._numbers)) < self.source.count).astype(np.float32)
+
+    @property
+    def num_batches(self) -> int:
+        """The batches of the epoch that are left."""
+        return self.per_epoch - self.skipped
+
+    def __getitem__(self, index: int) -> tuple[Any, Array | Tensor]:
+        """The inputs and the weights of a batch, see :class:`~wdport.training.model.DiffusionTraining`."""
+        first = (self.skipped + index) * self.batch_size
+        numbers = self._numbers[first : first + self.batch_size]
+        inputs: Any = self._take(self._held, self.placement.batch(numbers, self.source.feed))
+        if (condition := self.source.condition) is not None:
+            inputs = inputs, self.placement.batch(numbers, condition.__getitem__)
+        weights = self.placement.batch(self._weights[first : first + self.batch_size], _itself)
+        return inputs, weights
+
+
+def _itself(weights: Array) -> Array:
+    return weights

@@ -1,0 +1,178 @@
+"""The state of a run: the variables that it changes, what it must have in common with the run that it resumes, and how
+it is saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from math import isfinite
+from typing import Any
+
+import jax
+import numpy as np
+
+from wdport.diffusion.process import UNIFORM
+from wdport.errors import InputError, UsageError
+from wdport.jax_settings import chosen_numerics
+from wdport.keras_runtime import set_variable, variables_by_path
+from wdport.model import Array, KerasVariable
+from wdport.optimizers.torch_like import TorchOptimizer
+from wdport.training.batches import TrainingBatches
+from wdport.training.model import DiffusionTraining
+from wdport.training.saves import Saves
+
+Rows = list[dict[str, float]]
+"""The metrics of every epoch."""
+
+
+class RunState:
+    """The variables of a compiled model and its optimizer by role, placed where the run computes."""
+
+    def __init__(
+        self, model: DiffusionTraining, batches: TrainingBatches, saves: Saves, ema: float | None = None
+    ) -> None:
+        self.model, self.batches, self.saves, self.placement = model, batches, saves, batches.placement
+        optimizer: TorchOptimizer = model.optimizer
+        self.optimizer = optimizer
+        if not optimizer.built:
+            optimizer.build(model.trainable_variables)
+        if ema is not None or optimizer.use_ema:
+            optimizer.start_average(optimizer.ema_momentum if ema is None else ema)
+        averages = {id(variable) for variable in optimizer.averages}
+        self.variables: dict[str, list[KerasVariable]] = {
+            "trained": model.trainable_variables,
+            "other": model.non_trainable_variables,
+            "optimizer": [variable for variable in optimizer.variables if id(variable) not in averages],
+            "averaged": optimizer.averages,
+            "metrics": model.metrics_variables,
+        }
+        weights = {id(variable) for variable in variables_by_path(model.network).values()}
+        self._weights = [id(variable) in weights for variable in model.non_trainable_variables]
+        self.begins = self._digests(self.values())
+        self.done, self.rows = 0, list[dict[str, float]]()
+        # Copies: a step takes the memory of the values, which may be that of somebody's array.
+        for variables in self.variables.values():
+            for variable in variables:
+                variable.assign(self.placement.state(variable.value))
+
+    def values(self) -> dict[str, list[Any]]:
+        """The current values, also while ``fit`` holds them."""
+        self.model.jax_state_sync()
+        return {role: [variable.value for variable in variables] for role, variables in self.variables.items()}
+
+    def settings(self) -> dict[str, Any]:
+        """What is compared between the processes of a run, and with the run that is resumed."""
+        loss, batches = self.model.diffusion_loss, self.batches
+        law = {} if self.model.law == UNIFORM else {"law": self.model.law}
+        # Keras numbers the names of optimizers within a process: adam, adam_1. Rates of a schedule may be many.
+        config = {name: value for name, value in self.optimizer.get_config().items() if name != "name"}
+        digest = sha256(json.dumps(config).encode()).hexdigest()[:16]
+        return {"batch_size": batches.batch_size, "seed": batches.seed,
+                "ema": self.optimizer.ema_momentum if self.optimizer.use_ema else None,
+                "states": batches.source.count, "energy": loss.energy, "min_snr": loss.min_snr,
+                "optimizer": type(self.optimizer).__name__, "optimizer_settings": digest, "jax": chosen_numerics(),
+                **law}  # fmt: skip
+
+    def facts(self, epochs: int | None = None) -> dict[str, object]:
+        """Everything that determines the run, except for the number of epochs, which is checked if it is given.
+
+        A model and an optimizer with the values of the last saved state count as those that the run began with.
+        """
+        begins = dict(self.begins)
+        if jax.process_count() == 1 and self.saves.exist():
+            with suppress(InputError):
+                if (saved := self.saves.read(self.placement.like(self.values()))) is not None:
+                    if epochs is not None:
+                        self._require_more(int(saved[1]["steps"]), epochs)
+                    now = self._digests({role: saved[0].get(role, []) for role in self.variables})
+                    begins = {name: saved[1]["begins"][name] if now[name] == digest else digest
+                              for name, digest in begins.items()}  # fmt: skip
+        self.begins = begins
+        source = self.batches.source
+        return {"dtype": self.model.network.dtype_policy.name, **self.settings(), **begins,
+                "data": _digest([source.data, *_of(source.condition)])}  # fmt: skip
+
+    def alike(self, epochs: int, save_every: int | None) -> dict[str, object]:
+        """What all processes of a run must have in common."""
+        return {**self.settings(), **self.begins, "epochs": epochs, "save_every": save_every,
+                "devices": self.placement.count, "data": _digest(self._sample())}  # fmt: skip
+
+    def restore(self, epochs: int) -> list[Any]:
+        """Assign the values of the last saved state, and return those of the metrics, which every epoch resets."""
+        values = self.values()
+        saved = self.saves.read(self.placement.like(values))
+        if saved is None:
+            return values["metrics"]
+        arrays, facts = saved
+        self._require_more(int(facts["steps"]), epochs)
+        self.done, self.rows = int(facts["steps"]), list(facts["rows"])
+        for role, variables in self.variables.items():
+            self.assign(role, variables, arrays.get(role, []))
+        return list(arrays["metrics"])
+
+    def assign(self, role: str, variables: Sequence[KerasVariable], arrays: Sequence[Any]) -> None:
+        """Assign placed copies of arrays."""
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(self.placement.state(array))
+
+    def require_finite(self, done: int) -> None:
+        """Raise :class:`UsageError` if the loss was not finite in one of the epoch's steps."""
+        self.model.jax_state_sync()
+        with self.placement.answering():
+            # A sum, in which NaN stays.
+            total = float(np.asarray(self.model.trackers[0].total.value))
+        if not isfinite(total):
+            fate = "the state of the last save is kept" if self.saves.exist() else "nothing was saved"
+            fix = "lower the learning rate, clip gradients, or look at the data"
+            raise UsageError("loss", f"is not a finite number after {done} steps; {fate}", fix)
+
+    def save(self, done: int) -> None:
+        """Save the state after ``done`` steps."""
+        self.done = done
+        self.saves.write(self.values(), {"steps": done, "rows": self.rows, "begins": self.begins})
+
+    def finish(self) -> dict[str, Array] | None:
+        """Take the values from the devices of the run; return the averages by path, if there are any."""
+        host_values = self.placement.whole(self.values())
+        for role, variables in self.variables.items():
+            for variable, value in zip(variables, host_values[role], strict=True):
+                set_variable(variable, value)
+        if not self.optimizer.averages:
+            return None
+        places = {id(variable): path for path, variable in variables_by_path(self.model.network).items()}
+        names = [places[id(variable)] for variable in self.model.trainable_variables]
+        return dict(zip(names, host_values["averaged"], strict=True))
+
+    def _require_more(self, done: int, epochs: int) -> None:
+        if done > epochs * self.batches.per_epoch:
+            raise UsageError("epochs", f"are fewer than the run in {self.saves.folder} has", "give more")
+
+    def _digests(self, values: Mapping[str, list[Any]]) -> dict[str, str]:
+        """Digests of the values of a model, without the states of random generators, and of an optimizer."""
+        # The states of random generators differ for every seed, which is compared by itself.
+        weights = [value for value, is_weight in zip(values["other"], self._weights, strict=False) if is_weight]
+        return {"model": _digest([values["trained"], weights]), "optimizer_state": _digest(values["optimizer"])}
+
+    def _sample(self) -> list[Array]:
+        """The data on the device, or some of those that are streamed."""
+        # All of a streamed data set would have to be read for a digest.
+        source = self.batches.source
+        some = source.feed(np.linspace(0, source.count - 1, 64).astype(np.int64))
+        return [source.held, some, *_of(source.condition)]
+
+
+def _of(condition: Array | None) -> list[Array]:
+    return [] if condition is None else [condition]
+
+
+def _digest(tree: Any) -> str:
+    """A digest of all values that are in this process; others are one array of all processes already."""
+    digest = sha256()
+    for leaf in jax.tree.leaves(tree):
+        if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
+            array = np.ascontiguousarray(leaf)
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()[:16]
