@@ -154,6 +154,9 @@ PUBLIC: Final = "public"
 SCHEDULES: Final = ("constant", "onecycle", "cosine")
 """How the learning rate of a new optimizer changes."""
 
+FORMER_SAMPLERS: Final[Mapping[str, str]] = {"dpm-solver++": "dpm++2m", "sde-dpm-solver++": "dpm++2m-sde"}
+"""Present names of samplers by former ones."""
+
 COSINE_WARMUP: Final = "cosine_warmup"
 """The schedule of a public training script: a half cosine over whole epochs, after ``warmup_epochs``."""
 

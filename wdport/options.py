@@ -11,7 +11,7 @@ module imports neither click nor numpy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import lru_cache
 from inspect import get_annotations
 from numbers import Integral
@@ -44,11 +44,11 @@ class Option:
 
     ``names`` are those on the command line if not those of the field or of ``NAMES``; the ``former`` ones still
     work. ``files`` is the kind of its file, or the suffixes, and ``metavar`` is FILE if not stated. ``group`` is its
-    section of the help if not that of ``GROUPS``. ``bounds`` and ``choices`` are the values that it takes; a shell
-    completes it to ``completions``, several ``by_comma``. ``default`` is a word for None; the other values are then
-    whole numbers from 1. An option is listed ``after`` another one if not after the previous field. It may be given
-    several times if its type is a tuple or a dictionary. ``once`` refuses a second value, where two ``names`` would
-    overrule each other.
+    section of the help if not that of ``GROUPS``. ``bounds`` and ``choices`` are the values that it takes, and
+    ``former_choices`` the present values by former ones; a shell completes it to ``completions``, several
+    ``by_comma``. ``default`` is a word for None; the other values are then whole numbers from 1. An option is listed
+    ``after`` another one if not after the previous field. It may be given several times if its type is a tuple or a
+    dictionary. ``once`` refuses a second value, where two ``names`` would overrule each other.
     """
 
     help: str
@@ -59,6 +59,7 @@ class Option:
     files: Kind | tuple[str, ...] | None = None
     bounds: tuple[int, int] | None = None
     choices: tuple[str, ...] = ()
+    former_choices: Mapping[str, str] = field(default_factory=dict)
     default: str = ""
     after: str = ""
     once: bool = False

@@ -188,8 +188,8 @@ def test_the_default_sampler_names_a_cheaper_one(
         "model": {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "time_embed_dim": 8},
         "dataset": {"seq_len": 16}, "wavelet": {"type": "db2", "levels": "auto"},
     }  # fmt: skip
-    for target, told in (("noise", "sde-dpm-solver++ --steps 20: 20 calls"),
-                         ("coefficient", "dpm-solver++ --steps 10: 11 calls")):  # fmt: skip
+    for target, told in (("noise", "dpm++2m-sde --steps 20: 20 calls"),
+                         ("coefficient", "dpm++2m --steps 10: 11 calls")):  # fmt: skip
         model = wdport.new_model({**config, "model": {**config["model"], "prediction_target": target}}, series)
         model.save("m.keras")
         assert main(["sample", "m.keras", "--force"]) == 0

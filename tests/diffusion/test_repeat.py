@@ -42,7 +42,7 @@ def test_no_noise_is_drawn_twice() -> None:
 @pytest.mark.parametrize(("sampler", "times", "expected"), [
     ("ddim", 0, "invalid count 0"), ("ddim", 1.5, "invalid count 1.5"),
     ("heun", 2, "heun cannot repeat single steps; take ddpm or ddim, or resample once"),
-    ("dpm-solver++", 2, "dpm-solver\\+\\+ cannot repeat"),
+    ("dpm++2m", 2, "dpm\\+\\+2m cannot repeat"),
 ])  # fmt: skip
 def test_the_impossible_is_refused(sampler: str, times: int, expected: str) -> None:
     with pytest.raises(UsageError, match=expected):

@@ -22,7 +22,7 @@ from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import SIGNAL, even_steps, noise_schedule, per_mille, step_list
 from wdport.errors import UsageError
 
-NAME = "sde-dpm-solver++"
+NAME = "dpm++2m-sde"
 SCHEDULE = noise_schedule("exponential")
 MIX = np.random.default_rng(3).normal(size=(6, 6))
 

@@ -39,15 +39,15 @@ def test_every_setting_is_sampled_and_scored(model: Any) -> None:
     """With the samples that `wdport.sample` draws, whatever else is scored."""
     told: list[str] = []
     more = {"other": SERIES[:320].reshape(20, 16, 2)}
-    found = wdport.sweep(model, SERIES, ["ddim:5", SamplerSetting("sde-dpm-solver++", 5)], 30, metrics=QUICK, repeats=2,
+    found = wdport.sweep(model, SERIES, ["ddim:5", SamplerSetting("dpm++2m-sde", 5)], 30, metrics=QUICK, repeats=2,
                          seed=3, more=more, report=lambda *each: told.append(each[2]))  # fmt: skip
-    assert [(str(each.setting), each.calls) for each in found.drawn] == [("ddim:5", 6), ("sde-dpm-solver++:5", 5)]
-    assert list(found.evaluation.sets) == ["real", "itself", "ddim:5", "sde-dpm-solver++:5", "other"]
-    for name in ("ddim", "sde-dpm-solver++"):
+    assert [(str(each.setting), each.calls) for each in found.drawn] == [("ddim:5", 6), ("dpm++2m-sde:5", 5)]
+    assert list(found.evaluation.sets) == ["real", "itself", "ddim:5", "dpm++2m-sde:5", "other"]
+    for name in ("ddim", "dpm++2m-sde"):
         own = wdport.sample(model, 30, sampler=name, steps=5, seed=3)
         np.testing.assert_array_equal(found.samples[f"{name}:5"], own.decoded)
-    assert told[:3] == ["compiling", "sampling, ddim:5", "sampling, sde-dpm-solver++:5"]
-    assert found.evaluation.counts == {"real": 20, "itself": 15, "ddim:5": 20, "sde-dpm-solver++:5": 20, "other": 20}
+    assert told[:3] == ["compiling", "sampling, ddim:5", "sampling, dpm++2m-sde:5"]
+    assert found.evaluation.counts == {"real": 20, "itself": 15, "ddim:5": 20, "dpm++2m-sde:5": 20, "other": 20}
 
 
 def test_the_cheapest_is_as_good_as_the_full_one_in_every_score() -> None:

@@ -99,7 +99,7 @@ def test_without_diffusers_its_samplers_are_not_compared(monkeypatch: pytest.Mon
     gate = sampled(monkeypatch, "classes")
     assert (gate.outcome, gate.passed) == ("INCOMPLETE", False)
     subjects = {each.subject for each in gate.measures}
-    assert subjects == {"sampler sde-dpm-solver++"}
+    assert subjects == {"sampler dpm++2m-sde"}
     install = "diffusers: is not installed, and its DDPMScheduler is the reference; pip install 'wdport[diffusers]'"
     assert f"not everything is compared: {install}" in list(map(str, gate.findings))
 
@@ -119,12 +119,14 @@ def test_no_false_alarms(name: str, target: str, seed: int, monkeypatch: pytest.
 
 
 SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
-    ("classes", "sampler dpm-solver++", updates.dpm_solver, "before = length", "before = before or length"),
+    ("classes", "sampler dpm++2m", updates.dpm_solver, "before = length", "before = before or length"),
     ("classes", "sampler heun", updates.heun, "view.noise(then)", "view.noise(now)"),
-    ("classes", "sampler sde-dpm-solver++", updates.sde_dpm_solver, "sqrt(1.0 - decay) * z", "sqrt(decay) * z"),
-    ("classes", "sampler sde-dpm-solver++", steps.even_steps, "(ratios[-1], ratios[0], count)",
+    ("classes", "sampler dpm++2m-sde", updates.sde_dpm_solver, "sqrt(1.0 - decay) * z", "sqrt(decay) * z"),
+    ("classes", "sampler dpm++2m-sde", steps.even_steps, "(ratios[-1], ratios[0], count)",
      "(ratios[-1], ratios[1], count)"),
-    ("classes", "sampler euler", updates.euler, "log(then.signal / now.signal)", "then.signal - now.signal"),
+    ("classes", "sampler probability-flow", updates.probability_flow, "log(then.signal / now.signal)",
+     "then.signal - now.signal"),
+    ("classes", "sampler unipc", updates.unipc, "- (first - share) * estimate", "+ (first - share) * estimate"),
     ("classes", "sampler ddim-textbook, eta 0.5", updates.ddim_textbook, "sigma * z", "eta * z"),
     ("classes", "guidance 2.5 (ddim)", conditions.guided, "= float(guidance)", "= 1.0 - float(guidance)"),
     ("flow to data", "guidance 2.5 (heun)", conditions.guided, "plain + weight", "conditional + weight"),
@@ -138,7 +140,7 @@ SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
     ("waveletdiff", "known values, repeated steps (ddim)", repeat.repeated, "+ 1.0 - ratio**2", ""),
     ("waveletdiff", "noise of a seed", noise.sample_keys, "fold_in(key, index)", "fold_in(key, 0 * index)"),
     ("waveletdiff", "known values, noise of a seed", plans.SamplingPlan.draws.fget, "repeat * earlier", "earlier"),
-    ("classes", "sampler dpm-solver++", sampler.Sampler.run, "if slots is None:",
+    ("classes", "sampler unipc", sampler.Sampler.run, "if slots is None:",
      "carry = programs.carry(carry[0])\n            if slots is None:"),
     ("waveletdiff", "sampler ddpm", updates.ddpm, "now.beta / now.noise * ", "now.beta * "),
     ("flow to data", "sampler heun", flow.heun, "view.velocity(then)) / 2.0", "view.velocity(now)) / 2.0"),

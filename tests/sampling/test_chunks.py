@@ -117,7 +117,7 @@ def test_a_laid_out_tape_has_its_slots_in_the_noisy_rows() -> None:
 
 def test_plans_of_equal_length_share_one_program() -> None:
     programs = Programs(toy_network())
-    for name, eta in (("ddim", 0.0), ("ddim", 0.7), ("ddim-textbook", 0.3), ("dpm-solver++", 0.0), ("euler", 0.0)):
+    for name, eta in (("ddim", 0.0), ("ddim", 0.7), ("ddim-textbook", 0.3), ("dpm++2m", 0.0), ("euler", 0.0)):
         Sampler(programs, plan_of(programs.network, name, 50, eta), seed=3).run(np.arange(4))
     assert programs.drawn._cache_size() == 1
 
@@ -132,7 +132,7 @@ def test_segments_are_of_one_length_and_waste_little(count: int) -> None:
 def test_segments_change_nothing() -> None:
     """101 rows are two segments and one row that changes nothing; the scan in one go is the truth."""
     network, reports = toy_network("float64"), []
-    plan, start = plan_of(network, "dpm-solver++", 100), np.random.default_rng(0).standard_normal((2, *SHAPE))
+    plan, start = plan_of(network, "dpm++2m", 100), np.random.default_rng(0).standard_normal((2, *SHAPE))
     assert len(plan.steps) == 101
     with jax.enable_x64(True):
         sampler = Sampler(Programs(network), plan)

@@ -76,7 +76,7 @@ def drawn(conditioned: Network, count: int, *settings: Any) -> Samples:
 
 @pytest.mark.parametrize("target", ["noise", "sample"])
 @pytest.mark.parametrize(
-    "settings", [("ddim", 10, 0.5, 2), ("dpm-solver++", 10), ("heun", 6), ("euler", 50)], ids=lambda s: s[0]
+    "settings", [("ddim", 10, 0.5, 2), ("dpm++2m", 10), ("heun", 6), ("euler", 50)], ids=lambda s: s[0]
 )
 def test_known_values_are_kept_exactly(target: str, settings: tuple[Any, ...]) -> None:
     known = gap()

@@ -109,7 +109,7 @@ def _type(declared: Declared) -> Any:
     if option.default:
         return CountOr(option.default)
     if option.choices:
-        return OneOf(option.choices)
+        return OneOf(option.choices, option.former_choices)
     if option.bounds:
         return Whole(*option.bounds)
     if option.completions:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from wdport.cli.model_inputs import SAMPLERS
+from wdport.model import FORMER_SAMPLERS
 from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, PAD_WIDTHS, SHA256, Operand, Option
 
 
@@ -46,9 +47,9 @@ class ExportRequest:
     sampler: Annotated[
         str | None,
         Option("As for wdport sample, with --what sampler.  [default: ddpm; for a flow, heun]", "NAME",
-               choices=SAMPLERS),
+               choices=SAMPLERS, former_choices=FORMER_SAMPLERS),
     ] = None  # fmt: skip
-    steps: Annotated[int | None, Option("As for wdport sample.  [default: all; 20 for sde-dpm-solver++]")] = None
+    steps: Annotated[int | None, Option("As for wdport sample.  [default: all; 20 for dpm++2m-sde]")] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     dtype: Annotated[
         str, Option("Keras dtype policy of the network.", choices=("float32", "mixed_bfloat16"))

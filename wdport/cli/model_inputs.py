@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from wdport.conversion.load import Converted
     from wdport.model import Array
 
-SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "dpm-solver++", "sde-dpm-solver++", "heun", "euler", "rk4")
+SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "euler", "euler-ancestral", "heun", "dpm++2m", "dpm++2m-sde",
+                   "unipc", "probability-flow", "rk4")  # fmt: skip
 """Samplers of all families; each family states which of them it has."""
 
 

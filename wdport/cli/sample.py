@@ -112,6 +112,8 @@ def _write(
     if request.unconditional and condition is not None and condition.trained and condition.null is None:
         console.note(f"the model was trained with {condition.name} for every sample; "
                      "samples without it are not what it learned")  # fmt: skip
+    if request.sampler == "euler" and "probability-flow" in job.sampler.programs.network.process().samplers:
+        console.note("euler is the method of diffusers and k-diffusion; its former method is now probability-flow")
     known_values = None if plan.known is None else np.asarray(plan.known)
     ran = draw_to_file(job, output, samples_bar, lambda blocks: _plot(files, blocks, known_values, about))
     if ran is not None:

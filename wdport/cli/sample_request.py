@@ -17,7 +17,7 @@ from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import file_sha256
 from wdport.files.model_target import Target
-from wdport.model import Array, NotDecoded
+from wdport.model import FORMER_SAMPLERS, Array, NotDecoded
 from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256, Operand, Option
 from wdport.shared_types import POLICIES
 
@@ -43,12 +43,13 @@ class SampleRequest:
     ] = None  # fmt: skip
     sampler: Annotated[
         str | None,
-        Option("ddpm or ddim as in the checkpoint's own code; ddim-textbook, dpm-solver++, sde-dpm-solver++, heun, "
-               "euler; for a flow: heun, euler, rk4.  [default: ddpm; for a flow, heun]", "NAME", choices=SAMPLERS),
+        Option("ddpm or ddim as in the checkpoint's own code; ddim-textbook, euler, euler-ancestral, heun, dpm++2m, "
+               "dpm++2m-sde, unipc, probability-flow; for a flow: heun, euler, rk4.  [default: ddpm; for a flow, heun]",
+               "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS),
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
-        Option("Number of steps, by the checkpoint's rule (50 gives 51).  [default: all; 20 for sde-dpm-solver++]"),
+        Option("Number of steps, by the checkpoint's rule (50 gives 51).  [default: all; 20 for dpm++2m-sde]"),
     ] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0

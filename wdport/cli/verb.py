@@ -315,10 +315,18 @@ NEAR: Final = 0.88
 class OneOf(_Choice):
     """One of several names; the error for any other, unlike click's, suggests the nearest."""
 
+    def __init__(self, choices: Sequence[str], former: Mapping[str, str]) -> None:
+        super().__init__(choices)
+        self.former = former
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
         if text in self.choices:
             return text
+        if present := self.former.get(text):
+            if ctx is not None and not ctx.resilient_parsing:
+                console.note(f"{text} is now called {present}")
+            return present
         one = f"use one of {', '.join(self.choices)}"
         meant = SHORT.get(text.casefold(), text)
         fix = f"did you mean {meant}?" if meant in self.choices else did_you_mean(text, self.choices, one, NEAR)

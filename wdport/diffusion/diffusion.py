@@ -16,11 +16,12 @@ from wdport.diffusion.reference_samplers import Change, Noise, solver_states, so
 from wdport.diffusion.sampler_steps import END, SAMPLERS, Point, Updates
 from wdport.diffusion.schedules import FEW, Array, NoiseSchedule, even_steps
 from wdport.errors import UsageError
+from wdport.model import FORMER_SAMPLERS
 
 if TYPE_CHECKING:
     from wdport.diffusion.noising import StepNoising
 
-SPACED: Final[Mapping[str, Callable[[Array, int | None, int], Array]]] = {"sde-dpm-solver++": even_steps}
+SPACED: Final[Mapping[str, Callable[[Array, int | None, int], Array]]] = {"dpm++2m-sde": even_steps}
 """Samplers that choose their steps themselves: (alpha_bar, their number, the last one) to the steps."""
 
 LEAST_SIGNAL: Final = 2.0**-24
@@ -82,7 +83,7 @@ class Diffusion:
         """See :attr:`wdport.diffusion.process.Process.few`."""
         # A network that predicts the noise errs at the first step by its error over the signal (0.003). Deterministic
         # solvers keep that error, whatever their number of steps; stochastic ones forget it. See docs/evaluation.md.
-        return ("dpm-solver++", 10) if self.target == "sample" else ("sde-dpm-solver++", FEW)
+        return ("dpm++2m", 10) if self.target == "sample" else ("dpm++2m-sde", FEW)
 
     def noising(self, law: str = UNIFORM) -> StepNoising:
         from wdport.diffusion.noising import StepNoising, min_snr_law, step_noising  # imports jax
@@ -155,6 +156,7 @@ class Diffusion:
         changed: bool = False,
     ) -> SamplingPlan:  # fmt: skip
         name = sampler or self.samplers[0]
+        name = FORMER_SAMPLERS.get(name, name)
         if name in self.unthinned and steps not in (None, self.last):
             raise UsageError("steps", f"{name} takes all {self.last} steps, not {steps}", "leave it out, or use ddim")
         spacing = SPACED.get(name)

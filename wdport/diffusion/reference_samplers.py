@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, pairwise
-from math import exp, expm1, inf, log, pi, sqrt
+from math import exp, expm1, factorial, inf, log, pi, sqrt
 
 import numpy as np
 
@@ -92,8 +92,8 @@ def clean_and_noise(target: str, a: float, s: float, x: Array, prediction: Array
 
 
 def solver_steps(bars: Array, number: int, last: int) -> list[int]:
-    """The steps of SDE-DPM-Solver++: evenly spaced in log(signal / noise), from the last of ``last`` steps whose signal
-    is at least 0.03 to 1; where two are the same step, the earlier one moves up."""
+    """The steps of SDE-DPM-Solver++(2M): evenly spaced in log(signal / noise), from the last of ``last`` steps whose
+    signal is at least 0.03 to 1; where two are the same step, the earlier one moves up."""
     start = max((t for t in range(1, last + 1) if sqrt(bars[t]) >= 0.03), default=last)
     ratio = {t: log(bars[t] / (1.0 - bars[t])) for t in range(1, start + 1)}
     chosen: list[int] = []
@@ -159,7 +159,67 @@ def _heun(split: Split, level: Levels, _: float) -> Step:
     return step
 
 
-def _euler(split: Split, level: Levels, _: float) -> Step:
+def _euler(split: Split, level: Levels, ancestral: bool) -> Step:
+    """arXiv 2206.00364, eq. 5 in y = x / signal, and the ancestral step of k-diffusion, which goes below the next noise
+    level and adds noise back to it."""
+
+    def step(x: Array, t: int, then: int) -> tuple[Array, float]:
+        (a, s), (b, r) = level[t], level[then]
+        now, after = s / a, r / b
+        up = min(after, sqrt(after**2 * (now**2 - after**2) / now**2)) if ancestral else 0.0
+        down = sqrt(after**2 - up**2)
+        return b * (x / a + (down - now) * split(x, t)[1]), b * up
+
+    return step
+
+
+def _unipc(split: Split, level: Levels, _: float) -> Step:
+    """arXiv 2302.04867, alg. 1 of order 2 with data prediction: the corrector solves for its weights at every step."""
+    lam = {t: log(a / s) if s else inf for t, (a, s) in level.items()}
+    calls: list[tuple[int, Array]] = []
+    start: list[Array] = []
+
+    def slopes(h: float, nodes: list[tuple[int, Array]]) -> tuple[list[float], list[Array]]:
+        (s, now), ratios, differences = nodes[0], [], []
+        for t, estimate in nodes[1:]:
+            ratios.append((lam[t] - lam[s]) / h)
+            differences.append((estimate - now) / ratios[-1])
+        return ratios, differences
+
+    def weights(h: float, ratios: list[float]) -> Array:
+        # int_0^1 exp(h (u - 1)) u^k du, by the recursion of integration by parts, over B(h) / h.
+        b, value = expm1(-h), expm1(-h) / -h - 1.0
+        right = [value / b]
+        for k in range(2, len(ratios) + 1):
+            value = value / -h - 1.0 / factorial(k)
+            right.append(value * factorial(k) / b)
+        return np.linalg.solve([[ratio**k for ratio in ratios] for k in range(len(ratios))], right)
+
+    def moved(x: Array, s: int, t: int, estimate: Array) -> Array:
+        (a, n), (b, m) = level[s], level[t]
+        return m / n * x + (b - a * m / n) * estimate
+
+    def step(x: Array, t: int, then: int) -> tuple[Array, float]:
+        estimate, _ = split(x, t)
+        if calls:
+            h = lam[t] - lam[calls[-1][0]]
+            nodes = [calls[-1], *calls[-2:-1], (t, estimate)]
+            ratios, differences = slopes(h, nodes)
+            solved = [0.5] if len(ratios) == 1 else weights(h, ratios)
+            correction = sum(weight * slope for weight, slope in zip(solved, differences, strict=True))
+            x = moved(start[-1], calls[-1][0], t, calls[-1][1]) - level[t][0] * expm1(-h) * correction
+        calls.append((t, estimate))
+        start.append(x)
+        state = moved(x, t, then, estimate)
+        if then and len(calls) > 1:
+            _, differences = slopes(lam[then] - lam[t], calls[:-3:-1])
+            state = state - level[then][0] * expm1(lam[t] - lam[then]) * 0.5 * differences[0]
+        return state, 0.0
+
+    return step
+
+
+def _probability_flow(split: Split, level: Levels, _: float) -> Step:
     """arXiv 2011.13456, eq. 13, in the logarithm of the signal: dx = (x - noise / its level) dlog."""
 
     def step(x: Array, t: int, then: int) -> tuple[Array, float]:
@@ -171,10 +231,13 @@ def _euler(split: Split, level: Levels, _: float) -> Step:
 
 SOLVERS: dict[str, Callable[[Split, Levels, float], Step]] = {
     "ddim-textbook": _ddim,
-    "dpm-solver++": lambda split, level, _: _solver(split, level, stochastic=False),
-    "sde-dpm-solver++": lambda split, level, _: _solver(split, level, stochastic=True),
+    "euler": lambda split, level, _: _euler(split, level, ancestral=False),
+    "euler-ancestral": lambda split, level, _: _euler(split, level, ancestral=True),
     "heun": _heun,
-    "euler": _euler,
+    "dpm++2m": lambda split, level, _: _solver(split, level, stochastic=False),
+    "dpm++2m-sde": lambda split, level, _: _solver(split, level, stochastic=True),
+    "unipc": _unipc,
+    "probability-flow": _probability_flow,
 }
 
 

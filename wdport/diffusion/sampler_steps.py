@@ -6,8 +6,8 @@ standard normal noise. A row is three such forms: the next state, base and memor
 clean state is changed before it is used, as by clipping, `clean` is the changed state.
 
 Sources: DDPM, arXiv 2006.11239, alg. 2; DDIM, arXiv 2010.02502, eq. 12; DPM-Solver++(2M) and its stochastic form,
-arXiv 2211.01095, alg. 2 and eq. 18; Heun in x / sqrt(alpha_bar), arXiv 2206.00364, alg. 1; probability flow,
-arXiv 2011.13456, eq. 13.
+arXiv 2211.01095, alg. 2 and eq. 18; UniPC, arXiv 2302.04867, alg. 1; Euler and Heun in x / sqrt(alpha_bar), arXiv
+2206.00364, alg. 1; probability flow, arXiv 2011.13456, eq. 13.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import exp, log, sqrt
+from math import exp, expm1, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -118,6 +118,16 @@ def ddim_textbook(points: Sequence[Point], view: View, eta: float) -> Iterator[R
         yield now.step, (_towards(now, then, view, direction) + sigma * z, NOTHING, NOTHING)
 
 
+def euler(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
+    """Euler in y = x / signal over sigma = noise / signal, which is DDIM without noise."""
+    return ddim_textbook(points, view, 0.0)
+
+
+def euler_ancestral(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
+    """Euler to a lower noise level, and noise back to the next one, which is DDIM with eta 1."""
+    return ddim_textbook(points, view, 1.0)
+
+
 def shares(now: Point, then: Point, eta: float) -> tuple[float, float]:
     """The factors of the new noise and of the kept noise (arXiv 2010.02502, eq. 16)."""
     sigma = eta * then.noise / now.noise * sqrt(1.0 - (now.signal / then.signal) ** 2)
@@ -163,6 +173,35 @@ def sde_dpm_solver(points: Sequence[Point], view: View, _: float) -> Iterator[Ro
         yield now.step, (state + then.noise * sqrt(1.0 - decay) * z, NOTHING, view.denoised(now))
 
 
+def unipc(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
+    """UniPC of order 2 with B(h) = exp(-h) - 1: a row corrects the state by the estimate at the state itself, and
+    predicts the next one. The base is the correction but for that estimate, and the memory the previous estimate."""
+    corrected, before = x, 0.0
+    for now, then in pairwise(points):
+        estimate, shrink = view.denoised(now), then.noise / now.noise
+        if not then.step:
+            yield now.step, (shrink * corrected + (then.signal - now.signal * shrink) * estimate, NOTHING, NOTHING)
+            return
+        length = log(then.signal / then.noise) - log(now.signal / now.noise)
+        scale = then.signal * expm1(-length)
+        step = shrink * corrected - scale * estimate
+        # The integrals of the first two terms of the estimate's Taylor series over the step, by B(h).
+        first = (1.0 - length / -expm1(-length)) / -length
+        second = 2.0 * (first * expm1(-length) / -length - 0.5) / expm1(-length)
+        if before:
+            # The slope from the previous estimate, over the length of this step.
+            slope = (estimate - memory) * length / before
+            ratio = -before / length
+            share = (first - second) / (1.0 - ratio)
+            state = step - scale * 0.5 * slope
+            uncorrected = step - scale * (share * slope - (first - share) * estimate)
+            weight = first - share
+        else:
+            state, uncorrected, weight = step, step + scale * 0.5 * estimate, 0.5
+        yield now.step, (state, uncorrected, estimate)
+        corrected, before = base - scale * weight * view.denoised(then), length
+
+
 def heun(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
     """Heun: two rows per step, an Euler step and its correction by the slope at its end; only Euler at the end."""
     for now, then in pairwise(points):
@@ -176,8 +215,8 @@ def heun(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
             yield then.step, (scale * base + length * mean_slope, NOTHING, NOTHING)
 
 
-def euler(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
-    """Euler on the probability flow: dx = (x - noise / sqrt(1 - alpha_bar)) d log sqrt(alpha_bar)."""
+def probability_flow(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
+    """Euler on the probability flow over log signal: dx = (x - noise / sqrt(1 - alpha_bar)) d log sqrt(alpha_bar)."""
     for now, then in pairwise(points):
         length = log(then.signal / now.signal)
         yield now.step, (x + length * (x - view.noise(now) / now.noise), NOTHING, NOTHING)
@@ -187,9 +226,12 @@ SAMPLERS: dict[str, Updates] = {
     "ddpm": ddpm,
     "ddim": ddim,
     "ddim-textbook": ddim_textbook,
-    "dpm-solver++": dpm_solver,
-    "sde-dpm-solver++": sde_dpm_solver,
-    "heun": heun,
     "euler": euler,
+    "euler-ancestral": euler_ancestral,
+    "heun": heun,
+    "dpm++2m": dpm_solver,
+    "dpm++2m-sde": sde_dpm_solver,
+    "unipc": unipc,
+    "probability-flow": probability_flow,
 }
 WITH_ETA = ("ddim", "ddim-textbook")

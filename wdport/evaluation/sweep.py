@@ -22,7 +22,7 @@ from wdport.evaluation.api import Report, evaluate
 from wdport.evaluation.distances import Scaling
 from wdport.evaluation.result import Evaluation, apart
 from wdport.evaluation.sets import Data, Given, opened, real_windows, require_scale, set_of
-from wdport.model import Array, Decoding, Diffused, KerasModel
+from wdport.model import FORMER_SAMPLERS, Array, Decoding, Diffused, KerasModel
 from wdport.sampling.condition import DATA
 from wdport.sampling.job import Job, SamplingClock, plan_job
 from wdport.sampling.request import Request
@@ -72,7 +72,7 @@ def parse_settings(text: str) -> list[SamplerSetting]:
     settings = []
     for word in text.split():
         name, *parts = word.split(":")
-        eta = 0.0
+        name, eta = FORMER_SAMPLERS.get(name, name), 0.0
         if parts and parts[0].startswith("eta"):
             eta = _number(word, parts.pop(0)[3:], float)
         if len(parts) > 1 or not name:

@@ -51,9 +51,10 @@ def sample(
     Args:
         model: what :func:`wdport.load_model` returns.
         n: number of samples. Default: the length of ``init`` or ``noise``, otherwise 1.
-        sampler: "ddpm" (default) or "ddim", both as in the checkpoint's own code; "ddim-textbook", "dpm-solver++",
-            "sde-dpm-solver++", "heun" or "euler".
-        steps: number of steps, by the checkpoint's rule (50 gives 51). Default: all 1000, or 20 for "sde-dpm-solver++",
+        sampler: "ddpm" (default) or "ddim", both as in the checkpoint's own code; "ddim-textbook"; "euler",
+            "euler-ancestral", "heun", "dpm++2m", "dpm++2m-sde" or "unipc", as diffusers and k-diffusion name them; or
+            "probability-flow".
+        steps: number of steps, by the checkpoint's rule (50 gives 51). Default: all 1000, or 20 for "dpm++2m-sde",
             which takes exactly the given number of steps.
         eta: noise level of DDIM; 0 adds no noise.
         seed: 0 to 2^32 - 1. A sample depends only on the seed and its index.
