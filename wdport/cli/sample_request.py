@@ -48,7 +48,10 @@ class SampleRequest:
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
-        Option("Number of steps, by the checkpoint's rule (50 gives 51).  [default: all; 20 for sde-dpm-solver++]"),
+        Option(
+            "Number of steps, counted as in the checkpoint's own code, where 50 gives 51.  [default: all; 20 for "
+            "sde-dpm-solver++]"
+        ),
     ] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0
