@@ -77,7 +77,7 @@ OPTIONS = (  # options of verify: made by make options
     Option("keras-model", "Function that builds your own Keras model, if the table does not name it.",
                           metavar="MODULE:FUNCTION", file=False, former="model"),
     Option("key", "Key of the state_dict, if the file has several; or ema for the averaged weights, raw for the "
-                  "trained ones. [default: automatic]", metavar="NAME", file=False),
+                  "unaveraged ones. [default: automatic]", metavar="NAME", file=False),
     Option("full", "Also compare bfloat16, gradients, optimizer steps and sampling.", kind="flag"),
     Option("with-optimizer", "Also compare training steps from the converted optimizer's state.",
                              kind="flag", former="resume"),

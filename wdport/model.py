@@ -184,10 +184,10 @@ class PartWords:
     ``one`` is also the name of the index by which a mapping table numbers the layers of a part.
     """
 
-    one: Annotated[str, Meta(description="Word for one part.")] = "part"
-    kind: Annotated[str, Meta(description="Word for the kind of the parts.")] = "part of the output"
-    values: Annotated[str, Meta(description="Word for the values of a part.")] = "values"
-    decoded: Annotated[str, Meta(description="Word for the decoded output.")] = "output"
+    one: Annotated[str, Meta(description="Short name of a part, such as `level` or `part`.")] = "part"
+    kind: Annotated[str, Meta(description="Full name of a part, such as `part of the output`.")] = "part of the output"
+    values: Annotated[str, Meta(description="Name of the values of a part.")] = "values"
+    decoded: Annotated[str, Meta(description="Name of the decoded output, such as `series`.")] = "output"
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ TRANSFORM: Final = Option(
 )  # fmt: skip
 KEY: Final = Option(
     "Key of the state_dict, if the file has several; or ema for the averaged weights, raw for the "
-    "trained ones.  [default: automatic]", "NAME", names=("--key", "--weights"), once=True, group="inputs",
+    "unaveraged ones.  [default: automatic]", "NAME", names=("--key", "--weights"), once=True, group="inputs",
 )  # fmt: skip
 NO_CONFIG: Final = Option("Do not read config.yaml next to the checkpoint.", group="inputs")
 SHA256: Final = Option("Expected SHA-256 of the checkpoint or, without one, of the first file.", "HEX", group="inputs")

@@ -63,7 +63,7 @@ class Port:
         """Convert a checkpoint to a Keras file: :func:`wdport.convert` with this table.
 
         Args:
-            checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file.
+            checkpoint: as for :func:`wdport.convert`.
             output: ``.keras`` (default: next to the checkpoint), ``.safetensors`` or ``.weights.h5``.
             config: a YAML file with the arguments of the functions, if the table requires it.
             key: dotted key of the state_dict if the file holds more than one.
@@ -104,8 +104,8 @@ class Port:
 
         Returns:
             The model that the table's Keras function returns, built; its variables hold the float32 values that
-            :meth:`convert` writes. :func:`wdport.sample` and :func:`wdport.export` take it if the table has
-            ``sampling:``.
+            :meth:`convert` writes. :func:`wdport.sample` and :func:`wdport.export` accept it if the table
+            has ``sampling:``.
 
         Raises:
             WdportError: a file is invalid, or the checkpoint, the table and the model do not match.
@@ -156,8 +156,7 @@ class Port:
             A :class:`wdport.Verdict`, true if the two models agree; ``gates`` and ``faults`` give details.
 
         Raises:
-            WdportError: a file is invalid, the checkpoint and the converted file do not belong together, torch is
-                missing, or something could not be compared.
+            WdportError: as for :func:`wdport.verify`.
         """
         if converted is None:
             with scratch_folder() as folder:

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 NOT_FINITE: Final = "not finite"
-"""Mark of a number that may be a text in the JSON."""
+"""Mark of a number that may be a string in the JSON."""
 
 NOT_READ: Final = "Not read"
 """Prefix of the description of a field that is allowed and ignored."""
@@ -30,7 +30,7 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 """64 hexadecimal digits."""
 
 Number = Annotated[float, Meta(extra_json_schema={NOT_FINITE: True})]
-"""A number; one that is not finite is the text ``inf``, ``-inf`` or ``nan``, since JSON has none."""
+"""A number; one that is not finite is the string ``inf``, ``-inf`` or ``nan``, since JSON has none."""
 
 
 def given(name: str, value: object = True) -> dict[str, object]:

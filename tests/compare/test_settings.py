@@ -147,12 +147,12 @@ OTHER: dict[str, tuple[Pair, str]] = {
     ),
     "valid cuts nothing": (
         Pair("conv_transpose1d", TRANSPOSED, layers.Conv1DTranspose(4, 4, 2)),
-        "padding valid cuts 0 and 0 off the ends where the reference (padding (1,), output_padding (0,)) cuts 1 and 1",
+        "padding 'valid' cuts 0 and 0 off the ends; the reference (padding (1,), output_padding (0,)) cuts 1 and 1",
     ),
     "same cuts what no following layer brings back": (
         Pair("conv_transpose1d", nn.ConvTranspose1d(3, 4, 3), layers.Conv1DTranspose(4, 3, padding="same"),
              input_shape=(2, 9, 3), output_shape=(2, 11, 4)),
-        "padding same cuts 1 and 1 off the ends where the reference (padding (0,), output_padding (0,)) cuts 0 and 0",
+        "padding 'same' cuts 1 and 1 off the ends; the reference (padding (0,), output_padding (0,)) cuts 0 and 0",
     ),
     "strides of a window along one axis": (
         Pair("conv2d", nn.Conv2d(3, 4, (5, 1), stride=(2, 1)), layers.Conv1D(4, 5)),

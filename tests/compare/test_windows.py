@@ -43,7 +43,10 @@ def test_it_says_what_the_layers_do(size: int) -> None:
 def test_strided_convolutions() -> None:
     """Keras's same pads behind where PyTorch's padding of one pads in front."""
     module, layer = nn.Conv2d(3, 4, 3, stride=2, padding=1), layers.Conv2D(4, 3, strides=2, padding="same")
-    told = "padding same has 6 windows from 0 of 12 where the reference (padding (1, 1)) has 6 windows from -1"
+    told = (
+        "padding 'same' gives 6 windows over 12 positions, starting at 0; the reference (padding (1, 1)) gives 6, "
+        "starting at -1"
+    )
     assert differing(module, layer, (1, 12, 12, 3)) == told
     assert differing(module, layer, (1, 13, 13, 3)) == ""
     assert differing(nn.Conv1d(3, 4, 3), layers.Conv1D(4, 3, padding="causal"), (1, 9, 3)) != ""

@@ -58,7 +58,8 @@ MISTAKES = {
         '(64, 3, 3, "valid")',
         '(64, 3, 3, "same")',
         "pool2",
-        "padding same has 11 windows from -1 of 21 where the reference (padding 0, ceil_mode True) has 10 windows",
+        "padding 'same' gives 11 windows over 21 positions, starting at -1; the reference (padding 0, ceil_mode True) "
+        "gives 10, starting at 0",
     ),
 }
 

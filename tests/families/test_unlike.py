@@ -34,7 +34,7 @@ def refusal(folder: Path, twin: str, extra: dict[str, torch.Tensor] | None = Non
 def test_a_pooling_that_leaves_another_size(tmp_path: Path, twin: str) -> None:
     told = refusal(tmp_path, twin)
     assert "head.weight does not fit" in told
-    assert "pool: padding valid has 7 windows from 0 of 16 where" in told
+    assert "pool: padding 'valid' gives 7 windows over 16 positions; the reference" in told
 
 
 def test_not_for_a_tensor_too_many(tmp_path: Path) -> None:

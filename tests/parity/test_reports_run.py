@@ -111,7 +111,7 @@ def test_a_baseline_that_fails_is_not_a_difference() -> None:
     assert claim(verdict) == (
         "model.keras computes what model.ckpt computes, assuming heads 4, but the errors differ from the baseline: "
         "block.2.norm: isolated is 3.0e-16, under its recorded 1e-09 / 100; tighten the baseline: wdport verify "
-        "--update-baseline"
+        "--baseline FILE --update-baseline"
     )
 
 

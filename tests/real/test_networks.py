@@ -101,8 +101,8 @@ FAULTS = {
         "onet",
         ("twins.py", '(64, 3, "valid")', '(64, 3, "same")'),
         "pool2",
-        "padding same has 11 windows from -1 of 21 where the reference (padding 0, ceil_mode True) has 10 windows"
-        " from 0",
+        "padding 'same' gives 11 windows over 21 positions, starting at -1; the reference (padding 0, ceil_mode True) "
+        "gives 10, starting at 0",
     ),
     "another epsilon": (
         "crepe",
@@ -134,9 +134,7 @@ def test_a_pooling_that_leaves_another_size_is_named(project: Path, capsys: pyte
     assert convert("onet") == 4
     told = capsys.readouterr().err
     assert "dense5.weight does not fit" in told
-    assert (
-        "pool1: padding valid has 22 windows from 0 of 46 where the reference (padding 0, ceil_mode True) has" in told
-    )
+    assert "pool1: padding 'valid' gives 22 windows over 46 positions; the reference (padding 0" in told
 
 
 def test_an_epsilon_of_exactly_a_thousandth_is_no_fault_here(project: Path) -> None:

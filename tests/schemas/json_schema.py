@@ -124,10 +124,9 @@ def plain_words(text: str) -> str:
 BEGIN: Final = "<!-- fields of {}: made by make schemas -->"
 END: Final = "<!-- end of fields -->"
 
-_WORDS: Final[Mapping[str, str]] = {
-    "string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null",
-    "object": "object", "array": "list",
-}  # fmt: skip
+_TYPES: Final = ("string", "integer", "number", "boolean", "null", "object", "array")
+_TITLES: Final[Mapping[str, str]] = {"PartWords": "Names for parts"}
+"""Headings of objects whose type has another name."""
 _SIMPLE: Final = 6
 """Maximum number of choices that are shown."""
 
@@ -171,6 +170,8 @@ def _part(schema: Mapping[str, Any]) -> str:
 
 def _title(name: str) -> str:
     """Convert ``TensorRow`` to "Tensor row"."""
+    if name in _TITLES:
+        return _TITLES[name]
     words = re.sub(r"(Form|Facts|Entry|Document|Result|Report)$", "", name) or name
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", words).capitalize()
 
@@ -178,7 +179,7 @@ def _title(name: str) -> str:
 def _table(schema: Schema) -> str:
     rows = [f"| `{name}` | {_type(field)} | {'yes' if needed else ''} | {_cell(field.get('description', ''))} |"
             for name, field, needed in _rows(schema)]  # fmt: skip
-    return "\n".join(["| field | value | required | meaning |", "|---|---|---|---|", *rows, ""])
+    return "\n".join(["| field | type | required | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def _rows(schema: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Schema, bool]]:
@@ -212,14 +213,14 @@ def _cell(text: str) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """The type of a value, in words."""
+    """The type of a value, under the names of JSON Schema, such as "array of strings"."""
     if name := _part(schema):
         return f"[{_title(name)}](#{_title(name).lower().replace(' ', '-')})"
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
     if "enum" in schema:
-        values = [choice if isinstance(choice, str) else json.dumps(choice) for choice in schema["enum"]]
-        return ", ".join(f"`{value}`" for value in values[:_SIMPLE]) + (" and others" if len(values) > _SIMPLE else "")
+        shown = ", ".join(map(_choice, schema["enum"][:_SIMPLE]))
+        return shown + (" and others" if len(schema["enum"]) > _SIMPLE else "")
     if "anyOf" in schema and "properties" not in schema:
         return _one_of(list(dict.fromkeys(word for option in schema["anyOf"] for word in _choices(option))))
     if "not" in schema and len(schema) == 1:
@@ -227,24 +228,44 @@ def _type(schema: Mapping[str, Any]) -> str:
     kind = schema.get("type")
     if kind == "array":
         if "prefixItems" in schema:
-            words = list(map(_type, schema["prefixItems"]))
-            if len(set(words)) == 1:
-                return f"list of {len(words)}, each: {words[0]}"
-            return f"list of {len(words)}: {', '.join(words)}"
-        return f"list of: {_type(schema['items'])}" if schema.get("items") else "list"
+            elements = schema["prefixItems"]
+            if all(element == elements[0] for element in elements):
+                return f"array of {len(elements)} {_elements(elements[0], 'values ')}"
+            return f"array of {len(elements)} values: {', '.join(map(_grouped, elements))}"
+        return f"array of {_elements(schema['items'])}" if schema.get("items") else "array"
     if kind == "object" and schema.get("additionalProperties"):
-        return f"object of: {_type(schema['additionalProperties'])}"
-    return _WORDS.get(str(kind), "any value")
+        return f"object of {_elements(schema['additionalProperties'])}"
+    return kind if kind in _TYPES else _ANY
+
+
+def _elements(schema: Mapping[str, Any], noun: str = "") -> str:
+    """The type of the elements of an array or an object: in the plural, or in parentheses after ``noun``."""
+    word = _type(schema)
+    if (grouped := _grouped(schema)) != word:
+        return f"{noun}{grouped}"
+    first, blank, rest = word.partition(" ")
+    return f"{first}s{blank}{rest}" if first in _TYPES else word
+
+
+def _grouped(schema: Mapping[str, Any]) -> str:
+    """The type of a value, in parentheses if it has alternatives or lists the types of its elements."""
+    word = _type(schema)
+    return f"({word})" if len(schema.get("anyOf", schema.get("enum", ()))) > 1 or ":" in word else word
+
+
+def _choice(value: object) -> str:
+    """A value that a field may have; a string is quoted only if it is empty."""
+    return f"`{value if isinstance(value, str) and value else json.dumps(value)}`"
 
 
 def _choices(schema: Schema) -> list[str]:
-    """The type of a value, in words, or each of a few values that it may have."""
+    """The type of a value, or each of a few values that it may have."""
     few = len(schema.get("enum", ())) <= _SIMPLE
-    return [_type({"enum": [choice]}) for choice in schema["enum"]] if "enum" in schema and few else [_type(schema)]
+    return list(map(_choice, schema["enum"])) if "enum" in schema and few else [_type(schema)]
 
 
 def _one_of(words: Sequence[str]) -> str:
-    """These words with commas and "or"; without commas if one of them is a list."""
-    if len(words) == 1 or any("list" in word or "," in word for word in words):
+    """These words with commas and "or"; without commas if one of them has a comma."""
+    if len(words) == 1 or any("," in word for word in words):
         return " or ".join(words)
     return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -107,7 +107,7 @@ class ConvertRequest:
 
 @verb("convert", ConvertRequest)
 def command(request: ConvertRequest) -> int:
-    """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .safetensors, a folder, or .tar.gz) into a Keras model file.
+    """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .bin, .safetensors, .tar.gz, or a folder) into a Keras model.
 
     Writes the model, reads it back and compares it (a folder is hashed while it is written), and writes a manifest
     FILE.wdport.json next to it.

@@ -30,14 +30,14 @@ class InspectionDocument:
     """What ``wdport inspect --json`` prints: what is in a checkpoint or a converted file."""
 
     file: Annotated[str, Meta(description="Name of the file or folder, without its path.")]
-    what: Annotated[str, Meta(description="Kind of the file, in words, such as `converted model (keras)`.")]
+    what: Annotated[str, Meta(description="Kind of the file, such as `converted model (keras)`.")]
     bytes: Annotated[Count, Meta(description="Size of the file or folder in bytes.")]
     files: Annotated[Mapping[str, str] | UnsetType, Meta(description=
         "Paths of the files of a checkpoint, by name.")] = UNSET  # fmt: skip
     config_json: Annotated[Mapping[str, object] | UnsetType | None, Meta(description=
         "`config.json` next to a checkpoint; null if there is none.")] = UNSET  # fmt: skip
     model: Annotated[str, Meta(description=
-        "Model family and key layout, in words, or why the file is not recognized; may be empty.")]  # fmt: skip
+        "Model family and key layout, or why the file is not recognized; may be empty.")]  # fmt: skip
     key: Annotated[str | UnsetType | None, Meta(description=
         "Dotted key of the state_dict; null if the file itself is the state_dict.")] = UNSET  # fmt: skip
     prefixes: Annotated[Sequence[str] | UnsetType, Meta(description=
@@ -47,7 +47,7 @@ class InspectionDocument:
     ignored: Annotated[Mapping[str, str] | UnsetType, Meta(description=
         "Entries that are not tensors of the model, each with the reason.")] = UNSET  # fmt: skip
     not_read: Annotated[Sequence[str] | UnsetType, Meta(description=
-        "Parts of the file that are not read, in words.")] = UNSET  # fmt: skip
+        "Descriptions of the parts of the file that are not read.")] = UNSET  # fmt: skip
     shared: Annotated[Sequence[Sequence[str]] | UnsetType, Meta(description=
         "For each storage that several tensors share, the names of these tensors.")] = UNSET  # fmt: skip
     config: Annotated[Mapping[str, ConfigEntry], Meta(description=
@@ -61,7 +61,7 @@ class InspectionDocument:
     mapping: Annotated[NamedFile | UnsetType, Meta(description=
         "Mapping table with which a converted file was made.")] = UNSET  # fmt: skip
     manifest: Annotated[str | UnsetType, Meta(description=
-        "Whether the manifest next to a converted file agrees with the file, in words.")] = UNSET  # fmt: skip
+        "Phrase that states whether the manifest next to a converted file agrees with the file.")] = UNSET  # fmt: skip
     notes: Annotated[Sequence[str] | UnsetType, Meta(description=
         "Notes about the model, such as a conditioning input that it takes.")] = UNSET  # fmt: skip
 
@@ -144,7 +144,7 @@ class SamplesDocument:
     seed: Annotated[Count, Meta(description="Random seed. The seed and the index of a sample determine the sample.")]
     dtype: Annotated[str, Meta(description="Dtype in which the network computes.")]
     units: Annotated[str | None, Meta(description=
-        "Units of decoded samples, in words; null if samples are not decoded.")]  # fmt: skip
+        "Description of the units of decoded samples; null if samples are not decoded.")]  # fmt: skip
     not_decoded: Annotated[str | None, Meta(description="Why samples are not decoded; null if they are.")]
     known: Annotated[KnownValues | None, Meta(description=
         "Known values, passed with `--known`; null if there are none.")]  # fmt: skip

@@ -49,7 +49,10 @@ class SampleRequest:
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
-        Option("Number of steps, by the checkpoint's rule (50 gives 51).  [default: all; 20 for dpm++2m-sde]"),
+        Option(
+            "Number of steps, counted as in the checkpoint's own code, where 50 gives 51.  [default: all; 20 for "
+            "dpm++2m-sde]"
+        ),
     ] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0

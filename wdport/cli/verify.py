@@ -53,7 +53,8 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
     `wdport verify CONVERTED NAME.stablehlo` compares an exported program with the model that it came from.
 
-    Exits 0 if they are equal, 1 if not, 6 if something could not be compared.
+    Exits 0 if they are equal, 1 if they differ or the policy or baseline is not met, 6 if something could not be
+    compared.
     """
     from wdport.exporting.artifact import is_artifact
     from wdport.parity.verify_request import Pair, is_fresh

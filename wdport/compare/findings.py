@@ -107,12 +107,12 @@ NOTICES = ("notice", "waived", "bound")
 
 @dataclass(frozen=True)
 class FindingFacts:
-    """An objection that a gate raises, or a notice."""
+    """A problem that makes a gate fail, or a finding that does not: a notice, a waived problem or a changed bound."""
 
     subject: Annotated[str, Meta(description=
         "Layer, variable, constant or run that the finding is about; empty for the comparison as a "
         "whole.")]  # fmt: skip
-    part: Annotated[str, Meta(description="Part of the subject, in words.")]
+    part: Annotated[str, Meta(description="Part of the subject; empty for the subject as a whole.")]
     kind: Annotated[str, Meta(description=
         "Kind of the finding. Findings of the kinds `notice`, `waived` and `bound` do not make the gate fail; all "
         "others do.")]  # fmt: skip
@@ -129,7 +129,7 @@ class GateFacts:
     name: Annotated[str, Meta(description="Letter of the gate.")]
     title: Annotated[str, Meta(description="Name of the gate.")]
     meaning: Annotated[str, Meta(description="What the gate compares.")]
-    passed: Annotated[bool, Meta(description="Whether everything was compared and there are no objections.")]
+    passed: Annotated[bool, Meta(description="Whether everything was compared and no finding makes the gate fail.")]
     compared: Annotated[Count, Meta(description="Number of comparisons made.")]
     expected: Annotated[Count, Meta(description="Number of comparisons required.")]
     worst: Annotated[Number | None, Meta(description="Largest measured error; null if nothing was measured.")]
@@ -137,12 +137,12 @@ class GateFacts:
     where: Annotated[str, Meta(description="Where this error was measured; empty if nothing was measured.")]
     seconds: Annotated[float | None, Meta(description="Duration in seconds; null if it was not measured.")]
     findings: Annotated[Sequence[FindingFacts], Meta(description=
-        "The objections that the gate raises, followed by its notices.")]  # fmt: skip
+        "The findings that make the gate fail, followed by those that do not.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An objection of a gate to the port, or a notice.
+    """A problem that makes a gate fail, or a finding that does not.
 
     ``subject`` is the tap, variable, constant or run that it is about, "" for the comparison as a whole, and ``part``
     is the part of it. ``value`` is the number that exceeds ``bound``; both are ``None`` for a fact, whose sentence is
@@ -260,17 +260,17 @@ class Gate:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Its objections, numbers first, then its notices."""
-        objections = dict[tuple[str, str, str, str], Finding]()
+        """The findings that make it fail, numbers first, then the others."""
+        numbers = dict[tuple[str, str, str, str], Finding]()
         for reading in self.measures:
             if reading.beyond:
                 group = _FIRST_ONLY.get(reading.kind)
                 key = (reading.subject, group, "", "") if group else (reading.subject, "", reading.kind, reading.part)
                 # Measures come in the order of the cause: a layer that is fed wrongly is reported as that, not as off
                 # in the network.
-                objections.setdefault(key, reading.finding())
+                numbers.setdefault(key, reading.finding())
         facts = dict.fromkeys(self.facts)
-        faults = [*objections.values(), *(finding for finding in facts if not finding.notice)]
+        faults = [*numbers.values(), *(finding for finding in facts if not finding.notice)]
         return (*faults, *(finding for finding in facts if finding.notice))
 
     @property
@@ -281,7 +281,7 @@ class Gate:
 
     @property
     def passed(self) -> bool:
-        """Whether it has no objections and everything was compared."""
+        """Whether everything was compared and no finding makes it fail."""
         return self.complete and all(finding.notice for finding in self.findings)
 
     @property

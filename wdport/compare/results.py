@@ -80,7 +80,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class PartResult:
-    """One part of the output."""
+    """One of the parts into which the family divides the output, such as a level."""
 
     name: Annotated[str, Meta(description="Name of the part.")]
     values: Annotated[Number, Meta(description="Float64 error of the part's values.")]
@@ -117,7 +117,8 @@ class Evidence:
 
 
 def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NUMERICS) -> tuple[Fault, ...]:
-    """Every place that is wrong in isolation, by these bounds, in the order of ``taps``: each is one probable bug.
+    """Every place that differs from the reference when tested on its own, by more than these bounds, in the order of
+    ``taps``: each is one probable bug.
 
     A layer that is fed wrongly is the fault of the innermost tapped layer that calls it.
     """

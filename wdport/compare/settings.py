@@ -112,7 +112,7 @@ def _cut(pair: Pair, theirs: Cut, ours: Cut) -> list[Setting]:
         check = Compared("output_padding", "output_padding", "tuple")
         return [setting(check, module.output_padding, layer.output_padding)]
     reference_text = f"padding {text(module.padding)}, output_padding {text(module.output_padding)}"
-    words = f"padding {layer.padding} cuts {ours} off the ends where the reference ({reference_text}) cuts {theirs}"
+    words = f"padding {layer.padding!r} cuts {ours} off the ends; the reference ({reference_text}) cuts {theirs}"
     return [Setting("padding", plain(module.padding), layer.padding, "differs", words)]
 
 
@@ -237,7 +237,12 @@ def differing(
         if first != second:
             names = [name for name in ("padding", "ceil_mode") if hasattr(module, name)]
             settings = ", ".join(f"{name} {getattr(module, name)}" for name in names)
-            return f"padding {layer.padding} has {second} of {size} where the reference ({settings}) has {first}"
+            ours_at, theirs_at = ("" if first.start == second.start else f", starting at {windows.start}"
+                                  for windows in (second, first))  # fmt: skip
+            return (
+                f"padding {layer.padding!r} gives {second.count} windows over {size} positions{ours_at}; "
+                f"the reference ({settings}) gives {first.count}{theirs_at}"
+            )
     return ""
 
 

@@ -128,9 +128,9 @@ class Conversion:
     """The result of a conversion, with the same information as the manifest.
 
     ``manifest`` is the manifest's JSON content; ``assumed`` are the configuration values that no source determined;
-    ``shown`` maps the main fields of the configuration to short labels; ``values`` are findings on unusual values;
-    ``optimizer`` is the converted optimizer, if you requested it. ``doubts`` are assumed values that change what the
-    network computes, each with the consequence of a wrong value.
+    ``shown`` maps the main fields of the configuration to short labels; ``values`` lists warnings and notes about
+    unusual tensor values; ``optimizer`` is the converted optimizer, if you requested it. ``doubts`` are assumed values
+    that change what the network computes, each with the consequence of a wrong value.
     """
 
     source: Path
@@ -183,20 +183,23 @@ def convert(
     """Convert a PyTorch checkpoint to a Keras model file.
 
     Args:
-        checkpoint: ``.pt``, ``.pth``, ``.ckpt`` or ``.safetensors`` file, or a folder of shards with their index.
+        checkpoint: ``.pt``, ``.pth``, ``.ckpt``, ``.bin`` or ``.safetensors`` file; the index of shards
+            (``.index.json``); a folder that contains one of these, such as a model's folder with its ``config.json``;
+            or a ``.tar.gz`` archive with a checkpoint and, if there is one, its ``config.yaml``.
         output: ``.keras`` (default: next to the checkpoint), ``.safetensors``, ``.weights.h5`` or ``.npz``; a name that
             ends in ``/`` is a folder of safetensors shards, and one that ends in ``.orbax`` an Orbax checkpoint.
         config: training configuration (YAML); values that it does not specify are inferred from the shapes or assumed.
         mapping: your own mapping table, instead of the matching one that comes with wdport.
-        values: single configuration values as text, such as ``{"num_heads": "8"}``.
+        values: individual configuration values as text, such as ``{"num_heads": "8"}``.
         norm_stats: mean and standard deviation per feature (JSON or NPZ), kept with the model, so that samples
             can be converted to the units of the data; a JSON file may also have the features' ``names``.
         data: the data set that the model was trained on, to compute the statistics from; its column names become
             the features' names.
         transform: how the training windows were made from the data: "zscore", "log1p-volume", "ohlc-atr" or your own
-            ``module:class``, see :mod:`wdport.data.transforms`; by default, z-scores of the columns as they are.
+            ``module:class``, see :mod:`wdport.data.transforms`; by default "zscore", applied to the unmodified
+            columns.
         key: dotted key of the state_dict if the file holds more than one; "ema" selects an average of the weights, and
-            "raw" the weights that were trained.
+            "raw" the unaveraged weights.
         model: ``module:function`` that builds your own Keras model, if the table does not name it.
         no_config: do not read the training configuration (config.yaml) next to the checkpoint.
         strict: raise an error instead of assuming a value.

@@ -240,7 +240,7 @@ def load_model(
 ) -> KerasModel:
     """Load a converted file as a Keras model, ready to be called.
 
-    For your own model, pass the mapping table; its functions are called. Without the table,
+    For your own model, pass the mapping table; the functions that it names are called. Without the table,
     ``keras.saving.load_model`` can open a ``.keras`` file of your own model, but :func:`wdport.sample` does not know
     what the model was trained for.
 
@@ -251,7 +251,7 @@ def load_model(
             are stored in 16 bits are widened, or kept unchanged under "bfloat16" or "float16".
         mapping: the mapping table of your own model.
         model: ``module:function`` that builds your own Keras model, if the table does not name it.
-        inputs: its inputs, such as "x: b 3 48 48", if the table does not state them.
+        inputs: the inputs of your own model, such as "x: b 3 48 48", if the table does not state them.
 
     Returns:
         The Keras model, built, with the stored weights.
@@ -260,7 +260,7 @@ def load_model(
         InputError: the file is damaged, or wdport did not write it.
         MisfitError: the file contains your own model and ``mapping`` is missing, or the function now builds a different
             model.
-        UsageError: Keras runs on another backend, or float64 is requested without JAX x64.
+        UsageError: Keras runs on a backend other than JAX, or float64 is requested without JAX x64.
     """
     require_paths("mapping", path=path, mapping=mapping)
     family = own_model(mapping, model, None, inputs)

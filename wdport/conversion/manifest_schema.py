@@ -32,12 +32,12 @@ class SourceEntry(TypedDict):
     sha256: Annotated[Sha256, Meta(description=
         "SHA-256 of the file; for a sharded checkpoint, of the index followed by the shards.")]  # fmt: skip
     format: Annotated[str, Meta(description="Format of the file, such as `torch zip` or `safetensors`.")]
-    layout: Annotated[str, Meta(description="Location of the tensors in the file, in words.")]
+    layout: Annotated[str, Meta(description="Description of where the tensors are in the file.")]
     key: Annotated[str | None, Meta(description=
         "Dotted key of the state_dict; null if the file itself is the state_dict.")]  # fmt: skip
     prefixes: Annotated[list[str], Meta(description="Prefixes that were removed from every name, such as `module.`.")]
     other_keys: Annotated[list[str], Meta(description="Other contents of the file besides the state_dict.")]
-    not_read: Annotated[list[str], Meta(description="Parts of the file that were not read, in words.")]
+    not_read: Annotated[list[str], Meta(description="Descriptions of the parts of the file that were not read.")]
 
 
 class MappingEntry(TypedDict):
@@ -69,7 +69,7 @@ class OutputEntry(TypedDict):
         Annotated[Sha256, Meta(description="SHA-256 of Keras's model description in a `.keras` archive.")]
     ]
     kept: NotRequired[Annotated[dict[str, Sha256], Meta(description=
-        "SHA-256 of each file that a `.keras` archive contains from the checkpoint's folder, by name.")]]  # fmt: skip
+        "SHA-256 of each file from the checkpoint's folder that a `.keras` archive contains, by name.")]]  # fmt: skip
     dtype: NotRequired[Annotated[str, Meta(description="Dtype that was requested instead of float32.")]]
     files: NotRequired[Annotated[list[FileEntry], Meta(description="The index and the shards of a folder.")]]
     name: NotRequired[Annotated[str, Meta(description="Name of the file or folder.")]]
@@ -98,7 +98,7 @@ class TargetEntry(TypedDict):
 
 
 class TensorEntry(TypedDict):
-    """One tensor of the checkpoint, the row of the table that moved it, and the variables that it fills."""
+    """One tensor of the checkpoint, the row of the mapping table that converted it, and the variables that it fills."""
 
     source: Annotated[str, Meta(description="Name of the tensor, without the prefixes.")]
     dtype: Annotated[str, Meta(description="Dtype in the checkpoint.")]
@@ -114,7 +114,7 @@ class TensorEntry(TypedDict):
 
 
 class CheckEntry(TypedDict):
-    """One stored table compared with the recomputed one."""
+    """One constant tensor of the checkpoint, compared with its recomputed values."""
 
     source: Annotated[str, Meta(description="Name of the tensor.")]
     constant: Annotated[str, Meta(description="Name of the constant with which the tensor was compared.")]
@@ -136,11 +136,13 @@ class Manifest(TypedDict):
     assumed: Annotated[dict[str, object], Meta(description=
         "Values of the configuration that no source determined, by name.")]  # fmt: skip
     alternatives: Annotated[dict[str, str], Meta(description=
-        "Alternatives to each assumed value, as text, by name.")]  # fmt: skip
+        "Description of the alternatives to each assumed value, by name.")]  # fmt: skip
     notes: Annotated[list[str], Meta(description="Notes for the reader, one sentence each.")]
     tensors: Annotated[list[TensorEntry], Meta(description=
-        "Every moved tensor. All tensors that the same row of the table moves have the same targets.")]  # fmt: skip
-    checks: Annotated[list[CheckEntry], Meta(description="Every stored table that was compared with its formula.")]
+        "Every converted tensor. All tensors that the same row of the mapping table converts have the same "
+        "targets.")]  # fmt: skip
+    checks: Annotated[list[CheckEntry], Meta(description=
+        "Every constant tensor of the checkpoint, and how far it is from its recomputed values.")]  # fmt: skip
     drops: Annotated[dict[str, str], Meta(description="Tensors that were left out, each with its reason.")]
     ties: Annotated[dict[str, str], Meta(description=
         "Tensors that are bit-identical to another tensor, each with the name of that tensor.")]  # fmt: skip

@@ -130,7 +130,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class TableComparison:
-    """Comparison of one stored table with the recomputed one: largest absolute difference and its bound."""
+    """Comparison of one constant tensor with its recomputed values: largest absolute difference and its bound."""
 
     source: str
     constant: str

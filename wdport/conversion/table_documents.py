@@ -95,7 +95,7 @@ class ClaimFacts:
     file: Annotated[str, Meta(description="File that contains the row.")]
     line: Annotated[Count, Meta(description="Line of the row.")]
     torch: Annotated[str, Meta(description="Patterns of the PyTorch names that the row matches.")]
-    becomes: Annotated[str, Meta(description="What the row does with the tensors, in short form.")]
+    becomes: Annotated[str, Meta(description="Summary of what the row does with the tensors.")]
     when: Annotated[str | None, Meta(description="Feature that the row requires; null if it requires none.")]
     tensors: Annotated[Sequence[str], Meta(description="Names of the tensors that the row claims.")]
 
@@ -110,7 +110,7 @@ class CoverageFacts:
         "Tensors that more than one row claims, each with the locations of those rows.")]  # fmt: skip
     idle: Annotated[Sequence[str], Meta(description="Locations of the rows that match nothing.")]
     incomplete: Annotated[
-        Sequence[str], Meta(description="Rows that list several tensors of which only some exist, in words.")
+        Sequence[str], Meta(description="Descriptions of the rows that list several tensors of which only some exist.")
     ]
 
 

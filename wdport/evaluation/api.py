@@ -43,21 +43,22 @@ def evaluate(
     score does not depend on its name or on the order of the sets.
 
     Args:
-        samples: series (n, N, F) in the units of the data: an array, the return value of :func:`wdport.sample`, or a
-            file written by ``wdport sample``; or several of these by name.
+        samples: series (n, N, F) in the units of the data: an array, the return value of :func:`wdport.sample`, or an
+            ``.npz``, ``.npy`` or ``.csv`` file, such as ``wdport sample`` writes; or several of these by name.
         data: a data file, a series or an array (T, F), whose windows of N steps are compared; or windows (m, N, F),
             also as an ``.npy`` file. Columns are found by name if samples and data have names.
         metrics: any of "context-fid", "correlational", "discriminative", "predictive", "dtw-js" and
             "sliced-wasserstein", also as one comma-separated string; all by default.
         repeats: repetitions of every score, each with its own random subsets and training runs.
-        seed: determines all of them.
+        seed: seed for the random subsets and training runs.
         encoder: a converted series encoder, for Context-FID. By default, one is trained on the real windows of every
             repetition.
         report: called before every score, for a progress display.
 
     Returns:
         An :class:`Evaluation`. Its set "real" is the floor: the score of real windows against other real windows with
-        which they share no step. The set "itself" compares one half of the first set with the other.
+        which they share no step, if the data has enough windows. The set "itself" compares one half of the first of
+        ``samples`` with the other half, if it has at least 10 series.
 
     Raises:
         UsageError: the samples, the data and the settings are incompatible.

@@ -23,7 +23,7 @@ SHORT: Mapping[str, str] = {
 
 FLOORS: Mapping[str, str] = {
     FLOOR: "real windows against others, with which they share no step",
-    ITSELF: "half of the first set's series against the other half",
+    ITSELF: "half of the first set of samples against the other half",
 }
 """What the rows are that no samples were given for."""
 

@@ -65,7 +65,8 @@ class Evaluation:
         return self.sets[name]
 
     def within_floor(self, name: str, metric: str, width: float = 2.0) -> bool | None:
-        """Whether a set's score is at most ``width`` standard deviations above the floor's; None without a floor."""
+        """Whether a set's score exceeds the floor's by at most ``width`` standard deviations of their difference; None
+        without a floor."""
         if FLOOR not in self.sets or name == FLOOR:
             return None
         return not apart(self.sets[name][metric], self.sets[FLOOR][metric], width)

@@ -178,8 +178,8 @@ def sweep(
         model: a converted diffusion model whose samples are series.
         data: as for :func:`wdport.evaluate`. Columns are found by the model's feature names; if the model has no
             statistics, so that its series are z-scores, the data are z-scored.
-        settings: such as ``"ddpm:1000 ddim:20,50"``: samplers with numbers of steps, by the rule of
-            :func:`wdport.sample`. By default the model's default sampler with all steps.
+        settings: such as ``"ddpm:1000 ddim:20,50"``: samplers with numbers of steps, counted as for
+            :func:`wdport.sample`. By default, the model's default sampler with all steps.
         n: number of samples per setting.
         metrics: as for :func:`wdport.evaluate`.
         repeats: as for :func:`wdport.evaluate`.

@@ -92,7 +92,7 @@ def export(
         path: output file, ``NAME.stablehlo``.
         what: "network" maps the model's inputs to its outputs (an autoencoder is exported as two functions, "encode"
             and "decode"); "denoiser" maps (state (b, *shape), time (b,)) to the prediction; "sampler" maps (seed,
-            indices (b,)), or x_T with a noise tape, to states and their decoded values. None is "denoiser" for models
+            indices (b,)), or x_T with recorded noise, to states and their decoded values. None is "denoiser" for models
             that draw samples, and "network" for others.
         platforms: some of :data:`PLATFORMS`; this machine need not have any of them.
         batch: a fixed number of samples; any number if None.

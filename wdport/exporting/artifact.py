@@ -37,7 +37,8 @@ class SamplerFacts(TypedDict):
     name: Annotated[str, Meta(description="Name of the sampler.")]
     eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
     steps: Annotated[list[int], Meta(description="Diffusion steps, in the order in which they are run.")]
-    slots: Annotated[Count, Meta(description="Number of steps that add noise, which is the length of the noise tape.")]
+    slots: Annotated[Count, Meta(description=
+        "Number of steps that add noise, which is the size of the first axis of the noise.")]  # fmt: skip
     count: NotRequired[Annotated[Positive | None, Meta(description=
         "Requested number of steps; null for the sampler's default.")]]  # fmt: skip
 
@@ -55,7 +56,7 @@ class ArrayFacts(TypedDict):
     name: Annotated[str, Meta(description="Name of the array.")]
     dtype: Annotated[str, Meta(description="Dtype of the array.")]
     shape: Annotated[list[Count | str], Meta(description=
-        "Shape of the array; a size that may differ between calls is text, such as `b` or `4*t - 3`.")]  # fmt: skip
+        "Shape of the array; a size that may differ between calls is a string, such as `b` or `4*t - 3`.")]  # fmt: skip
 
 
 class ProgramFacts(TypedDict):
@@ -77,7 +78,7 @@ class ComparedFacts(TypedDict):
         "For every program, the largest error of its outputs against float64, as a multiple of the model's own error "
         "in its dtype.")]  # fmt: skip
     bound: Annotated[Number, Meta(description="Largest multiple that passes.")]
-    inputs: Annotated[list[str], Meta(description="The inputs that were compared, in words.")]
+    inputs: Annotated[list[str], Meta(description="Descriptions of the inputs that were compared.")]
     device: Annotated[str, Meta(description="The device on which the programs ran.")]
 
 
@@ -140,7 +141,7 @@ class VerificationDocument:
     exported: Annotated[str, Meta(description="Path of the exported file.")]
     digests: Annotated[Mapping[str, Sha256], Meta(description=
         "SHA-256 of each of the two files, under the names `model` and `exported`.")]  # fmt: skip
-    inputs: Annotated[Sequence[str], Meta(description="The calls that were compared, in words.")]
+    inputs: Annotated[Sequence[str], Meta(description="Descriptions of the calls that were compared.")]
     ratios: Annotated[Mapping[str, Number], Meta(description=
         "For every program, the largest error of its outputs against float64, as a multiple of the model's own "
         "error.")]  # fmt: skip

@@ -70,7 +70,7 @@ class FaultsDocument:
 
     error: Annotated[str, Meta(description="The error message on standard error, which names the first fault.")]
     code: Annotated[Count, Meta(description="The exit code.")]
-    faults: Annotated[Sequence[str], Meta(description="Every fault, in words.")]
+    faults: Annotated[Sequence[str], Meta(description="Descriptions of all faults.")]
 
 
 def document(kind: str, content: object) -> dict[str, Any]:

@@ -54,8 +54,8 @@ class Generated:
         return int(sum((text_steps >= 0).sum() for text_steps in self.steps))
 
     def frames(self, index: int, mask: int) -> list[Array]:
-        """The text after every step; the first has ``mask`` in place of all wanted tokens. An edited token appears at
-        the step that last set it."""
+        """The text after every step; the first has ``mask`` in place of all generated tokens. An edited token appears
+        at the step that last set it."""
         tokens, steps = self.tokens[index], self.steps[index]
         return [np.where(steps < step, tokens, mask) for step in range(int(steps.max(initial=NEVER)) + 2)]
 
@@ -82,18 +82,19 @@ def generate(
 ) -> Generated:
     """Replace the mask tokens of prompts, and append tokens to them, with a converted masked language model.
 
-    Wanted tokens are filled in block by block, in text order; a block reads all given tokens, and all wanted tokens up
-    to its own end. In every step, the network predicts all open tokens of a block, and the most probable are kept. The
-    rule is the one in ``BlockRefinementScheduler`` from diffusers 0.42.1. All settings but ``block_length`` are
-    arguments of one compiled program.
+    The tokens to generate are filled in block by block, in text order; each block attends to all given tokens, and to
+    the tokens to generate up to its own end. In every step, the network predicts all tokens of a block that are still
+    masked, and the most probable are kept. The rule is the one in ``BlockRefinementScheduler`` from diffusers 0.42.1.
+    Different values of ``seed`` and of the arguments from ``steps`` to ``forbid`` do not trigger recompilation.
 
     Args:
         model: what :func:`wdport.load_model` returns.
         prompts: texts, or lists of tokens, of any length; a mask token (``[MASK]`` in a text) marks the place of a
-            wanted token. All other tokens are kept.
+            token to generate. All other tokens are kept.
         length: number of tokens to append to each prompt.
-        block_length: number of wanted tokens per block. Default: 32, or all if ``length`` is 0.
-        steps: maximum steps per block, which is filled evenly. Default: one for every token of a block.
+        block_length: number of tokens to generate per block. Default: 32, or all if ``length`` is 0.
+        steps: maximum steps per block; the tokens are divided evenly among them. Default: one for every token of a
+            block.
         threshold: tokens with a probability above this value are kept earlier; 1 disables this. The probability is the
             one with which tokens are drawn, after ``temperature``, ``top_k`` and ``top_p``.
         edit: probability above which a previously generated token is replaced by another. A block that is full before

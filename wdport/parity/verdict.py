@@ -46,7 +46,7 @@ class VariableResult:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One sampler, run on both sides from the same state and noise tape."""
+    """One sampler, run in both models from the same initial state with the same recorded noise."""
 
     sampler: Annotated[str, Meta(description="Name of the sampler.")]
     steps: Annotated[tuple[int, ...], Meta(description="Diffusion steps, in the order in which they are run.")]
@@ -64,10 +64,13 @@ class VerdictOutcome:
 
     schema: Annotated[Literal[4], Meta(description="Version number of the format.")]
     kind: Annotated[Literal["verdict"], Meta(description="Kind of the document.")]
-    passed: Annotated[bool, Meta(description="Whether the models are equal: everything was compared and matches.")]
+    passed: Annotated[bool, Meta(description=
+        "Whether everything was compared and matches, and the policy, the baseline and the known-fault check, if any, "
+        "pass.")]  # fmt: skip
     complete: Annotated[bool, Meta(description="Whether everything that had to be compared was compared.")]
     exit_code: Annotated[Literal[0, 1, 6], Meta(description=
-        "Exit code of `wdport verify`: 0 if equal, 1 if different, 6 if something was not compared.")]  # fmt: skip
+        "Exit code of `wdport verify`: 0 if `passed` is true; 1 if the models differ, or if only the policy, the "
+        "baseline or the known-fault check fails; 6 if something was not compared.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,13 @@ class VerdictFacts:
     converted: Annotated[str, Meta(description="Name of the converted file.")]
     gates: Annotated[tuple[Gate | GateFacts, ...], Meta(description="Every gate, in the order of the report.")]
     taps: Annotated[tuple[TapResult, ...], Meta(description="Every layer, in the order of the table.")]
-    parts: Annotated[tuple[PartResult, ...], Meta(description="Every part of the output.")]
+    parts: Annotated[tuple[PartResult, ...], Meta(description=
+        "Every part into which the family divides the output, such as a level.")]  # fmt: skip
     decoded: Annotated[Number | None, Meta(description=
         "Float64 error of the decoded output; null if it is not decoded.")]  # fmt: skip
     assumed: Annotated[dict[str, object], Meta(description=
         "Assumed configuration values: those that no file and no option specifies.")]  # fmt: skip
-    inputs: Annotated[tuple[str, ...], Meta(description="Cases that were run, in words.")]
+    inputs: Annotated[tuple[str, ...], Meta(description="Descriptions of the cases that were run.")]
     environment: Annotated[dict[str, str], Meta(description=
         "Versions of the libraries, and a description of the machine.")]  # fmt: skip
     bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")] = field(default_factory=dict)
@@ -120,17 +124,18 @@ class VerdictFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictDocument(VerdictFacts, VerdictOutcome):
-    """What ``wdport verify --json`` writes: all results. Infinite numbers are written as the text ``inf``."""
+    """What ``wdport verify --json`` writes: all results. Infinite numbers are written as the string ``inf``."""
 
     gates: Annotated[tuple[GateFacts, ...], Meta(description="Every gate, in the order of the report.")]
     assuming: Annotated[dict[str, object], Meta(description="The assumed values on which the outcome depends.")]
     faults: Annotated[tuple[Fault, ...], Meta(description=
-        "Every place that is wrong in isolation, in order of computation.")]  # fmt: skip
+        "Every place that differs from the reference when tested on its own, in order of computation.")]  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict(VerdictFacts):
-    """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees.
+    """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees, and
+    every other requirement, such as a policy, is met.
 
     :class:`wdport.parity.verdict_api.Verdict` adds the methods that render it.
     """
@@ -169,9 +174,11 @@ class Verdict(VerdictFacts):
 
     @property
     def exit_code(self) -> Literal[0, 1, 6]:
-        """0 if equal, 1 if different, 6 if not everything was compared.
+        """0 if the verdict is true; 1 if the models differ, or if only the policy, the baseline or the known-fault
+        check fails; 6 if not everything was compared.
 
-        A difference takes precedence over a missing comparison, and that over an unmet policy or baseline.
+        A difference takes precedence over a missing comparison, which takes precedence over an unmet policy or
+        baseline.
         """
         if self:
             return 0
@@ -180,8 +187,8 @@ class Verdict(VerdictFacts):
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Every place that is wrong in isolation under the bounds in force, in order of computation; each is probably
-        one bug.
+        """Every place that differs from the reference when tested on its own, by more than the bounds in force, in
+        order of computation; each is probably one bug.
 
         If a layer receives wrong inputs, the fault is attributed to the innermost tapped layer that calls it.
         """
@@ -192,7 +199,7 @@ class Verdict(VerdictFacts):
         return self.bounds[name] if name in self.bounds else bounds()[name]
 
     def document(self) -> VerdictDocument:
-        """All results."""
+        """Return all results as a document."""
         facts = {part.name: getattr(self, part.name) for part in fields(VerdictFacts) if part.name != "gates"}
         return VerdictDocument(
             schema=4,

@@ -15,7 +15,8 @@ from wdport.parity.reports.text import render_card, render_repr, render_text
 
 
 class Verdict(verdict.Verdict):
-    """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees.
+    """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees, and
+    every other requirement, such as a policy, is met.
 
     A notebook shows it as a short table. :meth:`summary` is the full report as text, :meth:`to_html` as a page.
     """
@@ -32,7 +33,7 @@ class Verdict(verdict.Verdict):
         return render_text(self)
 
     def under(self, policy: PathText | None = None, baseline: PathText | None = None) -> Verdict:
-        """Return the verdict under the bounds and waivers of a policy (TOML) and the errors of an earlier run (JSON).
+        """Return the verdict with a policy (TOML) and a baseline (JSON) applied.
 
         The same as ``wdport verify --policy --baseline``, without its check of known faults. Raises
         :class:`wdport.WdportError` for a file that is missing or invalid.

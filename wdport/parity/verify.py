@@ -58,21 +58,24 @@ def verify(
         converted: the file that :func:`wdport.convert` wrote.
         mapping: the mapping table, if you used your own.
         key: dotted key of the state_dict, if the file holds more than one.
-        reference: ``module:factory`` of your own PyTorch model, in place of wdport's; see :mod:`wdport.recorder`.
-        full: also run bfloat16, gradients, optimizer and trajectories, and the port eagerly as well as compiled.
+        reference: ``module:function`` that builds your own PyTorch model, in place of wdport's; see
+            :mod:`wdport.recorder`.
+        full: also compare bfloat16, gradients, optimizer steps and trajectories, and run the port both eagerly and
+            compiled.
         repro: a folder for the first faulty layer, if there is one, and a script that runs only that layer.
         say: called with a short message at every step, for a progress display.
-        model: ``module:function`` of your own Keras model, if the table does not name it.
+        model: ``module:function`` that builds your own Keras model, if the table does not name it.
         inputs: the inputs of your own model, such as "x: b 3 48 48", if the table does not state them.
         config: the training configuration to compare with that of the converted file; needed if it was passed to the
             conversion and Keras has saved the file since. The same applies to ``values`` and ``norm_stats``, see
             :func:`wdport.convert`.
-        values: single values of the configuration as text.
+        values: individual configuration values as text.
         norm_stats: mean and standard deviation per feature.
-        data: the training data from which to compute these statistics, or those of every window.
+        data: the training data, from which the mean and standard deviation per feature are computed or, for some
+            transforms, the statistics of every window.
         transform: how windows were made from the data.
-        resume: the optimizer's file from ``convert(..., with_optimizer=True)``: five training steps are compared from
-            its state.
+        resume: the optimizer's file from ``convert(..., with_optimizer=True)``: five training steps from its state are
+            compared.
         schedule: ``module:class`` of the learning-rate schedule in the checkpoint, if its fields do not show which
             PyTorch class it belongs to; requires ``resume``.
         seed: seed for the random inputs; the same seed produces the same inputs.
@@ -81,11 +84,12 @@ def verify(
             without PyTorch. In that case, neither model's code runs in the calling process.
 
     Returns:
-        A verdict, which is true if the two models agree.
+        A verdict, which is true if the two models agree. Its ``complete`` is False if something could not be compared.
 
     Raises:
         WdportError: a file is invalid, the checkpoint and the converted file do not belong together, torch is missing,
-            or something could not be compared.
+            or the comparison cannot run at all, for example because the mapping table names a layer that the model
+            lacks.
     """
     files = {"mapping": mapping, "config": config, "norm_stats": norm_stats, "data": data, "resume": resume}
     require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
@@ -151,11 +155,11 @@ def verify_recording(
         inputs: as for :func:`verify`.
 
     Returns:
-        A verdict, which is true if the two models agree.
+        A verdict, which is true if the two models agree. Its ``complete`` is False if something could not be compared.
 
     Raises:
-        WdportError: a file is invalid, the recording and the converted file do not belong together, or something could
-            not be compared.
+        WdportError: a file is invalid, the recording and the converted file do not belong together, or the comparison
+            cannot run at all, for example because the recording lacks an input.
     """
     require_paths("mapping", converted=converted, recording=recording, mapping=mapping)
     started = time.monotonic()

@@ -54,8 +54,8 @@ def sample(
         sampler: "ddpm" (default) or "ddim", both as in the checkpoint's own code; "ddim-textbook"; "euler",
             "euler-ancestral", "heun", "dpm++2m", "dpm++2m-sde" or "unipc", as diffusers and k-diffusion name them; or
             "probability-flow".
-        steps: number of steps, by the checkpoint's rule (50 gives 51). Default: all 1000, or 20 for "dpm++2m-sde",
-            which takes exactly the given number of steps.
+        steps: number of steps, counted as in the checkpoint's own code, where 50 gives 51 steps. Default: all 1000, or
+            20 for "dpm++2m-sde", which takes exactly the given number of steps.
         eta: noise level of DDIM; 0 adds no noise.
         seed: 0 to 2^32 - 1. A sample depends only on the seed and its index.
         init: x_T (n, *shape) to start from instead of noise; ``shape`` is the shape of one state of the model.
@@ -67,8 +67,10 @@ def sample(
         labels: classes of the samples, for a class-conditional model; fewer than n labels are cycled.
         scale: the scale of every sample, for a model that takes one: positive numbers, cycled, or "data" to draw them
             from those of the training data.
-        condition: the same for a model with a conditioning input of any other name and shape.
-        unconditional: call the model without its condition, if it can run, or was trained, that way.
+        condition: the condition of every sample, for a model whose conditioning input has any other name and shape:
+            values, cycled, or "data" to draw them from those of the training data, if the model holds these.
+        unconditional: call the model without its condition. The model must be able to run, or have been trained,
+            without it.
         guidance: scale of classifier-free guidance: 1 for none; larger values follow the condition more closely.
             Requires a model that was also trained without its condition.
         anchor: price near which all samples begin, for a model whose windows are relative to their first price; by
@@ -88,7 +90,7 @@ def sample(
     Returns:
         States (n, *shape) in standard units, and the decoded samples, in the units of the data if the model holds their
         mean and standard deviation; None if the model cannot decode states. Both have the names that the model's family
-        gives them; ``features`` are the names of the last axis, if the model knows them.
+        gives them; ``features`` are the names of the features along the last axis, if the model knows them.
 
     Raises:
         UsageError: an argument is invalid; the message names it.

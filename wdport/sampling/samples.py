@@ -19,9 +19,10 @@ class Samples:
     """``state`` (n, *shape) in standard units, and ``decoded``, None if states are not decoded.
 
     Both are also attributes under the family's ``names``. ``decoded`` is in the units of the data if the model holds
-    their mean and standard deviation, otherwise in standard units. ``features`` are the names of the last axis of both;
-    empty if the model has none. ``given`` is what every sample was drawn with: its condition by name, such as "scale"
-    or "labels", and the number of the "window" of the training data whose statistics it has.
+    their mean and standard deviation, otherwise in standard units. ``features`` are the names of the features
+    along the last axis of both; empty if the model has none. ``given`` contains the values with which every sample was
+    drawn: the condition under its name, such as "scale" or "labels", and under "window" the index of the window of the
+    training data whose statistics convert the sample to the units of the data.
     """
 
     state: Array

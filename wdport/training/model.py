@@ -198,12 +198,12 @@ def new_model(
 
     Args:
         config: the training configuration, a YAML file or its contents.
-        data: the series that it will be trained on, which gives the number of features, their names, mean and standard
-            deviation.
-        values: single configuration values as text, such as ``{"num_heads": "8"}``.
+        data: the series that the model will be trained on, which determines the number of features, and their names,
+            means and standard deviations.
+        values: individual configuration values as text, such as ``{"num_heads": "8"}``.
         seed: seed of the weights.
         dtype: Keras dtype policy, as for :func:`wdport.load_model`.
-        transform: how windows are made of the data, as for :func:`wdport.convert`; by default z-scores.
+        transform: how windows are made from the data, as for :func:`wdport.convert`; by default "zscore".
 
     Returns:
         The Keras model, built; its variables are the same under every policy but float64.

@@ -106,10 +106,13 @@ def read_settings(document: Document, where: str | Path) -> dict[str, object]:
 def settings_schema() -> dict[str, object]:
     """Every name of a configuration file that is read; others concern training and are ignored."""
     declared = fields_of(Config)
+    properties = {key: declared[name].schema() for key, name in NAMES.items()}
+    properties["repr_dims"]["description"] = "Another name of `output_dims`, used by the public training script."
     return {
         "type": "object",
-        "description": "Training configuration of a TS2Vec encoder. Shapes determine it; given values must agree.",
-        "properties": {key: declared[name].schema() for key, name in NAMES.items()},
+        "description": "Training configuration of a TS2Vec encoder. The shapes of the checkpoint's tensors determine "
+        "it; given values must agree.",
+        "properties": properties,
         "anyOf": [given(name) for name in NAMES],
     }
 

@@ -21,9 +21,6 @@ class LayerWindows:
     count: int
     start: int
 
-    def __str__(self) -> str:
-        return f"{self.count} windows from {self.start}"
-
 
 @dataclass(frozen=True)
 class Axis:

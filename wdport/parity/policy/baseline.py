@@ -31,7 +31,8 @@ SCHEMA: Final = 1
 NAME: Final = "R"
 """The gate that a baseline adds."""
 
-_UPDATE: Final = "tighten the baseline: wdport verify --update-baseline"
+_COMMAND: Final = "wdport verify --baseline FILE --update-baseline"
+_UPDATE: Final = f"tighten the baseline: {_COMMAND}"
 
 
 Record = dict[str, float | str]
@@ -113,7 +114,7 @@ def compare_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> list[Find
     faults = []
     for tap in verdict.taps:
         if tap.reference not in recorded:
-            text = f"{tap.reference} is not in the baseline: record it with wdport verify --update-baseline"
+            text = f"{tap.reference} is not in the baseline: record it with {_COMMAND}"
             faults.append(fact(text, tap.reference, "new"))
             continue
         for name, rule in RULES.items():
@@ -132,7 +133,7 @@ def apply_baseline(verdict: Verdict, baseline: Mapping[str, Any]) -> Verdict:
     return replace(verdict, gates=(*verdict.gates, gate))
 
 
-_FIX: Final = "make it again with wdport verify --update-baseline"
+_FIX: Final = f"make it again with {_COMMAND}"
 
 
 def write_baseline(path: PathText, baseline: Baseline, force: bool = False) -> None:

@@ -69,8 +69,8 @@ _Error = Annotated[float, Meta(ge=1e-15)] | Literal["inf"]
 
 
 class TapRecord(TypedDict):
-    """Errors of one layer, rounded up to one significant digit; infinity, which only a waived layer can have, is the
-    text ``inf``."""
+    """Errors of one layer, rounded up to one significant digit. An infinite error, which only a waived layer can have,
+    is the string ``inf``."""
 
     isolated: Annotated[_Error, Meta(description=
         "Relative float64 error of the layer's outputs when the layer is fed the reference's inputs.")]  # fmt: skip
@@ -82,7 +82,7 @@ class TapRecord(TypedDict):
 
 
 class BaselineForm(TypedDict):
-    """Errors of every layer, recorded by ``wdport verify --update-baseline``."""
+    """Errors of every layer, recorded by ``wdport verify --baseline FILE --update-baseline``."""
 
     schema: Annotated[Literal[1], Meta(description="Version number of the format.")]
     taps: Annotated[dict[str, TapRecord], Meta(min_length=1), Meta(description=

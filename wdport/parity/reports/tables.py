@@ -100,7 +100,7 @@ def gates_table(verdict: Verdict) -> ReportTable:
 
 
 def faults_table(verdict: Verdict) -> ReportTable:
-    """Every layer that is wrong in isolation, in the order of the computation."""
+    """Every layer that differs from the reference when tested on its own, in order of computation."""
     rows = []
     for fault in verdict.faults:
         logic = amount(fault.logic, not fault.logic <= verdict.bound("logic"))

@@ -94,7 +94,7 @@ class GroupResult:
     gate: Annotated[
         str, Meta(description="Letter of the gate that should find the faults; empty if there are several such gates.")
     ]
-    name: Annotated[str, Meta(description="The kind, in words.")]
+    name: Annotated[str, Meta(description="Name of the kind.")]
     kills: Annotated[tuple[Kill, ...], Meta(description="Outcomes of the faults.")]
 
 

@@ -23,7 +23,7 @@ class Value:
         names: its axes, in PyTorch's order: ``b c h w``.
         sizes: their sizes, ``b`` for the batch size.
         kind: float, int, bool or complex.
-        name: the parameter of the step that receives it.
+        name: the name of the step's argument that receives it.
     """
 
     source: str
@@ -41,8 +41,8 @@ class Step:
     """One step of the outline.
 
     Attributes:
-        what: ``layer``: a module of ``torch.nn`` that counts as one layer; ``function``: a function of torch between
-            layers; ``module``: any other module, with its steps in ``steps``.
+        what: ``layer``: a module of ``torch.nn`` that counts as one layer; ``function``: a torch function called
+            between layers; ``module``: any other module, with its steps in ``steps``.
         name: for a module, its path within the enclosing module, with ``#2`` for its second call; for a function, its
             name.
         path: for a module, its path in the model, with the same suffix.
@@ -50,10 +50,10 @@ class Step:
         number: the position in call order, from 1; 0 for a module.
         kind: the layer kind for a row of a table.
         settings: hyper-parameters, or a function's arguments that are not tensors.
-        torch: the step in PyTorch, in short.
+        torch: the step in PyTorch, abbreviated.
         inputs, outputs: its tensors.
         keras: the sequence of Keras calls that computes the same.
-        keras_text: the same in short, or other code that has to be written.
+        keras_text: the same, abbreviated, or a description of the code that the user must write instead.
         defaults: arguments that must be stated, since their defaults differ in Keras.
         notes: other differences, and what to check.
         parameters: the module's own tensors that its code reads directly, with their shapes.
@@ -121,7 +121,7 @@ class TensorFlow(Struct, frozen=True, rename={"from_": "from"}):
 
     from_: Annotated[str, Meta(description=
         "Source of the tensor, as seen from the enclosing module: a step, an argument or a parameter.")]  # fmt: skip
-    argument: Annotated[str | None, Meta(description="Parameter of the step that receives the tensor.")]
+    argument: Annotated[str | None, Meta(description="Name of the step's argument that receives the tensor.")]
     axes: Annotated[str | None, Meta(description="Axes of the tensor in PyTorch's order, such as `b c h w`.")]
     sizes: Annotated[Sequence[int | str], Meta(description="Sizes of the axes; `b` is the batch size.")]
     kind: Annotated[str, Meta(description="`float`, `int`, `bool` or `complex`.")]
@@ -129,7 +129,7 @@ class TensorFlow(Struct, frozen=True, rename={"from_": "from"}):
 
 @dataclass(frozen=True)
 class KerasCallFacts:
-    """A layer or function of Keras."""
+    """A Keras layer or function."""
 
     name: Annotated[str, Meta(description="Name of the layer or function, such as `layers.Conv2D`.")]
     arguments: Annotated[Mapping[str, object], Meta(description="Arguments of the call, by name.")]
@@ -152,19 +152,20 @@ class OutlineStep:
     """One step of the model."""
 
     what: Annotated[Literal["layer", "function", "module"], Meta(description=
-        "A layer, a function of torch between layers, or a module that contains steps.")]  # fmt: skip
+        "A layer, a torch function called between layers, or a module that contains steps.")]  # fmt: skip
     number: Annotated[Positive | None, Meta(description="Position in call order; null for a module.")]
     name: Annotated[str, Meta(description="Name within the enclosing module.")]
     path: Annotated[str | None, Meta(description="Path in the model; null for a function.")]
     type: Annotated[str, Meta(description="Full name of the class or function.")]
     kind: Annotated[str | None, Meta(description="Layer kind for a row of a mapping table.")]
     settings: Annotated[Mapping[str, object], Meta(description="Hyper-parameters, or arguments that are not tensors.")]
-    torch: Annotated[str, Meta(description="The step in PyTorch, in short form.")]
+    torch: Annotated[str, Meta(description="The step in PyTorch, abbreviated.")]
     inputs: Annotated[Sequence[TensorFlow], Meta(description="Input tensors.")]
     outputs: Annotated[Sequence[TensorFlow], Meta(description="Output tensors.")]
     keras: Annotated[Sequence[KerasCallFacts], Meta(description="Keras calls that compute the same result, in order.")]
     keras_text: Annotated[str | None, Meta(description=
-        "The Keras calls in short form, or other code that must be written.")]  # fmt: skip
+        "The Keras calls, abbreviated, or a description of the code that you must write instead, such as a "
+        "rearrangement of axes.")]  # fmt: skip
     defaults: Annotated[Sequence[DefaultFacts], Meta(description=
         "Arguments that must be specified because their defaults differ.")]  # fmt: skip
     notes: Annotated[Sequence[str], Meta(description="Other differences, and what to check.")]
