@@ -14,6 +14,7 @@ import wdport
 from tests.families.quick import few_cases, network_verdict
 from wdport.cli.main import main
 from wdport.diffusion.scheduler import Scheduler
+from wdport.errors import MisfitError
 from wdport.exporting import loader
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import unsampled
@@ -71,6 +72,27 @@ def test_samples_are_the_librarys(prediction: str, pipeline: tuple[Path, Any], t
     samples = wdport.sample(keras_model, sampler="ddim", steps=STEPS, eta=0.5, **given)
     assert np.linalg.norm(samples.states - expected) <= 2e-5 * np.linalg.norm(expected)
     np.testing.assert_allclose(samples.images, np.clip(expected / 2 + 0.5, 0, 1), atol=1e-4)
+
+
+def test_guidance_is_that_of_a_loop_over_the_library(pipeline: tuple[Path, Any], tmp_path: Path) -> None:
+    """Of a network that was trained with class 2 for dropped labels."""
+    folder, model = pipeline
+    scheduler, scale = saved(folder), 2.5
+    converted = wdport.convert(folder, tmp_path / "a.keras", values={"no_class": "2"})
+    init = np.random.default_rng(0).standard_normal((2, SIZE, SIZE, 2)).astype(np.float32)
+    scheduler.set_timesteps(STEPS)
+    x, labels = torch.tensor(np.moveaxis(init, -1, 1).copy()), torch.tensor([0, 1])
+    with torch.no_grad():
+        for t in scheduler.timesteps:
+            plain = model(x, t, torch.full((2,), 2)).sample
+            made = plain + scale * (model(x, t, labels).sample - plain)
+            x = scheduler.step(made, t, x).prev_sample
+    expected = np.moveaxis(x.numpy(), 1, -1)
+    samples = wdport.sample(wdport.load_model(converted.output), init=init, labels=[0, 1], guidance=scale,
+                            sampler="ddim", steps=STEPS)  # fmt: skip
+    assert np.linalg.norm(samples.states - expected) <= 2e-5 * np.linalg.norm(expected)
+    with pytest.raises(MisfitError, match="no_class 3 is not one of the labels below num_class_embeds"):
+        wdport.convert(folder, tmp_path / "b.keras", values={"no_class": "3"})
 
 
 def test_the_command_line(pipeline: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,13 @@ class Config(Fields):
         Phrase("a table of values"),
     ] = None  # fmt: skip
 
+    no_class: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_STEPS)] | None,
+        Meta(description="Label that means no class, which guidance needs; null if the network was trained with a "
+                         "class for every sample. Not a field of the library."),
+        UNUSED,
+    ] = None  # fmt: skip
+
     wording: ClassVar = Wording(item="has a value that is not {item}")
 
     def __post_init__(self) -> None:
@@ -178,6 +185,8 @@ class Config(Fields):
         # The exponents of the frequencies are divided by half the width minus the shift.
         if self.time_embedding_type == "positional" and self.block_out_channels[0] // 2 == self.freq_shift:
             raise ValueError("freq_shift is half of block_out_channels[0], so the frequencies have no values")
+        if self.no_class is not None and (self.classes != "table" or self.no_class >= (self.num_class_embeds or 0)):
+            raise ValueError(f"no_class {self.no_class} is not one of the labels below num_class_embeds")
         require_sizes(self)
         if wrong := list(faults(self)):
             raise ValueError("; ".join(wrong))

@@ -116,7 +116,8 @@ def diffused(config: Config) -> Diffused:
     half = tuple(value / 2.0 for value in one)
     decoding = Decoding(shape, _same, _same, half, half, "from 0 to 1")
     sizes = dict(zip(("height", "width", "channels"), shape, strict=True))
-    return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, labels_of(config.num_class_embeds))
+    labels = labels_of(config.num_class_embeds, config.no_class)
+    return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, labels)
 
 
 def to_images(config: Config, states: Array | Tensor, /) -> Tensor:
@@ -237,8 +238,8 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
         """As for other families, with the scheduler of a file next to the model."""
         document = self.read_settings(source.document(), source.path)
         self.require_document(source, document, config)
-        if "scheduler" in document:
-            raise MisfitError(source.path, "unknown field 'scheduler'", self.supported)
+        if unknown := {"scheduler", "no_class"} & set(document):
+            raise MisfitError(source.path, f"unknown field {min(unknown)!r}", self.supported)
         stated = "scheduler" in config or "scheduler" in flags
         # The file is read only if no scheduler is given, so that a faulty one can be left out.
         undone, refusal, notes = (None, None, ()) if stated else _scheduler(source)
