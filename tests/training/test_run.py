@@ -180,3 +180,38 @@ def test_the_state_of_another_run_is_refused(points: Any, tmp_path: Path) -> Non
     with pytest.raises(InputError, match="is damaged"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16)
     assert wdport.train(points(), STATES, tmp_path / "run", epochs=1, batch_size=16, force=True).steps == 5
+
+
+def test_validation_stops_and_resumes(points: Any, tmp_path: Path) -> None:
+    given = {"epochs": 30, "batch_size": 16, "validation_split": 0.2, "patience": 2, "seed": 5}
+    model, rate = points(), [{"lr": 0.03}]
+    run = wdport.train(model, STATES, tmp_path / "run", optimizer=Adam(rate), **given)
+    losses = [row["val_loss"] for row in run.epochs]
+    assert 3 < len(losses) == np.argmin(losses) + 3 < 30
+    assert run.steps == 4 * len(losses)  # 56 states in batches of 16
+    assert run.best is not None
+
+    parted, folder = points(), tmp_path / "parted"
+
+    def report(done: int, total: int, loss: object) -> None:
+        if done == 4 * int(np.argmin(losses)) + 5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        wdport.train(parted, STATES, folder, optimizer=Adam(rate), report=report, **given)
+    again = wdport.train(points(), STATES, folder, optimizer=Adam(rate), **given)
+    assert [row["val_loss"] for row in again.epochs] == losses
+    assert again.best is not None
+    assert all(np.array_equal(one, other) for one, other in zip(run.best.values(), again.best.values(), strict=True))
+    assert wdport.train(points(), STATES, folder, optimizer=Adam(rate), **given).steps == run.steps
+
+    for variable, value in zip(model.trainable_variables, run.best.values(), strict=True):
+        variable.assign(value)
+    trained = wdport.training_model(model, seed=5)
+    trained.compile()
+    loss = trained.evaluate(STATES[56:], batch_size=16, verbose=0, return_dict=True)["loss"]
+    assert loss == pytest.approx(min(losses), rel=1e-6)
+    with pytest.raises(UsageError, match="patience: needs a validation loss"):
+        wdport.train(points(), STATES, tmp_path / "other", patience=1)
+    with pytest.raises(UsageError, match=r"0\.001 of 70 states leaves none for validation"):
+        wdport.train(points(), STATES, tmp_path / "other", validation_split=0.001)

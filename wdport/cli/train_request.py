@@ -84,6 +84,16 @@ class TrainRequest:
     energy: Annotated[float | None, Option("Weight of the energy term of the loss.  [default: --config's, or 0]")] = (
         None
     )
+    drop_condition: Annotated[
+        float, Option("Probability with which a state's condition is dropped, which guidance needs.", "P")
+    ] = 0.0  # fmt: skip
+    validation_split: Annotated[
+        float, Option("Share of the states, the last ones, that are not trained on but validated.", "SHARE")
+    ] = 0.0  # fmt: skip
+    patience: Annotated[
+        int | None,
+        Option("Stop after N epochs without a lower validation loss.", "N", bounds=(1, 1 << 24)),
+    ] = None  # fmt: skip
     dtype: Annotated[
         str,
         Option("Keras dtype policy of the network. With mixed_bfloat16 it computes in bfloat16; weights, noise and "

@@ -76,8 +76,9 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
             if begin.optimizer_file is not None:
                 state = held.output("model.optimizer.safetensors").path
                 save_optimizer(optimizer, model, state, like=begin.optimizer_file, force=True)
-            if result.averaged is not None:
-                save_trained(plain, held.output("model.ema.keras"), result.averaged)
+            for name, weights in (("model.ema.keras", result.averaged), ("model.best.keras", result.best)):
+                if weights is not None:
+                    save_trained(plain, held.output(name), weights)
 
         digest = inputs.sha256("data")
         inputs.end_reading()
@@ -87,7 +88,8 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
                 ema=request.ema, min_snr=request.min_snr, condition=_condition(request), transform=request.transform,
                 save_every=request.save_every, devices=devices, shard_weights=request.shard_weights,
                 stream=request.stream, orbax=request.orbax, tensorboard=request.tensorboard, force=request.force,
-                report=_reporting(show) if first else None, finish=finish,
+                drop_condition=request.drop_condition, validation_split=request.validation_split,
+                patience=request.patience, report=_reporting(show) if first else None, finish=finish,
             )  # fmt: skip
         wait_for_all()
     if first:
@@ -273,7 +275,11 @@ def _text(document: TrainingDocument, folder: Path) -> str:
     epochs = document.epochs
     first, last = epochs[0], epochs[-1]
     loss_rows = [("loss", f"{first['loss']:.4g} in the first epoch, {last['loss']:.4g} in the last")]
-    parts = [name for name in last if name not in ("epoch", "steps", "loss", "learning_rate", "seconds")]
+    if "val_loss" in last:
+        best = min(epochs, key=lambda row: row["val_loss"])
+        loss_rows.append(("validation", f"loss {best['val_loss']:.4g} in epoch {best['epoch']:.0f}, the lowest"))
+    parts = [name for name in last if name not in ("epoch", "steps", "loss", "learning_rate", "seconds")
+             and not name.startswith("val_")]  # fmt: skip
     if len(parts) > 1:
         loss_rows.append(("by level", ", ".join(f"{name} {last[name]:.4g}" for name in parts)))
     resumed = document.resumed_optimizer

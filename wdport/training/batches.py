@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.errors import UsageError
 from wdport.model import Array
 from wdport.training.placement import Placement
 from wdport.training.training_data import StateSource
@@ -18,13 +19,22 @@ class TrainingBatches(keras.utils.PyDataset):
     """Clean states on the device, or states and their condition, and the weight of every state.
 
     The order of an epoch follows from the seed and the number of the epoch alone, so that a resumed run needs no state
-    of a generator. The last batch is filled up with states of weight 0, so that every step has the same shapes.
+    of a generator; without a seed, it is that of the data. The last batch is filled up with states of weight 0, so that
+    every step has the same shapes. ``states`` are the numbers of those that are read, all by default.
     """
 
-    def __init__(self, source: StateSource, batch_size: int, seed: int, placement: Placement) -> None:
+    def __init__(
+        self,
+        source: StateSource,
+        batch_size: int,
+        seed: int | None,
+        placement: Placement,
+        states: range | None = None,
+    ) -> None:
         super().__init__()
         self.source, self.batch_size, self.seed, self.placement = source, batch_size, seed, placement
-        self.per_epoch = -(-source.count // batch_size)
+        self.states = range(source.count) if states is None else states
+        self.per_epoch = -(-len(self.states) // batch_size)
         self._held = placement.everywhere(source.held)
         self._take = jax.jit(source.take, out_shardings=placement.batch_sharding())
         self.begin(0)
@@ -32,10 +42,12 @@ class TrainingBatches(keras.utils.PyDataset):
     def begin(self, epoch: int, skipped: int = 0) -> None:
         """Read this epoch from now on, without its first ``skipped`` batches."""
         self.skipped = skipped
-        order = np.random.default_rng([self.seed, epoch]).permutation(self.source.count)
-        fill = self.per_epoch * self.batch_size - self.source.count
+        order = np.arange(self.states.start, self.states.stop)
+        if self.seed is not None:
+            order = np.random.default_rng([self.seed, epoch]).permutation(order)
+        fill = self.per_epoch * self.batch_size - len(order)
         self._numbers = np.concatenate([order, np.resize(order, fill)]).astype(np.int32)
-        self._weights = (np.arange(len(self._numbers)) < self.source.count).astype(np.float32)
+        self._weights = (np.arange(len(self._numbers)) < len(order)).astype(np.float32)
 
     @property
     def num_batches(self) -> int:
@@ -51,6 +63,20 @@ class TrainingBatches(keras.utils.PyDataset):
             inputs = inputs, self.placement.batch(numbers, condition.__getitem__)
         weights = self.placement.batch(self._weights[first : first + self.batch_size], _itself)
         return inputs, weights
+
+
+def split(source: StateSource, share: float) -> tuple[range, range]:
+    """The numbers of the states for training and, the last ones, for validation; between them are those that share data
+    with both.
+
+    Raises :class:`UsageError` if one of the two is empty.
+    """
+    first = source.count - int(share * source.count)
+    training, validation = range(max(first - source.overlap, 0)), range(first, source.count)
+    if not (training and validation):
+        what = f"{share:g} of {source.count} states leaves none for {'validation' if training else 'training'}"
+        raise UsageError("validation_split", what, "give another share, or more data")
+    return training, validation
 
 
 def _itself(weights: Array) -> Array:

@@ -45,11 +45,19 @@ class DiffusionTraining(keras.Model):
     trained in place.
     """
 
-    def __init__(self, network: KerasModel, loss: DiffusionLoss, seed: int = 0, conditioned: bool = False) -> None:
+    def __init__(
+        self,
+        network: KerasModel,
+        loss: DiffusionLoss,
+        seed: int = 0,
+        conditioned: bool = False,
+        dropped: float = 0.0,
+        null: float | None = None,
+    ) -> None:
         super().__init__(dtype=network.dtype_policy)
         self.network = network
         self.diffusion_loss = loss
-        self.conditioned = conditioned
+        self.conditioned, self.dropped, self.null = conditioned, dropped, null
         self.law = UNIFORM
         # A variable of the model, so that it is saved and restored with the state of a run.
         self.seeds = keras.random.SeedGenerator(seed)
@@ -66,6 +74,10 @@ class DiffusionTraining(keras.Model):
         clean = jnp.asarray(clean, self.variable_dtype)
         # Every batch of a validation has the same noise and times, so that its losses can be compared.
         key = jnp.asarray(self.validation_key) if training is False else self.seeds.next()
+        if self.dropped and training is not False:
+            key, other = jax.random.split(key)
+            condition = _dropped(jnp.asarray(condition), jax.random.bernoulli(other, self.dropped, clean.shape[:1]),
+                                 self.null)  # fmt: skip
         drawn = self.diffusion_loss.draw(key, clean)
         arguments = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
         result: Any = self.network(arguments, training=training)
@@ -137,9 +149,16 @@ class DiffusionTraining(keras.Model):
         return [*keras_metrics, *(tracker for tracker in self.trackers if tracker not in keras_metrics)]
 
 
+def _dropped(condition: Tensor, missing: Tensor, null: float | None) -> Tensor:
+    """The condition (B, ...), or ``null`` where ``missing`` (B,)."""
+    assert null is not None
+    return jnp.where(missing.reshape(-1, *[1] * (condition.ndim - 1)), jnp.asarray(null, condition.dtype), condition)
+
+
 def training_model(
-    model: KerasModel, *, energy: float = 0.0, min_snr: float | None = None, seed: int = 0, law: str = UNIFORM
-) -> DiffusionTraining:
+    model: KerasModel, *, energy: float = 0.0, min_snr: float | None = None, seed: int = 0, law: str = UNIFORM,
+    drop_condition: float = 0.0,
+) -> DiffusionTraining:  # fmt: skip
     """Return a Keras model that trains ``model`` with the objective of its family.
 
     The objective is the mean squared error of the network's prediction, as a weighted sum over the parts of a state if
@@ -151,6 +170,8 @@ def training_model(
         min_snr: gamma of Min-SNR weighting, such as 5; None for none.
         seed: seed of noise, times, and the model's dropout.
         law: how steps are drawn: "uniform", or "min-snr", which draws steps with much noise more often.
+        drop_condition: probability with which the condition of a state is replaced by the value that means "no
+            condition", which guidance needs.
 
     Returns:
         The model for ``compile`` and ``fit``; ``fit`` takes clean states (N, *shape), or a pair of them and the
@@ -173,7 +194,14 @@ def training_model(
     loss = DiffusionLoss(family.process(config, tables.__getitem__).noising(law), _parts(family, config, about.shape),
                          energy, min_snr)  # fmt: skip
     seed_dropout(model, seed)
-    training = DiffusionTraining(model, loss, seed, about.condition is not None and about.condition.taken)
+    condition = about.condition
+    if drop_condition and (condition is None or condition.null is None):
+        what = "the model has no value that means no condition"
+        raise UsageError("drop_condition", what, "name it in the model's table or with `--set`, or leave this out")
+    null = None if condition is None else condition.null
+    training = DiffusionTraining(
+        model, loss, seed, condition is not None and condition.taken, float(drop_condition), null
+    )
     training.law = law
     # The network is built already; Keras would otherwise build the model at its first call.
     training.build(None)

@@ -24,7 +24,7 @@ from wdport.files.outputs import OutputPath
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer
-from wdport.training.batches import TrainingBatches
+from wdport.training.batches import TrainingBatches, split
 from wdport.training.model import family_recipe, training_model
 from wdport.training.placement import placement_of, require_alike
 from wdport.training.recipe import optimizer_of
@@ -43,18 +43,30 @@ class TrainingRun:
     """A finished run: its folder, its total steps, and the metrics of every epoch by name.
 
     The model passed to :func:`train` holds the trained weights; ``averaged`` holds those of the moving average, by
-    variable path, if there was one.
+    variable path, if there was one, and ``best`` those of the epoch with the lowest ``val_loss``, with a validation
+    split.
     """
 
     folder: Path
     steps: int
     epochs: tuple[Mapping[str, float], ...]
     averaged: Mapping[str, Array] | None = None
+    best: Mapping[str, Array] | None = None
 
     @property
     def losses(self) -> list[float]:
         """The mean loss of every epoch."""
         return [epoch["loss"] for epoch in self.epochs]
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How long a run takes, and what it does meanwhile; see :func:`train`."""
+
+    epochs: int
+    save_every: int | None
+    patience: int | None
+    report: Report | None
 
 
 def save_trained(model: KerasModel, output: OutputPath, values: Mapping[str, Array] | None = None) -> None:
@@ -89,6 +101,9 @@ def train(
     energy: float | None = None,
     min_snr: float | None = None,
     law: str | None = None,
+    drop_condition: float = 0.0,
+    validation_split: float = 0.0,
+    patience: int | None = None,
     condition: Array | None = None,
     transform: str | None = None,
     save_every: int | None = None,
@@ -126,6 +141,10 @@ def train(
         energy: weight of the energy term, as for :func:`wdport.training_model`.
         min_snr: gamma of Min-SNR weighting.
         law: how steps are drawn, as for :func:`wdport.training_model`; by default the recipe's, or uniformly.
+        drop_condition: probability of a missing condition, as for :func:`wdport.training_model`.
+        validation_split: share of the states, the last ones, that are not trained on; ``val_loss`` is their mean loss,
+            with the same noise in every epoch.
+        patience: number of epochs after which the run ends if ``val_loss`` has not become lower.
         condition: the condition (n, ...) of every state or window, such as labels or scales, for a model that takes
             one; for price windows, it is derived from the data.
         transform: the transform of the model's data, if it is your own ``module:class``; its code is then run.
@@ -152,11 +171,15 @@ def train(
         MachineError: another process of the run has ended or another run writes to ``folder``, writing fails, or a
             package is not installed.
     """
-    _require(epochs=epochs, batch_size=batch_size, save_every=save_every)
+    _require(epochs=epochs, batch_size=batch_size, save_every=save_every, patience=patience)
+    for name, share in (("drop_condition", drop_condition), ("validation_split", validation_split)):
+        if not 0.0 <= share < 1.0:
+            raise UsageError(name, f"is {share!r}", "give a number from 0 and below 1")
     plan = _recipe(model, recipe)
     epochs, batch_size = epochs or plan.epochs or 1, batch_size or plan.batch_size or 32
     energy = energy if energy is not None else plan.energy or 0.0
-    trained = training_model(model, energy=energy, min_snr=min_snr, seed=seed, law=law or plan.law or UNIFORM)
+    trained = training_model(model, energy=energy, min_snr=min_snr, seed=seed, law=law or plan.law or UNIFORM,
+                             drop_condition=drop_condition)  # fmt: skip
     registration: Any = known_model(model)
     placement = placement_of(devices, shard_weights)
     if batch_size % placement.count:
@@ -165,14 +188,20 @@ def train(
     source = source_of(
         data, registration[0].diffused(registration[1]), trained.variable_dtype, stream, condition, transform
     )
-    target = Path(folder)
+    target, validation = Path(folder), None
+    batches = TrainingBatches(source, batch_size, seed, placement)
+    if validation_split:
+        states, others = split(source, validation_split)
+        batches = TrainingBatches(source, batch_size, seed, placement, states)
+        validation = TrainingBatches(source, batch_size, None, placement, others)
+    elif patience is not None:
+        raise UsageError("patience", "needs a validation loss", "give a validation split too")
     optimizer = optimizer or optimizer_of(replace(plan, epochs=epochs))
     if callable(optimizer):
         # The last batch of an epoch is filled up, so the steps are rounded up.
-        optimizer = optimizer(epochs * -(-source.count // batch_size))
+        optimizer = optimizer(epochs * batches.per_epoch)
     trained.placement = placement
     trained.compile(optimizer=optimizer)
-    batches = TrainingBatches(source, batch_size, seed, placement)
     with run_folder(target, jax.process_index() == 0) as held, Events(target, held, tensorboard) as events:
         saves = Saves(target, held, placement, orbax)
         state = RunState(trained, batches, saves, ema)
@@ -181,7 +210,8 @@ def train(
             held.begin(state.facts(None if force else epochs), (), force, saves.exist, saves.check)
         require_alike(state.alike(epochs, save_every))
         try:
-            finished_run = _fit(state, events, epochs, save_every, report, callbacks)
+            settings = RunSettings(epochs, save_every, patience, report)
+            finished_run = _fit(state, events, settings, validation, callbacks)
         except KeyboardInterrupt as interruption:
             if not saves.exist():
                 raise
@@ -196,50 +226,44 @@ def train(
 def _fit(
     state: RunState,
     events: Events,
-    epochs: int,
-    save_every: int | None,
-    report: Report | None,
+    settings: RunSettings,
+    validation: TrainingBatches | None,
     callbacks: Sequence[keras.callbacks.Callback],
 ) -> TrainingRun:
     """Take the steps that are missing."""
-    metrics = state.restore(epochs)
+    if validation is not None:
+        state.mark_best()
+    metrics = state.restore(settings.epochs)
     require_alike({"done": state.done})
     events.begin(state.rows)
-    recording = RunCallback(state, events, epochs, save_every, report, metrics)
+    recording = RunCallback(state, events, settings, metrics)
     # Keras's own are set only within wdport.training_model(...).fit: these variables and batches are placed already.
     distribution = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
     try:
-        while state.done < epochs * state.batches.per_epoch and not recording.stopped:
+        while state.done < settings.epochs * state.batches.per_epoch and not recording.stopped:
             epoch, skipped = divmod(state.done, state.batches.per_epoch)
             state.batches.begin(epoch, skipped)
             # The rest of an interrupted epoch has fewer batches than the others, and Keras counts them once.
-            last = epoch + 1 if skipped else epochs
+            last = epoch + 1 if skipped else settings.epochs
             calls = _Callbacks(recording, callbacks, state.model, epochs=last, steps=state.batches.num_batches)
-            state.model.fit(state.batches, initial_epoch=epoch, epochs=last, shuffle=False, callbacks=calls)
+            state.model.fit(state.batches, initial_epoch=epoch, epochs=last, shuffle=False, callbacks=calls,
+                            validation_data=validation)  # fmt: skip
     finally:
         keras.distribution.set_distribution(distribution)
-    return TrainingRun(state.saves.folder, state.done, tuple(state.rows), state.finish())
+    return TrainingRun(state.saves.folder, state.done, tuple(state.rows), *state.finish())
 
 
 class RunCallback(keras.callbacks.Callback):
     """Saves the state of a run and its metrics, and reports its progress."""
 
-    def __init__(
-        self,
-        state: RunState,
-        events: Events,
-        epochs: int,
-        save_every: int | None,
-        report: Report | None,
-        metrics: Sequence[Any],
-    ) -> None:
+    def __init__(self, state: RunState, events: Events, settings: RunSettings, metrics: Sequence[Any]) -> None:
         super().__init__()
-        self._state, self._events, self._save_every, self._report = state, events, save_every, report
+        self._state, self._events, self._settings, self._report = state, events, settings, settings.report
         self._metrics, self._resumed = metrics, state.done
         self._per_epoch = state.batches.per_epoch
-        self._total, self._done, self._since = epochs * self._per_epoch, state.done, 0.0
-        self.stopped = False
+        self._total, self._done, self._since = settings.epochs * self._per_epoch, state.done, 0.0
+        self.stopped = self._is_late()
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Begin the epoch's order, or resume within it."""
@@ -256,7 +280,7 @@ class RunCallback(keras.callbacks.Callback):
         self._done += 1
         if self._done % self._per_epoch == 0:
             return
-        if self._save_every is not None and self._done % self._save_every == 0:
+        if self._settings.save_every is not None and self._done % self._settings.save_every == 0:
             self._state.require_finite(self._done)
             self._state.save(self._done)
         if self._report is not None:
@@ -268,11 +292,20 @@ class RunCallback(keras.callbacks.Callback):
         row = {"epoch": epoch + 1, "steps": self._done, **(logs or {}),
                "learning_rate": self._state.optimizer.last_rate(),
                "seconds": round(time.monotonic() - self._since, 3)}  # fmt: skip
+        if "val_loss" in row and all(row["val_loss"] < other["val_loss"] for other in self._state.rows):
+            self._state.mark_best()
         self._state.rows.append(row)
+        self.model.stop_training = self.model.stop_training or self._is_late()
         self._events.epoch(self._state.rows)
         self._state.save(self._done)
         if self._report is not None:
             self._report(self._done, self._total, lambda: row["loss"])
+
+    def _is_late(self) -> bool:
+        """Whether the validation loss was lowest more epochs ago than the run's patience."""
+        losses = [row["val_loss"] for row in self._state.rows if "val_loss" in row]
+        patience = self._settings.patience
+        return patience is not None and bool(losses) and len(losses) - 1 - int(np.argmin(losses)) >= patience
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
         """Note whether a callback has stopped the run."""

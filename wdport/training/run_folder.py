@@ -16,7 +16,7 @@ from wdport.files.outputs import is_replaceable, require_apart, require_no_lefto
 from wdport.files.temporary import is_temporary
 
 STATES: Final = ("state.npz", "state.orbax")
-WRITTEN: Final = ("metrics.csv", "model.keras", "model.ema.keras", "model.optimizer.safetensors")
+WRITTEN: Final = ("metrics.csv", "model.keras", "model.ema.keras", "model.best.keras", "model.optimizer.safetensors")
 FILES: Final = (*STATES, "events", *WRITTEN)
 """The files and folders of a run."""
 

@@ -50,30 +50,37 @@ class RunState:
         }
         weights = {id(variable) for variable in variables_by_path(model.network).values()}
         self._weights = [id(variable) in weights for variable in model.non_trainable_variables]
+        self.done, self.rows, self.best = 0, list[dict[str, float]](), list[Any]()
         self.begins = self._digests(self.values())
-        self.done, self.rows = 0, list[dict[str, float]]()
         # Copies: a step takes the memory of the values, which may be that of somebody's array.
         for variables in self.variables.values():
             for variable in variables:
                 variable.assign(self.placement.state(variable.value))
 
     def values(self) -> dict[str, list[Any]]:
-        """The current values, also while ``fit`` holds them."""
+        """The current values, also while ``fit`` holds them, and the best weights."""
         self.model.jax_state_sync()
-        return {role: [variable.value for variable in variables] for role, variables in self.variables.items()}
+        current = {role: [variable.value for variable in variables] for role, variables in self.variables.items()}
+        return {**current, "best": self.best}
+
+    def mark_best(self) -> None:
+        """Note the weights of this moment as the best ones."""
+        self.best = self.placement.state([variable.value for variable in self.variables["trained"]])
 
     def settings(self) -> dict[str, Any]:
         """What is compared between the processes of a run, and with the run that is resumed."""
         loss, batches = self.model.diffusion_loss, self.batches
-        law = {} if self.model.law == UNIFORM else {"law": self.model.law}
+        further: dict[str, Any] = {} if self.model.law == UNIFORM else {"law": self.model.law}
+        if self.model.dropped:
+            further["drop_condition"] = self.model.dropped
         # Keras numbers the names of optimizers within a process: adam, adam_1. Rates of a schedule may be many.
         config = {name: value for name, value in self.optimizer.get_config().items() if name != "name"}
         digest = sha256(json.dumps(config).encode()).hexdigest()[:16]
         return {"batch_size": batches.batch_size, "seed": batches.seed,
                 "ema": self.optimizer.ema_momentum if self.optimizer.use_ema else None,
-                "states": batches.source.count, "energy": loss.energy, "min_snr": loss.min_snr,
+                "states": len(batches.states), "energy": loss.energy, "min_snr": loss.min_snr,
                 "optimizer": type(self.optimizer).__name__, "optimizer_settings": digest, "jax": chosen_numerics(),
-                **law}  # fmt: skip
+                **further}  # fmt: skip
 
     def facts(self, epochs: int | None = None) -> dict[str, object]:
         """Everything that determines the run, except for the number of epochs, which is checked if it is given.
@@ -110,6 +117,7 @@ class RunState:
         self.done, self.rows = int(facts["steps"]), list(facts["rows"])
         for role, variables in self.variables.items():
             self.assign(role, variables, arrays.get(role, []))
+        self.best = self.placement.state(list(arrays.get("best", [])))
         return list(arrays["metrics"])
 
     def assign(self, role: str, variables: Sequence[KerasVariable], arrays: Sequence[Any]) -> None:
@@ -133,17 +141,17 @@ class RunState:
         self.done = done
         self.saves.write(self.values(), {"steps": done, "rows": self.rows, "begins": self.begins})
 
-    def finish(self) -> dict[str, Array] | None:
-        """Take the values from the devices of the run; return the averages by path, if there are any."""
+    def finish(self) -> tuple[dict[str, Array] | None, dict[str, Array] | None]:
+        """Take the values from the devices of the run; return the averages and the best weights by path, or None."""
         host_values = self.placement.whole(self.values())
         for role, variables in self.variables.items():
             for variable, value in zip(variables, host_values[role], strict=True):
                 set_variable(variable, value)
-        if not self.optimizer.averages:
-            return None
         places = {id(variable): path for path, variable in variables_by_path(self.model.network).items()}
         names = [places[id(variable)] for variable in self.model.trainable_variables]
-        return dict(zip(names, host_values["averaged"], strict=True))
+        averaged, best = (dict(zip(names, host_values[role], strict=True)) if host_values[role] else None
+                          for role in ("averaged", "best"))  # fmt: skip
+        return averaged, best
 
     def _require_more(self, done: int, epochs: int) -> None:
         if done > epochs * self.batches.per_epoch:

@@ -49,6 +49,11 @@ class StateSource(Protocol):
         ...
 
     @property
+    def overlap(self) -> int:
+        """How many of the states before one share data with it."""
+        ...
+
+    @property
     def condition(self) -> Array | None:
         """The condition (count, ...) of every state; None if the network is trained without one."""
         ...
@@ -70,6 +75,10 @@ class States:
     held: Array
     condition: Array | None = None
     decoding: Decoding | None = None
+
+    @property
+    def overlap(self) -> int:
+        return 0
 
     @property
     def data(self) -> Array:
@@ -100,6 +109,10 @@ class StreamedStates:
         return np.zeros(0, self.dtype)
 
     @property
+    def overlap(self) -> int:
+        return 0
+
+    @property
     def data(self) -> Array:
         return self.states
 
@@ -124,6 +137,10 @@ class SeriesWindows:
     held: Array
     decoding: Decoding
     condition: Array | None = None
+
+    @property
+    def overlap(self) -> int:
+        return self.decoding.shape[0] - 1
 
     @property
     def data(self) -> Array:
@@ -153,6 +170,10 @@ class StreamedWindows:
     @property
     def held(self) -> Array:
         return np.zeros(0, self.series.dtype)
+
+    @property
+    def overlap(self) -> int:
+        return self.decoding.shape[0] - 1
 
     @property
     def data(self) -> Array:

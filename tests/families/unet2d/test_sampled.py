@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ import wdport
 from tests.families.quick import few_cases, network_verdict
 from wdport.cli.main import main
 from wdport.diffusion.scheduler import Scheduler
-from wdport.errors import MisfitError
+from wdport.errors import MisfitError, UsageError
 from wdport.exporting import loader
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import unsampled
@@ -93,6 +95,29 @@ def test_guidance_is_that_of_a_loop_over_the_library(pipeline: tuple[Path, Any],
     assert np.linalg.norm(samples.states - expected) <= 2e-5 * np.linalg.norm(expected)
     with pytest.raises(MisfitError, match="no_class 3 is not one of the labels below num_class_embeds"):
         wdport.convert(folder, tmp_path / "b.keras", values={"no_class": "3"})
+
+
+def test_labels_are_dropped_in_training(pipeline: tuple[Path, Any], tmp_path: Path) -> None:
+    """With a probability, and in no validation."""
+    folder, _ = pipeline
+    saved(folder)
+    model = wdport.load_model(wdport.convert(folder, tmp_path / "a.keras", values={"no_class": "2"}).output)
+    clean = np.random.default_rng(1).standard_normal((16, SIZE, SIZE, 2)).astype(np.float32)
+    labels = np.array([0, 1] * 8, np.int32)
+    trained = wdport.training_model(model, seed=3, drop_condition=0.5)
+    first = jnp.asarray(trained.validation_key)
+    key, other = jax.random.split(first)
+    missing = jax.random.bernoulli(other, 0.5, (16,))
+    assert 3 < missing.sum() < 13
+    for training, used, seen in ((True, key, np.where(missing, 2, labels)), (False, first, labels)):
+        drawn = trained.diffusion_loss.draw(used, jnp.asarray(clean))
+        noisy, times = trained.diffusion_loss.noisy(jnp.asarray(clean), drawn)
+        by_hand = trained.diffusion_loss.errors(model((noisy, times, seen)), jnp.asarray(clean), drawn)
+        found = trained((clean, labels), training=training)
+        np.testing.assert_allclose(found["parts"], by_hand.parts, rtol=1e-5)
+    plain = wdport.load_model(wdport.convert(folder, tmp_path / "b.keras").output)
+    with pytest.raises(UsageError, match="drop_condition: the model has no value that means no condition"):
+        wdport.training_model(plain, drop_condition=0.1)
 
 
 def test_the_command_line(pipeline: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
