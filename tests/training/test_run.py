@@ -96,6 +96,16 @@ def test_callbacks_of_keras_take_part(points: Any, tmp_path: Path) -> None:
     stopping = keras.callbacks.EarlyStopping(monitor="loss", min_delta=1e9, patience=2)
     run = wdport.train(points(), STATES, tmp_path / "run", callbacks=[watching, stopping], epochs=9, batch_size=16)
     assert run.steps == 15
+
+    class Halt(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.stop_training = batch == 2
+
+    given = {"epochs": 2, "batch_size": 16}
+    halted = wdport.train(points(), STATES, tmp_path / "halted", callbacks=[Halt()], **given)
+    assert (halted.steps, halted.losses) == (3, [])
+    resumed = wdport.train(points(), STATES, tmp_path / "halted", **given)
+    assert resumed.losses == run.losses[:2]
     assert counts == [*((batch, 1) for batch in range(5)), (0, 1), *((batch, 1) for batch in range(5)), (1, 1),
                       *((batch, 1) for batch in range(5)), (2, 1)]  # fmt: skip
 

@@ -281,16 +281,19 @@ class RunCallback(keras.callbacks.Callback):
         if self._done % self._per_epoch == 0:
             return
         if self._settings.save_every is not None and self._done % self._settings.save_every == 0:
-            self._state.require_finite(self._done)
+            self._state.require_finite((logs or {})["loss"], self._done)
             self._state.save(self._done)
         if self._report is not None:
             self._report(self._done, self._total, lambda: float(np.asarray((logs or {})["loss"])))
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Save the state and the metrics."""
-        self._state.require_finite(self._done)
-        row = {"epoch": epoch + 1, "steps": self._done, **(logs or {}),
-               "learning_rate": self._state.optimizer.last_rate(),
+        """Save the state, and the metrics unless a callback has ended the epoch early."""
+        metrics = dict(logs or {})
+        self._state.require_finite(metrics["loss"], self._done)
+        if self._done % self._per_epoch:
+            self._state.save(self._done)
+            return
+        row = {"epoch": epoch + 1, "steps": self._done, **metrics, "learning_rate": self._state.optimizer.last_rate(),
                "seconds": round(time.monotonic() - self._since, 3)}  # fmt: skip
         if "val_loss" in row and all(row["val_loss"] < other["val_loss"] for other in self._state.rows):
             self._state.mark_best()

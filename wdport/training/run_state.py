@@ -125,13 +125,11 @@ class RunState:
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(self.placement.state(array))
 
-    def require_finite(self, done: int) -> None:
-        """Raise :class:`UsageError` if the loss was not finite in one of the epoch's steps."""
-        self.model.jax_state_sync()
+    def require_finite(self, loss: Any, done: int) -> None:
+        """Raise :class:`UsageError` if the mean ``loss`` of the epoch so far is not finite."""
         with self.placement.answering():
-            # A sum, in which NaN stays.
-            total = float(np.asarray(self.model.trackers[0].total.value))
-        if not isfinite(total):
+            finite = isfinite(float(np.asarray(loss)))
+        if not finite:
             fate = "the state of the last save is kept" if self.saves.exist() else "nothing was saved"
             fix = "lower the learning rate, clip gradients, or look at the data"
             raise UsageError("loss", f"is not a finite number after {done} steps; {fate}", fix)
