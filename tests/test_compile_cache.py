@@ -90,14 +90,14 @@ def test_the_library_changes_no_setting_of_the_process(
 
 
 def test_the_command_line_keeps_its_programs(pair: tuple[str, str], tmp_path: Path) -> None:
-    given = ["sample", pair[1], "--sampler", "euler", "--steps", "2", "-o", str(tmp_path / "a.npz")]
+    given = ["sample", pair[1], "--sampler", "heun", "--steps", "2", "-o", str(tmp_path / "a.npz")]
     assert run(VERB, *given, WDPORT_COMPILE_CACHE=str(tmp_path / "kept")) == f"0 {tmp_path / 'kept'}"
 
 
 def not_used(pair: tuple[str, str], folder: Path, said: str, named: str) -> None:
     """Programs are compiled all the same, and the folder that this variable names is spoken of. In place of JAX's own,
     the usual one is used."""
-    given = ["sample", pair[1], "--sampler", "euler", "--steps", "2", "-o", f"{pair[1]}.npz", "--force"]
+    given = ["sample", pair[1], "--sampler", "heun", "--steps", "2", "-o", f"{pair[1]}.npz", "--force"]
     other = folder.parents[1] / "other"
     done = subprocess.run([sys.executable, "-c", VERB, *given], capture_output=True, text=True, check=True,
                           env={**without_jaxs(), named: str(folder), "XDG_CACHE_HOME": str(other)})  # fmt: skip

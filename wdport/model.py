@@ -421,13 +421,33 @@ def labels_of(classes: int | None, no_class: int | None = None) -> Condition | N
 
 
 @dataclass(frozen=True)
+class Clipping:
+    """How the clean state predicted by a network is changed before it is used.
+
+    Values are clipped to ``limit``. With a ``ratio``, they are clipped to this quantile of a sample's absolute values,
+    which is itself clipped to 1 and ``limit``, and divided by it (dynamic thresholding, arXiv 2205.11487, sec. 2.3).
+    """
+
+    limit: float
+    ratio: float | None = None
+
+    def apply(self, clean: Any, xp: Any) -> Any:
+        """The changed states (B, *shape), by the functions of ``xp``: numpy or jax.numpy."""
+        if self.ratio is None:
+            return xp.clip(clean, -self.limit, self.limit)
+        level = xp.quantile(xp.abs(clean), self.ratio, axis=tuple(range(1, clean.ndim)), keepdims=True)
+        level = xp.clip(level, 1.0, self.limit)
+        return xp.clip(clean, -level, level) / level
+
+
+@dataclass(frozen=True)
 class Diffused:
     """What sampling needs to know about a configuration.
 
     ``shape`` is the shape of one sample's state. ``state`` and ``decoded`` are the family's names for the two arrays of
     samples.
     ``numbers`` are held for one sample at most while the network runs. ``sizes`` are the sizes that an artifact states.
-    ``clip``, if given, is the largest absolute value of the clean state at each step.
+    ``clip``, if given, is how the clean state is changed at each step.
     ``condition`` is the network's further input, None if it has none. ``features`` are the names along the last axis of
     a state and of a decoded sample; empty if they are unnamed. ``windowed`` converts decoded samples further.
     """
@@ -438,7 +458,7 @@ class Diffused:
     decoding: Decoding | NotDecoded
     numbers: int
     sizes: Mapping[str, int | None] = field(default_factory=dict)
-    clip: float | None = None
+    clip: Clipping | None = None
     condition: Condition | None = None
     features: tuple[str, ...] = ()
     windowed: Windowed | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from wdport.diffusion.process import Run
 from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.scheduler import SCHEDULES, SPACINGS, TARGETS, VARIANCES, Scheduler
 from wdport.errors import UsageError
+from wdport.model import Clipping
 from wdport.recorder import lifted
 
 SHAPE = (3, 4, 4, 2)
@@ -43,6 +45,9 @@ def drawn(rng: np.random.Generator) -> tuple[dict[str, Any], int, float]:
         "steps_offset": int(rng.choice([0, 1])),
     }
     fields["rescale_betas_zero_snr"] = fields["prediction_type"] != "epsilon" and bool(rng.integers(2))
+    fields["thresholding"] = bool(rng.integers(2))
+    fields["dynamic_thresholding_ratio"] = float(rng.choice([0.5, 0.9, 0.995]))
+    fields["sample_max_value"] = float(rng.choice([1.0, 1.5]))
     return fields, int(rng.choice([5, 7, 10, 20])), float(rng.choice([0.0, 0.4, 1.0]))
 
 
@@ -92,23 +97,23 @@ def test_trajectories_are_the_librarys(kind: str, seed: int) -> None:
     truth = library(kind, fields, count, eta, init, tape, narrow=False)
     scheduler = Scheduler.from_document({"_class_name": kind, **fields})
     process = scheduler.process()
-    plan = process.plan("ddpm" if kind == "DDPMScheduler" else "ddim", count, eta, changed=fields["clip_sample"])
-    ours = tape_states(plan, init, tape, fields["clip_sample_range"] if fields["clip_sample"] else None)
+    plan = process.plan("ddpm" if kind == "DDPMScheduler" else "ddim", count, eta, changed=process.clip is not None)
+    ours = tape_states(plan, init, tape, process.clip)
     assert ours.shape == truth.shape
     np.testing.assert_allclose(ours, truth, rtol=1e-9, atol=1e-9)
     narrow = library(kind, fields, count, eta, init, tape, narrow=True)
     assert 0.0 < np.abs(narrow - truth).max() < 1e-4 * np.abs(truth).max()  # its float32 tables
 
 
-def tape_states(plan: Any, init: Any, tape: Any, limit: float | None) -> np.ndarray:
-    """The states of a plan, with the clean state clipped to a limit. One program serves all plans of as many rows."""
+def tape_states(plan: Any, init: Any, tape: Any, clip: Clipping | None) -> np.ndarray:
+    """The states of a plan, with the clean state clipped. One program serves all plans of as many rows."""
     with jax.enable_x64(True):
-        return np.asarray(_run(plan_rows(plan, "float64"), init, tape, limit))
+        return np.asarray(_run(plan_rows(plan, "float64"), init, tape, clip))
 
 
-@jax.jit
-def _run(rows: Any, init: Any, tape: Any, limit: Any) -> Any:
-    change = None if limit is None else lambda x: jnp.clip(x, -limit, limit)
+@partial(jax.jit, static_argnums=3)
+def _run(rows: Any, init: Any, tape: Any, clip: Clipping | None) -> Any:
+    change = None if clip is None else lambda x: clip.apply(x, jnp)
     return run_plan(lambda state, time: toy(state, time, jnp), rows, init, tape, True, change)
 
 
@@ -222,7 +227,9 @@ def test_what_is_not_said() -> None:
         ({"prediction_type": "flow_prediction"}, "prediction_type 'flow_prediction' is not supported"),
         ({"variance_type": "learned_range"}, "variance_type 'learned_range' is not supported"),
         ({"timestep_spacing": "log"}, "timestep_spacing 'log' is not supported"),
-        ({"thresholding": True}, "thresholding True of DDPMScheduler is not supported"),
+        ({"thresholding": 1}, "thresholding is not true or false"),
+        ({"dynamic_thresholding_ratio": 1.5}, "dynamic_thresholding_ratio is not a number from 0 to 1"),
+        ({"sample_max_value": 0.5}, "sample_max_value is not a number from 1"),
         ({"rescale_betas_zero_snr": True}, "rescale_betas_zero_snr is not supported with prediction_type epsilon"),
         ({"clip_sample": 1}, "clip_sample is not true or false"),
         ({"clip_sample_range": float("inf")}, "clip_sample_range is not a positive number"),

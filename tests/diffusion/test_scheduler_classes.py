@@ -99,8 +99,10 @@ def test_every_class_is_the_librarys_or_refused_by_name(name: str, tmp_path: Pat
     kind = name if name in OWN_STEPS and "Parallel" not in name else "DDIMScheduler"
     fields = as_ddim(document) if kind == "DDIMScheduler" else {k: document[k] for k in signature(kind)}
     truth = library(kind, fields, COUNT, 0.0, init, tape, narrow=False)
-    plan = found.process().plan("ddim" if kind == "DDIMScheduler" else "ddpm", COUNT, changed=found.clip is not None)
-    np.testing.assert_allclose(tape_states(plan, init, tape, found.clip), truth, rtol=1e-9, atol=1e-9)
+    plan = found.process().plan(
+        "ddim" if kind == "DDIMScheduler" else "ddpm", COUNT, changed=found.clipping is not None
+    )
+    np.testing.assert_allclose(tape_states(plan, init, tape, found.clipping), truth, rtol=1e-9, atol=1e-9)
 
 
 def _require_process(name: str, document: dict[str, Any], found: Scheduler) -> None:
@@ -149,8 +151,8 @@ def test_random_configurations(name: str, tmp_path: Path) -> None:
         read += 1
         if found.beta_schedule == "sigmoid":
             continue  # the library's DDIM does not have it
-        plan = found.process().plan("ddim", COUNT, changed=found.clip is not None)
-        ours = tape_states(plan, init, tape, found.clip)
+        plan = found.process().plan("ddim", COUNT, changed=found.clipping is not None)
+        ours = tape_states(plan, init, tape, found.clipping)
         truth = library("DDIMScheduler", as_ddim(document), COUNT, 0.0, init, tape, narrow=False)
         np.testing.assert_allclose(ours, truth, rtol=1e-9, atol=1e-9, err_msg=str(document))
     assert read

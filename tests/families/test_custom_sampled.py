@@ -24,6 +24,7 @@ from wdport.errors import MisfitError
 from wdport.exporting import loader
 from wdport.families.custom_sampled import read_sampling
 from wdport.families.registry import own_model
+from wdport.model import Clipping
 from wdport.sampling import network as networks
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "points"
@@ -191,7 +192,7 @@ def test_the_guide(folder: Path) -> None:
 
 def test_what_a_table_may_say() -> None:
     told = read_sampling({**DIFFUSION, "clip_sample": True, "clip_sample_range": 2.0, "classes": 3, "no_class": 2}, "t")
-    assert (told.shape, told.name, told.clip) == ((2,), "samples", 2.0)
+    assert (told.shape, told.name, told.clip) == ((2,), "samples", Clipping(2.0))
     assert told.condition is not None
     assert (told.condition.classes, told.condition.null) == (3, 2)
     scaled = read_sampling(

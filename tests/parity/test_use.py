@@ -30,7 +30,7 @@ from wdport.families.masked_lm.port import Block
 from wdport.families.waveletdiff.family import FAMILY as WAVELETDIFF
 from wdport.generation import api, prompts
 from wdport.generation.program import Generator
-from wdport.model import Condition, Decoding, Diffused, labels_of
+from wdport.model import Clipping, Condition, Decoding, Diffused, labels_of
 from wdport.nets.attention import TokenAttention
 from wdport.parity.end_to_end import generation, samplers
 from wdport.parity.end_to_end.generation import SidePair, generation_gate
@@ -40,7 +40,7 @@ from wdport.sampling import condition as conditions
 from wdport.sampling import condition as known
 from wdport.sampling import job, sampler
 
-CLASSES = replace(ABOUT, condition=labels_of(4, 3), clip=1.5)
+CLASSES = replace(ABOUT, condition=labels_of(4, 3), clip=Clipping(1.5))
 SCALED = replace(ABOUT, condition=Condition("scale", "positive", optional=True))
 VECTORS = replace(ABOUT, condition=Condition("text", "real", (2,), null=-1.0))
 DECODED = replace(ABOUT, decoding=Decoding((5, 3), lambda x: 2.0 * x, lambda x: 0.5 * x, (0.1,) * 3, (1.5,) * 3, ""))
@@ -51,7 +51,10 @@ def waveletdiff() -> Process:
     return WAVELETDIFF.process(SMALL, lambda name: tables[name.removeprefix("noise_schedule.")])
 
 
+THRESHOLDED = Scheduler(60, thresholding=True, dynamic_thresholding_ratio=0.8,
+                        sample_max_value=1.3).process()  # fmt: skip
 PROCESSES: dict[str, tuple[Process, Diffused]] = {
+    "thresholded": (THRESHOLDED, replace(ABOUT, clip=THRESHOLDED.clip)),
     "classes": (Scheduler(60, clip=1.5).process(), CLASSES),
     "known": (Scheduler(60, clip=None, prediction_type="v_prediction").process(), DECODED),
     "waveletdiff": (waveletdiff(), DECODED),
@@ -65,8 +68,8 @@ PROCESSES: dict[str, tuple[Process, Diffused]] = {
 def sampled(monkeypatch: pytest.MonkeyPatch, name: str, only: str = "", full: bool = False) -> Gate:
     """The gate for a port with this process, of the draws alone whose names begin with ``only``."""
     process, about = PROCESSES[name]
-    limit = about.clip
-    change = None if limit is None else lambda _, clean: jax.numpy.clip(clean, -limit, limit)
+    clip = about.clip
+    change = None if clip is None else lambda _, clean: clip.apply(clean, jax.numpy)
     network = replace(toy_network("float64"), process=lambda: process, about=about, change=change)
     every = list(samplers.draws(process, about, full))
     with monkeypatch.context() as patch:
@@ -132,6 +135,7 @@ SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
     ("flow to data", "guidance 2.5 (heun)", conditions.guided, "plain + weight", "conditional + weight"),
     ("classes", "labels (ddim)", conditions._labels, "np.resize(labels, count)",
      "np.roll(np.resize(labels, count), 1)"),
+    ("thresholded", "sampler ddim", Clipping.apply, "xp.clip(level, 1.0, self.limit)", "xp.maximum(level, 1.0)"),
     ("scaled", "scale (ddim)", conditions._cycled, "np.resize(values, (count", "np.resize(values[::-1], (count"),
     ("scaled", "no scale (ddim)", conditions._without, "    return None", "    return np.ones(count)"),
     ("vectors", "guidance 2.5 (heun)", conditions.guided, "full_like(condition, null)", "zeros_like(condition)"),

@@ -16,7 +16,7 @@ from wdport.diffusion.reference_samplers import Change, Noise, solver_states, so
 from wdport.diffusion.sampler_steps import END, SAMPLERS, Point, Updates
 from wdport.diffusion.schedules import FEW, Array, NoiseSchedule, even_steps
 from wdport.errors import UsageError
-from wdport.model import FORMER_SAMPLERS
+from wdport.model import FORMER_SAMPLERS, Clipping
 
 if TYPE_CHECKING:
     from wdport.diffusion.noising import StepNoising
@@ -44,8 +44,8 @@ class Diffusion:
     those of the checkpoint's own code, by name; ``unthinned`` are those that can only take every step; ``end`` is the
     signal and noise left at the end. ``loops`` are the checkpoint's own samplers as plain loops, with which ``runs``
     are compared, over the steps that ``listed`` returns for a number of them. ``first`` is the first of the T steps on
-    which the network was trained. ``clip`` is the largest absolute value of the predicted clean state, if it is
-    clipped. ``silent``: no signal is left at step T.
+    which the network was trained. ``clip`` is how the predicted clean state is changed, if it is. ``silent``: no signal
+    is left at step T.
     """
 
     schedule: NoiseSchedule
@@ -59,7 +59,7 @@ class Diffusion:
     listed: Callable[[int], list[int]] | None = None
     runs: tuple[Run, ...] = ()
     first: int = 1
-    clip: float | None = None
+    clip: Clipping | None = None
     silent: bool = False
 
     @property

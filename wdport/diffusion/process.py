@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.reference_samplers import Change, Noise
 from wdport.diffusion.schedules import Array
+from wdport.model import Clipping
 
 if TYPE_CHECKING:
     from wdport.diffusion.noising import Noising
@@ -42,8 +43,8 @@ class Process(Protocol):
         ...
 
     @property
-    def clip(self) -> float | None:
-        """The largest absolute value of the predicted clean state, if it is clipped."""
+    def clip(self) -> Clipping | None:
+        """How the predicted clean state is changed, if it is."""
         ...
 
     @property

@@ -59,8 +59,8 @@ class ReferenceScheduler:
             prediction = network(x, np.full(len(x), t - 1, x.dtype))
             # The library returns mean plus noise only. From a state and a prediction of zeros the mean is zero, so the
             # result for a noise of ones is the deviation. ``unchanged``: a change could map zeros to something else.
-            nothing = np.zeros((1, 1))
-            deviation = float(_next(unchanged, run, t - 1, nothing, nothing, 1.0)[0, 0])
+            nothing = np.zeros((1, 1, 1))
+            deviation = float(_next(unchanged, run, t - 1, nothing, nothing, 1.0)[0, 0, 0])
             return _next(scheduler, run, t - 1, x, prediction, 0.0), deviation if deviation > FLOOR else 0.0
 
         return walk(step, steps, np.array([1.0, *scheduler.alphas_cumprod.tolist()]), init, noise, repeats)
@@ -85,20 +85,21 @@ class ReferenceScheduler:
             scheduler = released_class("diffusers", KINDS[sampler])(**fields)
         # Its dynamic thresholding is the only place where the library changes the clean state by a method.
         if change is not None:
+            first = scheduler._threshold_sample if document["thresholding"] else _clipped(limit)
             scheduler.register_to_config(thresholding=True)
-            scheduler._threshold_sample = _clipped(change, limit)
+            scheduler._threshold_sample = lambda clean: _changed(change, first(clean))
         return scheduler
 
 
-def _clipped(change: Change, limit: float | None) -> Callable[[Any], Any]:
-    """The library's change of its predicted clean state: ours, after the configured clipping."""
+def _clipped(limit: float | None) -> Callable[[Any], Any]:
+    return lambda clean: clean if limit is None else clean.clamp(-limit, limit)
+
+
+def _changed(change: Change, clean: Any) -> Any:
+    """A clean state of the library after our change, which follows the library's own."""
     import torch
 
-    def threshold(clean: Any) -> Any:
-        values = clean.numpy() if limit is None else np.clip(clean.numpy(), -limit, limit)
-        return torch.from_numpy(np.ascontiguousarray(change(values)))
-
-    return threshold
+    return torch.from_numpy(np.ascontiguousarray(change(clean.numpy())))
 
 
 def _next(scheduler: Any, run: Run, timestep: int, x: Array, prediction: Array, noise: float) -> Array:

@@ -24,6 +24,7 @@ from wdport.diffusion.reference_scheduler import KINDS, ReferenceScheduler
 from wdport.diffusion.sampler_steps import END, NOTHING, Point, Row, View, shares, x, z
 from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille
 from wdport.errors import UsageError, did_you_mean, printable
+from wdport.model import Clipping
 
 Fields = Mapping[str, Any]
 """The fields of a class, with the library's defaults."""
@@ -79,7 +80,6 @@ OLDER: Final[Fields] = {"tensor_format": "pt", "timestep_values": None, "predict
 """Fields that any class had in older releases."""
 
 IMPLEMENTED: Final[Mapping[str, tuple[object, ...]]] = {
-    "thresholding": (False, None),
     "use_flow_sigmas": (False, None),
     "use_dynamic_shifting": (False, None),
     "timestep_type": ("discrete",),
@@ -152,6 +152,9 @@ class Scheduler:
     steps_offset: int = 0
     set_alpha_to_one: bool = True
     rescale_betas_zero_snr: bool = False
+    thresholding: bool = False
+    dynamic_thresholding_ratio: float = 0.995
+    sample_max_value: float = 1.0
 
     def __post_init__(self) -> None:
         if isinstance(self.trained_betas, list):
@@ -162,7 +165,7 @@ class Scheduler:
                             ("variance_type", VARIANCES), ("timestep_spacing", SPACINGS)):  # fmt: skip
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} {getattr(self, name)!r:.40} is not supported: one of {', '.join(choices)}")
-        for name in ("set_alpha_to_one", "rescale_betas_zero_snr"):
+        for name in ("set_alpha_to_one", "rescale_betas_zero_snr", "thresholding"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"{name} is not true or false")
         if self.rescale_betas_zero_snr and self.prediction_type == "epsilon":
@@ -173,6 +176,10 @@ class Scheduler:
                 raise ValueError(f"{name} is not between 0 and 1")
         if self.clip is not None and not (_is_number(self.clip) and self.clip > 0.0):
             raise ValueError("clip_sample_range is not a positive number")
+        if not (_is_number(self.dynamic_thresholding_ratio) and 0.0 <= self.dynamic_thresholding_ratio <= 1.0):
+            raise ValueError("dynamic_thresholding_ratio is not a number from 0 to 1")
+        if not (_is_number(self.sample_max_value) and self.sample_max_value >= 1.0):
+            raise ValueError("sample_max_value is not a number from 1")
         self._check_betas()
 
     def _check_betas(self) -> None:
@@ -197,7 +204,7 @@ class Scheduler:
         if type(clips) is not bool:
             raise ValueError("clip_sample is not true or false")
         # null means false there, as in the library.
-        values = {**values, "rescale_betas_zero_snr": values.get("rescale_betas_zero_snr") or False}
+        values = {**values, **{name: values.get(name) or False for name in ("rescale_betas_zero_snr", "thresholding")}}
         read = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         return cls(**{**read, "clip": values.get("clip_sample_range", 1.0) if clips else None})
 
@@ -215,6 +222,13 @@ class Scheduler:
         """As JSON values."""
         values = asdict(self)
         return {**values, "trained_betas": None if self.trained_betas is None else list(self.trained_betas)}
+
+    @property
+    def clipping(self) -> Clipping | None:
+        """How the predicted clean state is changed; by thresholding if that is set, as in the library."""
+        if self.thresholding:
+            return Clipping(self.sample_max_value, self.dynamic_thresholding_ratio)
+        return None if self.clip is None else Clipping(self.clip)
 
     @property
     def target(self) -> str:
@@ -297,7 +311,7 @@ class Scheduler:
             silent=self.rescale_betas_zero_snr,
             scheduler=self,
             fraction=fraction,
-            clip=self.clip,
+            clip=self.clipping,
         )
 
 

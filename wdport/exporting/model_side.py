@@ -23,7 +23,7 @@ from wdport.exporting.lowering import CALL, model_inputs
 from wdport.families.roles import Programmed, Sampled
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64
-from wdport.model import Array, KerasModel, Signature, Taken
+from wdport.model import Array, Clipping, KerasModel, Signature, Taken
 from wdport.sampling.network import Network, keras_network
 from wdport.sampling.sampler import plan_of
 
@@ -98,7 +98,12 @@ class ModelSide:
             return [state] if decoded is None else [state, np.asarray(decoded)]
 
     def _loop(
-        self, plan: SamplingPlan, state: Array, slots: Iterator[Array], condition: Sequence[Array], clip: float | None
+        self,
+        plan: SamplingPlan,
+        state: Array,
+        slots: Iterator[Array],
+        condition: Sequence[Array],
+        clip: Clipping | None,
     ) -> Array:
         """A row maps (state, base, memory, output, noise), and the clipped clean state, to the next (state, base,
         memory)."""
@@ -111,7 +116,7 @@ class ModelSide:
             # The order in which the rows of a plan have their coefficients.
             terms = [state, base, memory, output.astype(kind), next(slots) if noisy else nothing]
             if clip is not None:
-                terms.append(np.clip(clean[0] * state + clean[1] * terms[3], -clip, clip))
+                terms.append(clip.apply(clean[0] * state + clean[1] * terms[3], np))
             # In NumPy, which shares no code with the scan that is verified.
             state, base, memory = np.tensordot(matrix, np.stack(terms), 1)
         return state

@@ -15,7 +15,7 @@ from msgspec import Meta
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.families.ported import PlainSampled
-from wdport.model import Array, ArrayNames, Condition, Diffused, Document, NotDecoded, labels_of
+from wdport.model import Array, ArrayNames, Clipping, Condition, Diffused, Document, NotDecoded, labels_of
 from wdport.shared_types import Count, Positive
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Sampling:
     shape: tuple[int, ...]
     name: str
     process: Process
-    clip: float | None
+    clip: Clipping | None
     condition: Condition | None
 
 
@@ -153,8 +153,8 @@ def _sampling(document: Document) -> Sampling:
         if condition is not None:
             raise ValueError("condition and classes are given together")
         condition = _condition(document["condition"])
-    process, clip = (_flow if kind == "flow" else _diffusion)(document)
-    return Sampling(tuple(shape), name, process, clip, condition)
+    process = (_flow if kind == "flow" else _diffusion)(document)
+    return Sampling(tuple(shape), name, process, process.clip, condition)
 
 
 def _condition(document: object) -> Condition:
@@ -183,7 +183,7 @@ def _class(document: Document, name: str) -> int | None:
     return value
 
 
-def _flow(document: Document) -> tuple[Process, float | None]:
+def _flow(document: Document) -> Process:
     from wdport.diffusion.flow import PATHS, TARGETS, Flow
 
     if unknown := set(document) - set(FlowForm.__annotations__):
@@ -195,10 +195,10 @@ def _flow(document: Document) -> tuple[Process, float | None]:
     factor = document.get("time", 1.0)
     if not isinstance(factor, (int, float)) or isinstance(factor, bool) or not 0.0 < factor < _MOST:
         raise ValueError("time is not a number, the time passed to the network at the end of the flow")
-    return Flow(str(path), str(target), lambda time: time * factor), None
+    return Flow(str(path), str(target), lambda time: time * factor)
 
 
-def _diffusion(document: Document) -> tuple[Process, float | None]:
+def _diffusion(document: Document) -> Process:
     from wdport.diffusion.scheduler import Scheduler
 
     if unknown := set(document) - set(DiffusionForm.__annotations__):
@@ -207,8 +207,7 @@ def _diffusion(document: Document) -> tuple[Process, float | None]:
     if time not in _TIMES:
         raise ValueError(f"time is not one of {', '.join(_TIMES)}")
     values = {name: value for name, value in document.items() if name not in _OWN}
-    scheduler = Scheduler.from_fields(values)
-    return scheduler.process(time == "fraction"), scheduler.clip
+    return Scheduler.from_fields(values).process(time == "fraction")
 
 
 class CustomSampled(PlainSampled, CustomFamily):

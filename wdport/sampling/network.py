@@ -259,8 +259,8 @@ def _process(role: Sampled, config: Configuration, variables: Mapping[str, Array
 
 
 def _clipping(about: Diffused) -> Callable[[Tree, Tensor], Tensor] | None:
-    limit = about.clip
-    return None if limit is None else lambda _, clean: jnp.clip(clean, -limit, limit)
+    clip = about.clip
+    return None if clip is None else lambda _, clean: clip.apply(clean, jnp)
 
 
 def _alive(model_ref: ref[KerasModel]) -> KerasModel:

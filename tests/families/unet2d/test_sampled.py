@@ -175,9 +175,9 @@ def test_the_scheduler_is_read_and_held(pipeline: tuple[Path, Any], tmp_path: Pa
     assert verdict.exit_code == 1
     assert any("scheduler" in str(finding) for finding in verdict.gates[0].findings)
     document = json.loads((folder / "scheduler" / "scheduler_config.json").read_text())
-    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({**document, "thresholding": True}))
+    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({**document, "timestep_spacing": "log"}))
     assert main(["convert", str(folder), "-o", str(tmp_path / "c.keras")]) == 4
-    assert "scheduler_config.json: thresholding True of DDIMScheduler is not supported" in capsys.readouterr().err
+    assert "scheduler_config.json: timestep_spacing 'log' is not supported" in capsys.readouterr().err
     (folder / "scheduler" / "scheduler_config.json").unlink()
     assert wdport.convert(folder, tmp_path / "d.keras").assumed == {"scheduler": str(Scheduler())}
     assert main(["convert", str(folder), "-o", str(tmp_path / "e.keras"), "--strict"]) == 4

@@ -29,6 +29,7 @@ from wdport.libraries import released_class
 from wdport.model import (
     Array,
     ArrayNames,
+    Clipping,
     ConfigurationSource,
     Decoding,
     Diffused,
@@ -67,14 +68,17 @@ def misread_scheduler(config: Config, stated: Stated) -> list[str]:
     agreement = {
         "noise schedule": np.allclose(bars, ours.schedule().alpha_bar[1:], ROUNDING, LEAST_SIGNAL),
         "prediction_type": theirs.config.prediction_type == ours.prediction_type,
-        **({"clipping": _clip(theirs) == ours.clip, **_steps(theirs, ours)} if kind in OWN_STEPS else {}),
+        **({"clipping": _clip(theirs) == ours.clipping, **_steps(theirs, ours)} if kind in OWN_STEPS else {}),
     }
     return [f"the {name} of the samplers is not that of {kind} as diffusers reads {SCHEDULER}"
             for name, same in agreement.items() if not same]  # fmt: skip
 
 
-def _clip(theirs: Any) -> float | None:
-    return float(theirs.config.clip_sample_range) if theirs.config.clip_sample else None
+def _clip(theirs: Any) -> Clipping | None:
+    stated = theirs.config
+    if stated.thresholding:
+        return Clipping(stated.sample_max_value, stated.dynamic_thresholding_ratio)
+    return Clipping(stated.clip_sample_range) if stated.clip_sample else None
 
 
 def _steps(theirs: Any, ours: Scheduler) -> dict[str, bool]:
@@ -111,7 +115,7 @@ def unsampled(config: Config) -> str:
 def diffused(config: Config) -> Diffused:
     """Images (H, W, C) as states and as samples."""
     shape = (*_size(config), config.in_channels)
-    clip = None if config.scheduler is None else config.scheduler.clip
+    clip = None if config.scheduler is None else config.scheduler.clipping
     one = (1.0,) * config.in_channels
     half = tuple(value / 2.0 for value in one)
     decoding = Decoding(shape, _same, _same, half, half, "from 0 to 1")

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
@@ -124,9 +125,9 @@ def _compare(
     comparison: UseMeasures, network: Network, plain: Conditioned, process: Process, full: bool, prefix: str = ""
 ) -> None:
     programs = Programs(network, fast_compile(), SEGMENT)
-    rng = np.random.default_rng(SEED)
     for draw in draws(process, network.about, full, quick=not prefix):
-        tape = _Tape(network.shape, rng, draw.seeded)
+        # By name, so that a draw is the same whatever others there are.
+        tape = _Tape(network.shape, np.random.default_rng([SEED, crc32(draw.name.encode())]), draw.seeded)
         try:
             truth = _plain_samples(draw, plain, process, network.about, tape(0), tape)
         except MachineError as error:  # the reference is a library's scheduler, which is not installed
@@ -241,13 +242,13 @@ def _plain_samples(
         return request.guidance * conditional + (1.0 - request.guidance) * plain
 
     fit = None if request.known is None else _fit(about, np.asarray(request.known))
-    limit = process.clip
+    clip = process.clip
 
     def change(clean: Array) -> Array:
-        clipped = clean if limit is None else np.minimum(np.maximum(clean, -limit), limit)
+        clipped = clean if clip is None else clip.apply(clean, np)
         return clipped if fit is None else fit(clipped)
 
-    changes = None if limit is None and fit is None else change
+    changes = None if clip is None and fit is None else change
     states = process.plain(draw.run, guided, init, noise, changes, request.resample or 1)
     return states if fit is None else fit(states)
 
