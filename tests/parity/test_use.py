@@ -135,7 +135,7 @@ SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
     ("flow to data", "guidance 2.5 (heun)", conditions.guided, "plain + weight", "conditional + weight"),
     ("classes", "labels (ddim)", conditions._labels, "np.resize(labels, count)",
      "np.roll(np.resize(labels, count), 1)"),
-    ("thresholded", "sampler ddim", Clipping.apply, "xp.clip(level, 1.0, self.limit)", "xp.maximum(level, 1.0)"),
+    ("thresholded", "sampler ddim, eta 0.5", Clipping.apply, "xp.clip(level, 1.0, self.limit)", "xp.maximum(level, 1.0)"),
     ("scaled", "scale (ddim)", conditions._cycled, "np.resize(values, (count", "np.resize(values[::-1], (count"),
     ("scaled", "no scale (ddim)", conditions._without, "    return None", "    return np.ones(count)"),
     ("vectors", "guidance 2.5 (heun)", conditions.guided, "full_like(condition, null)", "zeros_like(condition)"),

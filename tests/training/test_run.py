@@ -219,7 +219,8 @@ def test_validation_stops_and_resumes(points: Any, tmp_path: Path) -> None:
         variable.assign(value)
     trained = wdport.training_model(model, seed=5)
     trained.compile()
-    loss = trained.evaluate(STATES[56:], batch_size=16, verbose=0, return_dict=True)["loss"]
+    others = TrainingBatches(States(STATES), 16, None, Placement(), range(56, 70))
+    loss = trained.evaluate(others, verbose=0, return_dict=True)["loss"]
     assert loss == pytest.approx(min(losses), rel=1e-6)
     with pytest.raises(UsageError, match="patience: needs a validation loss"):
         wdport.train(points(), STATES, tmp_path / "other", patience=1)

@@ -72,13 +72,15 @@ class DiffusionTraining(keras.Model):
         clean, condition = inputs if self.conditioned else (inputs, None)
         # States, noise and errors in the dtype of the variables; the network itself computes in its policy's.
         clean = jnp.asarray(clean, self.variable_dtype)
-        # Every batch of a validation has the same noise and times, so that its losses can be compared.
+        # Every batch of a validation has the same noise, and times spread evenly, so that its losses can be compared.
         key = jnp.asarray(self.validation_key) if training is False else self.seeds.next()
         if self.dropped and training is not False:
             key, other = jax.random.split(key)
             condition = _dropped(jnp.asarray(condition), jax.random.bernoulli(other, self.dropped, clean.shape[:1]),
                                  self.null)  # fmt: skip
         drawn = self.diffusion_loss.draw(key, clean)
+        if training is False:
+            drawn = drawn._replace(uniform=(jnp.arange(len(clean), dtype=clean.dtype) + 0.5) / len(clean))
         arguments = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
         result: Any = self.network(arguments, training=training)
         output: Tensor = result[0] if isinstance(result, (list, tuple)) else result
