@@ -97,6 +97,11 @@ class DiffusionForm(SamplingForm, total=False):
     set_alpha_to_one: Annotated[bool, Meta(description="Whether the last DDIM step ends at a clean sample.")]
     rescale_betas_zero_snr: Annotated[bool, Meta(description=
         "Whether the betas are rescaled so that no signal is left at the last step; not with `epsilon`.")]  # fmt: skip
+    thresholding: Annotated[bool, Meta(description=
+        "Whether the predicted clean sample is clipped to a quantile of its absolute values and divided by it, instead "
+        "of `clip_sample`; false if absent.")]  # fmt: skip
+    dynamic_thresholding_ratio: Annotated[float, Meta(ge=0, le=1, description="The quantile of `thresholding`.")]
+    sample_max_value: Annotated[float, Meta(ge=1, description="Largest value of this quantile; the smallest is 1.")]
 
 
 _OWN: Final = {*SamplingForm.__annotations__, "process", "time"}

@@ -114,7 +114,8 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         late: for every trainable variable, how many fewer steps it took than the others; None if all took the same
             number.
         start: number of steps taken before the first entry of ``rates`` and ``momenta``.
-        use_ema, ema_momentum: Keras's moving average of the weights, whose decay rises as :func:`ema_decay` states.
+        use_ema: Keras's moving average of the weights, whose decay rises as :func:`ema_decay` states.
+        ema_momentum: the decay that it rises to.
         gradient_accumulation_steps: Keras's number of batches whose mean gradient one step uses.
 
     Without ``rates``, you can set the learning rate of the first group with ``optimizer.learning_rate = 1e-4``; the
