@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import jax
@@ -38,6 +39,13 @@ class TrainingBatches(keras.utils.PyDataset):
         self._held = placement.everywhere(source.held)
         self._take = jax.jit(source.take, out_shardings=placement.batch_sharding())
         self.begin(0)
+
+    def of(self, states: range) -> TrainingBatches:
+        """Batches of other states of the same data, which stay on the device, in the order of the data."""
+        other = copy(self)
+        other.states, other.seed, other.per_epoch = states, None, -(-len(states) // self.batch_size)
+        other.begin(0)
+        return other
 
     def begin(self, epoch: int, skipped: int = 0) -> None:
         """Read this epoch from now on, without its first ``skipped`` batches."""

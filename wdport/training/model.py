@@ -95,7 +95,7 @@ class DiffusionTraining(keras.Model):
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """The loss and that of every part, as means over the epoch."""
         losses = {**self.diffusion_loss.by_part(Errors(**y_pred), y), "loss": self.compute_loss(y=y, y_pred=y_pred)}
-        # TrainingBatches count by their samples: the last one of an epoch may be filled up.
+        # Batches count by their samples: the last one of an epoch may be filled up.
         count = None if y is None else jnp.sum(y)
         for tracker in self.trackers:
             tracker.update_state(losses[tracker.name], sample_weight=count)

@@ -189,12 +189,13 @@ def train(
         data, registration[0].diffused(registration[1]), trained.variable_dtype, stream, condition, transform
     )
     target, validation = Path(folder), None
-    batches = TrainingBatches(source, batch_size, seed, placement)
     if validation_split:
         states, others = split(source, validation_split)
         batches = TrainingBatches(source, batch_size, seed, placement, states)
-        validation = TrainingBatches(source, batch_size, None, placement, others)
-    elif patience is not None:
+        validation = batches.of(others)
+    else:
+        batches = TrainingBatches(source, batch_size, seed, placement)
+    if patience is not None and validation is None:
         raise UsageError("patience", "needs a validation loss", "give a validation split too")
     optimizer = optimizer or optimizer_of(replace(plan, epochs=epochs))
     if callable(optimizer):
@@ -272,7 +273,7 @@ class RunCallback(keras.callbacks.Callback):
             self._state.batches.begin(epoch)
         else:
             # Keras has just reset them.
-            self._state.assign("metrics", self._state.variables["metrics"], self._metrics)
+            self._state.assign("metrics", self._metrics)
         self._since = time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:

@@ -23,9 +23,6 @@ from wdport.training.batches import TrainingBatches
 from wdport.training.model import DiffusionTraining
 from wdport.training.saves import Saves
 
-Rows = list[dict[str, float]]
-"""The metrics of every epoch."""
-
 
 class RunState:
     """The variables of a compiled model and its optimizer by role, placed where the run computes."""
@@ -115,14 +112,14 @@ class RunState:
         arrays, facts = saved
         self._require_more(int(facts["steps"]), epochs)
         self.done, self.rows = int(facts["steps"]), list(facts["rows"])
-        for role, variables in self.variables.items():
-            self.assign(role, variables, arrays.get(role, []))
+        for role in self.variables:
+            self.assign(role, arrays.get(role, []))
         self.best = self.placement.state(list(arrays.get("best", [])))
         return list(arrays["metrics"])
 
-    def assign(self, role: str, variables: Sequence[KerasVariable], arrays: Sequence[Any]) -> None:
-        """Assign placed copies of arrays."""
-        for variable, array in zip(variables, arrays, strict=True):
+    def assign(self, role: str, arrays: Sequence[Any]) -> None:
+        """Assign placed copies of arrays to the variables of a role."""
+        for variable, array in zip(self.variables[role], arrays, strict=True):
             variable.assign(self.placement.state(array))
 
     def require_finite(self, loss: Any, done: int) -> None:
