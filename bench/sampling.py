@@ -1,10 +1,10 @@
 """Sampling at the released size: milliseconds per step of ours, of PyTorch's, and of the matrix products alone.
 
-`python bench/sampling.py [--batch 1 64] [--no-compile] [--no-torch] [--steps 8] [--device cpu|cuda]
-[--precision float32]`; `make bench-sampling` runs it on the CPU. Every contender runs in turn, round after round, in
-one process; the table has medians of the times and of the rounds' ratios. A step is the network and the sampler's
-update. Last come all batches against the plain Keras model, in parentheses by the least times, which other programs
-disturb least.
+`python bench/sampling.py [--batch 1 64] [--no-compile] [--no-torch] [--steps 8] [--rounds 15] [--device cpu|cuda]
+[--precision float32]`; `make bench-sampling` runs it on the CPU. `--rounds 0` only compiles, for a compile cache. Every
+contender runs in turn, round after round, in one process; the table has medians of the times and of the rounds' ratios.
+A step is the network and the sampler's update. Last come all batches against the plain Keras model, in parentheses by
+the least times, which other programs disturb least.
 """
 
 from __future__ import annotations
@@ -76,10 +76,12 @@ def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Name
     """Prints the table of a batch; returns a line on ours and the plain Keras model."""
     state = np.random.default_rng(0).standard_normal((batch, RELEASED.coefficients, RELEASED.features))
     runs = _contenders(model, module, state, arguments)
+    if not arguments.rounds:
+        return f"  batch {batch:>3}: compiled"
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(arguments.rounds):
         for name, (run, steps) in runs.items():
-            time.sleep(PAUSE)
+            time.sleep(PAUSE if arguments.device == "cpu" else 0)
             start = time.perf_counter()
             run()
             times[name].append((time.perf_counter() - start) / steps)
@@ -93,8 +95,8 @@ def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Name
         products = f"{gflop / statistics.median(values):6.0f} GFLOP/s" if "products" in name else ""
         print(f"  {name:<34} {1e3 * statistics.median(values):8.2f} {spread:<20} {ratio:6.2f} x {products}", flush=True)
     lies = ("(out, in)", "(in, out)")[:: 1 if many_rows(RELEASED, batch) else -1]
-    ratios = (_ratios(times[PLAIN], times[name]) for name in ("wdport", OTHER))
-    said = (f"{ratio} with {way}" for ratio, way in zip(ratios, lies, strict=True))
+    ratios = (_ratios(times[PLAIN], times[name]) for name in ("wdport", OTHER) if name in times)
+    said = (f"{ratio} with {way}" for ratio, way in zip(ratios, lies, strict=False))
     return f"  batch {batch:>3}: {', '.join(said)}"
 
 
@@ -113,15 +115,16 @@ def _contenders(
     runs: dict[str, tuple[Run, int]] = {
         "wdport": _ours(fast, state, steps, ours),
         PLAIN: _ours(plain, state, steps, plain.weights()),
-        OTHER: _ours(fast, state, steps, lay_kernels(ours, not many_rows(RELEASED, batch))),
     }
+    if arguments.device == "cpu":
+        runs[OTHER] = _ours(fast, state, steps, lay_kernels(ours, not many_rows(RELEASED, batch)))
     floor = _floor(batch, jnp.bfloat16 if low else jnp.float32)
     if not arguments.torch:
         return {**runs, "matrix products alone, JAX": floor}
     runs["PyTorch eager"] = _torch(module, state, arguments.steps, arguments.device)
     if arguments.compile:
         mode = "reduce-overhead" if arguments.device == "cuda" else "default"
-        compiled = torch.compile(module, mode=mode)
+        compiled = torch.compile(module, mode=mode, dynamic=False)
         runs[f"torch.compile ({mode})"] = _torch(compiled, state, arguments.steps, arguments.device)
     runs["matrix products alone, JAX"] = floor
     runs["matrix products alone, PyTorch"] = _torch_floor(batch, next(module.parameters()).dtype, arguments.device)

@@ -1,6 +1,7 @@
 """Training at the released size: milliseconds per step of ours, of PyTorch's, and of the matrix products alone.
 
-`python bench/training.py [--batch 32] [--rounds 5] [--no-compile] [--no-torch]`. A step is forward pass, loss,
+`python bench/training.py [--batch 32] [--rounds 5] [--no-compile] [--no-torch] [--device cpu|cuda]
+[--precision float32|tf32]`. A step is forward pass, loss,
 backward pass, clipping and AdamW in float32, with dropout 0. Every contender runs in turn, round after round, in one
 process; the table has medians of the times and of the rounds' ratios. The floor are the blocks' products of the forward
 pass and their two gradients, and nothing else: no attention, no norms, no optimizer, which has its own row.
@@ -44,11 +45,16 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[32])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("float32", "tf32"), default="float32")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--no-torch", dest="torch", action="store_false")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    print(f"{platform.machine()}, {os.cpu_count()} cores, jax {jax.__version__}, torch {torch.__version__}, float32")
+    torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
+    jax.config.update("jax_default_matmul_precision", {"tf32": "tensorfloat32"}.get(arguments.precision, "highest"))
+    print(f"{platform.machine()}, {os.cpu_count()} cores, {jax.devices()[0].device_kind}, jax {jax.__version__}, "
+          f"torch {torch.__version__}, {arguments.precision}")  # fmt: skip
     tensors = random_tensors(RELEASED, seed=0)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "released.pt"
@@ -64,9 +70,9 @@ def _table(converted: Path, tensors: Any, batch: int, arguments: argparse.Namesp
     runs: dict[str, Step] = {"wdport, its step": _ours(converted, states.astype(np.float32)),
                              "wdport, fit for one step": _fit(converted, states.astype(np.float32))}  # fmt: skip
     if arguments.torch:
-        runs["PyTorch eager"] = _torch(tensors, states.astype(np.float32), compiled=False)
+        runs["PyTorch eager"] = _torch(tensors, states.astype(np.float32), arguments.device, compiled=False)
         if arguments.compile:
-            runs["torch.compile"] = _torch(tensors, states.astype(np.float32), compiled=True)
+            runs["torch.compile"] = _torch(tensors, states.astype(np.float32), arguments.device, compiled=True)
     runs["AdamW alone, JAX"] = _optimizer_alone(converted)
     runs["matrix products alone, JAX"] = _floor(batch)
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -137,10 +143,10 @@ def _optimizer_alone(converted: Path) -> Step:
     return step
 
 
-def _torch(tensors: Any, states: Any, compiled: bool) -> Step:
+def _torch(tensors: Any, states: Any, device: str, compiled: bool) -> Step:
     """One step of the public training loop."""
-    module = build_reference(RELEASED, tensors, "float32").train()
-    network: Any = torch.compile(module) if compiled else module
+    module = build_reference(RELEASED, tensors, "float32").train().to(device)
+    network: Any = torch.compile(module, dynamic=False) if compiled else module
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, weight_decay=1e-5)
     alpha_bar = tensors["alpha_bar_all"] if "alpha_bar_all" in tensors else np.linspace(1.0, 0.01, 1001)
     random = np.random.default_rng(0)
@@ -153,6 +159,8 @@ def _torch(tensors: Any, states: Any, compiled: bool) -> Step:
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
         optimizer.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
 
     step()
     step()

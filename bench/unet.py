@@ -1,9 +1,10 @@
 """A U-Net's sampling: milliseconds per step of ours, of diffusers in PyTorch, and of the matrix products alone.
 
-`python bench/unet.py [--batch 1 16 64] [--no-compile] [--steps 4] [--rounds 7]`: a UNet2DModel of about 10 million
-parameters on 32 x 32 pixels, float32, DDIM. Every contender runs in turn, round after round, in one process; the table
-has medians of the times and of the rounds' ratios. A step is the network and the sampler's update. The floor is the
-matrix products that the convolutions, attention's projections and dense layers amount to, by JAX, as one program.
+`python bench/unet.py [--batch 1 16 64] [--no-compile] [--steps 4] [--rounds 7] [--device cpu|cuda]
+[--precision float32|tf32]`: a UNet2DModel of about 10 million parameters on 32 x 32 pixels, DDIM. Every contender runs
+in turn, round after round, in one process; the table has medians of the times and of the rounds' ratios. A step is the
+network and the sampler's update. The floor is the matrix products that the convolutions, attention's projections and
+dense layers amount to, by JAX, as one program.
 """
 
 from __future__ import annotations
@@ -57,14 +58,20 @@ def build() -> diffusers.UNet2DModel:
 def main() -> None:
     given = _arguments()
     torch.set_num_threads(given.threads)
+    tf32 = given.precision == "tf32"
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
+    jax.config.update("jax_default_matmul_precision", "tensorfloat32" if tf32 else "highest")
     module = build()
     count = sum(parameter.numel() for parameter in module.parameters())
-    print(f"{platform.machine()}, {given.threads} threads; torch {torch.__version__}, jax {jax.__version__}, "
+    print(f"{platform.machine()}, {given.threads} threads, {jax.devices()[0].device_kind}, {given.precision}; "
+          f"torch {torch.__version__}, jax {jax.__version__}, "
           f"diffusers {diffusers.__version__}; {count / 1e6:.1f} million parameters, {SIZE} x {SIZE}")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         module.save_pretrained(Path(folder) / "unet")
         diffusers.DDIMScheduler(clip_sample=False).save_pretrained(Path(folder) / "unet")
         model = wdport.load_model(wdport.convert(Path(folder) / "unet").output)
+    module = module.to(given.device)
     for batch in given.batch:
         _table(model, module, batch, given)
 
@@ -74,16 +81,20 @@ def _table(model: Any, module: Any, batch: int, given: argparse.Namespace) -> No
     products = _products(module, batch)
     runs = {
         "wdport": _ours(model, state, given.steps, fast_run()),
-        "wdport, XLA's default options": _ours(model, state, given.steps, {}),
         "PyTorch eager": _torch(module, state, given.steps),
     }
+    if fast_run():  # options for the CPU alone
+        runs["wdport, XLA's default options"] = _ours(model, state, given.steps, {})
     if given.compile:
-        runs["torch.compile"] = _torch(torch.compile(module), state, given.steps)
+        mode = "reduce-overhead" if given.device == "cuda" else "default"
+        runs["torch.compile"] = _torch(torch.compile(module, mode=mode, dynamic=False), state, given.steps)
     runs["matrix products alone, JAX"] = _floor(products)
+    if not given.rounds:
+        return
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(given.rounds):
         for name, (run, steps) in runs.items():
-            time.sleep(PAUSE)
+            time.sleep(PAUSE if given.device == "cpu" else 0)
             start = time.perf_counter()
             run()
             times[name].append((time.perf_counter() - start) / steps)
@@ -118,13 +129,16 @@ def _torch(module: Any, state: Any, count: int) -> tuple[Run, int]:
     """The library's loop: one call of the network and one of the scheduler per step."""
     scheduler = diffusers.DDIMScheduler(clip_sample=False)
     scheduler.set_timesteps(count)
-    start = torch.tensor(np.moveaxis(state, -1, 1).copy())
+    device = next(module.parameters()).device
+    start = torch.tensor(np.moveaxis(state, -1, 1).copy(), device=device)
 
     def run() -> None:
         x = start
         with torch.inference_mode():
             for t in scheduler.timesteps:
                 x = scheduler.step(module(x, t).sample, t, x).prev_sample
+        if device.type == "cuda":
+            torch.cuda.synchronize()
 
     run()
     return run, count
@@ -143,7 +157,7 @@ def _products(module: Any, batch: int) -> list[tuple[int, int, int]]:
 
     hooks = [layer.register_forward_hook(keep) for layer in module.modules()]
     with torch.inference_mode():
-        module(torch.zeros(batch, 3, SIZE, SIZE), 1)
+        module(torch.zeros(batch, 3, SIZE, SIZE, device=next(module.parameters()).device), 1)
     for hook in hooks:
         hook.remove()
     return found
@@ -166,6 +180,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("float32", "tf32"), default="float32")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     return parser.parse_args()
 

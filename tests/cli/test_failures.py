@@ -272,3 +272,23 @@ def test_devices_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     with pytest.raises(MachineError, match=r"jax: finds no device \(JAX_PLATFORMS is cuda\)"):
         machine.start_jax()
+
+
+@pytest.mark.parametrize(("requested", "used"), [("", "cpu"), ("cuda", "cuda"), ("cpu", "cpu")])
+def test_comparisons_run_on_the_cpu_unless_another_platform_is_requested(
+    requested: str, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import jax
+
+    seen: list[tuple[str, str | None]] = []
+    before = jax.config.jax_platforms
+    monkeypatch.setattr(
+        machine, "start_jax", lambda: seen.append((os.environ["JAX_PLATFORMS"], jax.config.jax_platforms))
+    )
+    monkeypatch.setenv("JAX_PLATFORMS", requested)
+    try:
+        machine.start_jax_on_cpu()
+    finally:
+        jax.config.update("jax_platforms", before)
+    # JAX itself read a variable that was set before it was imported.
+    assert seen == [(used, before if requested else "cpu")]

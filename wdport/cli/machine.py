@@ -59,6 +59,18 @@ def noted_cache() -> Iterator[None]:
         console.note(f"{printable(error, None)}: it is not used")
 
 
+def start_jax_on_cpu() -> None:
+    """:func:`start_jax` on the CPU, unless JAX_PLATFORMS is set: for comparisons.
+
+    XLA compiles many small programs for a comparison, which takes minutes for a GPU.
+    """
+    if not os.environ.get("JAX_PLATFORMS"):
+        os.environ["JAX_PLATFORMS"] = "cpu"  # also for processes that this one starts
+        if "jax" in sys.modules:  # otherwise it reads the variable when it is imported, after the cache is checked
+            sys.modules["jax"].config.update("jax_platforms", "cpu")
+    start_jax()
+
+
 def start_jax(dtype: str = "float32") -> None:
     """Enable the compile cache, and float64 for that dtype, and find the devices; raises :class:`MachineError` if there
     are none.

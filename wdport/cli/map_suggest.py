@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 from wdport.cli.click_options import verb
 from wdport.cli.console import console
 from wdport.cli.documents import give, require_document
-from wdport.cli.machine import require_torch, start_jax
+from wdport.cli.machine import require_torch, start_jax_on_cpu
 from wdport.cli.progress import steps
 from wdport.cli.signals import signal_of
 from wdport.errors import MisfitError, UsageError
@@ -88,7 +88,7 @@ def command(request: SuggestRequest) -> int:
     document = require_document(request.json_file, read, {"-o": path} if path else {}, request.force)
     if request.watch:
         return _watch(model, ["suggest", *_again()])
-    start_jax()
+    start_jax_on_cpu()
     from wdport.porting.suggest import Models, loads_itself, prove, suggest, suggestion_document
 
     models = Models(reference or "", model, request.inputs, _arguments(config), checkpoint)

@@ -8,7 +8,7 @@ from typing import Annotated
 from wdport.cli.click_options import verb
 from wdport.cli.documents import STDOUT, file_of, give, reports, require_reports
 from wdport.cli.foreign_errors import postponed, raise_first
-from wdport.cli.machine import require_jax, require_torch, start_jax
+from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, WdportError
 from wdport.options import FORCE, JSON, Option
@@ -60,7 +60,7 @@ def command(request: SelftestRequest) -> int:
     with steps() as say:
         from wdport.parity.selftest.run import run_selftest
 
-        start_jax()
+        start_jax_on_cpu()
         result = run_selftest(request.quick, say=say, family=request.family)
     from wdport.files.atomic import write_text
     from wdport.parity.selftest.text import render, render_markdown, verdict_lines

@@ -25,7 +25,7 @@ from wdport.cli.completion import CHECKPOINTS, CONVERTED
 from wdport.cli.console import console, width_of
 from wdport.cli.documents import STDOUT, Report, file_of, reports, require_reports
 from wdport.cli.foreign_errors import postponed, raise_first
-from wdport.cli.machine import require_jax, require_torch, start_jax
+from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
 from wdport.cli.verification import EXPORTED, verify_exported
@@ -88,7 +88,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     with redirect_stdout(sys.stderr), steps() as show:
         from wdport.parity.verify import verify_pair
 
-        start_jax()
+        start_jax_on_cpu()
         say = show or (lambda _: None)
         canaries = _canaries(terms.policy, say) if terms.any and not run.no_canary else None
         with _no_forged_reports([report.path for report in requested]):
