@@ -313,11 +313,12 @@ class Coded:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What generation needs to know about a configuration: the number of tokens, and the mask token, which is
-    replaced by a generated one; None if the configuration names no mask token."""
+    """What generation and training need to know about a configuration: the number of tokens, the mask token, which is
+    replaced by a generated one, and the token of padding; None for what the configuration does not name."""
 
     size: int
     mask: int | None
+    padding: int | None = None
 
 
 @dataclass(frozen=True)

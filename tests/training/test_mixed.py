@@ -17,9 +17,9 @@ from tests.training.test_model import exact
 from tests.training.test_run import GIVEN, STATES
 from wdport.families.waveletdiff.reference import training_loss
 from wdport.optimizers.torch_like import Adam
-from wdport.training import model as training
+from wdport.training import network_training as training
 from wdport.training.batches import TrainingBatches
-from wdport.training.model import step_options
+from wdport.training.network_training import step_options
 from wdport.training.placement import Placement
 from wdport.training.training_data import SeriesWindows, source_of
 

@@ -31,7 +31,6 @@ def broken(at: int) -> np.ndarray:
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "energy": (STATES, {"energy": 0.1}, "energy: .* has no energy term"),
     "epochs": (STATES, {"epochs": 0}, "epochs: is 0; give a whole number from 1"),
     "batch size": (STATES, {"batch_size": True}, "batch_size: is True; give a whole number from 1"),
     "save every": (STATES, {"save_every": 2.0}, "save_every: is 2.0; give a whole number from 1"),
@@ -57,6 +56,11 @@ def test_data_and_numbers(case: str, model: Any, tmp_path: Path, monkeypatch: py
     with pytest.raises(WdportError, match=said):
         train(model, data, "out", **{"epochs": 1, "batch_size": 32, **options})
     assert not Path("out").exists()
+
+
+def test_an_energy_term_that_the_family_does_not_have(model: Any) -> None:
+    with pytest.raises(UsageError, match=r"energy: .* has no energy term"):
+        training_model(model, energy=0.1)
 
 
 def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:

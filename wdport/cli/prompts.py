@@ -42,13 +42,13 @@ def read_prompts(texts: Sequence[str], text_file: str | None, ids: str | None) -
         what = f"{' and '.join(options)} are given" if options else missing
         raise UsageError("--text", what, "give one of them")
     if text_file is not None:
-        return Prompts(_lines(Path(text_file)), file=Path(text_file))
+        return Prompts(read_lines(Path(text_file)), file=Path(text_file))
     if ids is not None:
         return Prompts(tokens=_tokens(Path(ids)), file=Path(ids))
     return Prompts(texts)
 
 
-def _lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
     """One text a line; empty lines are left out."""
     fix = "give a UTF-8 file with one text on every line"
     try:

@@ -20,7 +20,8 @@ from wdport.training.run_folder import FILES, require_run_folder
 
 @verb("train", TrainRequest)
 def command(request: TrainRequest) -> int:
-    """Train a model on DATA: a series, from which windows are taken, or clean states (n, *shape) in an .npy file.
+    """Train a model on DATA: a series, from which windows are taken, or clean states (n, *shape) in an .npy file; for a
+    masked language model, a text (.txt) or tokens (n, L) in an .npy file; with --loss, inputs (n, ...) in an .npy file.
 
     Writes model.keras, metrics.csv and the state of the run to a folder. Run the same command again to resume an
     interrupted run; its losses are those of an uninterrupted run. A folder of a run with another model, other data or
@@ -33,7 +34,7 @@ def command(request: TrainRequest) -> int:
             raise UsageError(option, f"is {value:g}", "give a number from 0")
     _require_begun(request)
     inputs = InputFiles(model=request.resume, data=request.data, mapping=request.mapping, config=request.config,
-                        condition=request.condition)  # fmt: skip
+                        condition=request.condition, targets=request.targets)  # fmt: skip
     inputs.with_manifests("model").with_experiment("model")
     require_run_folder(request.folder, inputs)
     outputs = {f"-o, {name}": request.folder / name for name in FILES}
@@ -66,6 +67,9 @@ def _require_begun(request: TrainRequest) -> None:
         raise UsageError("--no-config", "is for a checkpoint", "leave it out, or add --resume CHECKPOINT")
     if request.resume is None and request.mapping:
         raise UsageError("--mapping", "is for a converted model", "add --resume MODEL")
+    for option, value in (("--loss", request.loss), ("--targets", request.targets)):
+        if value is None and (request.loss or request.targets):
+            raise UsageError(option, "is missing", "give --loss and --targets together")
     if request.recipe is not None:
         parts = {"--lr": request.lr, "--schedule": request.schedule, "--clip": request.clip,
                  "--weight-decay": request.weight_decay, "--min-snr": request.min_snr}  # fmt: skip

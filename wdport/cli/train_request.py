@@ -49,6 +49,23 @@ class TrainRequest:
                "from DATA, if it contains prices]",
                files=(".npy",)),
     ] = None  # fmt: skip
+    loss: Annotated[
+        str | None,
+        Option("Train with this loss between outputs and --targets: mse, cross_entropy, or your own MODULE:FUNCTION.  "
+               "[default: the objective of the model's family]", "NAME"),
+    ] = None  # fmt: skip
+    targets: Annotated[
+        str | None, Option("With --loss, the targets of all samples (n, ...).", files=(".npy",))
+    ] = None  # fmt: skip
+    mask_rate: Annotated[
+        float, Option("Share of the tokens that are masked, for a masked language model.", "SHARE")
+    ] = 0.15  # fmt: skip
+    mask_span: Annotated[
+        int, Option("Number of consecutive tokens that are masked together.", "N", bounds=(1, 64))
+    ] = 1  # fmt: skip
+    length: Annotated[
+        int, Option("Number of tokens of a sample, into which a text is divided.", "N", bounds=(2, 1 << 20))
+    ] = 128  # fmt: skip
     recipe: Annotated[
         str | None,
         Option("Train as the model's public script does: steps drawn from the Min-SNR distribution, "

@@ -17,6 +17,7 @@ from wdport.checkpoint.optimizer import has_optimizer
 from wdport.cli.console import console, facts, size
 from wdport.cli.documents import Destination, give
 from wdport.cli.progress import steps
+from wdport.cli.prompts import TEXTS, read_lines
 from wdport.cli.results import TrainingDocument
 from wdport.cli.train_request import TrainRequest, is_checkpoint
 from wdport.conversion.convert import convert
@@ -24,22 +25,26 @@ from wdport.conversion.load import load_model, open_converted
 from wdport.conversion.optimizer_file import optimizer_path
 from wdport.conversion.prepare import training_configuration
 from wdport.data.series import read_series
+from wdport.diffusion.process import UNIFORM
 from wdport.errors import MisfitError, UsageError, printable
-from wdport.families.registry import own_model
+from wdport.families.registry import known_model, own_model
 from wdport.families.roles import Family, Fresh
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.locked_folder import RunFolder
 from wdport.files.temporary import scratch_folder
+from wdport.generation.prompts import require_words, words_of
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.sampling.api import read_init
 from wdport.training.converted_optimizer import load_optimizer, save_optimizer
-from wdport.training.model import family_recipe, new_configuration, recipe_of
+from wdport.training.model import family_recipe, new_configuration, recipe_of, training_model
+from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import wait_for_all
 from wdport.training.recipe import RATE, optimizer_of
 from wdport.training.run import Report, TrainingRun, save_trained, train
 from wdport.training.run_folder import STATES, WRITTEN
+from wdport.training.supervised import MaskedTraining
 
 
 @dataclass(frozen=True)
@@ -80,16 +85,22 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
                 if weights is not None:
                     save_trained(plain, held.output(name), weights)
 
+        training = training_model(
+            model, loss=request.loss, energy=recipe.energy or 0.0, min_snr=request.min_snr, seed=request.seed,
+            law=recipe.law or UNIFORM, drop_condition=request.drop_condition, mask_rate=request.mask_rate,
+            mask_span=request.mask_span,
+        )  # fmt: skip
+        data = _data(request, training)
         digest = inputs.sha256("data")
         inputs.end_reading()
         with steps() as show:
             result = train(
-                model, str(request.data), request.folder, optimizer=optimizer, recipe=recipe, seed=request.seed,
-                ema=request.ema, min_snr=request.min_snr, condition=_condition(request), transform=request.transform,
+                training, data, request.folder, optimizer=optimizer, recipe=recipe, seed=request.seed, ema=request.ema,
+                condition=_array(request.condition), targets=_array(request.targets), transform=request.transform,
                 save_every=request.save_every, devices=devices, shard_weights=request.shard_weights,
                 stream=request.stream, orbax=request.orbax, tensorboard=request.tensorboard, force=request.force,
-                drop_condition=request.drop_condition, validation_split=request.validation_split,
-                patience=request.patience, report=_reporting(show) if first else None, finish=finish,
+                validation_split=request.validation_split, patience=request.patience,
+                report=_reporting(show) if first else None, finish=finish,
             )  # fmt: skip
         wait_for_all()
     if first:
@@ -152,11 +163,24 @@ def _recipe(request: TrainRequest, family: Family) -> Recipe:
     return family_recipe(family, document, where, public)
 
 
-def _condition(request: TrainRequest) -> Array | None:
-    if request.condition is None:
-        return None
+def _array(path: str | None) -> Array | None:
+    return None if path is None else read_init(path)
 
-    return read_init(request.condition)
+
+def _data(request: TrainRequest, training: NetworkTraining) -> Array | str:
+    """The data file, or the tokens of a text in samples of ``--length`` for a masked language model."""
+    if not isinstance(training, MaskedTraining) or request.data.suffix not in TEXTS:
+        return str(request.data)
+    family: Any
+    family, _ = known_model(training.network) or (None, None)
+    assert training.vocabulary.mask is not None
+    words = require_words(words_of(training.network, family, training.vocabulary.mask), "DATA")
+    tokens = np.concatenate([words.encode(line, goes_on=False) for line in read_lines(request.data)])
+    count = len(tokens) // request.length
+    if not count:
+        what = f"has {len(tokens)} tokens, and a sample has {request.length}"
+        raise UsageError(request.data, what, "give a longer text, or a smaller --length")
+    return tokens[: count * request.length].reshape(count, request.length)
 
 
 def _chosen(request: TrainRequest, recipe: Recipe) -> Recipe:
@@ -280,7 +304,11 @@ def _text(document: TrainingDocument, folder: Path) -> str:
         loss_rows.append(("validation", f"loss {best['val_loss']:.4g} in epoch {best['epoch']:.0f}, the lowest"))
     parts = [name for name in last if name not in ("epoch", "steps", "loss", "learning_rate", "seconds")
              and not name.startswith("val_")]  # fmt: skip
-    if len(parts) > 1:
+    if "accuracy" in last:
+        loss_rows.append(
+            ("accuracy", f"{first['accuracy']:.1%} in the first epoch, {last['accuracy']:.1%} in the last")
+        )
+    elif len(parts) > 1:
         loss_rows.append(("by level", ", ".join(f"{name} {last[name]:.4g}" for name in parts)))
     resumed = document.resumed_optimizer
     rows = [

@@ -2,212 +2,193 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import jax
 import jax.numpy as jnp
 import keras
-import numpy as np
 from jax import Array as Tensor
 
 from wdport.data.series import Series, series_of
 from wdport.data.units import units_of
-from wdport.devices import LostProcess
 from wdport.diffusion.loss import DiffusionLoss, Errors
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import all_families, known_model
-from wdport.families.roles import ConfiguredBeside, Family, Fresh, Sampled, Trained
-from wdport.jax_settings import narrow_run, weakly
+from wdport.families.roles import Completing, ConfiguredBeside, Family, Fresh, Sampled, Trained
 from wdport.keras_runtime import seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import read_yaml
-from wdport.model import Array, Document, KerasModel, LossPart, Recipe
-from wdport.nets.boundary import compile_options, gradients_once
-from wdport.training.placement import Placement
+from wdport.model import Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
+from wdport.training.network_training import Data, NetworkTraining
+from wdport.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
+from wdport.training.training_data import StateSource, source_of
 
+RATE: Final = 0.15
+"""Share of the tokens that are masked. Source: Devlin et al., BERT, arXiv:1810.04805, section 3.1."""
 
-def step_options(dtype: str) -> dict[str, Any]:
-    """Options for :func:`jax.jit` of a step of training a network that computes in ``dtype``."""
-    return {**compile_options(), **(narrow_run() if dtype == "bfloat16" else {})}
+MAX_SPAN: Final = 64
+"""Longest span of masked tokens."""
 
 
 @keras.saving.register_keras_serializable("wdport")
-class DiffusionTraining(keras.Model):
-    """Trains a network on clean states: every step draws new noise and new times from Keras's seed state.
+class DiffusionTraining(NetworkTraining):
+    """Trains a network on clean states: every step draws new noise and new times.
 
-    ``fit`` takes clean states (N, *shape), or (states, condition) for a network with one, such as labels. Its
-    optional second argument is an array of sample weights (N,), with 0 for samples that only fill a batch; Keras
-    ignores ``sample_weight`` where there are no targets. The network itself is the attribute ``network``, and is
-    trained in place.
+    ``fit`` takes clean states (N, *shape), or (states, condition) for a network with one, such as labels.
     """
+
+    beside: ClassVar[str] = "condition"
 
     def __init__(
         self,
         network: KerasModel,
+        about: Diffused,
         loss: DiffusionLoss,
         seed: int = 0,
-        conditioned: bool = False,
         dropped: float = 0.0,
-        null: float | None = None,
     ) -> None:
-        super().__init__(dtype=network.dtype_policy)
-        self.network = network
-        self.diffusion_loss = loss
-        self.conditioned, self.dropped, self.null = conditioned, dropped, null
-        self.law = UNIFORM
-        # A variable of the model, so that it is saved and restored with the state of a run.
-        self.seeds = keras.random.SeedGenerator(seed)
-        self.validation_key = np.array(self.seeds.state.value)
-        self.placement = Placement()
-        # In place of Keras's mean of the loss, which counts states of weight 0. A single part is the loss itself.
-        parts = [part.name for part in loss.parts] if len(loss.parts) > 1 else []
-        self.trackers = [keras.metrics.Mean(name=name, dtype=self.variable_dtype) for name in ("loss", *parts)]
+        # A single part is the loss itself.
+        super().__init__(network, [part.name for part in loss.parts] if len(loss.parts) > 1 else [], seed)
+        self.about, self.diffusion_loss, self.dropped, self.law = about, loss, dropped, UNIFORM
+        self.conditioned = about.condition is not None and about.condition.taken
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The errors of every sample; see :class:`~wdport.diffusion.loss.Errors`."""
         clean, condition = inputs if self.conditioned else (inputs, None)
         # States, noise and errors in the dtype of the variables; the network itself computes in its policy's.
         clean = jnp.asarray(clean, self.variable_dtype)
-        # Every batch of a validation has the same noise, and times spread evenly, so that its losses can be compared.
-        key = jnp.asarray(self.validation_key) if training is False else self.seeds.next()
+        key = self.key(training)
         if self.dropped and training is not False:
             key, other = jax.random.split(key)
-            condition = _dropped(jnp.asarray(condition), jax.random.bernoulli(other, self.dropped, clean.shape[:1]),
-                                 self.null)  # fmt: skip
+            missing = jax.random.bernoulli(other, self.dropped, clean.shape[:1])
+            condition = self._without(jnp.asarray(condition), missing)
         drawn = self.diffusion_loss.draw(key, clean)
-        if training is False:
+        if training is False:  # every batch of a validation has times spread evenly
             drawn = drawn._replace(uniform=(jnp.arange(len(clean), dtype=clean.dtype) + 0.5) / len(clean))
         arguments = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
         result: Any = self.network(arguments, training=training)
         output: Tensor = result[0] if isinstance(result, (list, tuple)) else result
         return self.diffusion_loss.errors(output.astype(clean.dtype), clean, drawn)._asdict()
 
-    def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
-    ) -> Tensor:
-        """The loss of a batch; ``y`` are weights of the samples."""
-        return self.diffusion_loss.total(Errors(**y_pred), y)
+    def _without(self, condition: Tensor, missing: Tensor) -> Tensor:
+        """The condition (B, ...), with the value that means none where ``missing`` (B,)."""
+        null = None if self.about.condition is None else self.about.condition.null
+        assert null is not None
+        return jnp.where(
+            missing.reshape(-1, *[1] * (condition.ndim - 1)), jnp.asarray(null, condition.dtype), condition
+        )
 
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
-        """The loss and that of every part, as means over the epoch."""
-        losses = {**self.diffusion_loss.by_part(Errors(**y_pred), y), "loss": self.compute_loss(y=y, y_pred=y_pred)}
-        # Batches count by their samples: the last one of an epoch may be filled up.
-        count = None if y is None else jnp.sum(y)
-        for tracker in self.trackers:
-            tracker.update_state(losses[tracker.name], sample_weight=count)
-        return dict(self.get_metrics_result())
+    def loss_values(self, y_pred: dict[str, Tensor], weights: Tensor | None) -> tuple[dict[str, Tensor], Tensor | None]:
+        """See :meth:`NetworkTraining.loss_values`."""
+        errors = Errors(**y_pred)
+        parts = {**self.diffusion_loss.by_part(errors, weights), "loss": self.diffusion_loss.total(errors, weights)}
+        return parts, None if weights is None else jnp.sum(weights)
 
-    def stateless_call(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
-        """As Keras's, with a boundary between the gradients of the variables and what uses them."""
-        # Without it, XLA fuses the optimizer's update with the sums of the backward pass, and computes these more than
-        # once.
-        return super().stateless_call(gradients_once(list(trainable_variables)), *args, **kwargs)
+    def source(
+        self, data: Data, stream: bool | None = None, beside: Array | None = None, transform: str | None = None
+    ) -> StateSource:
+        """See :meth:`NetworkTraining.source`; ``beside`` is the condition."""
+        return source_of(data, self.about, self.variable_dtype, stream, beside, transform)
 
-    def make_train_function(self, force: bool = False) -> None:
-        """Compile the step of ``fit`` with the options of :func:`step_options`, which Keras has no argument for.
-
-        Under ``keras.distribution``, it is compiled by Keras.
-        """
-        before: Any = getattr(self, "train_function")  # which Keras declares nowhere
-        super().make_train_function(force)
-        if before is not None and not force:
-            return
-        if not self.run_eagerly and self.jit_compile and keras.distribution.distribution() is None:
-            self.train_function = self._make_function(self._compiled_step())
-
-    def _compiled_step(self) -> Callable[[Any, Any], tuple[Any, Any]]:
-        shardings = self.placement.shardings(self._get_jax_state(True, True, True, True))
-        # The state is donated: a step writes the new one into the memory of the old one.
-        compiled = jax.jit(weakly(self.train_step), donate_argnums=0,
-                           compiler_options=step_options(self.network.compute_dtype),
-                           out_shardings=None if shardings is None else (None, shardings))  # fmt: skip
-
-        def step(state: Any, data: Any) -> tuple[Any, Any]:
-            try:
-                with self.placement.answering():
-                    logs, state = compiled(state, data)
-                    self.placement.settle(state)
-            except LostProcess:
-                # Else Keras reads the state, whose memory was given away, and its error hides this one.
-                self._jax_state = None
-                raise
-            return logs, state
-
-        return step
-
-    def _setattr_hook(self, name: str, value: Any) -> tuple[str, Any]:
-        # Keras looks for variables in every attribute; in the arrays of its state that took half a millisecond a step.
-        return super()._setattr_hook(name, MappingProxyType(value) if name == "_jax_state" and value else value)
-
-    @property
-    def metrics(self) -> list[Any]:
-        """The running means of Keras and of the parts."""
-        keras_metrics = super().metrics
-        # Keras resets these at the beginning of an epoch; those that it has found itself are not listed twice.
-        return [*keras_metrics, *(tracker for tracker in self.trackers if tracker not in keras_metrics)]
-
-
-def _dropped(condition: Tensor, missing: Tensor, null: float | None) -> Tensor:
-    """The condition (B, ...), or ``null`` where ``missing`` (B,)."""
-    assert null is not None
-    return jnp.where(missing.reshape(-1, *[1] * (condition.ndim - 1)), jnp.asarray(null, condition.dtype), condition)
+    def settings(self) -> dict[str, Any]:
+        """See :meth:`NetworkTraining.settings`."""
+        further: dict[str, Any] = {} if self.law == UNIFORM else {"law": self.law}
+        if self.dropped:
+            further["drop_condition"] = self.dropped
+        return {"energy": self.diffusion_loss.energy, "min_snr": self.diffusion_loss.min_snr, **further}
 
 
 def training_model(
-    model: KerasModel, *, energy: float = 0.0, min_snr: float | None = None, seed: int = 0, law: str = UNIFORM,
-    drop_condition: float = 0.0,
-) -> DiffusionTraining:  # fmt: skip
-    """Return a Keras model that trains ``model`` with the objective of its family.
+    model: KerasModel, *, loss: str | LossFunction | None = None, energy: float = 0.0, min_snr: float | None = None,
+    seed: int = 0, law: str = UNIFORM, drop_condition: float = 0.0, mask_rate: float = RATE, mask_span: int = 1,
+) -> NetworkTraining:  # fmt: skip
+    """Return a Keras model that trains ``model`` with ``loss``, or with the objective of its family.
 
-    The objective is the mean squared error of the network's prediction, as a weighted sum over the parts of a state if
-    the family has such weights, at the times that the network was trained on.
+    The objective of a model that draws samples is the mean squared error of the network's prediction, as a weighted sum
+    over the parts of a state if the family has such weights, at the times that the network was trained on. That of a
+    masked language model is the cross-entropy of masked tokens.
 
     Args:
-        model: a converted model that draws samples, from :func:`wdport.load_model`.
+        model: a converted model, from :func:`wdport.load_model`; with ``loss``, any Keras model of one input.
+        loss: "mse", "cross_entropy" of logits in the last axis, ``module:function``, or a function of targets and
+            outputs (B, ...) that returns losses (B, ...).
         energy: weight of an energy term: the difference of the sums of squares, by part and feature.
         min_snr: gamma of Min-SNR weighting, such as 5; None for none.
         seed: seed of noise, times, and the model's dropout.
         law: how steps are drawn: "uniform", or "min-snr", which draws steps with much noise more often.
         drop_condition: probability with which the condition of a state is replaced by the value that means "no
             condition", which guidance needs.
+        mask_rate: share of the tokens that are masked.
+        mask_span: number of consecutive tokens that are masked together.
 
     Returns:
-        The model for ``compile`` and ``fit``; ``fit`` takes clean states (N, *shape), or a pair of them and the
-        condition (N, ...).
+        The model for ``compile`` and ``fit``. ``fit`` takes clean states (N, *shape), or a pair of them and the
+        condition (N, ...); tokens (N, L); or, with ``loss``, a pair of inputs and targets (N, ...).
 
     Raises:
-        UsageError: the model was not loaded by wdport, or draws no samples.
+        UsageError: the model has no objective that wdport knows, or an argument is for another one.
     """
-    registration = known_model(model)
-    if registration is None or not isinstance(registration[0], Sampled):
-        raise UsageError("model", "has no training objective that wdport knows", "train it with Keras's own losses")
-    family: Any = registration[0]
-    config = registration[1]
+    family: Any
+    family, config = known_model(model) or (None, None)
+    masked = loss is None and isinstance(family, Completing)
+    sampled = loss is None and not masked and isinstance(family, Sampled)
+    _require_unused("a model that draws samples", sampled, energy=energy != 0.0, min_snr=min_snr is not None,
+                    law=law != UNIFORM, drop_condition=drop_condition != 0.0)  # fmt: skip
+    _require_unused("a masked language model", masked, mask_rate=mask_rate != RATE, mask_span=mask_span != 1)
+    seed_dropout(model, seed)
+    training: NetworkTraining
+    if loss is not None:
+        training = SupervisedTraining(model, loss, seed)
+    elif masked:
+        training = _masked_training(model, family.vocabulary(config), mask_rate, mask_span, seed)
+    elif sampled:
+        training = _diffusion_training(model, family, config, law, energy, min_snr, drop_condition, seed)
+    else:
+        fix = f"give a loss: {', '.join(LOSSES)} or MODULE:FUNCTION"
+        raise UsageError("model", "has no training objective that wdport knows", fix)
+    # The network is built already; Keras would otherwise build the model at its first call.
+    training.build(None)
+    return training
+
+
+def _require_unused(what: str, applies: bool, **changed: bool) -> None:
+    """Raise :class:`UsageError` if an argument for another objective is given."""
+    for name, is_changed in changed.items():
+        if is_changed and not applies:
+            raise UsageError(name, f"is for {what}", "leave it out")
+
+
+def _diffusion_training(
+    model: KerasModel, family: Any, config: Any, law: str, energy: float, min_snr: float | None, dropped: float,
+    seed: int,
+) -> NetworkTraining:  # fmt: skip
     if why := family.unsampled(config):
         raise UsageError("model", f"cannot be trained: {why}", "train it with Keras's own losses")
     if energy and not isinstance(family, Trained):
         raise UsageError("energy", f"{family.name} has no energy term", "leave it out")
     tables = {name.replace("/", "."): variable.value for name, variable in variables_by_path(model).items()}
     about = family.diffused(config)
-    loss = DiffusionLoss(family.process(config, tables.__getitem__).noising(law), _parts(family, config, about.shape),
-                         energy, min_snr)  # fmt: skip
-    seed_dropout(model, seed)
-    condition = about.condition
-    if drop_condition and (condition is None or condition.null is None):
+    if dropped and (about.condition is None or about.condition.null is None):
         what = "the model has no value that means no condition"
         raise UsageError("drop_condition", what, "name it in the model's table or with `--set`, or leave this out")
-    null = None if condition is None else condition.null
-    training = DiffusionTraining(
-        model, loss, seed, condition is not None and condition.taken, float(drop_condition), null
-    )
+    loss = DiffusionLoss(family.process(config, tables.__getitem__).noising(law), _parts(family, config, about.shape),
+                         energy, min_snr)  # fmt: skip
+    training = DiffusionTraining(model, about, loss, seed, float(dropped))
     training.law = law
-    # The network is built already; Keras would otherwise build the model at its first call.
-    training.build(None)
     return training
+
+
+def _masked_training(model: KerasModel, vocabulary: Vocabulary, rate: float, span: int, seed: int) -> NetworkTraining:
+    if vocabulary.mask is None:
+        raise UsageError("model", "names no mask token", "give its number with --set mask_token_id=N in convert")
+    if not 0.0 < rate < 1.0:
+        raise UsageError("mask_rate", f"is {rate!r}", "give a number above 0 and below 1")
+    if not isinstance(span, int) or not 1 <= span <= MAX_SPAN:
+        raise UsageError("mask_span", f"is {span!r}", f"give a whole number from 1 to {MAX_SPAN}")
+    return MaskedTraining(model, vocabulary, rate, span, seed)
 
 
 def _parts(family: Any, config: Any, shape: tuple[int, ...]) -> tuple[LossPart, ...]:

@@ -13,7 +13,6 @@ import jax
 import keras
 import numpy as np
 
-from wdport.data.series import Series
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
@@ -26,12 +25,12 @@ from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.training.batches import TrainingBatches, split
 from wdport.training.model import family_recipe, training_model
+from wdport.training.network_training import Data, NetworkTraining
 from wdport.training.placement import placement_of, require_alike
 from wdport.training.recipe import optimizer_of
 from wdport.training.run_folder import Events, run_folder
 from wdport.training.run_state import RunState
 from wdport.training.saves import Saves
-from wdport.training.training_data import source_of
 
 Report = Callable[[int, int, Callable[[], float]], None]
 """Called with the steps done, all steps, and a function that waits for the device and returns the epoch's mean loss so
@@ -89,7 +88,7 @@ def save_trained(model: KerasModel, output: OutputPath, values: Mapping[str, Arr
 
 def train(
     model: KerasModel,
-    data: Array | Series | str | PathLike[str],
+    data: Data,
     folder: str | PathLike[str],
     *,
     epochs: int | None = None,
@@ -98,13 +97,10 @@ def train(
     recipe: Recipe | str | None = None,
     seed: int = 0,
     ema: float | None = None,
-    energy: float | None = None,
-    min_snr: float | None = None,
-    law: str | None = None,
-    drop_condition: float = 0.0,
     validation_split: float = 0.0,
     patience: int | None = None,
     condition: Array | None = None,
+    targets: Array | None = None,
     transform: str | None = None,
     save_every: int | None = None,
     devices: int | str | None = None,
@@ -117,16 +113,18 @@ def train(
     force: bool = False,
     finish: Callable[[RunFolder, TrainingRun], None] | None = None,
 ) -> TrainingRun:
-    """Train a converted generative model in place.
+    """Train a model in place.
 
-    Every epoch takes all windows of a series, or all states, in a new order. The last batch of an epoch is padded with
+    Every epoch takes all windows of a series, or all samples, in a new order. The last batch of an epoch is padded with
     entries of weight 0, so one compiled program serves the whole run. If ``folder`` holds the state of an unfinished
     run with the same settings, model and data, that run is resumed, with the same losses as if it had not been
     interrupted.
 
     Args:
-        model: from :func:`wdport.load_model`.
-        data: a data file or a series, whose windows are transformed on the device, or clean states (n, *shape).
+        model: from :func:`wdport.load_model`, or from :func:`wdport.training_model` for another objective than the
+            family's.
+        data: a data file or a series, whose windows are transformed on the device, or clean states (n, *shape); tokens
+            (n, L) for a masked language model; inputs (n, ...) for a model with ``targets``.
         folder: folder for the state, and for ``metrics.csv`` with the losses of every epoch.
         epochs: total epochs; by default the recipe's, or 1.
         batch_size: states per step; by default the recipe's, or 32.
@@ -138,15 +136,12 @@ def train(
             precedence.
         seed: determines the order of the data, noise, times and dropout.
         ema: decay of a moving average of the weights, such as 0.999. After n steps it is at most (1 + n) / (10 + n).
-        energy: weight of the energy term, as for :func:`wdport.training_model`.
-        min_snr: gamma of Min-SNR weighting.
-        law: how steps are drawn, as for :func:`wdport.training_model`; by default the recipe's, or uniformly.
-        drop_condition: probability of a missing condition, as for :func:`wdport.training_model`.
         validation_split: share of the states, the last ones, that are not trained on; ``val_loss`` is their mean loss,
             with the same noise in every epoch.
         patience: number of epochs after which the run ends if ``val_loss`` has not become lower.
         condition: the condition (n, ...) of every state or window, such as labels or scales, for a model that takes
             one; for price windows, it is derived from the data.
+        targets: the targets (n, ...) of every sample, for a training model with a ``loss``.
         transform: the transform of the model's data, if it is your own ``module:class``; its code is then run.
         save_every: save the state whenever this many steps have passed, in addition to the end of every epoch.
         devices: divide every batch among "all" devices, or the first N, of every process; ``batch_size`` must be a
@@ -172,22 +167,23 @@ def train(
             package is not installed.
     """
     _require(epochs=epochs, batch_size=batch_size, save_every=save_every, patience=patience)
-    for name, share in (("drop_condition", drop_condition), ("validation_split", validation_split)):
-        if not 0.0 <= share < 1.0:
-            raise UsageError(name, f"is {share!r}", "give a number from 0 and below 1")
-    plan = _recipe(model, recipe)
+    if not 0.0 <= validation_split < 1.0:
+        raise UsageError("validation_split", f"is {validation_split!r}", "give a number from 0 and below 1")
+    if isinstance(model, NetworkTraining):
+        trained, plan = model, _recipe(model.network, recipe)
+    else:
+        plan = _recipe(model, recipe)
+        trained = training_model(model, energy=plan.energy or 0.0, law=plan.law or UNIFORM, seed=seed)
     epochs, batch_size = epochs or plan.epochs or 1, batch_size or plan.batch_size or 32
-    energy = energy if energy is not None else plan.energy or 0.0
-    trained = training_model(model, energy=energy, min_snr=min_snr, seed=seed, law=law or plan.law or UNIFORM,
-                             drop_condition=drop_condition)  # fmt: skip
-    registration: Any = known_model(model)
     placement = placement_of(devices, shard_weights)
     if batch_size % placement.count:
         what = f"is {batch_size}, on {placement.count} devices"
         raise UsageError("batch_size", what, f"give a multiple of {placement.count}")
-    source = source_of(
-        data, registration[0].diffused(registration[1]), trained.variable_dtype, stream, condition, transform
-    )
+    beside = {"condition": condition, "targets": targets}
+    for name, array in beside.items():
+        if array is not None and name != trained.beside:
+            raise UsageError(name, "the objective of this model takes none", "leave it out")
+    source = trained.source(data, stream, beside.get(trained.beside), transform)
     target, validation = Path(folder), None
     if validation_split:
         states, others = split(source, validation_split)

@@ -13,14 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from wdport.diffusion.process import UNIFORM
 from wdport.errors import InputError, UsageError
 from wdport.jax_settings import chosen_numerics
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasVariable
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.training.batches import TrainingBatches
-from wdport.training.model import DiffusionTraining
+from wdport.training.network_training import NetworkTraining
 from wdport.training.saves import Saves
 
 
@@ -28,7 +27,7 @@ class RunState:
     """The variables of a compiled model and its optimizer by role, placed where the run computes."""
 
     def __init__(
-        self, model: DiffusionTraining, batches: TrainingBatches, saves: Saves, ema: float | None = None
+        self, model: NetworkTraining, batches: TrainingBatches, saves: Saves, ema: float | None = None
     ) -> None:
         self.model, self.batches, self.saves, self.placement = model, batches, saves, batches.placement
         optimizer: TorchOptimizer = model.optimizer
@@ -66,18 +65,20 @@ class RunState:
 
     def settings(self) -> dict[str, Any]:
         """What is compared between the processes of a run, and with the run that is resumed."""
-        loss, batches = self.model.diffusion_loss, self.batches
-        further: dict[str, Any] = {} if self.model.law == UNIFORM else {"law": self.model.law}
-        if self.model.dropped:
-            further["drop_condition"] = self.model.dropped
+        batches = self.batches
         # Keras numbers the names of optimizers within a process: adam, adam_1. Rates of a schedule may be many.
         config = {name: value for name, value in self.optimizer.get_config().items() if name != "name"}
         digest = sha256(json.dumps(config).encode()).hexdigest()[:16]
-        return {"batch_size": batches.batch_size, "seed": batches.seed,
-                "ema": self.optimizer.ema_momentum if self.optimizer.use_ema else None,
-                "states": len(batches.states), "energy": loss.energy, "min_snr": loss.min_snr,
-                "optimizer": type(self.optimizer).__name__, "optimizer_settings": digest, "jax": chosen_numerics(),
-                **further}  # fmt: skip
+        return {
+            "batch_size": batches.batch_size,
+            "seed": batches.seed,
+            "ema": self.optimizer.ema_momentum if self.optimizer.use_ema else None,
+            "states": len(batches.states),
+            "optimizer": type(self.optimizer).__name__,
+            "optimizer_settings": digest,
+            "jax": chosen_numerics(),
+            **self.model.settings(),
+        }
 
     def facts(self, epochs: int | None = None) -> dict[str, object]:
         """Everything that determines the run, except for the number of epochs, which is checked if it is given.

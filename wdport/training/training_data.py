@@ -340,6 +340,34 @@ def _arrays(path: str | PathLike[str], stream: bool | None) -> Array:
         return array
 
 
+def arrays_of(data: object, dtype: str, stream: bool | None, beside: Array | None) -> StateSource:
+    """An array (n, ...) or an ``.npy`` file of samples, with other arrays ``beside`` them; whole numbers stay so.
+
+    Raises :class:`UsageError` for other data, and :class:`InputError` for a file that cannot be read.
+    """
+    fix = "give an array (n, ...) or an .npy file"
+    if isinstance(data, (str, PathLike)):
+        if Path(data).suffix != ".npy":
+            raise UsageError(Path(data), "is not an .npy file", fix)
+        data = _arrays(data, stream)
+    for name, array in (("data", data), ("targets", beside)):
+        if array is None and name == "targets":
+            continue
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not array.ndim or not len(array):
+            raise UsageError(name, "are not an array of numbers", fix)
+    assert isinstance(data, np.ndarray)
+    if beside is not None and len(beside) != len(data):
+        raise UsageError("targets", f"are {len(beside)}, and there are {len(data)} samples", "give one for each")
+    if beside is not None:
+        beside = beside.astype(dtype if beside.dtype.kind == "f" else np.int32)
+    kind = dtype if data.dtype.kind == "f" else "int32"
+    if _streams(data.size * np.dtype(kind).itemsize, stream):
+        return StreamedStates(data, kind, beside)
+    if not np.isfinite(data).all():
+        raise UsageError("data", "have NaN or infinite values", "give finite ones")
+    return States(np.asarray(data, kind), beside)
+
+
 def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> StateSource:
     fix = f"give an array of {about.state.name} (n, {', '.join(map(str, about.shape))})"
     if isinstance(data, (str, PathLike)):

@@ -152,7 +152,8 @@ class MaskedLMFamily(LibraryFamily[Config]):
     def vocabulary(self, config: Config) -> Vocabulary:
         mask = config.mask_token_id
         # The default mask token, 128,002, is outside the vocabulary of a smaller model.
-        return Vocabulary(config.vocab_size, mask if mask is not None and mask < config.vocab_size else None)
+        return Vocabulary(config.vocab_size, mask if mask is not None and mask < config.vocab_size else None,
+                          config.pad_token_id)  # fmt: skip
 
     def token_network(self, model: MaskedLM) -> TokenNetwork:
         from wdport.families.masked_lm.predictor import Predictor

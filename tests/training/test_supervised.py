@@ -1,0 +1,188 @@
+"""Training with a loss, and of masked language models: steps and losses are those of PyTorch and its libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import wdport
+from tests.families.masked_lm import make as eurobert
+from tests.training.test_model import exact
+from wdport.errors import UsageError
+from wdport.families.masked_lm.reference import build_reference
+from wdport.keras_runtime import layer_dtype
+from wdport.optimizers.torch_like import Adam
+from wdport.recorder import lifted
+from wdport.training.supervised import cross_entropy
+
+__all__ = ["exact"]
+
+
+def network() -> Any:
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(5, activation="tanh"), keras.layers.Dense(3)])
+
+
+def twin(model: Any) -> nn.Sequential:
+    module = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    with torch.no_grad():
+        for layer, parameters in zip(model.layers, (module[0], module[2]), strict=True):
+            kernel, bias = layer.get_weights()
+            parameters.weight.copy_(torch.from_numpy(kernel.T))  # type: ignore[operator]
+            parameters.bias.copy_(torch.from_numpy(bias))  # type: ignore[operator]
+    return module
+
+
+def huber(targets: Any, outputs: Any) -> Any:
+    """A loss of a user's own; torch's is `smooth_l1_loss`."""
+    gap = jnp.abs(outputs - targets)
+    return jnp.where(gap < 1.0, 0.5 * gap**2, gap - 0.5)
+
+
+LOSSES: dict[str, tuple[Any, Callable[..., torch.Tensor]]] = {
+    "mse": ("mse", nn.functional.mse_loss),
+    "cross_entropy": ("cross_entropy", nn.functional.cross_entropy),
+    "a function": (huber, nn.functional.smooth_l1_loss),
+    "its name": ("tests.training.test_supervised:huber", nn.functional.smooth_l1_loss),
+}
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("name", LOSSES)
+def test_steps_are_those_of_pytorch(name: str) -> None:
+    loss, reference = LOSSES[name]
+    with layer_dtype(keras.DTypePolicy("float64")):
+        model, random = network(), np.random.default_rng(0)
+    module = twin(model)
+    inputs = random.normal(size=(24, 4))
+    targets = random.integers(0, 3, 24) if name == "cross_entropy" else random.normal(size=(24, 3))
+    training = wdport.training_model(model, loss=loss)
+    training.compile(optimizer=Adam([{"lr": 0.01, "weight_decay": 0.1}], clip_norm=0.5))
+    history = training.fit((inputs, targets), batch_size=8, epochs=2, shuffle=False, verbose=0).history["loss"]
+    optimizer = torch.optim.AdamW(module.parameters(), 0.01, weight_decay=0.1)
+    for epoch in range(2):
+        losses = []
+        for first in range(0, 24, 8):
+            part = slice(first, first + 8)
+            value = reference(module(torch.from_numpy(inputs[part])), torch.from_numpy(targets[part]))
+            optimizer.zero_grad()
+            torch.autograd.backward(value)
+            nn.utils.clip_grad_norm_(module.parameters(), 0.5)
+            optimizer.step()
+            losses.append(float(value.detach()))
+        assert history[epoch] == pytest.approx(np.mean(losses), rel=1e-12)
+    weights = [array.detach().numpy().T for array in module.parameters()]
+    for ours, theirs in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-13)
+
+
+def test_samples_that_fill_a_batch_do_not_count(tmp_path: Path) -> None:
+    model, random = network(), np.random.default_rng(1)
+    inputs, targets = random.normal(size=(5, 4)).astype("float32"), random.integers(0, 3, 5)
+    logits = model.predict(inputs, verbose=0)
+    expected = float(np.mean(cross_entropy(jnp.asarray(targets), jnp.asarray(logits))))
+    still = Adam([{"lr": 0.0, "weight_decay": 0.0}])
+    run = wdport.train(wdport.training_model(model, loss="cross_entropy"), inputs, tmp_path / "run", batch_size=4,
+                       targets=targets, optimizer=still)  # fmt: skip
+    assert run.losses == pytest.approx([expected], rel=1e-6)
+    assert run.epochs[0]["accuracy"] == pytest.approx(np.mean(logits.argmax(-1) == targets))
+
+
+@pytest.mark.parametrize(("loss", "inputs", "targets", "message"), [
+    ("mse", np.zeros((6, 4)), None, "targets: are missing"),
+    ("mse", np.zeros((6, 4)), np.zeros((6, 2)), r"give \(6, 3\)"),
+    ("mse", np.zeros((6, 4)), np.zeros((5, 3)), "are 5, and there are 6 samples"),
+    ("mse", np.full((6, 4), np.nan), np.zeros((6, 3)), "NaN"),
+    ("mse", np.zeros((6, 7)), np.zeros((6, 3)), "do not fit the model"),
+    ("cross_entropy", np.zeros((6, 4)), np.zeros(6), "give 0 to 2"),
+    ("cross_entropy", np.zeros((6, 4)), np.full(6, 3), "give 0 to 2"),
+    ("huber", np.zeros((6, 4)), np.zeros((6, 3)), "give mse, cross_entropy or MODULE:FUNCTION"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused(loss: str, inputs: Any, targets: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        wdport.train(wdport.training_model(network(), loss=loss), inputs, tmp_path / "run", targets=targets)
+    assert not list(tmp_path.glob("run/*.npz"))
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({}, "give a loss: mse, cross_entropy or MODULE:FUNCTION"),
+    ({"loss": "mse", "min_snr": 5.0}, "min_snr: is for a model that draws samples"),
+    ({"loss": "mse", "mask_rate": 0.5}, "mask_rate: is for a masked language model"),
+])  # fmt: skip
+def test_arguments_of_another_objective_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        wdport.training_model(network(), **arguments)
+
+
+def test_a_run_with_another_loss_is_refused(tmp_path: Path) -> None:
+    data = np.zeros((6, 4), "float32"), np.zeros((6, 3), "float32")
+    wdport.train(wdport.training_model(network(), loss="mse"), data[0], tmp_path, targets=data[1])
+    with pytest.raises(UsageError, match="loss"):
+        wdport.train(wdport.training_model(network(), loss=huber), data[0], tmp_path, targets=data[1], epochs=2)
+
+
+@pytest.fixture(scope="module")
+def language(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("language")
+    return wdport.convert(eurobert.save(folder / "m", eurobert.fields_of("as published"))).output
+
+
+@pytest.mark.usefixtures("exact")
+def test_the_masked_loss_is_that_of_transformers(language: Path) -> None:
+    training: Any = wdport.training_model(wdport.load_model(language, "float64"), mask_rate=0.3, mask_span=2)
+    tokens = np.random.default_rng(0).integers(0, 30, (4, 12)).astype("int32")
+    tokens[0, :5] = 1  # padding
+    losses, count = training.loss_values(training(tokens, training=False), None)
+    masked, corrupted = map(np.array, training.corrupt(training.key(False), jnp.asarray(tokens), tokens != 1))
+    assert count == masked.sum() > 5
+    fields = eurobert.fields_of("as published")
+    module = build_reference(eurobert.config_of(fields), eurobert.tensors_of(fields), "float64")
+    labels = torch.from_numpy(np.where(masked, tokens, -100)).long()
+    with torch.no_grad(), lifted():
+        result = module(torch.from_numpy(corrupted).long(), torch.from_numpy(tokens != 1).long(), labels=labels)
+    assert float(losses["loss"]) == pytest.approx(float(result.loss), rel=1e-6)  # the library's loss is in float32
+    logits = result.logits.numpy()[masked]
+    expected = nn.functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(tokens[masked]).long())
+    assert float(losses["loss"]) == pytest.approx(float(expected), rel=1e-11)
+    assert float(losses["accuracy"]) == pytest.approx(np.mean(logits.argmax(-1) == tokens[masked]))
+
+
+@pytest.mark.parametrize("span", [1, 3])
+def test_tokens_are_masked_as_often_as_stated(span: int, language: Path) -> None:
+    training: Any = wdport.training_model(wdport.load_model(language), mask_rate=0.2, mask_span=span)
+    tokens = np.random.default_rng(1).integers(3, 30, (400, 100)).astype("int32")
+    tokens[:, 90:] = 1
+    masked, corrupted = map(np.array, training.corrupt(jax.random.key(0), jnp.asarray(tokens), tokens != 1))
+    assert not masked[:, 90:].any()
+    assert np.array_equal(corrupted[~masked], tokens[~masked])
+    assert masked[:, :90].mean() == pytest.approx(0.2, abs=0.01)
+    assert (corrupted[masked] == 2).mean() == pytest.approx(0.8 + 0.1 / 30, abs=0.02)
+    assert (corrupted[masked] == tokens[masked]).mean() == pytest.approx(0.1 + 0.1 / 30, abs=0.02)
+    # A span that begins and ends within a sample is at least as long as stated.
+    runs = [
+        len(run) for row in masked[:, :90].astype(int) for run in "".join(map(str, row)).strip("1").split("0") if run
+    ]
+    assert min(runs) == span
+
+
+def test_a_language_model_learns_a_text(language: Path, tmp_path: Path) -> None:
+    tokens = np.tile(np.arange(3, 19, dtype="int32"), (64, 2))
+    run = wdport.train(wdport.load_model(language), tokens, tmp_path / "run", epochs=40, batch_size=32,
+                       optimizer=Adam([{"lr": 1e-2, "weight_decay": 0.0}]), validation_split=0.25)  # fmt: skip
+    assert run.epochs[-1]["val_loss"] < 0.5 * run.epochs[0]["val_loss"]
+    assert run.epochs[-1]["accuracy"] > run.epochs[0]["accuracy"] + 0.3
+
+
+@pytest.mark.parametrize("tokens", [np.zeros((4, 6)), np.full((4, 6), 30), np.full((4, 6), -1), np.zeros(6, int)])
+def test_what_are_no_tokens_is_refused(tokens: Any, language: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"give whole numbers \(n, L\) from 0 to 29"):
+        wdport.train(wdport.load_model(language), tokens, tmp_path / "run")

@@ -1,0 +1,135 @@
+"""The step of ``fit`` that every training model has, whatever its objective is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from os import PathLike
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.data.series import Series
+from wdport.devices import LostProcess
+from wdport.jax_settings import narrow_run, weakly
+from wdport.model import Array, KerasModel
+from wdport.nets.boundary import compile_options, gradients_once
+from wdport.training.placement import Placement
+from wdport.training.training_data import StateSource
+
+Data = Array | Series | str | PathLike[str]
+
+
+def step_options(dtype: str) -> dict[str, Any]:
+    """Options for :func:`jax.jit` of a step of training a network that computes in ``dtype``."""
+    return {**compile_options(), **(narrow_run() if dtype == "bfloat16" else {})}
+
+
+class NetworkTraining(keras.Model):
+    """Trains the attribute ``network`` in place; what is random in a step is drawn from Keras's seed state.
+
+    The optional second argument of ``fit`` is an array of sample weights (N,), with 0 for samples that only fill a
+    batch; Keras ignores ``sample_weight`` where there are no targets. ``call`` returns a dict of arrays of which
+    :meth:`loss_values` makes the loss.
+
+    Attributes:
+        beside: the argument of :func:`wdport.train` with the arrays that ``fit`` takes beside the data, or "".
+    """
+
+    beside: ClassVar[str] = ""
+
+    def __init__(self, network: KerasModel, metrics: Sequence[str], seed: int) -> None:
+        super().__init__(dtype=network.dtype_policy)
+        self.network = network
+        # A variable of the model, so that it is saved and restored with the state of a run.
+        self.seeds = keras.random.SeedGenerator(seed)
+        self.validation_key = np.array(self.seeds.state.value)
+        self.placement = Placement()
+        # In place of Keras's mean of the loss, which counts samples of weight 0.
+        self.trackers = [keras.metrics.Mean(name=name, dtype=self.variable_dtype) for name in ("loss", *metrics)]
+
+    @abstractmethod
+    def loss_values(self, y_pred: dict[str, Tensor], weights: Tensor | None) -> tuple[dict[str, Tensor], Tensor | None]:
+        """The loss and the other metrics of a batch by name, and what the batch counts in their means."""
+
+    @abstractmethod
+    def source(
+        self, data: Data, stream: bool | None = None, beside: Array | None = None, transform: str | None = None
+    ) -> StateSource:
+        """The samples of ``data``; see :func:`wdport.train`. Raises :class:`UsageError`, :class:`InputError`."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What of the objective is compared with a run that is resumed."""
+
+    def key(self, training: bool | None) -> Tensor:
+        """A new random key; that of a validation is always the same, so that its losses can be compared."""
+        return jnp.asarray(self.validation_key) if training is False else self.seeds.next()
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Tensor:
+        """The loss of a batch; ``y`` are weights of the samples."""
+        return self.loss_values(y_pred, y)[0]["loss"]
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """The loss and the other metrics, as means over the epoch."""
+        # Batches count by their samples: the last one of an epoch may be filled up.
+        losses, count = self.loss_values(y_pred, y)
+        for tracker in self.trackers:
+            tracker.update_state(losses[tracker.name], sample_weight=count)
+        return dict(self.get_metrics_result())
+
+    def stateless_call(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
+        """As Keras's, with a boundary between the gradients of the variables and what uses them."""
+        # Without it, XLA fuses the optimizer's update with the sums of the backward pass, and computes these more than
+        # once.
+        return super().stateless_call(gradients_once(list(trainable_variables)), *args, **kwargs)
+
+    def make_train_function(self, force: bool = False) -> None:
+        """Compile the step of ``fit`` with the options of :func:`step_options`, which Keras has no argument for.
+
+        Under ``keras.distribution``, it is compiled by Keras.
+        """
+        before: Any = getattr(self, "train_function")  # which Keras declares nowhere
+        super().make_train_function(force)
+        if before is not None and not force:
+            return
+        if not self.run_eagerly and self.jit_compile and keras.distribution.distribution() is None:
+            self.train_function = self._make_function(self._compiled_step())
+
+    def _compiled_step(self) -> Callable[[Any, Any], tuple[Any, Any]]:
+        shardings = self.placement.shardings(self._get_jax_state(True, True, True, True))
+        # The state is donated: a step writes the new one into the memory of the old one.
+        compiled = jax.jit(weakly(self.train_step), donate_argnums=0,
+                           compiler_options=step_options(self.network.compute_dtype),
+                           out_shardings=None if shardings is None else (None, shardings))  # fmt: skip
+
+        def step(state: Any, data: Any) -> tuple[Any, Any]:
+            try:
+                with self.placement.answering():
+                    logs, state = compiled(state, data)
+                    self.placement.settle(state)
+            except LostProcess:
+                # Else Keras reads the state, whose memory was given away, and its error hides this one.
+                self._jax_state = None
+                raise
+            return logs, state
+
+        return step
+
+    def _setattr_hook(self, name: str, value: Any) -> tuple[str, Any]:
+        # Keras looks for variables in every attribute; in the arrays of its state that took half a millisecond a step.
+        return super()._setattr_hook(name, MappingProxyType(value) if name == "_jax_state" and value else value)
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The running means of Keras and of :meth:`loss_values`."""
+        keras_metrics = super().metrics
+        # Keras resets these at the beginning of an epoch; those that it has found itself are not listed twice.
+        return [*keras_metrics, *(tracker for tracker in self.trackers if tracker not in keras_metrics)]

@@ -1,0 +1,185 @@
+"""Training with a loss between outputs and targets, and of masked language models, whose targets are tokens that the
+network does not see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array as Tensor
+
+from wdport.errors import UsageError
+from wdport.families.user_functions import find_function
+from wdport.model import Array, KerasModel, Vocabulary
+from wdport.training.network_training import Data, NetworkTraining
+from wdport.training.training_data import StateSource, arrays_of
+
+LossFunction = Callable[[Any, Any], Any]
+"""Takes targets and outputs (B, ...), and returns losses (B, ...)."""
+
+MSE, CROSS_ENTROPY = "mse", "cross_entropy"
+LOSSES: Final = (MSE, CROSS_ENTROPY)
+"""Names of losses: the mean squared error, and the cross-entropy of classes (B, ...) and logits (B, ..., K)."""
+
+KEPT_SHARE, RANDOM_SHARE = 0.1, 0.1
+"""Of the masked tokens, these shares are left as they are and replaced by random tokens. Source: Devlin et al., BERT,
+arXiv:1810.04805, section 3.1."""
+
+
+class SummedTraining(NetworkTraining):
+    """A loss that is a mean over the items of a batch: ``call`` returns the ``sum`` (B,) of the losses of every sample,
+    the ``count`` (B,) of its items, and maybe ``hits`` (B,), how many of them are predicted right."""
+
+    def loss_values(self, y_pred: dict[str, Tensor], weights: Tensor | None) -> tuple[dict[str, Tensor], Tensor | None]:
+        """See :meth:`NetworkTraining.loss_values`."""
+        total = {name: jnp.sum(values if weights is None else values * weights) for name, values in y_pred.items()}
+        # Without items, the loss is 0 instead of NaN.
+        count = jnp.where(total["count"] > 0, total["count"], 1)
+        losses = {"loss": total["sum"] / count}
+        return losses | ({"accuracy": total["hits"] / count} if "hits" in total else {}), total["count"]
+
+
+class SupervisedTraining(SummedTraining):
+    """Trains a network of one input: ``fit`` takes pairs of inputs (N, ...) and targets (N, ...)."""
+
+    beside: ClassVar[str] = "targets"
+
+    def __init__(self, network: KerasModel, loss: str | LossFunction, seed: int = 0) -> None:
+        super().__init__(network, ("accuracy",) if loss == CROSS_ENTROPY else (), seed)
+        self.loss_name = loss if isinstance(loss, str) else f"{loss.__module__}:{getattr(loss, '__name__', loss)}"
+        self.loss_function = loss_function(loss)
+
+    def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
+        """The losses of every sample, see :class:`SummedTraining`."""
+        samples, targets = inputs
+        outputs = self.network(samples, training=training)
+        losses = jnp.asarray(self.loss_function(targets, outputs), self.variable_dtype)
+        sums = losses.reshape(len(losses), -1).mean(axis=1)
+        sample_losses = {"sum": sums, "count": jnp.ones_like(sums)}
+        if self.loss_name == CROSS_ENTROPY:
+            hits = jnp.argmax(outputs, axis=-1) == targets
+            sample_losses["hits"] = hits.reshape(len(losses), -1).mean(axis=1, dtype=sums.dtype)
+        return sample_losses
+
+    def source(
+        self, data: Data, stream: bool | None = None, beside: Array | None = None, transform: str | None = None
+    ) -> StateSource:
+        """See :meth:`NetworkTraining.source`; ``beside`` are the targets."""
+        source = arrays_of(data, self.variable_dtype, stream, beside)
+        if source.condition is None:
+            raise UsageError("targets", f"are missing, and {self.loss_name} needs them", "give those of all samples")
+        self._require_fit(source.feed(np.zeros(1, np.int32)), source)
+        return source
+
+    def _require_fit(self, fed: Array, source: StateSource) -> None:
+        """Raise :class:`UsageError` if the network does not take the samples, or its outputs do not fit the targets."""
+        targets = source.condition
+        assert targets is not None
+        sample = jax.eval_shape(source.take, source.held, fed)
+        try:
+            output: Any = jax.eval_shape(lambda x: self.network(x, training=False), sample)
+        except Exception as error:  # Keras has no class of its own for them
+            what = f"do not fit the model: {' '.join(str(error).split())[:120]}"
+            raise UsageError("data", what, f"a sample has shape {sample.shape[1:]}") from None
+        if self.loss_name not in LOSSES:
+            return
+        if not hasattr(output, "shape"):
+            raise UsageError("loss", f"{self.loss_name} is for a model of one output", "give a function")
+        expected = output.shape[1:] if self.loss_name == MSE else output.shape[1:-1]
+        if targets.shape[1:] != expected:
+            what = f"have shape {targets.shape}"
+            raise UsageError("targets", what, f"give ({', '.join(map(str, (len(targets), *expected)))})")
+        if self.loss_name == CROSS_ENTROPY:
+            classes = output.shape[-1]
+            if targets.dtype.kind not in "iu" or targets.min() < 0 or targets.max() >= classes:
+                raise UsageError("targets", "have other classes than the model", f"give 0 to {classes - 1}")
+
+    def settings(self) -> dict[str, Any]:
+        """See :meth:`NetworkTraining.settings`."""
+        return {"loss": self.loss_name}
+
+
+def loss_function(loss: str | LossFunction) -> LossFunction:
+    """The function of a name of :data:`LOSSES`, or of ``module:function``; raises :class:`UsageError`."""
+    if callable(loss):
+        return loss
+    if loss == MSE:
+        return lambda targets, outputs: (outputs - targets.astype(outputs.dtype)) ** 2
+    if loss == CROSS_ENTROPY:
+        return cross_entropy
+    if ":" not in loss:
+        raise UsageError("loss", f"{loss!r} is unknown", f"give {', '.join(LOSSES)} or MODULE:FUNCTION")
+    return find_function(loss)
+
+
+def cross_entropy(classes: Tensor, logits: Tensor) -> Tensor:
+    """The cross-entropy (...) of classes (...) and logits (..., K), at least in float32."""
+    wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    chosen = jnp.take_along_axis(wide, classes[..., None], axis=-1)[..., 0]
+    result: Tensor = jax.nn.logsumexp(wide, axis=-1) - chosen
+    return result
+
+
+class MaskedTraining(SummedTraining):
+    """Trains a masked language model: ``fit`` takes tokens (N, L), of which every step masks others.
+
+    Of the masked tokens, 80 % become the mask token, 10 % a random one, and 10 % stay. The loss is the mean
+    cross-entropy of the masked tokens. Tokens ``padding`` are neither masked nor read.
+    """
+
+    def __init__(
+        self,
+        network: KerasModel,
+        vocabulary: Vocabulary,
+        rate: float = 0.15,
+        span: int = 1,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(network, ("accuracy",), seed)
+        self.vocabulary, self.rate, self.span = vocabulary, rate, span
+
+    def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
+        """The losses of the masked tokens of every sample, see :class:`SummedTraining`."""
+        tokens = jnp.asarray(inputs)
+        visible = jnp.ones(tokens.shape, bool) if self.vocabulary.padding is None else tokens != self.vocabulary.padding
+        masked, corrupted = self.corrupt(self.key(training), tokens, visible)
+        logits = self.network((corrupted, visible), training=training)
+        counted = masked.astype(self.variable_dtype)
+        losses = cross_entropy(tokens, logits).astype(self.variable_dtype) * counted
+        hits = (jnp.argmax(logits, axis=-1) == tokens) * counted
+        return {"sum": losses.sum(axis=1), "count": counted.sum(axis=1), "hits": hits.sum(axis=1)}
+
+    def corrupt(self, key: Tensor, tokens: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
+        """Which tokens (B, L) are masked, and what the network gets in place of all."""
+        first, second, third = jax.random.split(key, 3)
+        # A token is masked if a span begins at it or at one of the span - 1 before it.
+        begins = jax.random.bernoulli(first, 1.0 - (1.0 - self.rate) ** (1.0 / self.span),
+                                      (len(tokens), tokens.shape[1] + self.span - 1))  # fmt: skip
+        covered = begins[:, : tokens.shape[1]]
+        for offset in range(1, self.span):
+            covered = covered | begins[:, offset : offset + tokens.shape[1]]
+        masked = visible & covered
+        kind = jax.random.uniform(second, tokens.shape)
+        random = jax.random.randint(third, tokens.shape, 0, self.vocabulary.size, tokens.dtype)
+        assert self.vocabulary.mask is not None
+        replaced = jnp.where(kind < KEPT_SHARE, tokens, jnp.where(kind < KEPT_SHARE + RANDOM_SHARE, random,
+                                                                  self.vocabulary.mask))  # fmt: skip
+        return masked, jnp.where(masked, replaced, tokens)
+
+    def source(
+        self, data: Data, stream: bool | None = None, beside: Array | None = None, transform: str | None = None
+    ) -> StateSource:
+        """See :meth:`NetworkTraining.source`; ``data`` are tokens (n, L)."""
+        source = arrays_of(data, self.variable_dtype, stream, None)
+        tokens = source.data
+        size = self.vocabulary.size
+        if tokens.ndim != 2 or tokens.dtype.kind not in "iu" or tokens.min() < 0 or tokens.max() >= size:
+            raise UsageError("data", "are not tokens of the model", f"give whole numbers (n, L) from 0 to {size - 1}")
+        return source
+
+    def settings(self) -> dict[str, Any]:
+        """See :meth:`NetworkTraining.settings`."""
+        return {"mask_rate": self.rate, "mask_span": self.span}
