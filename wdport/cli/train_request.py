@@ -30,7 +30,8 @@ class TrainRequest:
     ] = None  # fmt: skip
     config: Annotated[
         str | None,
-        Option("Training configuration (YAML) of CHECKPOINT or, without --resume, of the new model.", files="table"),
+        Option("Training configuration (YAML) of CHECKPOINT or, without --resume, of the new model. A new model may "
+               "also have a config.json of diffusers or transformers, or a folder with it.", files="table"),
     ] = None  # fmt: skip
     values: Annotated[dict[str, str], SET]
     folder: Annotated[

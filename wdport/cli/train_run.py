@@ -38,6 +38,7 @@ from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.sampling.api import read_init
 from wdport.training.converted_optimizer import load_optimizer, save_optimizer
+from wdport.training.initial import is_library_configuration, save_initial_model
 from wdport.training.model import family_recipe, new_configuration, recipe_of, training_model
 from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import wait_for_all
@@ -113,6 +114,14 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
 @contextmanager
 def _begun(request: TrainRequest) -> Iterator[_Begin]:
     """What the run begins with; a checkpoint is converted to a temporary folder."""
+    if request.resume is None and is_library_configuration(request.config):
+        _require_no_recipe(request)
+        with scratch_folder() as folder:
+            start = Path(folder) / "initial"
+            save_initial_model(Path(str(request.config)), request.seed, start)
+            converted = convert(start, Path(folder) / "begin.keras", values=request.values or None).output
+            yield _Begin(lambda dtype: load_model(converted, dtype), None, Recipe())
+        return
     if request.resume is None:
         config: Any = request.config
         recipe = recipe_of(config, request.recipe == "public")
@@ -150,8 +159,7 @@ def _recipe(request: TrainRequest, family: Family) -> Recipe:
     if request.config:
         return recipe_of(request.config, public)
     if not isinstance(family, Fresh):
-        if public:
-            raise UsageError("--recipe", "this model has no public training script", "leave it out")
+        _require_no_recipe(request)
         return Recipe()
     configured = None
     if is_checkpoint(str(request.resume)) and not request.no_config:
@@ -161,6 +169,11 @@ def _recipe(request: TrainRequest, family: Family) -> Recipe:
         return Recipe()
     document, where = configured or ({}, "--recipe")
     return family_recipe(family, document, where, public)
+
+
+def _require_no_recipe(request: TrainRequest) -> None:
+    if request.recipe is not None:
+        raise UsageError("--recipe", "this model has no public training script", "leave it out")
 
 
 def _array(path: str | None) -> Array | None:
@@ -209,7 +222,7 @@ def _note_recipe(request: TrainRequest, recipe: Recipe, begin: _Begin) -> None:
         summary = f"{steps}, {rate}, weight decay {recipe.weight_decay:g}, gradients clipped at {recipe.clip:g}"
         console.note(f"the public recipe: {summary}")
         return
-    if begin.optimizer_file is None and request.config is not None:
+    if begin.optimizer_file is None and request.config is not None and not is_library_configuration(request.config):
         _note_difference(request, recipe, request.config)
 
 

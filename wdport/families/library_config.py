@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 from wdport.errors import MisfitError, printable
 from wdport.families.ported import PortedFamily
 from wdport.families.shapes import Shapes
 from wdport.fields import OFF, Fields, fields_of, json_setting, marked
+from wdport.libraries import released_class
 from wdport.model import UNITS, Array, ConfigurationSource, Document, Resolved, Stated
 
 if TYPE_CHECKING:
@@ -132,6 +133,26 @@ class LibraryFamily(PortedFamily[C]):
 
     def stated_reference(self, config: C, tensors: Mapping[str, Array], dtype: str, stated: Stated) -> Module:
         return self.reference_module.build_reference(config, tensors, dtype, stated)
+
+    def is_configuration_of_library(self, document: Document) -> bool:
+        return document.get("_class_name") == self.library_class
+
+    def random_module(self, document: Document, seed: int, where: Path) -> Module:
+        self.read_settings(document, where)
+        released = released_class(self.library, self.library_class)
+        import torch
+
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            try:
+                return cast("Module", self.create(released, dict(document)))
+            except Exception as error:  # the libraries have no class of their own for them
+                what = f"{self.library} rejects it ({printable(' '.join(str(error).split()), 120)})"
+                raise MisfitError(where, what, "correct it") from None
+
+    def create(self, released: Any, document: dict[str, object]) -> Any:
+        """The library's class with random weights."""
+        return released.from_config(document)
 
     def misread(self, config: C, stated: Stated, module: Module) -> list[str]:
         return self.reference_module.LIBRARY.misread(config.to_dict(), module, self.load_config)

@@ -423,6 +423,20 @@ class Fresh(Protocol):
         ...
 
 
+@runtime_checkable
+class InitializedByLibrary(Protocol):
+    """The role of a family whose library gives a new model its random initial weights."""
+
+    def is_configuration_of_library(self, document: Document) -> bool:
+        """Whether a ``config.json`` is that of the library's class."""
+        ...
+
+    def random_module(self, document: Document, seed: int, where: Path) -> Module:
+        """The library's class with random weights; raises :class:`MachineError` without the library, and
+        :class:`MisfitError` for a configuration that it rejects, which is in the file ``where``."""
+        ...
+
+
 class SeriesEncoder(Protocol):
     """An encoder of series as pure functions of its weights, which are the variables of its Keras model by path."""
 

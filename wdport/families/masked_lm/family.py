@@ -140,6 +140,12 @@ class MaskedLMFamily(LibraryFamily[Config]):
                 for name, value in config.to_dict().items()
                 if (library_value := theirs[name]) != value and (name, value) != ("mask_token_id", None)]  # fmt: skip
 
+    def is_configuration_of_library(self, document: Document) -> bool:
+        return document.get("model_type") == MODEL_TYPE
+
+    def create(self, released: Any, document: dict[str, object]) -> Any:
+        return released(released.config_class.from_dict(document))
+
     def library_of(self, config: Config) -> str:
         return str(self.reference_module.library_of())
 
