@@ -49,6 +49,7 @@ _TERMS: Final = (
     Term("C", "gradients", "gradients by layers, inputs and weights agree in float64"),
     Term("D", "optimiser", "losses, gradients, moments and weights agree over optimizer steps, in float64"),
     Term("D'", "resumed", "from the checkpoint's optimizer, the port takes the steps that PyTorch takes, in float64"),
+    Term("M", "training mode", "losses, gradients and running statistics in training mode agree, in float64"),
     Term("E", "trajectories", "every state of a sampling run with the same noise agrees in float64"),
     Term("E'", "sampling network", "the network as samplers run it agrees with the model, in float32 and float64"),
     Term("H", "samplers", "what samplers draw, with labels, guidance and known values, is what plain loops draw"),

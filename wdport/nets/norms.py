@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import jax.numpy as jnp
+import keras
 from jax import lax
 from keras import layers, ops
 
@@ -67,6 +68,21 @@ class RMSNorm(layers.Layer):
         x = wide(hidden_states)
         normal = x * lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
         return ops.cast(normal, hidden_states.dtype) * self.scale
+
+
+@keras.saving.register_keras_serializable("wdport")
+class UnbiasedBatchNormalization(layers.BatchNormalization):
+    """Keras's BatchNormalization, with the moving variance updated as ``torch.nn.BatchNorm1d``, 2d and 3d do: with the
+    unbiased variance of the batch. Keras uses the biased one. Its ``momentum`` is one minus PyTorch's."""
+
+    def call(self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+        decayed = self.momentum * ops.convert_to_tensor(self.moving_variance)
+        outputs = super().call(inputs, training=training, mask=mask)
+        if training and self.trainable:
+            channels = self.axis % len(inputs.shape)
+            count = math.prod(size for axis, size in enumerate(inputs.shape) if axis != channels)
+            self.moving_variance.assign(decayed + (self.moving_variance - decayed) * (count / max(count - 1, 1)))
+        return outputs
 
 
 class LengthNorm(layers.Layer):

@@ -49,7 +49,7 @@ def expected(pair: Pair) -> PlannedItems:
     with both_files(pair, user_family) as files:
         target, prepared = files.target, files.prepared
         names = user_reference(target, prepared, pair.key).names if target else _own_names(prepared)
-        return _expected(prepared, names, pair.full, pair.resume)
+        return _expected(prepared, names, pair.full, pair.resume, pair.train)
 
 
 def _elsewhere(pair: Pair) -> PlannedItems:
@@ -58,12 +58,14 @@ def _elsewhere(pair: Pair) -> PlannedItems:
         return from_json(PlannedItems, worker.result(lambda _: None).facts)
 
 
-def _expected(prepared: Prepared, names: Sequence[str], full: bool, resume: bool = False) -> PlannedItems:
+def _expected(
+    prepared: Prepared, names: Sequence[str], full: bool, resume: bool = False, train: bool = False
+) -> PlannedItems:
     family, config = prepared.family, prepared.config
     sampled = isinstance(family, Sampled) and not family.unsampled(config)
     there = {"0": True, "A'": bool(prepared.constants), "B'": full, "C": full,
-             "D": full and isinstance(family, Trained), "D'": resume, "E": full and sampled, "E'": sampled,
-             "H": sampled, "I": isinstance(family, Completing)}  # fmt: skip
+             "D": full and isinstance(family, Trained), "D'": resume, "M": train, "E": full and sampled,
+             "E'": sampled, "H": sampled, "I": isinstance(family, Completing)}  # fmt: skip
     layers = (*_tapped(prepared, names, family.features(config)), OUTPUT)
     return PlannedItems(tuple(letter for letter, has in there.items() if has), layers)
 

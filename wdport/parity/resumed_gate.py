@@ -31,8 +31,9 @@ from wdport.mapping.arrays import apply_rule
 from wdport.mapping.moves import Move
 from wdport.model import Array, KerasVariable
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.model_pair import Sides, converted_weights, unrounded
+from wdport.parity.model_pair import Sides
 from wdport.parity.optimizer_gate import losses
+from wdport.parity.training_mode_gate import TrainingStart
 from wdport.recorder import lifted
 from wdport.training.converted_optimizer import optimizer_of, schedule_of, steps_taken
 
@@ -98,26 +99,17 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
     return Resumed(file, state, raw_state(tree, state.key, state.parameters), theirs)
 
 
-class ResumedStart:
-    """The models of both sides, whose weights are remembered before other gates change them."""
+class ResumedStart(TrainingStart):
+    """The same, with the file of the optimizer checked against the converted weights."""
 
     def __init__(self, prepared: Prepared, converted: Converted, sides: Sides, file: Path) -> None:
         state, belongs = read_optimizer(file)
         require_weights(file, state, belongs, sound_variables(converted))
-        self.prepared, self.converted, self.sides = prepared, converted, sides
-        self.begin = {name: tensor.clone() for name, tensor in sides.references["float64"].state_dict().items()}
+        super().__init__(prepared, converted, sides)
 
     def gate(self, resumed: Resumed) -> Gate:
         """The gate, with the weights of the checkpoint and of the converted file."""
-        self.sides.reference.use(False)
-        module, model = self.sides.references["float64"], self.sides.candidates["float64"]
-        # Other gates have trained both models meanwhile.
-        module.load_state_dict(self.begin)
-        # Where the conversion computes, its float64 result: the rounding in the file is no error of a training step.
-        exact = unrounded(self.prepared, converted_weights(self.prepared, self.converted))
-        with jax.enable_x64(True):
-            for path, variable in variables_by_path(model).items():
-                set_variable(variable, exact.exact.get(path, exact.variables[path]))
+        module, model = self.restore()
         return resumed_gate(self.prepared, module, GradientProbe(model, ()), resumed)
 
 

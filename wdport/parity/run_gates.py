@@ -39,11 +39,12 @@ from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, ResumedStart
 from wdport.parity.sampling_network import SamplingNetwork
+from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
 from wdport.version import VERSION
 
-ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "E", "E'", "H", "I", "N")
+ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "M", "E", "E'", "H", "I", "N")
 """The gates in the order of reports; a family's own come last."""
 
 
@@ -78,6 +79,7 @@ class VerifySubject:
         digests: the SHA-256 of the files, by role.
         reference: the reference; ``None`` for the family's own.
         resumed: the optimizer to compare training steps of, if any.
+        train: compare both models in training mode.
         probes: the cases to run.
         started: when the comparison began, of the monotonic clock.
     """
@@ -90,6 +92,7 @@ class VerifySubject:
     started: float
     reference: Reference | None = None
     resumed: Resumed | None = None
+    train: bool = False
     probes: Sequence[Case] = CASES
 
 
@@ -109,12 +112,13 @@ class _Run:
         self.clock = Clock()
         unequal = self._unequal()
         self.sides = build_sides(self.prepared, self.weights, subject.reference)
-        # Before the gates, which change the weights that it remembers.
+        # Before the gates, which change the weights that these remember.
         resumed = (
             None
             if subject.resumed is None
             else ResumedStart(self.prepared, self.converted, self.sides, subject.resumed.file)
         )
+        training = TrainingStart(self.prepared, self.converted, self.sides) if subject.train else None
         self.clock.add("0", time.monotonic() - subject.started)
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
         self.sampling = None if setup.network else self._sampling_network()
@@ -126,6 +130,10 @@ class _Run:
             say("training steps from the optimizer's state")
             with self.clock.gate("D'"):
                 self.gates.append(resumed.gate(subject.resumed))
+        if training is not None:
+            say("training mode")
+            with self.clock.gate("M"):
+                self.gates.append(training_mode_gate(training))
         if self.sampling is not None:
             self.gates += [self.sampling.gate(self.more.trajectories), *([self.more.path] if self.more.path else [])]
 

@@ -47,6 +47,7 @@ def verify(
     transform: str | None = None,
     resume: PathText | None = None,
     schedule: str | None = None,
+    train: bool = False,
     seed: int = 0,
     cases: int = 0,
     fresh: bool = False,
@@ -78,6 +79,8 @@ def verify(
             compared.
         schedule: ``module:class`` of the learning-rate schedule in the checkpoint, if its fields do not show which
             PyTorch class it belongs to; requires ``resume``.
+        train: also compare losses, gradients and running statistics of both models in training mode, and which weights
+            are trained.
         seed: seed for the random inputs; the same seed produces the same inputs.
         cases: number of additional random inputs.
         fresh: also compare whole outputs on inputs and weights drawn at run time, with the port alone in a process
@@ -96,7 +99,7 @@ def verify(
     pair = Pair(converted, checkpoint, mapping=mapping, model=model, inputs=tuple(inputs), reference=reference,
                 config=config, values=tuple((values or {}).items()), norm_stats=norm_stats, data=data,
                 transform=transform, key=key, full=full, resume=resume is not None, schedule=schedule,
-                seed=seed, cases=cases, fresh=fresh)  # fmt: skip
+                train=train, seed=seed, cases=cases, fresh=fresh)  # fmt: skip
     pair.require_consistent()
     require_repro(repro)
     return compare_files(pair, say, repro, Path(resume) if resume is not None else None)
@@ -129,7 +132,8 @@ def compare_files(
             reference = user_reference(files.target, prepared, pair.key, weights.tensors if opened.rounded else None)
         resumed = open_resumed(prepared, resume, pair.schedule) if resume is not None else None
         probes = battery(pair.seed, pair.cases)
-        subject = VerifySubject(prepared, opened, weights, unequal, files.digests, started, reference, resumed, probes)
+        subject = VerifySubject(prepared, opened, weights, unequal, files.digests, started, reference, resumed,
+                                pair.train, probes)  # fmt: skip
         return run_gates(subject, say, pair.full, repro, setup)
 
 

@@ -98,6 +98,11 @@ class PairOptions:
         ),
         NEEDS_MODEL,
     ] = False
+    train: Annotated[
+        bool,
+        Option("Also compare both models in training mode: gradients, dropout, batch statistics, and what is trained."),
+        NEEDS_MODEL,
+    ] = False
     schedule: Annotated[
         str | None,
         Option(

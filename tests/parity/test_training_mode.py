@@ -1,0 +1,93 @@
+"""Gate training mode (M): a correct port passes, and what differs only in training is found and named."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+import torch
+from keras import layers
+from torch import nn
+
+import wdport
+from wdport.nets.norms import UnbiasedBatchNormalization
+
+TABLE = """
+format: 2
+inputs: ["x: b 3 6 6"]
+layers:
+  - {torch: "0", keras: conv, kind: conv2d}
+  - {torch: "1", keras: norm, kind: batch_norm}
+  - {torch: "4", keras: last, kind: conv2d}
+  - {torch: "8", keras: out, kind: linear}
+"""
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(5, momentum=0.2)
+    nn.init.uniform_(norm.weight, 0.5, 1.5)
+    return nn.Sequential(nn.Conv2d(3, 5, 3), norm, nn.GELU(), nn.Dropout2d(0.3), nn.Conv2d(5, 4, 3),
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.4), nn.Linear(4, 2))  # fmt: skip
+
+
+def port(
+    norm: Callable[..., Any] = UnbiasedBatchNormalization,
+    momentum: float = 0.8,
+    features: Callable[..., Any] = layers.SpatialDropout2D,
+    rate: float = 0.4,
+    early: bool = False,
+    frozen: str = "",
+) -> keras.Model:
+    x = keras.Input((6, 6, 3))
+    y = norm(momentum=momentum, epsilon=1e-5, name="norm")(layers.Conv2D(5, 3, name="conv")(x))
+    y = features(0.3)(layers.Activation("gelu")(y))
+    y = layers.Conv2D(4, 3, name="last")(y)
+    y = layers.GlobalAveragePooling2D()(layers.Dropout(rate)(y) if early else y)
+    y = y if early else layers.Dropout(rate)(y)
+    model = keras.Model(x, layers.Dense(2, name="out")(y))
+    if frozen:
+        model.get_layer(frozen).trainable = False
+    return model
+
+
+PORTS: dict[str, tuple[Callable[[], keras.Model], str]] = {
+    "equal": (port, ""),
+    "biased variance": (lambda: port(layers.BatchNormalization), "the biased variance of 64 values"),
+    "momentum": (lambda: port(momentum=0.9), "norm/moving_mean is off"),
+    "dropout rate": (lambda: port(rate=0.3), "gradient of"),
+    "dropout elsewhere": (lambda: port(early=True), "gradient of"),
+    "dropout of values": (lambda: port(features=layers.Dropout), "gradient of"),
+    "a frozen layer": (lambda: port(frozen="last"), "last/kernel is trained by PyTorch, and not by the port"),
+}
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return sys.modules[__name__]
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_what_differs_only_in_training_is_found(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    build, message = PORTS[name]
+    monkeypatch.setattr(module, "chosen", build, raising=False)
+    table = tmp_path / "own.yaml"
+    table.write_text(TABLE)
+    torch.save(net().state_dict(), tmp_path / "net.pt")
+    target = f"{__name__}:chosen"
+    converted = wdport.convert(tmp_path / "net.pt", mapping=table, model=target).output
+    verdict = wdport.verify(tmp_path / "net.pt", converted, mapping=table, model=target, reference=f"{__name__}:net",
+                            train=True)  # fmt: skip
+    (gate,) = [gate for gate in verdict.gates if gate.name == "M"]
+    text = "\n".join(map(str, gate.findings))
+    assert gate.passed == (not message), text
+    assert message in text
+    assert [other.name for other in verdict.gates if not other.passed] in ([], ["M"])
+    others = wdport.verify(tmp_path / "net.pt", converted, mapping=table, model=target, reference=f"{__name__}:net")
+    assert "M" not in [other.name for other in others.gates]

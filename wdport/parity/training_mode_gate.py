@@ -1,0 +1,258 @@
+"""Gate training mode (M): loss, gradients and running statistics of both models in training mode, step by step.
+
+PyTorch takes steps of SGD. The port takes every step from the reference's state, so that a step's error is its own.
+What is random is replaced on both sides by a function of the same values: a dropped value depends on its position,
+which differs between the layouts of the two models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from wdport.compare.calls import leaves
+from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
+from wdport.compare.measure import ScaledErrors, relative_l2
+from wdport.compare.probe import model_arguments, tensors
+from wdport.compare.programs import CompiledProgram
+from wdport.conversion.load import Converted
+from wdport.conversion.prepare import Prepared
+from wdport.jax_settings import FAST_COMPILE
+from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
+from wdport.model import Array, KerasModel
+from wdport.parity.gradient_gate import variable_errors
+from wdport.parity.model_pair import Sides, converted_weights, unrounded
+from wdport.recorder import lifted
+
+if TYPE_CHECKING:
+    import torch
+
+STEPS: Final = 3
+BATCH: Final = 4
+"""Samples of a step; statistics of two would be the same for all values."""
+
+STEP_LENGTH: Final = 1e-2
+"""Of all weights, relative to their norm."""
+
+_FUNCTIONS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+
+
+class TrainingStart:
+    """The models of both sides in float64, whose weights are remembered before other gates change them."""
+
+    def __init__(self, prepared: Prepared, converted: Converted, sides: Sides) -> None:
+        self.prepared, self.converted, self.sides = prepared, converted, sides
+        self.begin = {name: tensor.clone() for name, tensor in sides.references["float64"].state_dict().items()}
+
+    def restore(self) -> tuple[torch.nn.Module, KerasModel]:
+        """PyTorch's model with the weights of the checkpoint, and the port with those of the converted file."""
+        self.sides.reference.use(False)
+        module, model = self.sides.references["float64"], self.sides.candidates["float64"]
+        module.load_state_dict(self.begin)
+        # Where the conversion computes, its float64 result: the rounding in the file is no error of a training step.
+        exact = unrounded(self.prepared, converted_weights(self.prepared, self.converted))
+        with jax.enable_x64(True):
+            for path, variable in variables_by_path(model).items():
+                set_variable(variable, exact.exact.get(path, exact.variables[path]))
+        return module, model
+
+
+def training_mode_gate(start: TrainingStart) -> Gate:
+    """Take the steps and compare; both sides' weights change."""
+    prepared, (module, model) = start.prepared, start.restore()
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted(), _repeatable():
+        was_training = module.training
+        module.train()
+        try:
+            return _Steps(prepared, module, model).gate()
+        finally:
+            module.train(was_training)
+
+
+class _Steps:
+    """Both sides, and the largest error so far by what is compared."""
+
+    def __init__(self, prepared: Prepared, module: torch.nn.Module, model: KerasModel) -> None:
+        self._prepared, self._module, self._model = prepared, module, model
+        self._variables = variables_by_path(model)
+        self._program = CompiledProgram(self._port_step, FAST_COMPILE)
+        self._errors: dict[str, float] = {}
+        self._causes: dict[str, Finding] = {}
+
+    def gate(self) -> Gate:
+        signature = self._prepared.family.signature(self._prepared.config)
+        for step in range(STEPS):
+            inputs = signature.make(step, BATCH, 1.0)
+            before = self._moved()
+            for path, array in before.items():
+                set_variable(self._variables[path], array)
+            loss, slopes, state = self._port(signature.in_port(inputs))
+            expected = self._reference(inputs)
+            self._add("loss", relative_l2(np.asarray(loss), np.asarray(expected)))
+            gradients = {name: p.grad.numpy() for name, p in self._trained().items() if p.grad is not None}
+            for name, error in variable_errors(self._prepared, slopes, gradients).items():
+                self._add(f"gradient of {name}", error)
+            self._statistics(before, state)
+            self._descend(first=step == 0)
+        measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
+        missing = [fact(f"the gradient by {name} was not compared", name, "missing") for name in self._uncompared()]
+        return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures,
+                               (*self._frozen(), *self._causes.values(), *missing))  # fmt: skip
+
+    def _add(self, name: str, error: float) -> None:
+        self._errors[name] = max(error, self._errors.get(name, 0.0))
+
+    def _trained(self) -> dict[str, torch.nn.Parameter]:
+        return {name: parameter for name, parameter in self._module.named_parameters() if parameter.requires_grad}
+
+    def _moved(self) -> dict[str, Array]:
+        """The reference's parameters and buffers as the port's variables."""
+        # Copies: PyTorch updates its statistics in place.
+        state = {name: np.array(tensor.numpy()) for name, tensor in self._module.state_dict().items()}
+        moves = [move for move in self._prepared.plan.moves if all(name in state for name in move.sources)]
+        return {path: array for move in moves
+                for path, array in zip(move.targets, move.apply([state[name] for name in move.sources], rounded=False),
+                                       strict=True) if path in self._variables}  # fmt: skip
+
+    def _reference(self, inputs: Sequence[Any]) -> float:
+        """Compute PyTorch's loss and gradients, and update its running statistics."""
+        import torch
+
+        self._module.zero_grad(set_to_none=True)
+        output = self._module(*[torch.from_numpy(np.array(array)) for array in inputs])
+        arrays = list(output.values()) if isinstance(output, dict) else leaves(output)
+        loss = torch.zeros((), dtype=torch.float64)
+        for array in arrays:
+            if array.is_floating_point():
+                loss = loss + (array.sin() + array.square() / 2).mean()
+        torch.autograd.backward(loss)
+        return float(loss.detach())
+
+    def _port(self, inputs: tuple[Array, ...]) -> tuple[Array, dict[str, Any], dict[str, Any]]:
+        """The port's loss, its gradients, and its other variables after the step, by path."""
+        paths = {id(variable): path for path, variable in self._variables.items()}
+        trained, fixed = self._model.trainable_variables, self._model.non_trainable_variables
+        loss, slopes, state = self._program([v.value for v in trained], [v.value for v in fixed], inputs)
+        by_path = {paths[id(variable)]: slope for variable, slope in zip(trained, slopes, strict=True)}
+        after = {
+            paths[id(variable)]: value for variable, value in zip(fixed, state, strict=True) if id(variable) in paths
+        }
+        return np.asarray(loss), by_path, after
+
+    def _port_step(self, weights: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> Any:
+        # As in fit: layers are in training mode only if the model's call has, and passes on, the argument.
+        mode = {"training": True} if self._model._call_has_training_arg else {}
+
+        def loss_of(weights: list[jax.Array]) -> Any:
+            output, state = self._model.stateless_call(weights, fixed, *model_arguments(self._model, inputs), **mode)
+            arrays = [array for array in tensors(output) if jnp.issubdtype(array.dtype, jnp.floating)]
+            return sum(jnp.mean(jnp.sin(array) + array**2 / 2) for array in arrays), state
+
+        (loss, state), slopes = jax.value_and_grad(loss_of, has_aux=True)(weights)
+        return loss, slopes, state
+
+    def _statistics(self, before: Mapping[str, Array], state: Mapping[str, Any]) -> None:
+        """Compare the port's running statistics after a step with the reference's."""
+        errors = ScaledErrors()
+        after = self._moved()
+        for path, value in state.items():
+            if path in after:
+                errors.add(path, np.asarray(value), after[path])
+        for path, error in errors.relative().items():
+            self._add(path, error)
+            if path not in self._causes and (cause := self._biased(path, before, state, after)) is not None:
+                self._causes[path] = cause
+
+    def _biased(
+        self, path: str, before: Mapping[str, Array], state: Mapping[str, Any], after: Mapping[str, Array]
+    ) -> Finding | None:
+        """A notice if the port's moving variance differs only by the factor of the biased variance."""
+        layer = layers_by_path(self._model).get(path.rpartition("/")[0])
+        if not isinstance(layer, keras.layers.BatchNormalization) or not path.endswith("/moving_variance"):
+            return None
+        decayed = layer.momentum * before[path]
+        ours, theirs = np.asarray(state[path]) - decayed, after[path] - decayed
+        factor = float(np.median(theirs / np.where(ours == 0, np.inf, ours)))
+        if factor <= 1.0 or not np.allclose(theirs, factor * ours, rtol=1e-6, atol=0.0):
+            return None
+        count = round(factor / (factor - 1.0))
+        text = (f"{path} is updated with the biased variance of {count} values, as Keras's BatchNormalization does; "
+                "wdport.nets.norms.UnbiasedBatchNormalization updates it as PyTorch does")  # fmt: skip
+        return notice(text, path)
+
+    def _descend(self, first: bool) -> None:
+        """A step of SGD of the reference."""
+        import torch
+
+        with torch.no_grad():
+            pairs = [(p, p.grad) for p in self._trained().values() if p.grad is not None]
+            if first:
+                norms = (float(sum(t.square().sum() for t in group)) ** 0.5 for group in zip(*pairs, strict=True))
+                weights, slopes = norms
+                self._rate = STEP_LENGTH * weights / max(slopes, 1e-30)
+            for parameter, slope in pairs:
+                parameter.sub_(slope, alpha=self._rate)
+
+    def _frozen(self) -> Iterator[Finding]:
+        """Variables that only one of the two sides trains."""
+        trained = set(self._trained())
+        for move in self._prepared.plan.moves:
+            theirs = all(name in trained for name in move.sources)
+            for path in move.targets:
+                if path not in self._variables or self._variables[path].trainable == theirs:
+                    continue
+                what = (
+                    "trained by PyTorch, and not by the port" if theirs else "trained by the port, and not by PyTorch"
+                )
+                yield fact(f"{path} is {what}", path, "unequal")
+
+    def _uncompared(self) -> list[str]:
+        trainable = [path for path, variable in self._variables.items() if variable.trainable]
+        unlike = {name for move in self._prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
+        frozen = {finding.subject for finding in self._frozen()}
+        return [path for path in trainable
+                if f"gradient of {path}" not in self._errors and path not in unlike | frozen]  # fmt: skip
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """Inside, dropout of both sides multiplies every value by a factor that depends on it and on the rate alone."""
+    import torch
+
+    def like_torch(wave: Callable[[Any], Any]) -> Callable[..., Any]:
+        def replaced(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+            return input * (1.0 + p * wave(input)) if training and p else input
+
+        return replaced
+
+    def like_keras(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None) -> Any:
+        # A noise shape with sizes of 1 drops whole features.
+        shared = noise_shape is not None and any(size == 1 for size in noise_shape[1:])
+        return inputs * (1.0 + rate * (jnp.cos if shared else jnp.sin)(inputs))
+
+    def attention(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **named: Any
+    ) -> Any:
+        if not dropout_p:
+            return unchanged(query, key, value, attn_mask, dropout_p, *rest, **named)
+        # The weights of attention are what it computes of the unit vectors.
+        units = torch.eye(key.shape[-2], dtype=query.dtype).expand(*key.shape[:-1], -1)
+        weights = unchanged(query, key, units, attn_mask, 0.0, *rest, **named)
+        return like_torch(torch.sin)(weights, dropout_p) @ value
+
+    unchanged = torch.nn.functional.scaled_dot_product_attention
+    with ExitStack() as patched:
+        for name in _FUNCTIONS:
+            features = name[-2:] in ("1d", "2d", "3d") or name.startswith("feature")
+            wave = torch.cos if features else torch.sin
+            patched.enter_context(patch.object(torch.nn.functional, name, like_torch(wave)))
+        patched.enter_context(patch.object(torch.nn.functional, "scaled_dot_product_attention", attention))
+        patched.enter_context(patch.object(keras.src.backend.random, "dropout", like_keras))
+        yield
