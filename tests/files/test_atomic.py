@@ -293,6 +293,7 @@ WRITERS = {
     "recorder.py": "copied on its own into the environments of others",
     "files/keras_writer.py": "writes to the name that the writer gives it",
     "porting/suggest.py": "writes a table and random weights into a temporary folder",
+    "training/initial.py": "writes random weights into a temporary folder",
     "conversion/convert.py": "writes the manifest to the name that the writer gives it",
     "sampling/parts.py": "writes into the file that the writer opens",
     "cli/signals.py": "opens standard streams that are closed",

@@ -19,7 +19,7 @@ from tests.families.masked_lm import make as eurobert
 from tests.training.test_model import exact
 from wdport.errors import UsageError
 from wdport.families.masked_lm.reference import build_reference
-from wdport.keras_runtime import layer_dtype
+from wdport.keras_runtime import layer_dtype, variables_by_path
 from wdport.optimizers.torch_like import Adam
 from wdport.recorder import lifted
 from wdport.training.supervised import cross_entropy
@@ -186,3 +186,19 @@ def test_a_language_model_learns_a_text(language: Path, tmp_path: Path) -> None:
 def test_what_are_no_tokens_is_refused(tokens: Any, language: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"give whole numbers \(n, L\) from 0 to 29"):
         wdport.train(wdport.load_model(language), tokens, tmp_path / "run")
+
+
+def test_the_best_weights_have_their_own_running_statistics(tmp_path: Path) -> None:
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.BatchNormalization(name="norm"), keras.layers.Dense(3)])
+    random = np.random.default_rng(2)
+    inputs, targets = random.normal(size=(40, 4)).astype("float32"), random.normal(size=(40, 3)).astype("float32")
+    run = wdport.train(wdport.training_model(model, loss="mse"), inputs, tmp_path / "run", epochs=6, targets=targets,
+                       validation_split=0.2, optimizer=Adam([{"lr": 0.5, "weight_decay": 0.0}]))  # fmt: skip
+    assert run.best is not None
+    lowest = min(row["val_loss"] for row in run.epochs)
+    assert run.epochs[-1]["val_loss"] > lowest
+    for path, variable in variables_by_path(model).items():
+        variable.assign(run.best[path])
+    outputs = model.predict(inputs[32:], verbose=0)
+    assert np.mean((outputs - targets[32:]) ** 2) == pytest.approx(lowest, rel=1e-5)

@@ -93,8 +93,9 @@ def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
         return
     open_converted(request.resume, own_model(request.mapping, request.function, None, ()))
     optimizer_file = optimizer_path(Path(request.resume))
-    if optimizer_file.is_file() and request.schedule is not None:
-        raise UsageError("--schedule", f"is for a new optimizer, and {optimizer_file.name} is used", "leave it out")
+    for option, value in (("--schedule", request.schedule), ("--warmup", request.warmup)):
+        if optimizer_file.is_file() and value is not None:
+            raise UsageError(option, f"is for a new optimizer, and {optimizer_file.name} is used", "leave it out")
 
 
 def _require_positive(options: Mapping[str, float | None]) -> None:

@@ -56,16 +56,16 @@ class TrainRequest:
                "[default: the objective of the model's family]", "NAME"),
     ] = None  # fmt: skip
     targets: Annotated[
-        str | None, Option("With --loss, the targets of all samples (n, ...).", files=(".npy",))
+        str | None, Option("Targets (n, ...) of all samples, for --loss.", files=(".npy",))
     ] = None  # fmt: skip
     mask_rate: Annotated[
-        float, Option("Share of the tokens that are masked, for a masked language model.", "SHARE")
+        float, Option("Fraction of the tokens to mask, for a masked language model.", "SHARE")
     ] = 0.15  # fmt: skip
     mask_span: Annotated[
-        int, Option("Number of consecutive tokens that are masked together.", "N", bounds=(1, 64))
+        int, Option("Number of consecutive tokens to mask together.", "N", bounds=(1, 64))
     ] = 1  # fmt: skip
     length: Annotated[
-        int, Option("Number of tokens of a sample, into which a text is divided.", "N", bounds=(2, 1 << 20))
+        int, Option("Length in tokens of the samples into which a text is divided.", "N", bounds=(2, 1 << 20))
     ] = 128  # fmt: skip
     recipe: Annotated[
         str | None,
@@ -94,23 +94,23 @@ class TrainRequest:
     weight_decay: Annotated[
         float | None, Option("AdamW's weight decay.  [default: the optimizer's, or 0.01]")
     ] = None  # fmt: skip
-    clip: Annotated[float | None, Option("Clip gradients to this norm over all variables.", "NORM")] = None
+    clip: Annotated[float | None, Option("Clip the global norm of the gradients to this value.", "NORM")] = None
     ema: Annotated[
-        float | None, Option("Also keep a moving average of the weights, such as 0.999.", "DECAY")
+        float | None, Option("Also keep a moving average of the weights, with a decay such as 0.999.", "DECAY")
     ] = None  # fmt: skip
-    min_snr: Annotated[float | None, Option("Min-SNR weighting, such as 5.", "GAMMA")] = None
+    min_snr: Annotated[float | None, Option("Gamma of Min-SNR weighting, such as 5.", "GAMMA")] = None
     energy: Annotated[float | None, Option("Weight of the energy term of the loss.  [default: --config's, or 0]")] = (
         None
     )
     drop_condition: Annotated[
-        float, Option("Probability with which a state's condition is dropped, which guidance needs.", "P")
+        float, Option("Probability of dropping a state's condition, as guidance requires.", "P")
     ] = 0.0  # fmt: skip
     validation_split: Annotated[
-        float, Option("Share of the states, the last ones, that are not trained on but validated.", "SHARE")
+        float, Option("Fraction of the samples, taken from the end, to hold out for validation.", "SHARE")
     ] = 0.0  # fmt: skip
     patience: Annotated[
         int | None,
-        Option("Stop after N epochs without a lower validation loss.", "N", bounds=(1, 1 << 24)),
+        Option("Stop after N epochs without a lower validation loss (--validation-split).", "N", bounds=(1, 1 << 24)),
     ] = None  # fmt: skip
     dtype: Annotated[
         str,

@@ -183,7 +183,7 @@ def _diffusion_training(
 
 def _masked_training(model: KerasModel, vocabulary: Vocabulary, rate: float, span: int, seed: int) -> NetworkTraining:
     if vocabulary.mask is None:
-        raise UsageError("model", "names no mask token", "give its number with --set mask_token_id=N in convert")
+        raise UsageError("model", "names no mask token", "convert it with `--set mask_token_id=N`")
     if not 0.0 < rate < 1.0:
         raise UsageError("mask_rate", f"is {rate!r}", "give a number above 0 and below 1")
     if not isinstance(span, int) or not 1 <= span <= MAX_SPAN:

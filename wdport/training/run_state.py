@@ -60,8 +60,8 @@ class RunState:
         return {**current, "best": self.best}
 
     def mark_best(self) -> None:
-        """Note the weights of this moment as the best ones."""
-        self.best = self.placement.state([variable.value for variable in self.variables["trained"]])
+        """Note the weights of this moment, and running statistics, as the best ones."""
+        self.best = self.placement.state([variable.value for variable in self._network_variables()])
 
     def settings(self) -> dict[str, Any]:
         """What is compared between the processes of a run, and with the run that is resumed."""
@@ -144,10 +144,16 @@ class RunState:
             for variable, value in zip(variables, host_values[role], strict=True):
                 set_variable(variable, value)
         places = {id(variable): path for path, variable in variables_by_path(self.model.network).items()}
-        names = [places[id(variable)] for variable in self.model.trainable_variables]
-        averaged, best = (dict(zip(names, host_values[role], strict=True)) if host_values[role] else None
+        names = [places[id(variable)] for variable in self._network_variables()]
+        # Averages are of trained variables alone, which come first.
+        averaged, best = (dict(zip(names, host_values[role], strict=False)) if host_values[role] else None
                           for role in ("averaged", "best"))  # fmt: skip
         return averaged, best
+
+    def _network_variables(self) -> list[KerasVariable]:
+        """The trained variables, and the network's others."""
+        others = zip(self.variables["other"], self._weights, strict=True)
+        return [*self.variables["trained"], *(variable for variable, is_weight in others if is_weight)]
 
     def _require_more(self, done: int, epochs: int) -> None:
         if done > epochs * self.batches.per_epoch:

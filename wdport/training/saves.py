@@ -26,7 +26,7 @@ from wdport.model import Array
 from wdport.training.placement import Placement
 
 NAME: Final = "state.npz"
-FORMAT: Final = 3
+FORMAT: Final = 4
 WHOLE: Final = ("epoch", "steps")
 """Metrics that are integers."""
 
