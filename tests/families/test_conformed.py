@@ -33,11 +33,22 @@ MUTANTS = {
 """The first mutant of every pair that is another port or another row."""
 
 
+UNLIKE_IN_TRAINING = {
+    "embedding with padding_idx and a trained row there", "instance norm with running statistics",
+    "batch_norm of vectors", "batch_norm of sequences", "batch_norm of images, channels first",
+    "batch_norm of images, both axes of one size", "batch_norm of volumes, no weights",
+    "lstm, dropout between layers: none in inference", "packed, dropout: none in inference",
+    "rrelu: the mean slope in inference", "dropout: none in inference",
+}  # fmt: skip
+"""Pairs that are equal in evaluation alone: PyTorch does not train the row of padding, and the Keras model of these
+tests does not pass on the mode, so that its norms and dropouts are in evaluation mode in fit."""
+
+
 def quickly(names: list[str]) -> list[object]:
     return [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in names]
 
 
-def verified(folder: Path, pair: Pair, mutant: str = "") -> wdport.Verdict:
+def verified(folder: Path, pair: Pair, mutant: str = "", train: bool = False) -> wdport.Verdict:
     torch.manual_seed(1)
     net = Net(pair)
     with torch.no_grad():
@@ -50,14 +61,15 @@ def verified(folder: Path, pair: Pair, mutant: str = "") -> wdport.Verdict:
     torch.save(net.state_dict(), checkpoint)
     mapping.write_text(table(pair, mutant))
     output = wdport.convert(checkpoint, folder / "out.weights.h5", mapping=mapping).output
-    return wdport.verify(checkpoint, output, mapping=mapping)
+    return wdport.verify(checkpoint, output, mapping=mapping, train=train)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize("name", quickly([name for name, pair in PAIRS.items() if not pair.no_model]))
 def test_it_passes(tmp_path: Path, name: str) -> None:
-    verdict = verified(tmp_path, PAIRS[name])
-    assert verdict.exit_code == 0, verdict
+    verdict = verified(tmp_path, PAIRS[name], train=True)
+    failed = [gate.name for gate in verdict.gates if not gate.passed]
+    assert failed == (["M"] if name in UNLIKE_IN_TRAINING else []), verdict
     assert all(gate.compared == gate.expected for gate in verdict.gates)
     assert not verdict.settings.of("differs")
     if name == "conv1d, causal":  # a convolution that pads inside keeps its own input, which is not amplified
