@@ -63,6 +63,12 @@ def test_an_energy_term_that_the_family_does_not_have(model: Any) -> None:
         training_model(model, energy=0.1)
 
 
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_a_share_of_dropped_conditions_that_is_none(share: float, model: Any) -> None:
+    with pytest.raises(UsageError, match=r"drop_condition: is .*; give a number from 0 and below 1"):
+        training_model(model, drop_condition=share)
+
+
 def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:
     def made(**fields: Any) -> Any:
         given = {**fields_of("learned, a table of classes"), "scheduler": Scheduler(50), **fields}

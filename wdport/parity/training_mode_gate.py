@@ -132,7 +132,8 @@ class _Steps:
         for array in arrays:
             if array.is_floating_point():
                 loss = loss + (array.sin() + array.square() / 2).mean()
-        torch.autograd.backward(loss)
+        if loss.requires_grad:  # a model may have nothing to train
+            torch.autograd.backward(loss)
         return float(loss.detach())
 
     def _port(self, inputs: tuple[Array, ...]) -> tuple[Array, dict[str, Any], dict[str, Any]]:
@@ -193,7 +194,7 @@ class _Steps:
 
         with torch.no_grad():
             pairs = [(p, p.grad) for p in self._trained().values() if p.grad is not None]
-            if first:
+            if first and pairs:
                 norms = (float(sum(t.square().sum() for t in group)) ** 0.5 for group in zip(*pairs, strict=True))
                 weights, slopes = norms
                 self._rate = STEP_LENGTH * weights / max(slopes, 1e-30)

@@ -171,6 +171,8 @@ def _diffusion_training(
         raise UsageError("energy", f"{family.name} has no energy term", "leave it out")
     tables = {name.replace("/", "."): variable.value for name, variable in variables_by_path(model).items()}
     about = family.diffused(config)
+    if not 0.0 <= dropped < 1.0:
+        raise UsageError("drop_condition", f"is {dropped!r}", "give a number from 0 and below 1")
     if dropped and (about.condition is None or about.condition.null is None):
         what = "the model has no value that means no condition"
         raise UsageError("drop_condition", what, "name it in the model's table or with `--set`, or leave this out")
