@@ -35,7 +35,7 @@ def test_every_fault_of_the_network_dies_where_it_is(specimen: Specimen) -> None
     assert {kill.gate for kill in kills} == {"", "0", "A", "A'", "B"}
     assert {kill.mutant for kill in kills if not kill.killed} == {"key bias dropped", "key bias added twice"}
     seen = {kill.mutant: kill.inputs.partition(", ")[2] for kill in kills}
-    assert seen["tokens clipped at 30"] == "batch 4, scale x50, converted weights"
+    assert seen["tokens clipped at 30"] == "batch 4, scale x50, converted weights, gain x32"
     assert seen["weights captured at trace time"] == "batch 4, scale x1, random biases"
     assert specimen.verify()  # and nothing of them is left
 
@@ -88,7 +88,8 @@ def test_rewritten_ports_live(specimen: Specimen) -> None:
     found = list(run_rewrites(specimen))
     assert [each for each in found if each.alarms] == []
     assert [each.name for each in found] == [each.name for each in rewrites(specimen.config)]
-    assert 1e-16 < max(each.logic or 0.0 for each in found) < 1e-13
+    # Keys are compared without what all tokens share; the subtraction costs two or three digits.
+    assert 1e-16 < max(each.logic or 0.0 for each in found) < 1e-12
 
 
 def test_a_rewrite_that_leaks_is_an_alarm() -> None:
