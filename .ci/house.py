@@ -50,7 +50,7 @@ INTERFACES = {
 
 SEVERAL = {
     "Block", "Blocks", "Gate", "Level", "Mid", "NoiseSchedule", "RMSNorm", "TS2Vec", "WaveletDiff",
-    "Config", "Denoiser", "Network", "Sampler",
+    "Config", "Network", "Sampler",
     "Fault", "Pair", "Port", "Verdict",
 }  # fmt: skip
 """Classes whose name stands in several modules, and may: layers of networks as their papers and libraries call them, on

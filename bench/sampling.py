@@ -3,8 +3,7 @@
 `python bench/sampling.py [--batch 1 64] [--no-compile] [--no-torch] [--steps 8] [--rounds 15] [--device cpu|cuda]
 [--precision float32]`; `make bench-sampling` runs it on the CPU. `--rounds 0` only compiles, for a compile cache. Every
 contender runs in turn, round after round, in one process; the table has medians of the times and of the rounds' ratios.
-A step is the network and the sampler's update. Last come all batches against the plain Keras model, in parentheses by
-the least times, which other programs disturb least.
+A step is the network and the sampler's update.
 """
 
 from __future__ import annotations
@@ -34,14 +33,12 @@ import wdport
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.scan import first_carry, plan_rows, run_rows
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.kernels import Kernel, lay_kernels, many_rows, product
 from wdport.families.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
 from wdport.jax_settings import fast_run
-from wdport.sampling.network import Network, fast_network, keras_network
+from wdport.sampling.network import Network, keras_network
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 Run = Callable[[], Any]
-PLAIN, OTHER = "wdport, plain Keras model", "wdport, kernels the other way"
 PAUSE = 0.3
 """Seconds before every run: PyTorch's threads may spin on for a while after their work, to the cost of who is next."""
 
@@ -64,20 +61,19 @@ def main() -> None:
         if arguments.precision == "bfloat16":
             module = module.to(torch.bfloat16)
         with jax.default_matmul_precision(precision):
-            lines = [_table(model, module, batch, arguments) for batch in arguments.batch]
-        print(
-            "\nthe plain Keras model's time, times ours, kernels as for the batch and the other way", *lines, sep="\n"
-        )
+            for batch in arguments.batch:
+                _table(model, module, batch, arguments)
         if arguments.device == "cpu":
             _first_samples(converted)
 
 
-def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Namespace) -> str:
-    """Prints the table of a batch; returns a line on ours and the plain Keras model."""
+def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Namespace) -> None:
+    """Print the table of a batch."""
     state = np.random.default_rng(0).standard_normal((batch, RELEASED.coefficients, RELEASED.features))
     runs = _contenders(model, module, state, arguments)
     if not arguments.rounds:
-        return f"  batch {batch:>3}: compiled"
+        print(f"  batch {batch:>3}: compiled")
+        return
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(arguments.rounds):
         for name, (run, steps) in runs.items():
@@ -94,30 +90,14 @@ def _table(model: Any, module: WaveletDiff, batch: int, arguments: argparse.Name
         ratio = statistics.median(other / ours for other, ours in zip(values, times["wdport"], strict=True))
         products = f"{gflop / statistics.median(values):6.0f} GFLOP/s" if "products" in name else ""
         print(f"  {name:<34} {1e3 * statistics.median(values):8.2f} {spread:<20} {ratio:6.2f} x {products}", flush=True)
-    lies = ("(out, in)", "(in, out)")[:: 1 if many_rows(RELEASED, batch) else -1]
-    ratios = (_ratios(times[PLAIN], times[name]) for name in ("wdport", OTHER) if name in times)
-    said = (f"{ratio} with {way}" for ratio, way in zip(ratios, lies, strict=False))
-    return f"  batch {batch:>3}: {', '.join(said)}"
-
-
-def _ratios(plain: list[float], ours: list[float]) -> str:
-    """Of the rounds, their median, and of the least times."""
-    median = statistics.median(other / own for other, own in zip(plain, ours, strict=True))
-    return f"{median:.2f} ({min(plain) / min(ours):.2f})"
 
 
 def _contenders(
     model: Any, module: WaveletDiff, state: Any, arguments: argparse.Namespace
 ) -> dict[str, tuple[Run, int]]:
     low, batch, steps = arguments.precision == "bfloat16", len(state), arguments.steps
-    fast, plain = fast_network(model), keras_network(model)
-    ours = fast.weights(batch)
-    runs: dict[str, tuple[Run, int]] = {
-        "wdport": _ours(fast, state, steps, ours),
-        PLAIN: _ours(plain, state, steps, plain.weights()),
-    }
-    if arguments.device == "cpu":
-        runs[OTHER] = _ours(fast, state, steps, lay_kernels(ours, not many_rows(RELEASED, batch)))
+    network = keras_network(model)
+    runs: dict[str, tuple[Run, int]] = {"wdport": _ours(network, state, steps, network.weights())}
     floor = _floor(batch, jnp.bfloat16 if low else jnp.float32)
     if not arguments.torch:
         return {**runs, "matrix products alone, JAX": floor}
@@ -140,9 +120,8 @@ def _ours(network: Network, state: Any, count: int, weights: Any) -> tuple[Run, 
 
     @partial(jax.jit, compiler_options=fast_run())
     def program(weights: Any, rows: Any, start: Any, tape: Any) -> Any:
-        embedded = network.embed(weights, rows.times)
         step = lambda x, c: network.apply(weights, x, c)  # noqa: E731
-        return run_rows(step, rows, first_carry(start), tape, embedded=embedded)[0][0]
+        return run_rows(step, rows, first_carry(start), tape)[0][0]
 
     run = lambda: program(weights, rows, start, tape).block_until_ready()  # noqa: E731
     run()
@@ -178,12 +157,11 @@ def _products(batch: int) -> list[tuple[int, int, int]]:
 
 
 def _floor(batch: int, dtype: Any) -> tuple[Run, int]:
-    """The products alone, of the same sizes and as many, in one compiled program; the right factors lie as ours."""
+    """The products alone, of the same sizes and as many, in one compiled program."""
     sizes, rng = _products(batch), np.random.default_rng(0)
-    lies = many_rows(RELEASED, batch)
-    rights = [Kernel(jnp.asarray(rng.standard_normal((k, n)), dtype), False).laid(lies) for _, k, n in sizes]
+    rights = [jnp.asarray(rng.standard_normal((k, n)), dtype) for _, k, n in sizes]
     lefts = {size[:2]: jnp.asarray(rng.standard_normal(size[:2]), dtype) for size in sizes}
-    program = jax.jit(lambda lefts, rights: [product(lefts[str(s[:2])], w) for s, w in zip(sizes, rights, strict=True)])
+    program = jax.jit(lambda lefts, rights: [lefts[str(s[:2])] @ w for s, w in zip(sizes, rights, strict=True)])
     named = {str(size): array for size, array in lefts.items()}
     run = lambda: jax.block_until_ready(program(named, rights))  # noqa: E731
     run()

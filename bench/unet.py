@@ -32,7 +32,7 @@ import wdport
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.scan import first_carry, plan_rows, run_rows
 from wdport.jax_settings import fast_run
-from wdport.sampling.network import fast_network
+from wdport.sampling.network import keras_network
 
 Run = Callable[[], Any]
 SIZE = 32
@@ -109,16 +109,15 @@ def _table(model: Any, module: Any, batch: int, given: argparse.Namespace) -> No
 
 def _ours(model: Any, state: Any, count: int, options: dict[str, Any]) -> tuple[Run, int]:
     """One scan over a DDIM plan, compiled with these options."""
-    network = fast_network(model)
+    network = keras_network(model)
     plan = network.process().plan("ddim", count)
-    rows, weights, start = plan_rows(plan, "float32"), network.weights(len(state)), jnp.asarray(state)
+    rows, weights, start = plan_rows(plan, "float32"), network.weights(), jnp.asarray(state)
     tape = jnp.asarray(lay_out(np.zeros((0, *state.shape), np.float32), plan.noisy))
 
     @partial(jax.jit, compiler_options=options)
     def program(weights: Any, rows: Any, start: Any, tape: Any) -> Any:
         step = lambda x, c: network.apply(weights, x, c)  # noqa: E731
-        embedded = network.embed(weights, rows.times)
-        return run_rows(step, rows, first_carry(start), tape, embedded=embedded)[0][0]
+        return run_rows(step, rows, first_carry(start), tape)[0][0]
 
     run = lambda: program(weights, rows, start, tape).block_until_ready()  # noqa: E731
     run()

@@ -17,13 +17,12 @@ from parity_tests.test_verdicts import failed
 from tests.make import SETTINGS, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.families.waveletdiff import layers, series
-from wdport.families.waveletdiff.fast import Denoiser
 from wdport.files import keras_writer as keras_files
 from wdport.files import model_files
 from wdport.files.model_files import read_variables
+from wdport.parity import sampling_network
 from wdport.parity.file_pair import misread
 
-PREDICT, EMBED = Denoiser.predict, Denoiser.embed
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -35,20 +34,24 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return path, wdport.convert(path, values=TWO_LEVELS_SETTINGS, norm_stats=statistics).output
 
 
-def mixed(self: Any, weights: Any, state: Any, embedded: Any, condition: Any = None) -> Any:
+def called(change: Callable[[Any], Any]) -> Patch:
+    """Samplers call the model with changed states."""
+
+    def network(model: Any, known_values: Any = None) -> Any:
+        made = PLAIN(model, known_values)
+        return replace(made, apply=lambda weights, state, *more: made.apply(weights, change(state), *more))
+
+    return lambda patch: patch.setattr(sampling_network, "keras_network", network)
+
+
+def mixed(state: Any) -> Any:
     """Every sample sees a little of the others."""
-    return PREDICT(self, weights, state + 1e-4 * (state.mean(0) - state), embedded)
+    return state + 1e-4 * (state.mean(0) - state)
 
 
-def rounded(self: Any, weights: Any, state: Any, embedded: Any, condition: Any = None) -> Any:
+def rounded(state: Any) -> Any:
     """In float32 alone the products' operands are rounded."""
-    rough = state.astype(jnp.bfloat16).astype(state.dtype) if state.dtype == jnp.float32 else state
-    return PREDICT(self, weights, rough, embedded)
-
-
-def whole_steps(self: Any, weights: Any, times: Any) -> Any:
-    """Time cut to whole steps: in float32 wrong at five of them."""
-    return EMBED(self, weights, jnp.floor(times * 1000.0) / 1000.0)
+    return state.astype(jnp.bfloat16).astype(state.dtype) if state.dtype == jnp.float32 else state
 
 
 def whole_time(self: Any, value: Any) -> Any:
@@ -60,11 +63,10 @@ def exchanged_statistics(config: Any, coefficients: Any) -> Any:
     return SERIES(replace(config, norm_mean=config.norm_std, norm_std=config.norm_mean), coefficients)
 
 
-SERIES = series.to_series
+SERIES, PLAIN = series.to_series, sampling_network.keras_network
 FAULTS: dict[str, tuple[Patch, set[str]]] = {
-    "samples mixed": (lambda patch: patch.setattr(Denoiser, "predict", mixed), {"E'"}),
-    "bfloat16 operands": (lambda patch: patch.setattr(Denoiser, "predict", rounded), {"E'"}),
-    "whole steps in the sampler": (lambda patch: patch.setattr(Denoiser, "embed", whole_steps), {"E'"}),
+    "samples mixed": (called(mixed), {"E'"}),
+    "bfloat16 operands": (called(rounded), {"E'"}),
     "whole steps in the port": (lambda patch: patch.setattr(layers.SinusoidEmbedding, "call", whole_time), {"B"}),
     "mean and deviation exchanged": (lambda patch: patch.setattr(series, "to_series", exchanged_statistics), {"F"}),
 }

@@ -126,11 +126,9 @@ def test_config_json_beside_a_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("sample", "x.keras", "--pad-widths", "1000000000"),
         ("sample", "x.keras", "--batch-size", "9" * 100_000),
         ("sample", "x.keras", "--chunk", "9" * 100_000),
         ("sample", "x.keras", "-n", "1" + "0" * 400),
-        ("export", "x.keras", "--pad-widths", "1" + "0" * 400),
         ("export", "x.keras", "--batch-size", "1" + "0" * 400),
     ],
     ids=lambda arguments: " ".join(arguments)[:40],

@@ -7,7 +7,8 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from threading import Lock
 from unittest.mock import patch
 
 if "keras" not in sys.modules:
@@ -243,22 +244,42 @@ def fresh_names() -> Iterator[None]:
         global_state.set_global_attribute("object_name_uids", before if before is not None else defaultdict(int))
 
 
+_EXACT = Lock()
+_exact_threads, _exact_context = 0, ExitStack()
+# Two threads in such a context must not each restore what they found: the second would restore the first one's changes.
+
+
 @contextmanager
 def exact_float64() -> Iterator[None]:
     """Compute in true float64 inside the context, for any Keras model built or called there, with JAX's x64 enabled.
 
     Keras's type promotion treats float64 as float32 on JAX, and its attention computes a softmax in float32. The
     promotion table is private, so its effect is checked at every tap by the share of values that float32 can represent.
+
+    It applies to the whole process until the last thread leaves such a context.
     """
-    with (
-        default_float("float64"),
-        # Keras's promotion maps 64-bit types to 32-bit ones by this table.
-        patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"}),
-        # Keras's backend calls it by this name; its softmax is always float32.
-        patch.object(jax.nn, "dot_product_attention", _explicit_attention),
-        patch.object(nn.logging, "exception", lambda *_, **__: None),  # a traceback, before Keras tries another way
-    ):
+    global _exact_threads, _exact_context
+    with _EXACT:
+        _exact_threads += 1
+        if _exact_threads == 1:
+            _exact_context = ExitStack()
+            for change in (
+                default_float("float64"),
+                # Keras's promotion maps 64-bit types to 32-bit ones by this table.
+                patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"}),
+                # Keras's backend calls it by this name; its softmax is always float32.
+                patch.object(jax.nn, "dot_product_attention", _explicit_attention),
+                # It logs a traceback before Keras tries another way.
+                patch.object(nn.logging, "exception", lambda *_, **__: None),
+            ):
+                _exact_context.enter_context(change)
+    try:
         yield
+    finally:
+        with _EXACT:
+            _exact_threads -= 1
+            if _exact_threads == 0:
+                _exact_context.close()
 
 
 @contextmanager

@@ -162,9 +162,6 @@ MAX_ITEM_BYTES: Final = 64
 """Bytes of memory for each value in it: in all, at most the file's size plus 64 MiB. That file has 229 bytes for
 each."""
 
-MAX_PAD_WIDTHS: Final = 1024
-"""The widest matrix units have 256 columns; at 4096 a model of width 48 takes gigabytes."""
-
 MAX_SEED: Final = (1 << 31) - 1
 """Of the inputs of a comparison."""
 

@@ -20,7 +20,6 @@ from types import MappingProxyType, NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from wdport.errors import UsageError
-from wdport.limits import MAX_PAD_WIDTHS
 
 T = TypeVar("T")
 PathText = str | PathLike[str]
@@ -210,10 +209,6 @@ SHA256: Final = Option("Expected SHA-256 of the checkpoint or, without one, of t
 FORCE: Final = Option("Replace files that wdport did not write.")
 FORCE_OUTPUT: Final = Option("Replace an existing output, but never a symbolic link.")
 DEVICES: Final = Option("Divide every batch among all devices, or among the first N.  [default: 1]", "all|N")
-PAD_WIDTHS: Final = Option(
-    "Pad widths with zeros to a multiple of M, for matrix units of that size; no benefit on a CPU.", "M",
-    bounds=(1, MAX_PAD_WIDTHS), show_default=False, group="model",
-)  # fmt: skip
 JSON: Final = Option(
     "Print the result as JSON instead of text, or write it to FILE in addition to the text "
     "(--json=FILE if ambiguous).", "[FILE]",

@@ -74,14 +74,6 @@ def test_the_network_computes_in_what_is_asked_for(
     assert (0.0 < off < 1e-5) if dtype == "float64" else (1e-5 < off < 0.1)
 
 
-def test_sampling_needs_no_keras(model: Path, tmp_path: Path) -> None:
-    code = "import sys; from wdport.cli.main import main; code = main(sys.argv[1:]); assert 'keras' not in sys.modules"
-    command = [sys.executable, "-c", f"{code}; sys.exit(code)", "sample", str(model), *FAST, "-o", "a.npz"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stderr) == (0, "")
-    assert (tmp_path / "a.npz").is_file()
-
-
 @pytest.mark.parametrize(
     ("when", "error", "code"), [("before saving", Terminated, 143), ("while saving", KeyboardInterrupt, 130)]
 )

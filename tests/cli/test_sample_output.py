@@ -151,8 +151,7 @@ def test_an_endless_input_is_refused(
 def test_parts_of_another_program_are_another_runs(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Other widths sum in another order."""
     with interrupted(monkeypatch):
         assert run(model, "-n", 5, "--chunk", 2, "-o", tmp_path / "a.npz") == 130
-    assert run(model, "-n", 5, "--pad-widths", 24, "-o", tmp_path / "a.npz") == 2
-    assert "holds parts of another run, with pad_widths 1 instead of 24" in capsys.readouterr().err
+    assert run(model, "-n", 5, "--dtype", "bfloat16", "-o", tmp_path / "a.npz") == 2
+    assert "holds parts of another run, with dtype float32 instead of bfloat16" in capsys.readouterr().err

@@ -204,7 +204,6 @@ def test_from_python(made: Path, tmp_path: Path) -> None:
         "the inputs of a Words are not known; state them": (own, {}),
         "is not NAME: AXES": (own, {"inputs": ["8"]}),
         "sampler: a network has none": (own, {"inputs": ["ids: b 8, below 50"], "steps": 3}),
-        "pad_widths: is for a denoiser or sampler": (own, {"inputs": ["ids: b 8, below 50"], "pad_widths": 8}),
         "a .* is not a diffusion model": (own, {"what": "sampler"}),
         "inputs: are for a network": (own, {"what": "denoiser", "inputs": ["ids: b 8, below 50"]}),
         "--size n: is not a size of this model that varies; leave it out": (
@@ -260,7 +259,6 @@ REFUSALS: dict[str, tuple[list[str], str]] = {
     "denoiser": (["VAE", "--what", "denoiser"], "a wan_vae model draws no samples; give a converted diffusion model"),
     "its own way": (["VAE", "--what", "sampler"], "--what network exports this one"),
     "steps": (["VAE", "--steps", "5"], "--steps: requires --what sampler"),
-    "widths": (["VAE", "--pad-widths", "8"], "--pad-widths: is for a denoiser or sampler"),
     "size": (["VAE", "--size", "n=5"], "--size n: is not a size of this model that varies; give t, h, w"),
     "no size": (["VAE", "--size", "t"], "--size: 't' is not NAME=N"),
     "nothing": (["VAE", "--size", "t=0"], "--size t: invalid size 0"),

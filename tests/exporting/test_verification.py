@@ -150,7 +150,7 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], s
         of_network(lambda made: replace(made, apply=rounded(made.apply))), ("--what", "denoiser"), {"denoise"}
     ),
     "one time for all samples": (
-        of_network(lambda made: replace(made, embed=lambda w, t: made.embed(w, t[:1].repeat(t.shape[0])))),
+        of_network(lambda made: replace(made, apply=lambda w, x, t: made.apply(w, x, t[:1].repeat(t.shape[0])))),
         ("--what", "denoiser"), {"denoise"},
     ),
     "weights are stored in 16 bits": (

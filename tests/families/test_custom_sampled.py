@@ -8,9 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -23,9 +21,7 @@ from wdport.cli.main import main
 from wdport.errors import MisfitError
 from wdport.exporting import loader
 from wdport.families.custom_sampled import read_sampling
-from wdport.families.registry import own_model
 from wdport.model import Clipping
-from wdport.sampling import network as networks
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "points"
 
@@ -114,23 +110,6 @@ def test_one_step_of_the_flow_is_the_networks(folder: Path) -> None:
     with torch.no_grad():
         expected = torch.tensor(init) + model(torch.tensor(init), torch.zeros(5))
     np.testing.assert_allclose(np.load("b.npy"), expected.numpy(), rtol=1e-5, atol=1e-6)
-
-
-def test_threads_wait_for_the_weights(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    family: Any = own_model("flow.yaml", None, None, ())
-    config = family.load_config({})
-    make = networks._Arranged.make
-
-    def slow(self: Any, variables: Any, batch: int | None) -> None:
-        self._arranged = None
-        sleep(0.2)
-        make(self, variables, batch)
-
-    monkeypatch.setattr(networks._Arranged, "make", slow)
-    network = networks.fast_network(family.build(config), known_values=(family, config))
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: network.weights(4), range(4)))
-    assert all(each is not None and set(each) == set(found[0]) for each in found)
 
 
 FLOW = {"process": "flow", "shape": [2]}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 from parity_tests.faults.samplers import faults_of
 from parity_tests.faults.samplers.flow import FLOW_FAULTS
 from wdport.diffusion.flow import TARGETS, Flow
-from wdport.families.keras_denoiser import KerasDenoiser
 from wdport.model import Array, ArrayNames, Diffused, NotDecoded
 from wdport.parity.trajectories import TrajectoryReference, kill_sampler_faults, trajectories_gate
 
@@ -53,7 +51,6 @@ class Family:
 
     flow: Flow
     name: str = "slopes"
-    tables: tuple[str, ...] = field(default=())
 
     def unsampled(self, _: object) -> str:
         return ""
@@ -67,17 +64,11 @@ class Family:
             (SIZE,), ArrayNames("points", "number", "number"), ArrayNames("decoded", "number", "number"), why, 64
         )
 
-    def denoiser(self, _: object, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
-        return KerasDenoiser(lambda policy: Slopes(dtype=policy), dtype, pad_widths)
+    def build(self, _: object, dtype: str | None = None) -> Slopes:
+        return Slopes(dtype=dtype)
 
     def to_series(self, *_: object) -> None:
         return None
-
-    def time_tables(self, _: object) -> Iterator[tuple[str, Array]]:
-        return iter(())
-
-    def time_layers(self, *_: object) -> Iterator[tuple[str, Array]]:
-        return iter(())
 
 
 @pytest.fixture(scope="module")

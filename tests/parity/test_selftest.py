@@ -36,7 +36,9 @@ def test_every_fault_of_the_network_dies_where_it_is(specimen: Specimen) -> None
     assert {kill.mutant for kill in kills if not kill.killed} == {"key bias dropped", "key bias added twice"}
     seen = {kill.mutant: kill.inputs.partition(", ")[2] for kill in kills}
     assert seen["tokens clipped at 30"] == "batch 4, scale x50, converted weights, gain x32"
-    assert seen["weights captured at trace time"] == "batch 4, scale x1, random biases"
+    assert seen["weights captured at trace time"] == (
+        "batch 4, scale x1, samples: whole, sparse, small, far, random biases"
+    )
     assert specimen.verify()  # and nothing of them is left
 
 

@@ -20,7 +20,7 @@ from wdport.conversion.load import open_converted
 from wdport.errors import UsageError
 from wdport.files.model_files import read_variables
 from wdport.sampling.condition import with_known
-from wdport.sampling.network import Network, fast_network, stored_network
+from wdport.sampling.network import Network, keras_network, stored_network
 from wdport.sampling.sampler import Programs, Sampler, plan_of, programs_of
 from wdport.shared_types import POLICIES
 
@@ -61,24 +61,23 @@ def leaves(weights: Any) -> list[Any]:
     return [jax.tree.structure(weights), *((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(weights))]
 
 
-@pytest.mark.parametrize("pad", [1, 24])
 @pytest.mark.parametrize("dtype", POLICIES)
-def test_specs_are_those_of_the_weights(opened: Any, dtype: str, pad: int) -> None:
+def test_specs_are_those_of_the_weights(opened: Any, dtype: str) -> None:
     with jax.enable_x64(dtype == "float64"):
-        network = stored(opened, dtype=dtype, pad_widths=pad)
+        network = stored(opened, dtype=dtype)
         assert network.specs is not None
-        for batch in (1, None):
-            specs = network.specs(batch)
-            assert leaves(specs) == leaves(network.weights(batch))
-        assert {leaf.dtype.name for leaf in jax.tree.leaves(specs)} <= set(POLICIES[dtype])
+        specs = network.specs()
+        assert leaves(specs) == leaves(network.weights())
+        # Besides weights, the states of dropout's generators, which nothing reads.
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(specs)} == {POLICIES[dtype][1], "uint32"}
 
 
 def test_steps_compile_once_while_the_weights_are_made(opened: Any) -> None:
     network, event = stored(opened), threading.Event()
 
-    def weights(batch: int) -> Any:
+    def weights() -> Any:
         assert event.wait(60), "the weights were asked for before the steps were compiled"
-        return network.weights(batch)
+        return network.weights()
 
     sampler = Sampler(Programs(replace(network, weights=weights)), plan_of(network, "ddim", 7, 0.5))
     with compiled(event) as programs:
@@ -90,14 +89,11 @@ def test_steps_compile_once_while_the_weights_are_made(opened: Any) -> None:
         assert programs == ["jit(_drawn)"] * 2
 
 
-@pytest.mark.parametrize("kind", ["keras", "bound", "stored", "known", "float64", "taped", "no specs"])
+@pytest.mark.parametrize("kind", ["keras", "stored", "known", "float64", "taped", "no specs"])
 def test_nothing_compiles_twice(opened: Any, kind: str) -> None:
     """What was compiled ahead is what runs."""
-    model = wdport.load_model(opened.path) if kind in ("keras", "bound") else None
-    if kind == "bound":
-        for variable in model.trainable_variables:
-            variable._value = jax.device_put(variable.value, jax.devices()[0])
-    network = fast_network(model) if model else stored(opened, dtype="float64" if kind == "float64" else "float32")
+    model = wdport.load_model(opened.path) if kind == "keras" else None
+    network = keras_network(model) if model else stored(opened, dtype="float64" if kind == "float64" else "float32")
     if kind == "known":
         network = with_known(network, np.full((24, 3), np.nan))
     if kind == "no specs":
@@ -144,7 +140,7 @@ def test_programs_go_with_their_model(converted: Path) -> None:
 
 def test_a_model_that_was_deleted_before_its_sampler(converted: Path) -> None:
     model = wdport.load_model(converted)
-    network = fast_network(model)
+    network = keras_network(model)
     del model
     gc.collect()
     with pytest.raises(UsageError, match="model: was deleted before its sampler; keep the model while you sample"):

@@ -70,14 +70,6 @@ def test_weights_lie_as_the_batch_has_them_in_any_order(model: Any) -> None:
     assert np.abs(other - few).max() > 0.01 * np.abs(few).max()
 
 
-def test_wider_widths_give_the_same_samples(model: Any) -> None:
-    init = np.random.default_rng(0).standard_normal((3, *SHAPE))
-    plain, padded = (wdport.sample(model, init=init, sampler="ddim", steps=10, pad_widths=m) for m in (1, 24))
-    assert programs_of(model, 24).network.weights()["levels"][0]["input"].array.shape == (48, 3)
-    largest = np.abs(plain.coefficients).max()
-    np.testing.assert_allclose(padded.coefficients, plain.coefficients, rtol=1e-3, atol=1e-4 * largest)
-
-
 def test_new_weights_are_seen(converted: Path) -> None:
     model = wdport.load_model(converted)
     before = wdport.sample(model, 3, **FAST).coefficients
@@ -113,7 +105,6 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda m: wdport.sample(m, 1, steps=50), "steps: ddpm takes all 1000 steps, not 50; leave it out"),
     "eta of ddpm": (lambda m: wdport.sample(m, 1, eta=1.0), "eta: does not belong to ddpm"),
     "steps": (lambda m: wdport.sample(m, 1, sampler="ddim", steps=0), "steps: invalid step count 0"),
-    "pad widths": (lambda m: wdport.sample(m, 1, pad_widths=0), "pad_widths: invalid width 0; give 1 to 1024"),
     "devices": (lambda m: wdport.sample(m, 1, devices=99), "devices: 99 devices asked for, 1 found; give fewer"),
     "init of another shape": (
         lambda m: wdport.sample(m, init=ZEROS[:, :-1]), "init: has shape (2, 25, 3); give (n, 26, 3) for this model"),

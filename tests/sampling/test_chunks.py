@@ -138,7 +138,7 @@ def test_segments_change_nothing() -> None:
         sampler = Sampler(Programs(network), plan)
         found = sampler.run(np.arange(2), start, report=lambda *report: reports.append(report))
         weights = network.weights()
-        whole = jax.jit(lambda rows: run_plan(lambda x, t: network.apply(weights, x, t[0]), rows, start,
+        whole = jax.jit(lambda rows: run_plan(lambda x, t: network.apply(weights, x, t), rows, start,
                                               np.zeros((101, *start.shape))))  # fmt: skip
         np.testing.assert_allclose(found.coefficients, whole(plan_rows(plan, "float64")), rtol=1e-11)
     assert reports == [(0, 101), (51, 101), (101, 101)]  # the first when all is compiled

@@ -57,9 +57,9 @@ def network(decoded: bool = True) -> Network:
         return state, way.decode(state) * jnp.array(STD) + jnp.array(MEAN) if isinstance(way, Decoding) else None
 
     def apply(_: Any, state: Any, time: Any, labels: Any = None) -> Any:
-        return jnp.sin(3.0 * state + time)
+        return jnp.sin(3.0 * state + jnp.reshape(time, (-1, *[1] * (state.ndim - 1))))
 
-    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: PROCESS, "float32", about)
+    return Network(apply, finish, lambda: (), lambda: PROCESS, "float32", about)
 
 
 def planned(net: Network, **given: Any) -> Job:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -83,10 +82,7 @@ def test_the_estimate_covers_what_the_compiler_asks_for() -> None:
     state = jax.ShapeDtypeStruct((8, config.coefficients, config.features), np.float32)
     network = programs.network
 
-    def step(weights: Any, x: Any, times: Any) -> Any:
-        embedded = network.embed(weights, times)
-        return network.apply(weights, x, jax.tree.map(lambda leaf: leaf[0], embedded))
-
-    compiled = jax.jit(step).lower(network.weights(), state, jax.ShapeDtypeStruct((1,), np.float32)).compile()
+    times = jax.ShapeDtypeStruct((8,), np.float32)
+    compiled = jax.jit(network.apply).lower(network.weights(), state, times).compile()
     asked = compiled.memory_analysis().temp_size_in_bytes
     assert 0 < asked <= 8 * sample_bytes(network.about.numbers, "float32") + (1 << 20)

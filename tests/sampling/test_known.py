@@ -50,7 +50,7 @@ def network(target: str, dtype: str = "float64", **changes: Any) -> Network:
     sizes = np.clip(sizes, 0.0, None)[:, None]
 
     def apply(weights: Any, x: Any, time: Any, labels: Any = None) -> Any:
-        bar = jnp.asarray(SCHEDULE.alpha_bar)[jnp.rint(time * 1000).astype(int)]
+        bar = jnp.asarray(SCHEDULE.alpha_bar)[jnp.rint(time * 1000).astype(int)][:, None, None]
         shares = bar**0.5 * sizes / (bar * sizes + 1.0 - bar)
         clean = jnp.einsum("cd,bdf->bcf", axes, shares * jnp.einsum("cd,bcf->bdf", axes, x))
         return clean if target == "sample" else (x - bar**0.5 * clean) / (1.0 - bar) ** 0.5
@@ -59,7 +59,7 @@ def network(target: str, dtype: str = "float64", **changes: Any) -> Network:
         return state, TRANSFORM.reconstruct(state) * STD + MEAN
 
     facts = about(target, **changes)
-    return Network(lambda _, times: times, apply, finish, lambda _=None: (), lambda: process(target), dtype, facts)
+    return Network(apply, finish, lambda: (), lambda: process(target), dtype, facts)
 
 
 def gap() -> np.ndarray:

@@ -33,7 +33,6 @@ CASES: dict[str, dict[str, Any]] = {
     "heun": {"n": 3, "sampler": "heun", "steps": 3},
     "init": {"init": INIT, **DDIM},
     "known, resampled": {"n": 3, "known": KNOWN, "resample": 2, **DDIM},
-    "padded widths": {"n": 3, "pad_widths": 24, **DDIM},
     "all devices, weights shared": {"n": 3, "devices": "all", "shard_weights": True, **DDIM},
     "float64": {"n": 3, "dtype": "float64", **DDIM},
     "mixed_bfloat16": {"n": 3, "dtype": "mixed_bfloat16", **DDIM},

@@ -26,13 +26,13 @@ def toy_network(dtype: str = "float32") -> Network:
     gain = np.asarray(1.3, dtype)
 
     def apply(weights: Any, state: Any, time: Any, labels: Any = None) -> Any:
-        return jnp.sin(weights * state + 7.0 * time) + 0.3 * jnp.mean(state, axis=1, keepdims=True)
+        return jnp.sin(weights * state + 7.0 * time[:, None, None]) + 0.3 * jnp.mean(state, axis=1, keepdims=True)
 
     def finish(weights: Any, state: Any) -> Any:
         return state, 2.0 * state
 
     process = Diffusion(noise_schedule("exponential"), "noise", per_mille(1000), step_list)
-    return Network(lambda _, times: times, apply, finish, lambda _=None: gain, lambda: process, dtype, ABOUT)
+    return Network(apply, finish, lambda: gain, lambda: process, dtype, ABOUT)
 
 
 @cache

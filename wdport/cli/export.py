@@ -13,8 +13,8 @@ from wdport.cli.verb import given_options
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 
-OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "pad_widths",
-          "sizes", "inputs")  # fmt: skip
+OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "sizes",
+          "inputs")  # fmt: skip
 """Options of programs, which do not apply to a file of tensors."""
 
 
@@ -67,8 +67,6 @@ def _require_fitting(what: str, request: ExportRequest) -> None:
     options = {"--sampler": request.sampler, "--steps": request.steps is not None, "--eta": request.eta}
     if what != "sampler" and (option := next((name for name, value in options.items() if value), "")):
         raise UsageError(option, "requires --what sampler", "leave it out, or add --what sampler")
-    if what == "network" and request.pad_widths != 1:
-        raise UsageError("--pad-widths", "is for a denoiser or sampler", "leave it out")
     if what != "network" and (request.sizes or request.inputs):
         raise UsageError("--size" if request.sizes else "--input", "requires --what network", "leave it out, or add it")
 

@@ -56,7 +56,7 @@ def export_program(
 
 def _denoiser(converted: Converted, dtype: str, target: Target, order: Order) -> Exported:
 
-    network = stored_network(converted.family, converted.config, stored_variables(converted), dtype, order.pad_widths)
+    network = stored_network(converted.family, converted.config, stored_variables(converted), dtype)
     return export_network(network, POLICIES[dtype][0], converted.config, target, order)
 
 

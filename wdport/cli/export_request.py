@@ -7,7 +7,7 @@ from typing import Annotated
 
 from wdport.cli.model_inputs import SAMPLERS
 from wdport.model import FORMER_SAMPLERS
-from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, PAD_WIDTHS, SHA256, Operand, Option
+from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, SHA256, Operand, Option
 
 
 def _platforms() -> tuple[str, ...]:
@@ -59,7 +59,6 @@ class ExportRequest:
         Option("Precision of float32 matrix products and convolutions; default lets a TPU or GPU use fewer bits.",
                choices=("highest", "default")),
     ] = "highest"  # fmt: skip
-    pad_widths: Annotated[int, PAD_WIDTHS] = 1
     mapping: Annotated[
         str | None,
         Option("The table of your own model; a denoiser or sampler needs its settings for sampling.", files="table",

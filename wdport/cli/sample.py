@@ -142,10 +142,10 @@ def _option(request: SampleRequest) -> str:
 
 
 def _job(request: SampleRequest, converted: Converted, variables: dict[str, Array], plan: Request) -> Job:
-    """Plan the request from the file itself, since importing Keras takes a second."""
+    """Plan the request."""
     from wdport.sampling import Programs, plan_job, stored_network
 
-    network = stored_network(converted.family, converted.config, variables, request.dtype, request.pad_widths)
+    network = stored_network(converted.family, converted.config, variables, request.dtype)
     states = np.shape(plan.init)[:1] if plan.init is not None else ()
     if request.count and states and states[0] != request.count:
         raise UsageError(request.init or "", f"has {states[0]} states for {request.count} samples", "leave out -n")
@@ -158,7 +158,7 @@ def _hashes(inputs: InputFiles) -> Hashes:
 
 def _facts(request: SampleRequest, job: Job, plan: Request, hashes: Hashes) -> dict[str, object]:
     """Everything but the batch size that determines the samples, as JSON values."""
-    network = {"dtype": request.dtype, "pad_widths": request.pad_widths}
+    network = {"dtype": request.dtype}
     settings = {
         **plan.settings,
         "sampler": job.sampler.plan.sampler,

@@ -18,7 +18,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import file_sha256
 from wdport.files.model_target import Target
 from wdport.model import FORMER_SAMPLERS, Array, NotDecoded
-from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, PAD_WIDTHS, SHA256, Operand, Option
+from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, SHA256, Operand, Option
 from wdport.shared_types import POLICIES
 
 if TYPE_CHECKING:
@@ -144,7 +144,6 @@ class SampleRequest:
         Option("Keras dtype policy of the network. States, noise schedule and decoding are float32, "
                "unless the policy is float64.", choices=tuple(POLICIES)),
     ] = "float32"  # fmt: skip
-    pad_widths: Annotated[int, PAD_WIDTHS] = 1
     sha256: Annotated[str | None, SHA256] = None
     json_file: Annotated[str | None, JSON] = None
     force: Annotated[

@@ -145,10 +145,11 @@ class RoundingErrors:
         self.times: dict[str, ErrorPair] = {}
         self.whole: dict[str, ErrorPair] = {}
 
-    def add_outputs(self, names: Sequence[str], running: Sequence[Outputs], isolated: Sequence[Outputs]) -> None:
-        """Add the network's outputs, running and isolated: of the port, the reference and the truth."""
+    def add_outputs(self, names: Sequence[str], running: Sequence[Outputs], isolated: Sequence[Outputs] | None) -> None:
+        """Add the network's outputs, running and, if given, isolated: of the port, the reference and the truth."""
+        kinds = [(self.whole, running), *([] if isolated is None else [(self.alone, isolated)])]
         for index, name in enumerate(names):
-            for errors, (port, reference, truth) in ((self.whole, running), (self.alone, isolated)):
+            for errors, (port, reference, truth) in kinds:
                 if port[index].shape == truth[index].shape:  # float64 (A) has found others
                     self._pair(errors, name).add(port[index], reference[index], truth[index])
 
@@ -224,10 +225,6 @@ class Companion(Protocol):
 
     def compare_single(self, output: Array, reference: Array, truth: Array) -> None:
         """Add a float32 output, the reference's and the truth."""
-        ...
-
-    def compare_times(self, times: Array) -> None:
-        """Compare what depends only on the time at ``times`` (S,)."""
         ...
 
 

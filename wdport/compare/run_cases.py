@@ -159,16 +159,12 @@ class _Engine:
 
     def sweep(self) -> None:
         """Compare at every value of scalar inputs with few possible values: the layers whose only input is such a
-        scalar, and the companion's use of it."""
+        scalar."""
         for tap in [tap for tap in self.alignment.taps if tap.reference in self.alignment.timed]:
             values = self.signature.inputs[self.alignment.timed[tap.reference]].every
             if values is not None:
                 with self.clock.gate("A"):
                     self._sweep(tap, values)
-        times = next((values for port in self.signature.inputs if (values := port.every) is not None), None)
-        if self.companion is not None and times is not None:
-            with self.clock.gate(self.companion.letter):
-                self.companion.compare_times(times)
 
     def require_variation(self) -> None:
         """Count layers that compute one number in all cases as not compared."""
@@ -469,9 +465,10 @@ class _Engine:
         )
         result.float32.expected += len(result.outputs)
         if reference:
-            result.single.add_outputs(
-                result.outputs, (outputs, reference, truth), (isolated_outputs, *isolated_references)
-            )
+            # With a gain, isolated outputs differ if one side computes them by a layer, and the other by a function of
+            # an earlier layer's output: only values of three axes grow.
+            isolated = (isolated_outputs, *isolated_references) if started.case.gain == 1.0 else None
+            result.single.add_outputs(result.outputs, (outputs, reference, truth), isolated)
             result.float32.compared += len(result.outputs)
         if result.parts is not None and reference:
             result.parts.add_single(outputs[0], reference[0], truth[0])

@@ -85,22 +85,18 @@ def run_rows(
     carry: Carry,
     noise: Tensor | Draw,
     record: bool = False,
-    embedded: Any | None = None,
     change: Change | None = None,
 ) -> tuple[Carry, Tensor | None]:
-    """Run some rows of a plan from a carry; arguments as in :func:`run_plan`.
-
-    ``embedded``, the embedded times with leading axis S, are passed to the network instead of the time, row by row.
-    """
+    """Run some rows of a plan from a carry; arguments as in :func:`run_plan`."""
     draw = noise if callable(noise) else None
 
-    def advance(carry: Carry, row: tuple[PlanRows, Tensor, Any]) -> tuple[Carry, Tensor | None]:
-        (time, number, noisy, matrix, clean), row_noise, embedding = row
+    def advance(carry: Carry, row: tuple[PlanRows, Tensor]) -> tuple[Carry, Tensor | None]:
+        (time, number, noisy, matrix, clean), row_noise = row
         state = carry[0]
         if draw is not None:
             # A branch, not a product with 0: the generator runs in noisy rows only.
             row_noise = jax.lax.cond(noisy, draw, lambda _: jnp.zeros_like(state), number)
-        output = network(state, jnp.broadcast_to(time, state.shape[:1]) if embedded is None else embedding)
+        output = network(state, jnp.broadcast_to(time, state.shape[:1]))
         # The state keeps its precision if the network computes in bfloat16.
         output = output.astype(state.dtype)
         # The order of the unit vectors in diffusion/sampler_steps.py.
@@ -111,5 +107,5 @@ def run_rows(
         return (state, base, memory), state if record else None
 
     # Scanned, the program has 22 kB of HLO for any number of steps; unrolled, 200 steps had 2.6 MB.
-    carry, states = jax.lax.scan(advance, carry, (rows, None if draw else noise, embedded))
+    carry, states = jax.lax.scan(advance, carry, (rows, None if draw else noise))
     return carry, states

@@ -47,7 +47,6 @@ class Order:
     steps: int | None = None
     eta: float = 0.0
     precision: str = "highest"
-    pad_widths: int = 1
     sizes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -81,7 +80,6 @@ def export(
     steps: int | None = None,
     eta: float = 0.0,
     precision: str = "highest",
-    pad_widths: int = 1,
     force: bool = False,
 ) -> Exported:
     """Write a model, its denoiser or a whole sampler as StableHLO with weights, for `wdport/exporting/loader.py`.
@@ -104,7 +102,6 @@ def export(
         eta: as in :func:`wdport.sample`, only for "sampler".
         precision: precision of float32 products: "highest", or "default", which rounds the factors to fewer bits on a
             TPU and possibly on a GPU. On a CPU both are the same.
-        pad_widths: as in :func:`wdport.sample`, not for "network".
         force: replace an existing file.
 
     Returns:
@@ -115,12 +112,12 @@ def export(
         MachineError: writing fails, or flatbuffers is not installed.
     """
     what = what or ("denoiser" if draws_samples(model) else NETWORK)
-    order = Order(what, platforms, batch, sampler, steps, eta, precision, pad_widths, sizes or {})
+    order = Order(what, platforms, batch, sampler, steps, eta, precision, sizes or {})
     if order.what != NETWORK:
         if inputs:
             raise UsageError("inputs", "are for a network", "leave them out, or add what='network'")
         target = export_target(Path(path), force=force, option=None)
-        network, (_, config) = programs_of(model, pad_widths).network, known_model(model) or (None, None)
+        network, (_, config) = programs_of(model).network, known_model(model) or (None, None)
         return export_network(network, model.compute_dtype, config, target, order)
     functions, config = functions_of_model(model, inputs)
     target = export_target(Path(path), force=force, option=None)
@@ -134,8 +131,6 @@ def export_functions(
     """Export functions of these values, as :func:`export` does; ``config`` is the model's, as JSON values."""
     if order.sampler is not None or order.steps is not None or order.eta:
         raise UsageError("sampler", "a network has none", "leave out sampler, steps and eta, or export a sampler")
-    if order.pad_widths != 1:
-        raise UsageError("pad_widths", "is for a denoiser or sampler", "leave it out")
     lowering = _lowering(order)
     dtype = "float64" if any(str(array.dtype) == "float64" for array in values.values()) else "float32"
     lowered = lower_functions(functions, values, dtype, lowering)
@@ -168,7 +163,7 @@ def export_network(
         plan = plan_of(network, order.sampler, order.steps, order.eta)
         sampler = {"sampler": _plan_facts(plan, order)}
         lowered = lower_sampler(network, plan, lowering)
-    model_facts = {"compute_dtype": compute_dtype, "pad_widths": order.pad_widths, "model": config.to_dict()}
+    model_facts = {"compute_dtype": compute_dtype, "model": config.to_dict()}
     facts = {"what": order.what, **_facts(network, lowering), **model_facts, **sampler}
     size, about = write_artifact(target, facts, lowered.programs, lowered.arrays), network.about
     decoded = None if isinstance(about.decoding, NotDecoded) else (about.decoded.name, about.decoding.shape)

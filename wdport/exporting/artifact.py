@@ -118,7 +118,7 @@ class ExportFacts(TypedDict):
         "What a denoiser predicts: `noise`, a clean sample or a velocity; absent for a network.")]]  # fmt: skip
     compute_dtype: Annotated[str, Meta(description="Dtype in which the Keras model computes.")]
     pad_widths: NotRequired[Annotated[Positive, Meta(description=
-        "Widths were padded with zeros to a multiple of this number; absent for a network.")]]  # fmt: skip
+        "Earlier releases padded widths with zeros to a multiple of this number.")]]  # fmt: skip
     model: Annotated[dict[str, object], Meta(description=
         "Configuration of the model; the model family defines its meaning.")]  # fmt: skip
     sampler: NotRequired[Annotated[SamplerFacts, Meta(description="The sampler; absent for a denoiser or network.")]]

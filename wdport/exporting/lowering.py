@@ -273,18 +273,11 @@ def lower_denoiser(network: Network, lowering: Lowering) -> Lowered:
     is called with one, to the prediction (b, *shape)."""
 
     def denoise(weights: Tree, state: Tensor, time: Tensor, *condition: Tensor) -> Tensor:
-        embedded = network.embed(weights, time)
-
-        # A sampler's network has one time for a batch; vmap gives every sample its own.
-        def one(x: Tensor, embedding: Tree, *value: Tensor) -> Tensor:
-            prediction: Tensor = network.apply(weights, x[None], embedding, value[0][None] if value else None)[0]
-            return prediction
-
-        return jax.vmap(one)(state, embedded, *condition)
+        return network.apply(weights, state, time, *condition)
 
     with jax.enable_x64(network.dtype == "float64"):
         specs: list[Spec] = [(("b", *network.shape), network.dtype), (("b",), network.dtype), *_condition(network)]
-        return lowering.serialise(network.weights(lowering.batch), {"denoise": (denoise, specs)})
+        return lowering.serialise(network.weights(), {"denoise": (denoise, specs)})
 
 
 def lower_sampler(network: Network, plan: SamplingPlan, lowering: Lowering) -> Lowered:
@@ -317,7 +310,7 @@ def lower_sampler(network: Network, plan: SamplingPlan, lowering: Lowering) -> L
             "drawn": (drawn, [((), np.uint32), (("b",), np.uint32), *_condition(network)]),
             "given": (given, [(("b", *shape), dtype), *tape, *_condition(network)]),
         }
-        return lowering.serialise((network.weights(lowering.batch), rows, slots), functions)
+        return lowering.serialise((network.weights(), rows, slots), functions)
 
 
 def _segments(plan: SamplingPlan, dtype: str) -> tuple[PlanRows, Array]:
@@ -344,8 +337,7 @@ def _run(
     value = condition[0] if condition else None
 
     def segment(carry: Carry, rows: PlanRows) -> tuple[Carry, None]:
-        embedded = network.embed(weights, rows.times)
-        return run_rows(lambda x, e: network.apply(weights, x, e, value), rows, carry, noise, embedded=embedded,
+        return run_rows(lambda x, times: network.apply(weights, x, times, value), rows, carry, noise,
                         change=network.changing(weights))[0], None  # fmt: skip
 
     # A scan of scans: the embeddings of one segment are computed at once, and only these are held.

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
 
     from wdport.diffusion.process import Process
-    from wdport.families.keras_denoiser import KerasDenoiser
     from wdport.families.roles import OwnFamily, Sampled
 
 _Share = Annotated[float, Meta(gt=0, lt=1)]
@@ -233,12 +232,6 @@ class CustomSampled(PlainSampled, CustomFamily):
         axis = "place" if len(sampling.shape) > 1 else "number"
         return Diffused(sampling.shape, ArrayNames(sampling.name, axis, axis), ArrayNames("decoded", axis, axis),
                         reason, LAYERS * prod(sampling.shape), {}, sampling.clip, sampling.condition)  # fmt: skip
-
-    def denoiser(self, config: CustomConfig, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
-        from wdport.families.keras_denoiser import KerasDenoiser
-
-        return KerasDenoiser(lambda policy: self._build(config, policy), dtype, pad_widths,
-                             self.sampling.condition is not None)  # fmt: skip
 
     def to_series(self, config: CustomConfig, states: Array | Tensor, /) -> None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from importlib import import_module
@@ -21,7 +21,6 @@ from wdport.mapping.axes import Shape
 from wdport.model import UNITS, Array, ConfigurationSource, Constant, Document, KerasModel, Resolved
 
 if TYPE_CHECKING:
-    from jax import Array as Tensor
     from torch.nn import Module
 
 C = TypeVar("C", bound=fields.Fields)
@@ -46,18 +45,10 @@ class PlainFamily:
 
 
 class PlainSampled:
-    """A family that samples with its Keras model, without tables of what depends on time alone."""
-
-    tables: tuple[str, ...] = ()
+    """A family whose models draw samples."""
 
     def unsampled(self, config: Any) -> str:
         return ""
-
-    def time_tables(self, embedded: object) -> Iterator[tuple[str, Array]]:
-        return iter(())
-
-    def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
-        return iter(())
 
 
 class PortedFamily(PlainFamily, Generic[C]):

@@ -257,43 +257,18 @@ Tree = Any
 programs, so new values need no new program."""
 
 
-class Denoiser(Protocol):
-    """A network for sampling: pure functions of its arranged weights, arrays in any nesting."""
-
-    def arrange(self, variables: Mapping[str, Tensor], by_outputs: bool = True) -> Tree:
-        """Arrange the model's variables, by path, for the functions below, in either layout."""
-        ...
-
-    def lay_out(self, weights: Tree, by_outputs: bool) -> Tree:
-        """Arranged weights in this layout."""
-        ...
-
-    def by_outputs(self, batch: int | None) -> bool:
-        """The fastest layout for ``batch`` samples, or for any number (None)."""
-        ...
-
-    def embed(self, weights: Tree, times: Tensor) -> Tree:
-        """Everything that depends only on the times (S,), arrays with leading axis S."""
-        ...
-
-    def predict(self, weights: Tree, state: Tensor, embedded: Tree, condition: Tensor | None = None) -> Tensor:
-        """The prediction for a state (B, *shape) and one step's embedded time, and a condition (B, ...) if given."""
-        ...
-
-
 @runtime_checkable
 class Sampled(Protocol):
     """The role of a family whose models draw samples by diffusion."""
 
     name: str
 
-    def unsampled(self, config: Configuration) -> str:
-        """Why a model of this configuration cannot draw samples, as text; "" if it can."""
+    def build(self, config: Configuration, dtype: str | None = None) -> KerasModel:
+        """See :meth:`Family.build`."""
         ...
 
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Path prefixes of variables that the network for sampling does not need."""
+    def unsampled(self, config: Configuration) -> str:
+        """Why a model of this configuration cannot draw samples, as text; "" if it can."""
         ...
 
     def process(self, config: Configuration, table: Callable[[str], Array]) -> Process:
@@ -305,21 +280,8 @@ class Sampled(Protocol):
         """What sampling needs to know about a configuration."""
         ...
 
-    def denoiser(self, config: Configuration, dtype: str, pad_widths: int = 1) -> Denoiser:
-        """The network for sampling, computing in ``dtype``; no Keras."""
-        ...
-
     def to_series(self, config: Configuration, states: Array | Tensor, /) -> Tensor | None:
         """Decoded states, in the units of the data if these are known; ``None`` if states are not decoded."""
-        ...
-
-    def time_tables(self, embedded: Tree) -> Iterator[tuple[str, Array]]:
-        """By Keras layer path, the tables (S, n) of the sampling network that depend only on time; ``embedded`` are
-        S embedded times."""
-        ...
-
-    def time_layers(self, model: KerasModel, times: Array | Tensor) -> Iterator[tuple[str, Array]]:
-        """The same in the same order, computed by the layers of the Keras model from ``times`` (S,)."""
         ...
 
 

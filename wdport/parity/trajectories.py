@@ -35,7 +35,7 @@ from wdport.families.roles import Sampled
 from wdport.jax_settings import FAST_COMPILE
 from wdport.model import Array, Diffused, KerasModel, Signature
 from wdport.parity.verdict import Trajectory
-from wdport.sampling.network import Known, fast_network
+from wdport.sampling.network import Known, keras_network
 
 BATCH = 3
 """Samples in a batch, which must not affect each other."""
@@ -108,7 +108,7 @@ class TrajectoryPort:
     """A Keras model sampled by the compiled scan; one program serves every run."""
 
     def __init__(self, model: KerasModel, family_config: Known | None = None) -> None:
-        self.network = fast_network(model, known_values=family_config)
+        self.network = keras_network(model, family_config)
         self.process = self.network.process()
         self._program = self._compiled()
 
@@ -140,7 +140,7 @@ class TrajectoryPort:
             active = change or self.network.changing(weights)
             condition = None if trial is None else jnp.asarray(trial, None if trial.dtype.kind == "i" else init.dtype)
             every: jax.Array = run_plan(
-                lambda x, time: self.network.at(weights, x, time, condition),
+                lambda x, times: self.network.apply(weights, x, times, condition),
                 rows,
                 init,
                 tape,

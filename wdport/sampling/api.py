@@ -43,7 +43,6 @@ def sample(
     transform: str | None = None,
     devices: int | str | None = None,
     shard_weights: bool = False,
-    pad_widths: int = 1,
     batch: int | None = None,
 ) -> Samples:
     """Draw samples from a converted diffusion model.
@@ -81,9 +80,6 @@ def sample(
             ``jax.distributed`` the devices of every process are used: all processes make the same call and get all
             samples.
         shard_weights: divide the weights among ``devices`` of this process instead of copying them to each.
-        pad_widths: pad the network's widths with zeros to a multiple of this, such as 128 or 256. Samples are the same
-            up to rounding. May be faster on a TPU or GPU with matrix units of that size if the widths are not multiples
-            already; no benefit on a CPU.
         batch: samples per network call. Default: chosen to fit the free memory. The batch size may change the last bits
             of a sample.
 
@@ -101,7 +97,7 @@ def sample(
         unconditional=unconditional, anchor=anchor, transform=transform,
         **one_condition(labels=labels, scale=scale, condition=condition),
     )  # fmt: skip
-    job = plan_job(programs_of(model, pad_widths), request)
+    job = plan_job(programs_of(model), request)
     return replace(Samples.join(list(job.draw())), given=job.given)
 
 

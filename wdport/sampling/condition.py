@@ -174,10 +174,11 @@ def guided(network: Network, guidance: float | None) -> Network:
         return network
     weight, null = float(guidance), declared.null
 
-    def apply(weights: Tree, state: Tensor, embedded: Tree, condition: Tensor) -> Tensor:
-        # One doubled batch: both halves share the embedded time, and the program has one call of the network.
+    def apply(weights: Tree, state: Tensor, times: Tensor, condition: Tensor) -> Tensor:
+        # One doubled batch, so that the program has one call of the network.
         both = jnp.concatenate([condition, jnp.full_like(condition, null)])
-        conditional, plain = jnp.split(network.apply(weights, jnp.concatenate([state, state]), embedded, both), 2)
+        doubled = (jnp.concatenate([values, values]) for values in (state, times))
+        conditional, plain = jnp.split(network.apply(weights, *doubled, both), 2)
         return plain + weight * (conditional - plain)
 
     return replace(network, apply=apply)
@@ -252,13 +253,12 @@ def with_known(network: Network, known_values: ArrayLike, standard: Array | None
     inner = network.specs
     return replace(
         network,
-        embed=lambda weights, times: network.embed(weights[0], times),
-        apply=lambda weights, state, embedded, condition: network.apply(weights[0], state, embedded, condition),
+        apply=lambda weights, state, times, condition: network.apply(weights[0], state, times, condition),
         change=partial(_change, network, decoding),
         finish=partial(_finish, network, decoding),
         # With the weights, as arguments of the programs: other known values do not compile anything again.
-        weights=lambda batch=None: (network.weights(batch), held),
-        specs=inner and (lambda batch=None: (inner(batch), held)),
+        weights=lambda: (network.weights(), held),
+        specs=inner and (lambda: (inner(), held)),
     )
 
 

@@ -107,17 +107,16 @@ def frames_of(job: Job, samples: int, limit: int = MOST) -> Array:
             return step_noise(keys, number, network.shape, network.dtype)
 
         return run_rows(
-            lambda x, embedded: network.apply(weights, x, embedded, condition),
+            lambda x, times: network.apply(weights, x, times, condition),
             rows,
             carry,
             drawn if tape is None else tape,
             record=True,
-            embedded=network.embed(weights, rows.times),
             change=network.changing(weights),
         )
 
     with jax.enable_x64(network.dtype == "float64"):
-        weights = network.weights(count)
+        weights = network.weights()
         init = None if job.init is None else np.asarray(job.init[:count]).astype(network.dtype)
         start = programs.start(np.uint32(sampler.seed), indices) if init is None else init
         carry, recorded = programs.carry(start), [np.asarray(start)[None]]

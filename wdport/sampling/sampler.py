@@ -24,7 +24,7 @@ from wdport.families.roles import Tree
 from wdport.jax_settings import Option, fast_run, weakly
 from wdport.model import KerasModel
 from wdport.sampling.devices import DeviceSpread, auto_batch
-from wdport.sampling.network import Network, fast_network, spec
+from wdport.sampling.network import Network, keras_network, spec
 from wdport.sampling.samples import Samples
 
 SEGMENT = 64
@@ -72,7 +72,7 @@ class Programs:
         declared, condition = self.network.about.condition, None
         if declared is not None and conditioned:
             condition = spec((batch, *declared.shape), declared.dtype or self.network.dtype)
-        weights = self.network.specs(batch)
+        weights = self.network.specs()
         arguments, finish = (weights, rows, (state, state, state), condition), self.finish.lower(weights, state)
         if slots is not None:
             return self.taped.lower(*arguments, slots), finish
@@ -94,24 +94,23 @@ class Programs:
     def _run(
         self, weights: Tree, rows: PlanRows, carry: Carry, condition: Tensor | None, noise: Tensor | Draw
     ) -> Carry:
-        network, embedded = self.network, self.network.embed(weights, rows.times)
-        return run_rows(lambda x, e: network.apply(weights, x, e, condition), rows, carry, noise, embedded=embedded,
+        network = self.network
+        return run_rows(lambda x, times: network.apply(weights, x, times, condition), rows, carry, noise,
                         change=network.changing(weights))[0]  # fmt: skip
 
 
-_PROGRAMS: WeakKeyDictionary[KerasModel, dict[int, Programs]] = WeakKeyDictionary()
+_PROGRAMS: WeakKeyDictionary[KerasModel, Programs] = WeakKeyDictionary()
 
 
-def programs_of(model: KerasModel, pad_widths: int = 1) -> Programs:
+def programs_of(model: KerasModel) -> Programs:
     """The programs of a Keras model, made once per model; they do not keep its weights alive.
 
-    Raises :class:`UsageError` for models that are not diffusion models, and for invalid ``pad_widths``.
+    Raises :class:`UsageError` for models that are not diffusion models.
     """
     try:
-        return _PROGRAMS[model][pad_widths]
+        return _PROGRAMS[model]
     except (KeyError, TypeError):  # new, or not weakly referenceable, and so not a model
-        programs = Programs(fast_network(model, pad_widths))
-        _PROGRAMS.setdefault(model, {})[pad_widths] = programs
+        programs = _PROGRAMS[model] = Programs(keras_network(model))
         return programs
 
 
@@ -169,7 +168,7 @@ class Sampler:
         with jax.enable_x64(programs.network.dtype == "float64"):
             segments = list(self.segments(tape))
             with self._compiling(len(indices), *segments[0][:2], condition is not None):
-                weights = self._weights(len(indices))
+                weights = self._weights()
                 numbers, seed = self._placed(indices.astype(np.uint32)), np.uint32(self.seed)
                 start = programs.start(seed, numbers) if init is None else self._placed(self._cast(init))
                 carry = programs.carry(start)
@@ -245,14 +244,9 @@ class Sampler:
         )
         return placed
 
-    def _weights(self, batch: int) -> Tree:
-        """Weights in the layout that is fastest for one device's part of a batch; sharded weights are sharded along
-        their outputs."""
-        network = self.programs.network
-        if self.spread is None:
-            return network.weights(batch)
-        divided = self.spread.shard_weights
-        return self.spread.weights(network.weights(None if divided else batch // self.spread.count))
+    def _weights(self) -> Tree:
+        weights = self.programs.network.weights()
+        return weights if self.spread is None else self.spread.weights(weights)
 
     def _gathered(self, values: Tensor) -> Array:
         return np.asarray(values) if self.spread is None else self.spread.gather(values)

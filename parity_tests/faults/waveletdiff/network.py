@@ -13,7 +13,7 @@ from keras import ops
 from wdport.families.faults import Change, Mutant, array_of, calling, holding
 from wdport.families.waveletdiff.canary import BFLOAT16_WEIGHTS, LEVELS_SWAPPED, NETWORK, TOO_SHALLOW, network, rounded
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.fast import SCALE_GAIN
+from wdport.families.waveletdiff.layers import SCALE_GAIN
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 CLIP = 30.0

@@ -15,6 +15,7 @@ from parity_tests.faults.ts2vec import mutants
 from tests.families.quick import few_cases
 from tests.families.ts2vec.make import SMALL, save
 from wdport.families.ts2vec.family import FAMILY, TS2VecFamily
+from wdport.families.ts2vec.reference import TS2Vec
 from wdport.keras_runtime import layers_by_path
 
 DEEP = replace(SMALL, depth=6)
@@ -58,3 +59,22 @@ def test_every_mutant_has_a_place() -> None:
     layers = layers_by_path(FAMILY.build(SMALL))
     for mutant in mutants(SMALL):
         assert any(fnmatchcase(path, site) for path in layers for site in mutant.sites), mutant.name
+
+
+class Both(TS2Vec):
+    """The embedding by a function of the representation: the module's own result is not used, as in published code."""
+
+    def forward(self, series: Any) -> Any:
+        representation, _ = super().forward(series)
+        return representation, representation.amax(dim=1)
+
+
+def both() -> Both:
+    return Both(SMALL)
+
+
+def test_an_output_by_a_function_of_another_is_the_same(tmp_path: Path) -> None:
+    checkpoint = save(tmp_path / "small.pt")
+    with few_cases(3):  # the third isolates layers with greater values
+        verdict = wdport.verify(checkpoint, wdport.convert(checkpoint).output, reference=f"{__name__}:both")
+    assert verdict.exit_code == 0, verdict.summary()

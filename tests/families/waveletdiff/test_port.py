@@ -22,7 +22,7 @@ from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
 from wdport.recorder import run
-from wdport.sampling.network import fast_network
+from wdport.sampling.network import keras_network
 
 SCALE = Config(**{**QK_NORM.to_dict(), "scale_embedding": True})
 ODD = Config((3, 3, 4), 2, 12, 3, 2, 6, prediction_target="coefficient", noise_schedule="cosine")
@@ -75,11 +75,10 @@ def test_compiled_stays_finite_where_the_reference_does(factor: int) -> None:
     theirs = run(FAMILY.build_reference(TINY, large, "float32"), values)[0]
     assert np.isfinite(theirs).all()
     assert relative_l2(call(model, values), theirs) <= 1e-5
-    network = fast_network(model)
-    at = jitted(network.at)
+    network = keras_network(model)
     same = np.full(4, values[1][2])
     single = run(FAMILY.build_reference(TINY, large, "float32"), (values[0], same))[0]
-    assert relative_l2(np.asarray(at(network.weights(), values[0], same)), single) <= 1e-5
+    assert relative_l2(np.asarray(jitted(network.apply)(network.weights(), values[0], same)), single) <= 1e-5
 
 
 @pytest.mark.parametrize("name", CONFIGS)

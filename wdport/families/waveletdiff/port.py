@@ -13,8 +13,8 @@ from keras import layers, ops
 
 from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.fast import SCALE_GAIN, Denoiser
 from wdport.families.waveletdiff.layers import (
+    SCALE_GAIN,
     STEPS_PER_TIME,
     AdaptiveNorm,
     Attention,
@@ -269,10 +269,6 @@ class WaveletDiff(keras.Model):
         if self.scale_embedding is None or scale is None:
             return embedded
         return embedded + self.scale_embedding(ops.log1p(SCALE_GAIN * scale))
-
-    def denoiser(self, pad_widths: int = 1) -> Denoiser:
-        """The equivalent denoiser for sampling, with nothing computed twice: see `fast.py`."""
-        return Denoiser(self.config, self.compute_dtype, pad_widths)
 
     def to_series(self, coefficients: Tensor) -> Tensor:
         """Transform coefficients (B, C, F) to series (B, N, F), in the units of the data if the statistics are known.

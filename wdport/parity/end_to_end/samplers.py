@@ -8,7 +8,6 @@ from a seed, in batches that do not divide their number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,20 +20,19 @@ import numpy as np
 from wdport.compare.findings import GATES, Gate, fact
 from wdport.diffusion.process import Process, Run
 from wdport.diffusion.sampler_steps import WITH_ETA
-from wdport.errors import MachineError, UsageError
+from wdport.errors import MachineError
 from wdport.families.roles import Sampled
 from wdport.jax_settings import fast_compile
 from wdport.model import Array, Configuration, Decoding, Diffused, KerasModel
 from wdport.parity.end_to_end.sides import UseMeasures
 from wdport.sampling.job import plan_job
-from wdport.sampling.network import Network, fast_network, keras_network
+from wdport.sampling.network import Network, keras_network
 from wdport.sampling.request import Request
 from wdport.sampling.sampler import Programs
 from wdport.sampling.samples import Samples
 
 SAMPLES, BATCH, SEED = 5, 3, 7
 GUIDANCE = (2.5, 0.5)
-PAD_WIDTHS = 3
 SEGMENT = 4
 """Rows per call: fewer than the steps of a trial, so that every sampler is continued in a second call."""
 
@@ -68,7 +66,7 @@ def samplers_gate(
         inputs: the network's inputs for one sample.
         stated: the shape of a sample as the network's inputs state it.
         decode: states (B, *shape) to samples, in numpy, if the family's own gates do not compare it.
-        reference: to draw from the model's own network as well, with padded widths too.
+        reference: to draw from the model's own network as well.
     """
     family_config = (family, config)
     plain = keras_network(model, family_config)
@@ -77,11 +75,7 @@ def samplers_gate(
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), undefined:
         _compare(comparison, _small(plain), partial(_formula, np), process, full=reference is not None)
         if reference is not None:
-            _compare(
-                comparison, fast_network(model, known_values=family_config), reference, process, True, "the model's "
-            )
-            with suppress(UsageError):  # of a network whose widths are not padded
-                _compare_padded(comparison, fast_network(model, PAD_WIDTHS, family_config), reference, inputs)
+            _compare(comparison, plain, reference, process, True, "the model's ")
         if decode is not None:
             states = np.random.default_rng(SEED).uniform(-2.0, 2.0, (SAMPLES, *plain.shape))
             comparison.add(
@@ -101,18 +95,6 @@ def samplers_gate(
         comparison.facts.append(fact(f"the list for {wrong} steps is not the checkpoint's"))
     return GATES["H"].gate(len(comparison.measures) + listed, comparison.expected + listed, comparison.measures,
                            tuple(comparison.facts))  # fmt: skip
-
-
-def _compare_padded(comparison: UseMeasures, network: Network, plain: Conditioned, inputs: Sequence[Array]) -> None:
-    """One prediction of a network whose widths are padded."""
-    state, times, *rest = inputs
-    condition = rest[0] if rest else None
-
-    def padded() -> Array:
-        run = jax.jit(network.at, compiler_options=fast_compile())
-        return np.asarray(run(network.weights(len(state)), state, times, condition))
-
-    comparison.add("the model's network with padded widths", padded, plain(state, times, condition))
 
 
 def _compare_shapes(comparison: UseMeasures, shape: tuple[int, ...], stated: tuple[int, ...]) -> None:
@@ -285,12 +267,11 @@ def _normal(seed: Any, index: Any, number: Any, shape: tuple[int, ...]) -> Any:
 def _small(plain: Network) -> Network:
     """A model's process, options and decoding with the network of :func:`_formula`."""
 
-    def apply(_: Any, state: Any, time: Any, condition: Any = None) -> Any:
-        return _formula(jnp, state, jnp.broadcast_to(time, state.shape[:1]), condition)
+    def apply(_: Any, state: Any, times: Any, condition: Any = None) -> Any:
+        return _formula(jnp, state, times, condition)
 
     none = np.zeros((), np.float64)
-    return replace(plain, embed=lambda _, times: times, apply=apply, weights=lambda batch=None: none, specs=None,
-                   dtype="float64")  # fmt: skip
+    return replace(plain, apply=apply, weights=lambda: none, specs=None, dtype="float64")
 
 
 def _formula(xp: Any, state: Any, times: Any, condition: Any = None) -> Any:
