@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 from weakref import ref
 
 import jax
@@ -116,17 +117,17 @@ def keras_network(model: KerasModel, known_values: Known | None = None) -> Netwo
 
     The model itself is held weakly, so that a compiled program does not keep its weights in memory.
     """
-    from wdport.compare.probe import model_arguments
+    from wdport.compare.probe import stateless
     from wdport.keras_runtime import exact_float64
 
     role, config = known_values or _role_and_config(model)
     model_ref, exact = ref(model), model.compute_dtype == "float64"
 
     def apply(weights: Tree, state: Tensor, times: Tensor, condition: Tensor | None = None) -> Tensor:
-        alive = _alive(model_ref)
-        inputs = model_arguments(alive, [state, times] if condition is None else [state, times, condition])
+        trained, others = weights
+        inputs = [state, times] if condition is None else [state, times, condition]
         with exact_float64() if exact else nullcontext():
-            result = alive.stateless_call(*weights, *inputs, training=False)[0]
+            result: Any = stateless(_alive(model_ref), trained, others, tuple(inputs))
         output: Tensor = result[0] if isinstance(result, (list, tuple)) else result
         return output.astype(state.dtype)
 
