@@ -244,9 +244,9 @@ def fresh_names() -> Iterator[None]:
         global_state.set_global_attribute("object_name_uids", before if before is not None else defaultdict(int))
 
 
+# Two threads in exact_float64 must not each restore what they found: the second would restore the first one's changes.
 _EXACT = Lock()
 _exact_threads, _exact_context = 0, ExitStack()
-# Two threads in such a context must not each restore what they found: the second would restore the first one's changes.
 
 
 @contextmanager

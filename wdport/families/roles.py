@@ -253,8 +253,8 @@ class OwnFamily(Family, KeptByKeras, Protocol):
 
 
 Tree = Any
-"""Arrays in any nesting: a model's weights, or its embedded times. They are arguments of the compiled
-programs, so new values need no new program."""
+"""Arrays in any nesting, such as a model's weights. They are arguments of the compiled programs, so new values need no
+new program."""
 
 
 @runtime_checkable

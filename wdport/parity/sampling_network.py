@@ -29,7 +29,7 @@ class SamplingNetwork:
     letter = "E'"
 
     def __init__(self, family: Sampled, config: Configuration, models: Mapping[str, KerasModel], full: bool) -> None:
-        self.family, self._models, self._full = family, models, full
+        self.family, self._full = family, full
         self._networks = {dtype: keras_network(model, (family, config)) for dtype, model in models.items()}
         self._programs = {
             dtype: CompiledProgram(network.apply, FAST_COMPILE) for dtype, network in self._networks.items()
