@@ -32,7 +32,7 @@ from wdport.families.waveletdiff.reference import build_reference, random_tensor
 from wdport.optimizers.torch_like import Adam
 from wdport.training.batches import TrainingBatches
 from wdport.training.placement import Placement
-from wdport.training.training_data import States
+from wdport.training.training_data import StateSource
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, dropout=0.0, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 Step = Callable[[], Any]
@@ -121,7 +121,7 @@ def _fit(converted: Path, states: Any) -> Step:
 def _trained(converted: Path, states: Any) -> tuple[Any, TrainingBatches]:
     trained = wdport.training_model(wdport.load_model(converted))
     trained.compile(optimizer=Adam([{"lr": 1e-4, "weight_decay": 1e-5}], clip_norm=1.0))
-    return trained, TrainingBatches(States(states), len(states), 0, Placement())
+    return trained, TrainingBatches(StateSource(states, "float32"), len(states), 0, Placement())
 
 
 def _optimizer_alone(converted: Path) -> Step:

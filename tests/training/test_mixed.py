@@ -21,7 +21,7 @@ from wdport.training import network_training as training
 from wdport.training.batches import TrainingBatches
 from wdport.training.network_training import step_options
 from wdport.training.placement import Placement
-from wdport.training.training_data import SeriesWindows, source_of
+from wdport.training.training_data import source_of
 
 __all__ = ["exact"]
 
@@ -47,7 +47,8 @@ def test_the_network_computes_in_bfloat16_and_nothing_else(tmp_path: Path) -> No
     from wdport.families.waveletdiff.family import FAMILY
 
     source = source_of(series, FAMILY.diffused(converted.config), trained.variable_dtype)
-    assert isinstance(source, SeriesWindows)
+    assert source.length
+    assert not source.streamed
     trained.compile(optimizer=Adam([{}], clip_norm=1.0))
     trained.optimizer.build(trained.trainable_variables)
     batches, state = TrainingBatches(source, 8, 0, Placement()), trained._get_jax_state(True, True, True, True)

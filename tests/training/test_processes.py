@@ -46,7 +46,7 @@ def test_two_processes_write_one_run(
         "metrics.csv", "model.ema.keras", "model.keras", "run.json", "state.npz"]  # fmt: skip
     words = [*WORDS, "-o", "alone", "--epochs", "3", "--batch-size", "16", "--json"]
     compared: list[dict[str, Any]] = []
-    monkeypatch.setattr(run, "require_alike", compared.append)
+    monkeypatch.setattr(run, "require_same", lambda facts, _: compared.append(facts))
     assert main(words) == 0
     assert {"seed": 0, "batch_size": 16, "epochs": 3}.items() <= compared[0].items()
     told = json.loads(capsys.readouterr().out)

@@ -21,10 +21,11 @@ from wdport.optimizers.torch_like import SGD, Adam
 from wdport.training.batches import TrainingBatches
 from wdport.training.placement import Placement
 from wdport.training.saves import NAME
-from wdport.training.training_data import SeriesWindows, States, source_of
+from wdport.training.training_data import StateSource, source_of
 from wdport.wavelets import WaveletTransform
 
 STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(70, 2)).astype(np.float32)
+SOURCE = StateSource(STATES, "float32")
 GIVEN: dict[str, Any] = {"epochs": 4, "batch_size": 16, "ema": 0.9, "save_every": 3, "seed": 5}
 
 
@@ -123,7 +124,10 @@ def test_an_interruption_tells_what_is_kept(points: Any, tmp_path: Path) -> None
 
 
 def test_every_state_is_taken_once_in_an_epoch_and_in_another_order_in_the_next(points: Any) -> None:
-    trained, batches = wdport.training_model(points()), TrainingBatches(States(STATES), 16, 3, Placement())
+    trained, batches = (
+        wdport.training_model(points()),
+        TrainingBatches(SOURCE, 16, 3, Placement()),
+    )
     trained.compile(optimizer=Adam([{}]))
     orders = []
     for epoch in range(2):
@@ -144,7 +148,7 @@ def test_windows_are_those_of_the_pipeline() -> None:
     about = FAMILY.diffused(SMALL)
     series = np.random.default_rng(0).normal([5.0, 0.0, -2.0], [3.0, 1.0, 0.1], size=(60, 3))
     source = source_of(series, about, "float32")
-    assert isinstance(source, SeriesWindows)
+    assert not source.streamed
     whole = transform_dataset(series, WaveletTransform(24, "db2", "symmetric", SMALL.groups - 1)).coefficients
     assert source.count == len(whole) == 37
     numbers = np.array([0, 36, 17])
@@ -219,7 +223,7 @@ def test_validation_stops_and_resumes(points: Any, tmp_path: Path) -> None:
         variable.assign(value)
     trained = wdport.training_model(model, seed=5)
     trained.compile()
-    others = TrainingBatches(States(STATES), 16, None, Placement(), range(56, 70))
+    others = TrainingBatches(SOURCE, 16, None, Placement(), range(56, 70))
     loss = trained.evaluate(others, verbose=0, return_dict=True)["loss"]
     assert loss == pytest.approx(min(losses), rel=1e-6)
     with pytest.raises(UsageError, match="patience: needs a validation loss"):

@@ -17,7 +17,7 @@ from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.optimizers.torch_like import Adam
 from wdport.training import training_data as source
-from wdport.training.training_data import SeriesWindows, States, StreamedStates, StreamedWindows, source_of
+from wdport.training.training_data import source_of
 
 
 def test_streamed_states_give_the_same_run(points: Any, tmp_path: Path) -> None:
@@ -33,11 +33,11 @@ def test_a_streamed_file_is_not_read_whole(points: Any) -> None:
     np.save("states.npy", STATES)
     about = model_about(points())
     found = source_of("states.npy", about, "float32", stream=True)
-    assert isinstance(found, StreamedStates)
-    assert isinstance(found.states, np.memmap)
+    assert found.streamed
+    assert isinstance(found.data, np.memmap)
     assert found.held.size == 0
     assert np.array_equal(found.feed(np.array([69, 3])), STATES[[69, 3]])
-    assert isinstance(source_of("states.npy", about, "float32"), States)
+    assert not source_of("states.npy", about, "float32").streamed
     whole = Path("states.npy").read_bytes()
     Path("states.npy").write_bytes(whole[:-8])
     with pytest.raises(InputError, match=r"declares an array of shape \(70, 2\) and float32, but has 552 bytes"):
@@ -52,10 +52,9 @@ def test_streamed_windows_are_those_on_the_device(monkeypatch: pytest.MonkeyPatc
     about = FAMILY.diffused(SMALL)
     series = np.random.default_rng(0).normal(size=(60, 3))
     held, streamed = (source_of(series, about, "float32", stream) for stream in (False, True))
-    assert isinstance(held, SeriesWindows)
-    assert isinstance(streamed, StreamedWindows)
+    assert (held.streamed, streamed.streamed) == (False, True)
     numbers = np.array([0, 36, 17])
     one, other = (jax.jit(each.take)(each.held, each.feed(numbers)) for each in (held, streamed))
     assert np.array_equal(one, other)
     monkeypatch.setattr(source, "SHARE", 1e-12)
-    assert isinstance(source_of(series, about, "float32"), StreamedWindows)
+    assert source_of(series, about, "float32").streamed

@@ -25,12 +25,7 @@ class TrainingBatches(keras.utils.PyDataset):
     """
 
     def __init__(
-        self,
-        source: StateSource,
-        batch_size: int,
-        seed: int | None,
-        placement: Placement,
-        states: range | None = None,
+        self, source: StateSource, batch_size: int, seed: int | None, placement: Placement, states: range | None = None
     ) -> None:
         super().__init__()
         self.source, self.batch_size, self.seed, self.placement = source, batch_size, seed, placement
@@ -69,7 +64,7 @@ class TrainingBatches(keras.utils.PyDataset):
         inputs: Any = self._take(self._held, self.placement.batch(numbers, self.source.feed))
         if (condition := self.source.condition) is not None:
             inputs = inputs, self.placement.batch(numbers, condition.__getitem__)
-        weights = self.placement.batch(self._weights[first : first + self.batch_size], _itself)
+        weights = self.placement.batch(self._weights[first : first + self.batch_size], np.asarray)
         return inputs, weights
 
 
@@ -85,7 +80,3 @@ def split(source: StateSource, share: float) -> tuple[range, range]:
         what = f"{share:g} of {source.count} states leaves none for {'validation' if training else 'training'}"
         raise UsageError("validation_split", what, "give another share, or more data")
     return training, validation
-
-
-def _itself(weights: Array) -> Array:
-    return weights

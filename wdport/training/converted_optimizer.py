@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
@@ -64,13 +64,10 @@ def load_optimizer(
             trainable variables.
         UsageError: the schedule is a function of the training program (pass ``learning_rate``).
     """
-    from wdport.keras_runtime import variables_by_path
-
     require_paths("model", path=path)
     state, belongs = read_optimizer(Path(path))
     optimizer = optimizer_of(Path(path), state, model, learning_rate, settings, steps, steps_per_epoch, clip_norm)
-    values = ((name, np.asarray(variable.value)) for name, variable in variables_by_path(model).items())
-    require_weights(Path(path), state, belongs, values)
+    require_weights(Path(path), state, belongs, _values(model))
     return optimizer
 
 
@@ -80,11 +77,10 @@ def optimizer_of(
     clip_norm: float | None = None,
 ) -> TorchOptimizer:  # fmt: skip
     """The optimizer of a file's state, whatever the model's weights are; arguments as for :func:`load_optimizer`."""
-    from wdport.keras_runtime import set_variable, variables_by_path
+    from wdport.keras_runtime import set_variable
     from wdport.optimizers.torch_like import SGD, Adam
 
-    places = {id(variable): name for name, variable in variables_by_path(model).items()}
-    names = [places[id(variable)] for variable in model.trainable_variables]
+    names = _trainable(model)
     _require_fit(file, state, names, dict(zip(names, model.trainable_variables, strict=True)))
     changed = {**({"lr": learning_rate} if learning_rate is not None else {}), **(settings or {})}
     if wrong := set(changed) - {*SETTINGS[state.kind], DECOUPLED}:
@@ -98,7 +94,8 @@ def optimizer_of(
         momenta = None if {"betas", "momentum"} & set(changed) else momenta
     step = steps_taken(state)
     # PyTorch counts the steps of every parameter; one that was frozen for a while has taken fewer.
-    late = [step - state.steps.get(name, step if _has_state(state, name) else 0) for name in names]
+    moved = {name for arrays in state.moments.values() for name in arrays}
+    late = [step - state.steps.get(name, step if name in moved else 0) for name in names]
     optimizer = (Adam if state.kind == "adam" else SGD)(
         [{key: group[key] for key in (*SETTINGS[state.kind], DECOUPLED) if key in group} for group in groups],
         members=[state.members[name] for name in names],
@@ -139,16 +136,12 @@ def save_optimizer(
     Returns:
         The path of the file.
     """
-    from wdport.keras_runtime import variables_by_path
-
     require_paths("path", path=path, like=like)
     file, before = Path(path), Path(like)
     output = optimizer_output(file, {} if file == before and force else {"like": before}, force)
     state, belongs = read_optimizer(before)
-    places = {id(variable): name for name, variable in variables_by_path(model).items()}
-    names = [places[id(variable)] for variable in model.trainable_variables]
-    values = ((name, np.asarray(variable.value)) for name, variable in variables_by_path(model).items())
-    belongs = replace(belongs, weights=weights_digest(values, state.members))
+    names = _trainable(model)
+    belongs = replace(belongs, weights=weights_digest(_values(model), state.members))
     now = int(np.asarray(optimizer.iterations.value))
     gone = now - steps_taken(state)
     moments = {
@@ -236,8 +229,18 @@ def _position(
     return tuple(schedule.groups), {next(iter(state.schedules)): schedule.state}
 
 
-def _has_state(state: Optimised, name: str) -> bool:
-    return any(name in arrays for arrays in state.moments.values())
+def _values(model: KerasModel) -> Iterator[tuple[str, Array]]:
+    from wdport.keras_runtime import variables_by_path
+
+    return ((name, np.asarray(variable.value)) for name, variable in variables_by_path(model).items())
+
+
+def _trainable(model: KerasModel) -> list[str]:
+    """The paths of the trainable variables, in their order."""
+    from wdport.keras_runtime import variables_by_path
+
+    places = {id(variable): name for name, variable in variables_by_path(model).items()}
+    return [places[id(variable)] for variable in model.trainable_variables]
 
 
 def _require_fit(path: Path, state: Optimised, names: list[str], variables: Mapping[str, KerasVariable]) -> None:

@@ -43,12 +43,7 @@ class DiffusionTraining(NetworkTraining):
     beside: ClassVar[str] = "condition"
 
     def __init__(
-        self,
-        network: KerasModel,
-        about: Diffused,
-        loss: DiffusionLoss,
-        seed: int = 0,
-        dropped: float = 0.0,
+        self, network: KerasModel, about: Diffused, loss: DiffusionLoss, seed: int = 0, dropped: float = 0.0
     ) -> None:
         # A single part is the loss itself.
         super().__init__(network, [part.name for part in loss.parts] if len(loss.parts) > 1 else [], seed)
@@ -82,19 +77,15 @@ class DiffusionTraining(NetworkTraining):
         )
 
     def loss_values(self, y_pred: dict[str, Tensor], weights: Tensor | None) -> tuple[dict[str, Tensor], Tensor | None]:
-        """See :meth:`NetworkTraining.loss_values`."""
         errors = Errors(**y_pred)
         parts = {**self.diffusion_loss.by_part(errors, weights), "loss": self.diffusion_loss.total(errors, weights)}
         return parts, None if weights is None else jnp.sum(weights)
 
-    def source(
-        self, data: Data, stream: bool | None = None, beside: Array | None = None, transform: str | None = None
-    ) -> StateSource:
+    def source(self, data: Data, stream: bool | None, beside: Array | None, transform: str | None) -> StateSource:
         """See :meth:`NetworkTraining.source`; ``beside`` is the condition."""
         return source_of(data, self.about, self.variable_dtype, stream, beside, transform)
 
     def settings(self) -> dict[str, Any]:
-        """See :meth:`NetworkTraining.settings`."""
         further: dict[str, Any] = {} if self.law == UNIFORM else {"law": self.law}
         if self.dropped:
             further["drop_condition"] = self.dropped
@@ -176,8 +167,9 @@ def _diffusion_training(
     if dropped and (about.condition is None or about.condition.null is None):
         what = "the model has no value that means no condition"
         raise UsageError("drop_condition", what, "name it in the model's table or with `--set`, or leave this out")
-    loss = DiffusionLoss(family.process(config, tables.__getitem__).noising(law), _parts(family, config, about.shape),
-                         energy, min_snr)  # fmt: skip
+    parts = tuple(family.loss_parts(config)) if isinstance(family, Trained) else ()
+    noising = family.process(config, tables.__getitem__).noising(law)
+    loss = DiffusionLoss(noising, parts or (LossPart("state", about.shape[0], 1.0),), energy, min_snr)
     training = DiffusionTraining(model, about, loss, seed, float(dropped))
     training.law = law
     return training
@@ -191,11 +183,6 @@ def _masked_training(model: KerasModel, vocabulary: Vocabulary, rate: float, spa
     if not isinstance(span, int) or not 1 <= span <= MAX_SPAN:
         raise UsageError("mask_span", f"is {span!r}", f"give a whole number from 1 to {MAX_SPAN}")
     return MaskedTraining(model, vocabulary, rate, span, seed)
-
-
-def _parts(family: Any, config: Any, shape: tuple[int, ...]) -> tuple[LossPart, ...]:
-    """The parts of a state, with the family's weights."""
-    return tuple(family.loss_parts(config)) if isinstance(family, Trained) else (LossPart("state", shape[0], 1.0),)
 
 
 def new_model(

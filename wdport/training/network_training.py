@@ -58,9 +58,7 @@ class NetworkTraining(keras.Model):
         """The loss and the other metrics of a batch by name, and what the batch counts in their means."""
 
     @abstractmethod
-    def source(
-        self, data: Data, stream: bool | None = None, beside: Array | None = None, transform: str | None = None
-    ) -> StateSource:
+    def source(self, data: Data, stream: bool | None, beside: Array | None, transform: str | None) -> StateSource:
         """The samples of ``data``; see :func:`wdport.train`. Raises :class:`UsageError`, :class:`InputError`."""
 
     @abstractmethod

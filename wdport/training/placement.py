@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array as Tensor
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from wdport.devices import answering, gathered, local_devices, require_same, sharded_axis
+from wdport.devices import answering, gathered, local_devices, sharded_axis
 from wdport.errors import UsageError
 from wdport.model import Array
 
@@ -21,14 +21,6 @@ KEPT: Final = "the run resumes from its last saved state"
 
 Feed = Callable[[Array], Array]
 """Rows of a batch by their numbers."""
-
-
-def _like(leaf: Tensor) -> Any:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
-
-
-def _host(leaf: Tensor) -> Array:
-    return np.asarray(leaf)
 
 
 class Placement:
@@ -43,7 +35,7 @@ class Placement:
 
     def like(self, tree: Any) -> Any:
         """Shapes, dtypes and shardings of placed arrays."""
-        return jax.tree.map(_like, tree)
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), tree)
 
     def shardings(self, tree: Any) -> Any:
         """What a compiled step shall return the arrays in; None leaves it to JAX."""
@@ -65,7 +57,7 @@ class Placement:
 
     def whole(self, tree: Any) -> Any:
         """Arrays in the host's memory; all processes must call it together."""
-        return jax.tree.map(_host, tree)
+        return jax.tree.map(np.asarray, tree)
 
     def settle(self, tree: Any) -> None:
         """Called after every step."""
@@ -113,25 +105,26 @@ class Divided(Placement):
         return jax.tree.map(lambda leaf: leaf.sharding, tree)
 
     def everywhere(self, array: Array) -> Tensor:
-        return self._from_callback(array.shape, self._over(), lambda part: array[part])
+        return jax.make_array_from_callback(array.shape, self._over(), lambda part: array[part])
 
     def batch(self, numbers: Array, feed: Feed) -> Array | Tensor:
         if feed not in self._shapes:
             self._shapes[feed] = feed(numbers[:1]).shape[1:]
         shape = (len(numbers), *self._shapes[feed])
-        return self._from_callback(shape, self._over(self.axis), lambda part: feed(numbers[part[0]]))
+
+        def rows(part: Any) -> Array:
+            return feed(numbers[part[0]])
+
+        return jax.make_array_from_callback(shape, self._over(self.axis), rows)
 
     def batch_sharding(self) -> Sharding | None:
         return self._over(self.axis)
-
-    def _from_callback(self, shape: tuple[int, ...], over: Sharding, part_of: Callable[[Any], Array]) -> Tensor:
-        return jax.make_array_from_callback(shape, over, part_of)
 
     def whole(self, tree: Any) -> Any:
         def host(leaf: Tensor) -> Array:
             if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
                 leaf = self._whole(leaf)
-            return _host(leaf)
+            return np.asarray(leaf)
 
         with self.answering():
             return jax.tree.map(host, tree)
@@ -173,11 +166,6 @@ def _everywhere(count: int) -> list[jax.Device]:
         local = (device for device in jax.devices() if device.process_index == process)
         devices += sorted(local, key=lambda device: device.id)[:count]
     return devices
-
-
-def require_alike(facts: dict[str, object]) -> None:
-    """Raise :class:`UsageError` unless all processes were started with the same ``facts``, JSON values."""
-    require_same(facts, KEPT)
 
 
 def wait_for_all() -> None:

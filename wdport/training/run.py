@@ -13,6 +13,7 @@ import jax
 import keras
 import numpy as np
 
+from wdport.devices import require_same
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
@@ -26,7 +27,7 @@ from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.training.batches import TrainingBatches, split
 from wdport.training.model import family_recipe, training_model
 from wdport.training.network_training import Data, NetworkTraining
-from wdport.training.placement import placement_of, require_alike
+from wdport.training.placement import KEPT, placement_of
 from wdport.training.recipe import optimizer_of
 from wdport.training.run_folder import Events, run_folder
 from wdport.training.run_state import RunState
@@ -56,16 +57,6 @@ class TrainingRun:
     def losses(self) -> list[float]:
         """The mean loss of every epoch."""
         return [epoch["loss"] for epoch in self.epochs]
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """How long a run takes, and what it does meanwhile; see :func:`train`."""
-
-    epochs: int
-    save_every: int | None
-    patience: int | None
-    report: Report | None
 
 
 def save_trained(model: KerasModel, output: OutputPath, values: Mapping[str, Array] | None = None) -> None:
@@ -184,13 +175,10 @@ def train(
         if array is not None and name != trained.beside:
             raise UsageError(name, "the objective of this model takes none", "leave it out")
     source = trained.source(data, stream, beside.get(trained.beside), transform)
-    target, validation = Path(folder), None
-    if validation_split:
-        states, others = split(source, validation_split)
-        batches = TrainingBatches(source, batch_size, seed, placement, states)
-        validation = batches.of(others)
-    else:
-        batches = TrainingBatches(source, batch_size, seed, placement)
+    target = Path(folder)
+    states, others = split(source, validation_split) if validation_split else (None, None)
+    batches = TrainingBatches(source, batch_size, seed, placement, states)
+    validation = None if others is None else batches.of(others)
     if patience is not None and validation is None:
         raise UsageError("patience", "needs a validation loss", "give a validation split too")
     optimizer = optimizer or optimizer_of(replace(plan, epochs=epochs))
@@ -205,10 +193,15 @@ def train(
         if held is not None:
             # Before the first step, so that a run with other settings is refused before it overwrites anything.
             held.begin(state.facts(None if force else epochs), (), force, saves.exist, saves.check)
-        require_alike(state.alike(epochs, save_every))
+        require_same(state.alike(epochs, save_every), KEPT)
         try:
-            settings = RunSettings(epochs, save_every, patience, report)
-            finished_run = _fit(state, events, settings, validation, callbacks)
+            if validation is not None:
+                state.mark_best()
+            metrics = state.restore(epochs)
+            require_same({"done": state.done}, KEPT)
+            events.begin(state.rows)
+            recording = RunCallback(state, events, epochs, metrics, save_every, patience, report)
+            finished_run = _fit(state, recording, validation, callbacks, epochs)
         except KeyboardInterrupt as interruption:
             if not saves.exist():
                 raise
@@ -221,28 +214,19 @@ def train(
 
 
 def _fit(
-    state: RunState,
-    events: Events,
-    settings: RunSettings,
-    validation: TrainingBatches | None,
-    callbacks: Sequence[keras.callbacks.Callback],
-) -> TrainingRun:
+    state: RunState, recording: RunCallback, validation: TrainingBatches | None,
+    callbacks: Sequence[keras.callbacks.Callback], epochs: int,
+) -> TrainingRun:  # fmt: skip
     """Take the steps that are missing."""
-    if validation is not None:
-        state.mark_best()
-    metrics = state.restore(settings.epochs)
-    require_alike({"done": state.done})
-    events.begin(state.rows)
-    recording = RunCallback(state, events, settings, metrics)
     # Keras's own are set only within wdport.training_model(...).fit: these variables and batches are placed already.
     distribution = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
     try:
-        while state.done < settings.epochs * state.batches.per_epoch and not recording.stopped:
+        while state.done < epochs * state.batches.per_epoch and not recording.stopped:
             epoch, skipped = divmod(state.done, state.batches.per_epoch)
             state.batches.begin(epoch, skipped)
             # The rest of an interrupted epoch has fewer batches than the others, and Keras counts them once.
-            last = epoch + 1 if skipped else settings.epochs
+            last = epoch + 1 if skipped else epochs
             calls = _Callbacks(recording, callbacks, state.model, epochs=last, steps=state.batches.num_batches)
             state.model.fit(state.batches, initial_epoch=epoch, epochs=last, shuffle=False, callbacks=calls,
                             validation_data=validation)  # fmt: skip
@@ -254,12 +238,15 @@ def _fit(
 class RunCallback(keras.callbacks.Callback):
     """Saves the state of a run and its metrics, and reports its progress."""
 
-    def __init__(self, state: RunState, events: Events, settings: RunSettings, metrics: Sequence[Any]) -> None:
+    def __init__(
+        self, state: RunState, events: Events, epochs: int, metrics: Sequence[Any], save_every: int | None,
+        patience: int | None, report: Report | None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._state, self._events, self._settings, self._report = state, events, settings, settings.report
-        self._metrics, self._resumed = metrics, state.done
+        self._state, self._events, self._metrics, self._resumed = state, events, metrics, state.done
+        self._save_every, self._patience, self._report = save_every, patience, report
         self._per_epoch = state.batches.per_epoch
-        self._total, self._done, self._since = settings.epochs * self._per_epoch, state.done, 0.0
+        self._total, self._done, self._since = epochs * self._per_epoch, state.done, 0.0
         self.stopped = self._is_late()
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
@@ -277,7 +264,7 @@ class RunCallback(keras.callbacks.Callback):
         self._done += 1
         if self._done % self._per_epoch == 0:
             return
-        if self._settings.save_every is not None and self._done % self._settings.save_every == 0:
+        if self._save_every is not None and self._done % self._save_every == 0:
             self._state.require_finite((logs or {})["loss"], self._done)
             self._state.save(self._done)
         if self._report is not None:
@@ -304,8 +291,9 @@ class RunCallback(keras.callbacks.Callback):
     def _is_late(self) -> bool:
         """Whether the validation loss was lowest more epochs ago than the run's patience."""
         losses = [row["val_loss"] for row in self._state.rows if "val_loss" in row]
-        patience = self._settings.patience
-        return patience is not None and bool(losses) and len(losses) - 1 - int(np.argmin(losses)) >= patience
+        if self._patience is None or not losses:
+            return False
+        return len(losses) - 1 - int(np.argmin(losses)) >= self._patience
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
         """Note whether a callback has stopped the run."""

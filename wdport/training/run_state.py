@@ -97,7 +97,7 @@ class RunState:
         self.begins = begins
         source = self.batches.source
         return {"dtype": self.model.network.dtype_policy.name, **self.settings(), **begins,
-                "data": _digest([source.data, *_of(source.condition)])}  # fmt: skip
+                "data": _digest([source.data, source.condition])}  # fmt: skip
 
     def alike(self, epochs: int, save_every: int | None) -> dict[str, object]:
         """What all processes of a run must have in common."""
@@ -165,20 +165,17 @@ class RunState:
         weights = [value for value, is_weight in zip(values["other"], self._weights, strict=False) if is_weight]
         return {"model": _digest([values["trained"], weights]), "optimizer_state": _digest(values["optimizer"])}
 
-    def _sample(self) -> list[Array]:
+    def _sample(self) -> list[Array | None]:
         """The data on the device, or some of those that are streamed."""
         # All of a streamed data set would have to be read for a digest.
         source = self.batches.source
         some = source.feed(np.linspace(0, source.count - 1, 64).astype(np.int64))
-        return [source.held, some, *_of(source.condition)]
-
-
-def _of(condition: Array | None) -> list[Array]:
-    return [] if condition is None else [condition]
+        return [source.held, some, source.condition]
 
 
 def _digest(tree: Any) -> str:
-    """A digest of all values that are in this process; others are one array of all processes already."""
+    """A digest of all values that are in this process, without those that are None; others are one array of all
+    processes already."""
     digest = sha256()
     for leaf in jax.tree.leaves(tree):
         if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:

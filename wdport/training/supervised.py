@@ -34,7 +34,6 @@ class SummedTraining(NetworkTraining):
     the ``count`` (B,) of its items, and maybe ``hits`` (B,), how many of them are predicted right."""
 
     def loss_values(self, y_pred: dict[str, Tensor], weights: Tensor | None) -> tuple[dict[str, Tensor], Tensor | None]:
-        """See :meth:`NetworkTraining.loss_values`."""
         total = {name: jnp.sum(values if weights is None else values * weights) for name, values in y_pred.items()}
         # Without items, the loss is 0 instead of NaN.
         count = jnp.where(total["count"] > 0, total["count"], 1)
@@ -64,9 +63,7 @@ class SupervisedTraining(SummedTraining):
             sample_losses["hits"] = hits.reshape(len(losses), -1).mean(axis=1, dtype=sums.dtype)
         return sample_losses
 
-    def source(
-        self, data: Data, stream: bool | None = None, beside: Array | None = None, transform: str | None = None
-    ) -> StateSource:
+    def source(self, data: Data, stream: bool | None, beside: Array | None, transform: str | None) -> StateSource:
         """See :meth:`NetworkTraining.source`; ``beside`` are the targets."""
         source = arrays_of(data, self.variable_dtype, stream, beside)
         if source.condition is None:
@@ -98,7 +95,6 @@ class SupervisedTraining(SummedTraining):
                 raise UsageError("targets", "have other classes than the model", f"give 0 to {classes - 1}")
 
     def settings(self) -> dict[str, Any]:
-        """See :meth:`NetworkTraining.settings`."""
         return {"loss": self.loss_name}
 
 
@@ -131,12 +127,7 @@ class MaskedTraining(SummedTraining):
     """
 
     def __init__(
-        self,
-        network: KerasModel,
-        vocabulary: Vocabulary,
-        rate: float = 0.15,
-        span: int = 1,
-        seed: int = 0,
+        self, network: KerasModel, vocabulary: Vocabulary, rate: float = 0.15, span: int = 1, seed: int = 0
     ) -> None:
         super().__init__(network, ("accuracy",), seed)
         self.vocabulary, self.rate, self.span = vocabulary, rate, span
@@ -169,9 +160,7 @@ class MaskedTraining(SummedTraining):
                                                                   self.vocabulary.mask))  # fmt: skip
         return masked, jnp.where(masked, replaced, tokens)
 
-    def source(
-        self, data: Data, stream: bool | None = None, beside: Array | None = None, transform: str | None = None
-    ) -> StateSource:
+    def source(self, data: Data, stream: bool | None, beside: Array | None, transform: str | None) -> StateSource:
         """See :meth:`NetworkTraining.source`; ``data`` are tokens (n, L)."""
         source = arrays_of(data, self.variable_dtype, stream, None)
         tokens = source.data
@@ -181,5 +170,4 @@ class MaskedTraining(SummedTraining):
         return source
 
     def settings(self) -> dict[str, Any]:
-        """See :meth:`NetworkTraining.settings`."""
         return {"mask_rate": self.rate, "mask_span": self.span}

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
+from typing import Final
 
 import jax
 import jax.numpy as jnp
@@ -27,168 +27,57 @@ from wdport.model import Array, Condition, Decoding, Diffused, Windowed
 SHARE: Final = 0.25
 """Share of a device's memory; larger data are streamed."""
 
+_NOT_FINITE: Final = ("have NaN or infinite values", "give finite ones")
 
-class StateSource(Protocol):
-    """Clean states by number; a dataclass."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+@dataclass(frozen=True, eq=False)
+class StateSource:
+    """Clean states by number: the rows of ``data`` (n, *shape) or, with a ``length``, all windows of a series (T, F),
+    one a step, of which memory has the series alone.
+
+    ``decoding`` encodes windows (N, F) in standard units as states; without one, the data are states. ``streamed`` data
+    are in the host's memory or in a file, and every batch is read when it is needed. ``dtype`` is that of the device,
+    ``condition`` (count, ...) that of every state; None if the network is trained without one.
+    """
+
+    data: Array
+    dtype: str
+    decoding: Decoding | None = None
+    length: int = 0
+    streamed: bool = False
+    condition: Array | None = None
 
     @property
     def held(self) -> Array:
         """The array that is kept on the device; an empty one if the data are streamed."""
-        ...
-
-    @property
-    def data(self) -> Array:
-        """All data, wherever they are."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """How many states there are."""
-        ...
+        return np.zeros(0, self.dtype) if self.streamed else self.data
 
     @property
     def overlap(self) -> int:
         """How many of the states before one share data with it."""
-        ...
+        return max(self.length - 1, 0)
 
     @property
-    def condition(self) -> Array | None:
-        """The condition (count, ...) of every state; None if the network is trained without one."""
-        ...
+    def count(self) -> int:
+        """How many states there are."""
+        return len(self.data) - self.overlap
 
     def feed(self, numbers: Array) -> Array:
         """What the device gets for a batch of states by number (B,): the numbers, or the data themselves."""
-        ...
+        if not self.streamed:
+            return numbers
+        rows = numbers[:, None] + np.arange(self.length) if self.length else numbers
+        values = np.asarray(self.data[rows], self.dtype)
+        _require_finite(values)
+        return values
 
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
         """The states (B, *shape) of what was fed, inside a compiled program."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class States:
-    """An array (n, *shape) of clean states, or of what ``decoding`` encodes as such: windows (n, N, F) in standard
-    units."""
-
-    held: Array
-    condition: Array | None = None
-    decoding: Decoding | None = None
-
-    @property
-    def overlap(self) -> int:
-        return 0
-
-    @property
-    def data(self) -> Array:
-        return self.held
-
-    @property
-    def count(self) -> int:
-        return len(self.held)
-
-    def feed(self, numbers: Array) -> Array:
-        return numbers
-
-    def take(self, held: Tensor, fed: Tensor) -> Tensor:
-        states = held[fed]
-        return states if self.decoding is None else self.decoding.encode(states)
-
-
-@dataclass(frozen=True, eq=False)
-class StreamedStates:
-    """Clean states (n, *shape) in the host's memory or in a file, of which every batch is read when it is needed."""
-
-    states: Array
-    dtype: str
-    condition: Array | None = None
-
-    @property
-    def held(self) -> Array:
-        return np.zeros(0, self.dtype)
-
-    @property
-    def overlap(self) -> int:
-        return 0
-
-    @property
-    def data(self) -> Array:
-        return self.states
-
-    @property
-    def count(self) -> int:
-        return len(self.states)
-
-    def feed(self, numbers: Array) -> Array:
-        states = np.asarray(self.states[numbers], self.dtype)
-        if not np.isfinite(states).all():
-            raise UsageError("data", "have NaN or infinite values", "give finite ones")
-        return states
-
-    def take(self, held: Tensor, fed: Tensor) -> Tensor:
-        return fed
-
-
-@dataclass(frozen=True, eq=False)
-class SeriesWindows:
-    """All windows of a z-scored series (T, F), one a step; memory is that of the series."""
-
-    held: Array
-    decoding: Decoding
-    condition: Array | None = None
-
-    @property
-    def overlap(self) -> int:
-        return self.decoding.shape[0] - 1
-
-    @property
-    def data(self) -> Array:
-        return self.held
-
-    @property
-    def count(self) -> int:
-        return len(self.held) - self.decoding.shape[0] + 1
-
-    def feed(self, numbers: Array) -> Array:
-        return numbers
-
-    def take(self, held: Tensor, fed: Tensor) -> Tensor:
-        # Windows are cut on the device: they overlap, and all of them would take N times the memory of the series.
-        rows = fed[:, None] + jnp.arange(self.decoding.shape[0])
-        return self.decoding.encode(held[rows])
-
-
-@dataclass(frozen=True, eq=False)
-class StreamedWindows:
-    """The same with the series in the host's memory; the device gets the windows of a batch, and transforms them."""
-
-    series: Array
-    decoding: Decoding
-    condition: Array | None = None
-
-    @property
-    def held(self) -> Array:
-        return np.zeros(0, self.series.dtype)
-
-    @property
-    def overlap(self) -> int:
-        return self.decoding.shape[0] - 1
-
-    @property
-    def data(self) -> Array:
-        return self.series
-
-    @property
-    def count(self) -> int:
-        return len(self.series) - self.decoding.shape[0] + 1
-
-    def feed(self, numbers: Array) -> Array:
-        windows: Array = self.series[numbers[:, None] + np.arange(self.decoding.shape[0])]
-        return windows
-
-    def take(self, held: Tensor, fed: Tensor) -> Tensor:
-        return self.decoding.encode(fed)
+        values = fed
+        if not self.streamed:
+            # Windows are cut on the device: they overlap, and all of them would take N times the memory of the series.
+            values = held[fed[:, None] + jnp.arange(self.length) if self.length else fed]
+        return values if self.decoding is None else self.decoding.encode(values)
 
 
 def source_of(
@@ -248,7 +137,7 @@ def _source(
             where, f"has {len(data_series.values)} steps, and a window has {length}", "give a longer series"
         )
     values = _standard(data_series.values, decoding).astype(dtype)
-    return (StreamedWindows if _streams(values.nbytes, stream) else SeriesWindows)(values, decoding), None
+    return StateSource(values, dtype, decoding, length, _streams(values.nbytes, stream)), None
 
 
 def _standard(values: Array, decoding: Decoding) -> Array:
@@ -267,9 +156,14 @@ def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: 
         expected = ", ".join(map(str, ("n", *decoding.shape)))
         raise UsageError("data", f"have shape {data.shape}", f"give windows ({expected}) or a series")
     if data.dtype.kind not in "fiu" or not np.isfinite(data).all():
-        raise UsageError("data", "have NaN or infinite values", "give finite ones")
+        raise UsageError("data", *_NOT_FINITE)
     values = data if windowed is not None else _standard(np.asarray(data, np.float64), decoding)
-    return States(np.asarray(values, dtype), decoding=decoding)
+    return StateSource(np.asarray(values, dtype), dtype, decoding)
+
+
+def _require_finite(data: Array) -> None:
+    if not np.isfinite(data).all():
+        raise UsageError("data", *_NOT_FINITE)
 
 
 def _require_own(transform: str | None, windowed: Windowed | None, decoding: Decoding) -> None:
@@ -292,7 +186,7 @@ def _transformed(
     if windows.shape[1:] != decoding.shape:
         raise UsageError("data", f"gives windows {windows.shape[1:]}, the model has {decoding.shape}", "give its data")
     name = None if about.condition is None else about.condition.statistic
-    return States(windows.astype(dtype), decoding=decoding), statistics.arrays.get(name) if name else None
+    return StateSource(windows.astype(dtype), dtype, decoding), statistics.arrays.get(name) if name else None
 
 
 def _condition(declared: Condition | None, values: Array | None, count: int, dtype: str) -> Array | None:
@@ -360,12 +254,8 @@ def arrays_of(data: object, dtype: str, stream: bool | None, beside: Array | Non
         raise UsageError("targets", f"are {len(beside)}, and there are {len(data)} samples", "give one for each")
     if beside is not None:
         beside = beside.astype(dtype if beside.dtype.kind == "f" else np.int32)
-    kind = dtype if data.dtype.kind == "f" else "int32"
-    if _streams(data.size * np.dtype(kind).itemsize, stream):
-        return StreamedStates(data, kind, beside)
-    if not np.isfinite(data).all():
-        raise UsageError("data", "have NaN or infinite values", "give finite ones")
-    return States(np.asarray(data, kind), beside)
+    source = _rows_of(data, dtype if data.dtype.kind == "f" else "int32", stream)
+    return source if beside is None else replace(source, condition=beside)
 
 
 def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> StateSource:
@@ -377,8 +267,12 @@ def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> S
         raise UsageError("data", f"is a {type(data).__name__}, and this model has no series", fix)
     if data.shape[1:] != about.shape or not len(data):
         raise UsageError("data", f"have shape {data.shape}", fix)
+    return _rows_of(data, dtype, stream)
+
+
+def _rows_of(data: Array, dtype: str, stream: bool | None) -> StateSource:
+    """States that are the rows of an array; those that are streamed are examined when they are read."""
     if _streams(data.size * np.dtype(dtype).itemsize, stream):
-        return StreamedStates(data, dtype)
-    if not np.isfinite(data).all():
-        raise UsageError("data", "have NaN or infinite values", "give finite ones")
-    return States(np.asarray(data, dtype))
+        return StateSource(data, dtype, streamed=True)
+    _require_finite(data)
+    return StateSource(np.asarray(data, dtype), dtype)
