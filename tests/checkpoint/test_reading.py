@@ -52,6 +52,17 @@ def test_a_shared_storage_is_checked_once(tmp_path: Path, reads: list[tuple[int,
         assert sum(length for _, length in reads) == 40
 
 
+def test_the_hash_of_a_storage_that_is_read_in_parts(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    torch.save({"a": torch.arange(8 << 20, dtype=torch.int32)}, path)
+    part = np.empty(1 << 20, np.uint8)
+    with open_checkpoint(path) as checkpoint, checkpoint.hashed() as running:
+        for first in range(0, 8 << 20, 1 << 18):
+            checkpoint.read_run("a", first, part.data)
+            running.settle()
+        assert running.hexdigest() == checkpoint.file_sha256()
+
+
 def test_a_part_of_a_damaged_storage_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     torch.save({"a": torch.arange(1000.0)[:10]}, path)

@@ -13,13 +13,12 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final
 
 from wdport.checkpoint.error_context import located
@@ -117,22 +116,25 @@ class Source:
             crc = zlib.crc32(piece, crc)
         return crc
 
-    def crc(self, offset: int, count: int) -> int:
-        """Return the CRC-32 of ``count`` bytes from ``offset``, in constant memory."""
+    def pieces(self, offset: int, count: int) -> Iterator[memoryview]:
+        """Read ``count`` bytes from ``offset`` in pieces of :data:`CHUNK`, without calling the observer, which may look
+        at a piece later: the memory of each is used for the next."""
         buffer = memoryview(bytearray(min(CHUNK, count)))
-        crc = 0
         for start in range(0, count, CHUNK):
             piece = buffer[: min(CHUNK, count - start)]
-            self.read_into(offset + start, piece)
+            self.read_unobserved(offset + start, piece)
+            yield piece
+
+    def crc(self, offset: int, count: int) -> int:
+        """Return the CRC-32 of ``count`` bytes from ``offset``, in constant memory."""
+        crc = 0
+        for piece in self.pieces(offset, count):
             crc = zlib.crc32(piece, crc)
         return crc
 
     def add_to(self, digest: hashlib._Hash) -> None:
         """Feed the whole file to ``digest``, in constant memory."""
-        buffer = memoryview(bytearray(min(CHUNK, self.size)))
-        for start in range(0, self.size, CHUNK):
-            piece = buffer[: min(CHUNK, self.size - start)]
-            self.read_into(start, piece)
+        for piece in self.pieces(0, self.size):
             digest.update(piece)
 
 
@@ -218,9 +220,7 @@ class RunningHash:
         while self._hashing:
             self._hashing.pop(0).result()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for source in self._sources:
             source.observer = None
         self._thread.shutdown()
@@ -251,10 +251,7 @@ class RunningHash:
 
     def _read_to(self, end: int) -> None:
         source = self._sources[self._at]
-        buffer = memoryview(bytearray(min(CHUNK, max(0, end - self._position))))
         with located(source.path):
-            while self._position < end:
-                piece = buffer[: min(CHUNK, end - self._position)]
-                source.read_unobserved(self._position, piece)
+            for piece in source.pieces(self._position, max(0, end - self._position)):
                 self._digest.update(piece)
                 self._position += len(piece)
