@@ -11,7 +11,7 @@ from wdport.diffusion.noise import lay_out, sample_keys, step_noise
 from wdport.diffusion.plans import make_plan
 from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import noise_schedule, step_list
-from wdport.sampling.job import chunked
+from wdport.sampling.job import Job
 from wdport.sampling.sampler import SEGMENT, Programs, Sampler, plan_of, segment_length
 from wdport.sampling.samples import Samples
 
@@ -24,15 +24,17 @@ PLANS = {
 """All of 51 rows, so that they share their programs."""
 
 
-def together(sampler: Sampler, count: int, batch: int, chunk: int | None = None, **given: np.ndarray) -> Samples:
-    return Samples.join(list(chunked(sampler, count, batch, chunk, **given)))
+def together(
+    sampler: Sampler, count: int, batch: int, chunk: int | None = None, start: int = 0, **given: np.ndarray
+) -> Samples:
+    return Samples.join(list(Job(sampler, count, batch, **given).draw(chunk, start)))
 
 
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("chunk", [1, 3, 4, 7, 64])
 def test_chunks_change_no_bit(name: str, chunk: int) -> None:
     sampler = Sampler(toy_programs(), PLANS[name], seed=5)
-    parts = list(chunked(sampler, 10, 4, chunk))
+    parts = list(Job(sampler, 10, 4).draw(chunk))
     assert [len(part) for part in parts] == [min(chunk, 10 - begin) for begin in range(0, 10, chunk)]
     whole, split = together(sampler, 10, 4), Samples.join(parts)
     assert np.array_equal(split.coefficients, whole.coefficients)
@@ -87,7 +89,7 @@ def test_samples_go_on_where_others_stopped(start: int, chunk: int | None) -> No
     sampler = Sampler(toy_programs(), PLANS["ddim"])
     whole, rest = together(sampler, 10, 4), together(sampler, 10, 4, chunk, start=start)
     assert np.array_equal(rest.coefficients, whole.coefficients[start:])
-    assert [len(part) for part in chunked(sampler, 10, 4)] == [4, 4, 2]
+    assert [len(part) for part in Job(sampler, 10, 4).draw()] == [4, 4, 2]
 
 
 def test_dtypes_see_the_same_noise() -> None:

@@ -24,7 +24,7 @@ from tests.sampling.toy import SHAPE, toy_programs
 from wdport.cli.processes import parse_devices
 from wdport.errors import UsageError
 from wdport.sampling.devices import DeviceSpread, spread_over
-from wdport.sampling.job import chunked
+from wdport.sampling.job import Job
 from wdport.sampling.parts import Parts
 from wdport.sampling.sampler import Sampler, plan_of
 from wdport.sampling.samples import Samples
@@ -57,8 +57,8 @@ def toy_samples(spread: DeviceSpread | None) -> tuple[dict[str, np.ndarray], Sam
     sampler = Sampler(programs, plan_of(programs.network, "ddim", 100, 0.5), 5, spread)
     rng = np.random.default_rng(0)
     init, tape = rng.standard_normal((11, *SHAPE)), rng.standard_normal((sampler.plan.slots, 11, *SHAPE))
-    drawn = Samples.join(list(chunked(sampler, 11, 5)))
-    given = Samples.join(list(chunked(sampler, 11, 5, init=init, tape=tape)))
+    drawn = Samples.join(list(Job(sampler, 11, 5).draw()))
+    given = Samples.join(list(Job(sampler, 11, 5, init=init, tape=tape).draw()))
     made = {"drawn": drawn.coefficients, "series": drawn.series, "given": given.coefficients}
     return {name: values for name, values in made.items() if values is not None}, sampler
 

@@ -113,9 +113,44 @@ class Job:
         return getattr(self.sampler.programs.network.about.decoding, "units", "")
 
     def draw(self, chunk: int | None = None, start: int = 0, done: Done | None = None) -> Iterator[Samples]:
-        """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given."""
-        return chunked(self.sampler, self.count, self.batch, chunk, init=self.init, tape=self.tape,
-                       condition=self.condition, restore=self.restore, start=start, done=done)  # fmt: skip
+        """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given.
+
+        The size of a batch is rounded up to a multiple of the number of devices; the last batch is padded, and cut
+        afterwards.
+        """
+        batch = self.sampler.batch(min(self.batch, self.count))
+        chunk = batch if chunk is None else chunk
+        waiting: list[Samples] = []
+        there = 0
+        for samples in self._batches(batch, start, done):
+            waiting.append(samples)
+            there += len(samples)
+            # Chunks need not be multiples of a batch.
+            while there >= chunk:
+                joined = Samples.join(waiting)
+                yield joined.part(0, chunk)
+                waiting, there = [joined.part(chunk, there)], there - chunk
+        if there:
+            yield Samples.join(waiting)
+
+    def _batches(self, batch: int, start: int, done: Done | None) -> Iterator[Samples]:
+        """The part of every batch between ``start`` and ``count``."""
+        # A resumed run draws the batch of its first sample again, so that every sample is in the same place of the same
+        # batch as in a run without an interruption.
+        for begin in range(start - start % batch, self.count, batch):
+            indices = np.arange(begin, begin + batch)
+            # The last batch is filled up with the inputs of the last sample.
+            rows = np.minimum(indices, self.count - 1)
+            samples = self.sampler.run(
+                indices,
+                None if self.init is None else self.init[rows],
+                None if self.tape is None else self.tape[:, rows],
+                None if done is None else _within(done, begin, min(batch, self.count - begin)),
+                None if self.condition is None else self.condition[rows],
+            )
+            first, stop = max(start - begin, 0), self.count - begin
+            part = samples.part(first, stop)
+            yield part if self.restore is None else self.restore(part, indices[first:stop])
 
 
 def plan_job(programs: Programs, request: Request) -> Job:
@@ -176,69 +211,6 @@ def _count(n: int | None, init: Array | None, tape: Array | None) -> int:
 def _check_number(name: str, value: object) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
         raise UsageError(name, f"invalid sample count {value!r}", "give 1 or more")
-
-
-def chunked(
-    sampler: Sampler,
-    count: int,
-    batch: int,
-    chunk: int | None = None,
-    *,
-    init: Array | None = None,
-    tape: Array | None = None,
-    condition: Array | None = None,
-    restore: Restoring | None = None,
-    start: int = 0,
-    done: Done | None = None,
-) -> Iterator[Samples]:
-    """Samples number ``start`` to ``count``, ``chunk`` at a time, or a batch at a time if it is not given.
-
-    ``batch`` is rounded up to a multiple of the number of devices; the last batch is padded, and cut afterwards.
-    ``init`` (count, *shape), ``tape`` (slots, count, *shape) and ``condition`` (count, ...) are those of all samples.
-    """
-    batch = sampler.batch(min(batch, count))
-    chunk = batch if chunk is None else chunk
-    waiting: list[Samples] = []
-    there = 0
-    for samples in _batches(sampler, count, batch, init, tape, condition, restore, start, done):
-        waiting.append(samples)
-        there += len(samples)
-        # Chunks need not be multiples of a batch.
-        while there >= chunk:
-            joined = Samples.join(waiting)
-            yield joined.part(0, chunk)
-            waiting, there = [joined.part(chunk, there)], there - chunk
-    if there:
-        yield Samples.join(waiting)
-
-
-def _batches(
-    sampler: Sampler,
-    count: int,
-    batch: int,
-    init: Array | None,
-    tape: Array | None,
-    condition: Array | None,
-    restore: Restoring | None,
-    start: int,
-    done: Done | None,
-) -> Iterator[Samples]:
-    """The part of every batch between ``start`` and ``count``."""
-    # A resumed run draws the batch of its first sample again, so that every sample is in the same place of the same
-    # batch as in a run without an interruption.
-    for begin in range(start - start % batch, count, batch):
-        indices = np.arange(begin, begin + batch)
-        # The last batch is filled up with the inputs of the last sample.
-        rows = np.minimum(indices, count - 1)
-        samples = sampler.run(
-            indices,
-            None if init is None else init[rows],
-            None if tape is None else tape[:, rows],
-            None if done is None else _within(done, begin, min(batch, count - begin)),
-            None if condition is None else condition[rows],
-        )
-        part = samples.part(max(start - begin, 0), count - begin)
-        yield part if restore is None else restore(part, indices[max(start - begin, 0) : count - begin])
 
 
 def _within(done: Done, begin: int, size: int) -> Callable[[int, int], None]:

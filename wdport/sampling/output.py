@@ -56,7 +56,10 @@ def fill_parts(
     # A chunk of whole batches needs no splitting, so the automatic one is a multiple of this.
     batch = job.sampler.batch(min(job.batch, job.count))
     waiting: list[Samples] = []
-    for samples in job.draw(chunk or auto_chunk(job.count, batch, _bytes(job.sampler)), start, done):
+    network = job.sampler.programs.network
+    # The size of a sample with its decoded form, which is not larger.
+    size = 2 * int(np.prod(network.shape)) * np.dtype(network.dtype).itemsize
+    for samples in job.draw(chunk or auto_chunk(job.count, batch, size), start, done):
         if parts is None:
             continue
         waiting.append(samples)
@@ -70,12 +73,6 @@ def auto_chunk(count: int, batch: int, size: int) -> int:
     """Whole batches per chunk, so that there are few parts: syncing a file for every batch of a small model costs a
     quarter of the time. ``size`` is the size of a sample in bytes."""
     return batch * max(1, min(round(count / batch / PARTS), PART_BYTES // size // batch))
-
-
-def _bytes(sampler: Sampler) -> int:
-    """Approximate size of a sample with its decoded form, which is not larger."""
-    network = sampler.programs.network
-    return 2 * int(np.prod(network.shape)) * np.dtype(network.dtype).itemsize
 
 
 def _save(parts: Parts, start: int, waiting: list[Samples]) -> int:
@@ -212,7 +209,9 @@ def draw_to_file(job: Job, output: Output, bar: Bar, show: Callable[[Blocks], No
         rate, seconds = clock.rate(), time.monotonic() - started
         shapes = {name: (job.count, *values.shape[1:]) for name, values in next(parts.blocks()).items()}
         show(parts.blocks)
-        size = write_samples(output.target, job.count, parts.blocks, _steps(job), _features(job), job.given)
+        about = job.sampler.programs.network.about
+        steps = {named.name: named.step for named in (about.state, about.decoded)}
+        size = write_samples(output.target, job.count, parts.blocks, steps, about.features, job.given)
         parts.remove()
     return SamplingRun(already, batch, seconds, shapes, size, parts.unsound, clock.compiling, rate)
 
@@ -221,15 +220,6 @@ def _parts(output: Output, job: Job) -> Parts:
     settled, network = () if output.batch else ("batch",), job.sampler.programs.network
     layout = {network.about.state.name: (network.shape, network.dtype)}
     return Parts(output.target.path, {**output.facts, "batch": job.batch}, settled, output.force, layout)
-
-
-def _steps(job: Job) -> dict[str, str]:
-    about = job.sampler.programs.network.about
-    return {named.name: named.step for named in (about.state, about.decoded)}
-
-
-def _features(job: Job) -> tuple[str, ...]:
-    return job.sampler.programs.network.about.features
 
 
 @contextmanager

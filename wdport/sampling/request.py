@@ -42,16 +42,6 @@ class Request:
     def settings(self) -> dict[str, Setting]:
         """The settings that a resumed run must share with the first, as JSON values; without the arrays, which are
         identified by their files, the number of samples and the batch size."""
-        names = (
-            "sampler",
-            "steps",
-            "eta",
-            "seed",
-            "resample",
-            "guidance",
-            "unconditional",
-            "anchor",
-            "transform",
-            "shard_weights",
-        )
+        names = ("sampler", "steps", "eta", "seed", "resample", "guidance", "unconditional", "anchor", "transform",
+                 "shard_weights")  # fmt: skip
         return {name: getattr(self, name) for name in names}
