@@ -7,6 +7,7 @@ for a file that is read. Descriptions and constraints are in ``Annotated[..., ms
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta
@@ -22,6 +23,9 @@ Text = Annotated[str, Meta(pattern=r"\S")]
 
 Count = Annotated[int, Meta(ge=0)]
 """An integer of at least 0."""
+
+JsonShape = Sequence[Count]
+"""Sizes of the axes, in order; empty for a scalar."""
 
 Positive = Annotated[int, Meta(ge=1)]
 """An integer of at least 1."""

@@ -77,7 +77,7 @@ def test_claims_are_told_by_row(tmp_path: Path) -> None:
     checkpoint, table = files(tmp_path, "shared")
     found = check_table(table, checkpoint)
     assert found.coverage is not None
-    claims = {each.torch: (each.line, each.tensors) for each in found.coverage.claims}
+    claims = {each.torch: (each.line, each.tensors) for each in found.coverage.rows}
     assert claims["offset"] == (9, ("offset",))
     assert claims["again.weight"] == (11, ("again.weight",))
     assert claims["mix.weight_g, mix.weight_v"] == (7, ())
@@ -103,9 +103,9 @@ def test_comparison_of_files(tmp_path: Path) -> None:
     outputs = [wdport.convert(checkpoint, tmp_path / f"out{each}", mapping=table).output
                for each in (".keras", ".safetensors", ".weights.h5")]  # fmt: skip
     for one in outputs:
-        assert all(compare_files(one, other).none for other in outputs)
-    assert compare_files(checkpoint, checkpoint).none
-    assert compare_files(table, table).none
+        assert all(compare_files(one, other).same for other in outputs)
+    assert compare_files(checkpoint, checkpoint).same
+    assert compare_files(table, table).same
     other = save(tmp_path / "other.ckpt", {f"model.{name}": each for name, each in
                                            torch.load(checkpoint).items()})  # fmt: skip
     found = compare_files(checkpoint, other)

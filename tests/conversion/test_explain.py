@@ -13,12 +13,13 @@ import wdport
 from tests.families.test_custom import files
 from tests.make import SETTINGS, make_state, save
 from wdport.checkpoint import Checkpoint, open_checkpoint
-from wdport.conversion.explain import Route, Routes, from_account, routes_of
+from wdport.conversion.explain import RouteFacts, Routes, from_account, routes_of
 from wdport.conversion.load import open_account
 from wdport.conversion.prepare import Settings
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.model_files import read_variables
 from wdport.mapping.arrays import apply_rule, combined
+from wdport.mapping.axes import find_rule
 from wdport.model import Array
 
 CASES = ["official", "gru", "lstm", "shared", "image"]
@@ -45,13 +46,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make
 
 
-def moved(route: Route, opened: Checkpoint, sizes: dict[str, int]) -> list[Array]:
+def moved(route: RouteFacts, opened: Checkpoint, sizes: dict[str, int]) -> list[Array]:
     sources = [opened.read(end.name) for end in route.sources]
     assert [array.shape for array in sources] == [end.shape for end in route.sources]
     if route.combine:
         sources = [combined(route.combine, sources).astype(np.float32)]  # type: ignore[arg-type]
-    assert route.rule is not None
-    return apply_rule(route.rule, sources, sizes)
+    rule = find_rule(str(route.axes))
+    assert rule is not None
+    return apply_rule(rule, sources, sizes)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -63,8 +65,8 @@ def test_the_tensors_of_every_variable_become_it(made: Made, name: str) -> None:
         values = dict(read_variables(output, shapes, None))  # type: ignore[arg-type]
         for variable, value in values.items():
             (planned,), (written,) = by_plan.explain(variable), by_manifest.explain(variable)
-            assert (planned.sources, planned.targets, str(planned.rule), planned.combine, planned.line) == (
-                written.sources, written.targets, str(written.rule), written.combine, written.line
+            assert (planned.sources, planned.targets, planned.axes, planned.combine, planned.line) == (
+                written.sources, written.targets, written.axes, written.combine, written.line
             )  # fmt: skip
             assert Path(planned.table).name == Path(written.table).name
             assert written.sizes in ({}, planned.sizes)

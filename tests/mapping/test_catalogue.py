@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from wdport.mapping.kinds import CATALOGUE, KINDS, Kind, kinds_of_layer, kinds_of_module
+from wdport.mapping.kinds import CATALOGUE, KINDS, kinds_of_layer, kinds_of_module
 from wdport.mapping.kinds.activations import BY_CLASS
+from wdport.mapping.kinds.kind import Kind
 
 layers: Any = keras.layers
 

@@ -189,7 +189,7 @@ def test_coverage_of_lists_and_ties() -> None:
     assert claims.unclaimed == ("d",)
     assert claims.incomplete == ("line 4 of the table needs a.1.k, which the checkpoint does not have",
                                  "line 6 of the table needs c, which the checkpoint does not have")  # fmt: skip
-    assert [each.tensors for each in claims.claims] == [("a.0.q", "a.0.k", "a.1.q"), ("b",)]
+    assert [each.tensors for each in claims.rows] == [("a.0.q", "a.0.k", "a.1.q"), ("b",)]
     assert len(claims.faults) == 3
 
 

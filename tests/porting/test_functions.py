@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, Kind, TorchFunction
-from wdport.mapping.kinds.kind import LayerCall, TorchCall
+from wdport.mapping.kinds import CATALOGUE, FUNCTIONS
+from wdport.mapping.kinds.kind import Kind, LayerCall, TorchCall, TorchFunction
 from wdport.porting.outline.counterparts import LAYERS, call_text, finder, of_function
 from wdport.porting.outline.events import Event, TensorSource, TracedTensor
 from wdport.porting.outline.functions import bound

@@ -19,7 +19,7 @@ from wdport.cli.results import (
 )
 from wdport.compare.findings import GATES
 from wdport.conversion.manifest_schema import Manifest
-from wdport.conversion.table_documents import CheckDocument, DifferenceDocument, ExplanationDocument
+from wdport.conversion.table_documents import CheckDocument, ExplanationDocument
 from wdport.data.statistics import StatisticsForm
 from wdport.evaluation.document import EvaluationDocument
 from wdport.exporting.artifact import ExportFacts, VerificationDocument
@@ -28,6 +28,7 @@ from wdport.families.registry import known_bounds, shipped
 from wdport.families.roles import Configured
 from wdport.files.json_document import SCHEMAS, FaultsDocument
 from wdport.mapping.axes import RULES, Combine
+from wdport.mapping.diff import DifferenceDocument
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.kind import Kind

@@ -22,8 +22,8 @@ from wdport.text_marks import Marked, joined, outcome_line
 if TYPE_CHECKING:
     from wdport.compare.setting_values import SettingsReport
     from wdport.conversion.check import Check
-    from wdport.conversion.explain import End, Route
-    from wdport.mapping.diff import Difference, Properties, Property
+    from wdport.conversion.explain import EndFacts, RouteFacts
+    from wdport.mapping.diff import DifferenceDocument, Properties, Property
 
 MOST = 20
 """Lines printed per kind; all are in the JSON."""
@@ -157,13 +157,13 @@ class DiffRequest:
 def diff(request: DiffRequest) -> int:
     """Compare two tables, two checkpoints or two converted files by name, shape and dtype. Exits 0 with or without
     differences."""
-    from wdport.conversion.table_documents import compare_files, difference_document
+    from wdport.conversion.table_documents import compare_files
 
     first, second = request.first, request.second
     inputs = InputFiles(first=first, second=second).with_manifests("first", "second")
     document = require_document(request.json_file, inputs)
     difference = compare_files(first, second, (request.key_a, request.key_b))
-    give("difference", lambda: difference_document(difference), document, lambda: _diff_text(difference, first, second),
+    give("difference", lambda: difference, document, lambda: _diff_text(difference, first, second),
          asked=True)  # fmt: skip
     return 0
 
@@ -190,8 +190,11 @@ def _check_text(table_check: Check, sound: bool, every: bool, report: SettingsRe
     lines = [_check_line(table_check, sound), facts(rows)]
     if every and coverage:
         claims = [
-            (f"{claim.file or 'line'} {claim.line}", f"{len(claim.tensors):>5}  {claim.torch} -> {claim.becomes}")
-            for claim in coverage.claims
+            (
+                f"{'line' if claim.file == table.path else claim.file} {claim.line}",
+                f"{len(claim.tensors):>5}  {claim.torch} -> {claim.becomes}",
+            )
+            for claim in coverage.rows
         ]
         lines += ["rows", facts(claims)]
     lines += _listed("faults", table_check.faults)
@@ -224,11 +227,11 @@ def _claimed(table_check: Check) -> str:
     coverage = table_check.coverage
     if coverage is None:
         return ""
-    claimed = {name for claim in coverage.claims for name in claim.tensors}
-    silent = sum(not claim.tensors for claim in coverage.claims)
+    claimed = {name for claim in coverage.rows for name in claim.tensors}
+    silent = sum(not claim.tensors for claim in coverage.rows)
     return (
         f"{len(claimed)} of {len(claimed) + len(coverage.unclaimed)} tensors; {len(coverage.doubled)} claimed twice; "
-        f"{silent} of {len(coverage.claims)} rows for tensors match nothing, {len(coverage.idle)} of which must"
+        f"{silent} of {len(coverage.rows)} rows for tensors match nothing, {len(coverage.idle)} of which must"
     )
 
 
@@ -265,34 +268,34 @@ _FATES = {
 }
 
 
-def _explain_text(name: str, matches: Sequence[Route]) -> str:
+def _explain_text(name: str, matches: Sequence[RouteFacts]) -> str:
     return "\n".join([printable(name, LONGEST_FACT), *(facts(_route(match)) for match in matches)])
 
 
-def _route(route: Route) -> list[tuple[str, str]]:
+def _route(route: RouteFacts) -> list[tuple[str, str]]:
     rows = [("from", _end(end)) for end in route.sources]
     if route.rule is None:
         return [*rows, ("is", _FATES[route.fate].format(route.reason))]
     arithmetic = f"{route.combine} of them, then " if route.combine else ""
-    named = f" ({route.rule.name})" if route.rule.name != str(route.rule) else ""
-    back = f"{route.rule.inverse()}, then apart again by choice ({route.combine})" if route.combine else None
+    named = f" ({route.rule})" if route.rule != route.axes else ""
+    back = f", then apart again by choice ({route.combine})" if route.combine else ""
     return [
         *rows,
         *(("to", _end(end)) for end in route.targets),
-        ("rule", f"{arithmetic}{route.rule}{named}"),
-        ("back", back or str(route.rule.inverse())),
+        ("rule", f"{arithmetic}{route.axes}{named}"),
+        ("back", f"{route.inverse}{back}"),
         ("sizes", ", ".join(f"{axis} {size}" for axis, size in route.sizes.items())),
-        ("table", f"{route.table}, line {route.line}"),
+        ("table", f"{route.table}, line {route.line or 0}"),
         *(("note", note) for note in route.notes),
     ]
 
 
-def _end(end: End) -> str:
+def _end(end: EndFacts) -> str:
     shape = "" if end.shape is None else f"  {end.dtype} {end.shape}"
     return f"{end.name}{shape}"
 
 
-def _diff_text(difference: Difference, a: str, b: str) -> str:
+def _diff_text(difference: DifferenceDocument, a: str, b: str) -> str:
     lines = [f"A {printable(a, None)}", f"B {printable(b, None)}"]
     all_facts = {**difference.facts, **({"prefix of all names": difference.prefix} if difference.prefix else {})}
     lines += [f"  {printable(f'{name}: {_pair(*pair)}', LONGEST_FACT)}" for name, pair in all_facts.items()]
@@ -302,12 +305,12 @@ def _diff_text(difference: Difference, a: str, b: str) -> str:
             f"{name}: {_pair(*changes[key])}" for name, changes in difference.changed.items() if key in changes
         ]
         lines += _listed(f"{title} ({len(sentences)})", sentences)
-    renamed = [f"{renaming.old} -> {renaming.new}{_rivals(*renaming.of)}" for renaming in difference.renamed]
+    renamed = [f"{renaming.a} -> {renaming.b}{_rivals(*renaming.of)}" for renaming in difference.renamed]
     lines += _listed(f"probably renamed ({len(renamed)})", renamed)
     for side, only in (("A", difference.only_a), ("B", difference.only_b)):
         names = (f"{name}: {_described(properties)}" for name, properties in only.items())
         lines += _listed(f"only in {side} ({len(only)})", names)
-    return "\n".join([*lines, "no difference" if difference.none else f"{difference.same} the same in both"])
+    return "\n".join([*lines, "no difference" if difference.same else f"{difference.alike} the same in both"])
 
 
 def _described(properties: Properties) -> str:

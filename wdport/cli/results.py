@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from wdport.compare.findings import GateFacts
-from wdport.conversion.manifest_schema import ConfigEntry, JsonShape, Manifest
+from wdport.conversion.manifest_schema import ConfigEntry, Manifest
 from wdport.conversion.values import ValueFinding
 from wdport.exporting.artifact import ConditionFacts, ProgramFacts
 from wdport.files.json_document import NamedFile, OutputFile
 from wdport.parity.recording_file import CheckpointFacts, Environment
-from wdport.shared_types import Count, Positive, Sha256
+from wdport.shared_types import Count, JsonShape, Positive, Sha256
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from wdport.conversion.prepare import (
 from wdport.conversion.values import ValueFinding, find_unusual_values
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import find_family, own_model
-from wdport.mapping.coverage import Coverage, cover
+from wdport.mapping.coverage import CoverageFacts, cover
 from wdport.mapping.lint import Remark, lint
 from wdport.mapping.moves import Plan
 from wdport.mapping.rows import Table
@@ -72,7 +72,7 @@ class Check:
     table: Table
     remarks: tuple[Remark, ...]
     checkpoint: str = ""
-    coverage: Coverage | None = None
+    coverage: CoverageFacts | None = None
     planned: Mapping[str, int] | None = None
     misfits: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -5,62 +5,62 @@ The source is the plan of a checkpoint, or the manifest in a converted file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, cast
+from typing import Annotated, Any, Literal, cast
 
+from msgspec import Meta
+
+from wdport.checkpoint import open_checkpoint
 from wdport.conversion.load import open_account
-from wdport.conversion.manifest_schema import Account, Manifest
-from wdport.conversion.prepare import Prepared, Settings, prepare_headers
+from wdport.conversion.manifest_schema import Account, Manifest, TensorEntry
+from wdport.conversion.prepare import Prepared, Settings, planned_from
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.manifest_seal import CONVERT_AGAIN
 from wdport.files.model_files import read_metadata
 from wdport.files.model_target import KERAS, format_at
 from wdport.mapping.arrays import combined_shape
-from wdport.mapping.axes import AxisError, Combine, Rule, Shape, find_rule
+from wdport.mapping.axes import AxisError, Rule, find_rule
 from wdport.mapping.table import load_table
+from wdport.shared_types import Count, JsonShape, Positive
 
 Fate = Literal["moved", "checked", "dropped", "tied", "ignored"]
 
 
 @dataclass(frozen=True)
-class End:
-    """A tensor or a variable: its name, shape and dtype; an unknown shape is ``None``."""
+class EndFacts:
+    """A tensor or a variable."""
 
-    name: str
-    shape: Shape | None
-    dtype: str = ""
+    name: Annotated[str, Meta(description="Name of the tensor or variable.")]
+    shape: Annotated[JsonShape | None, Meta(description="Shape; null if unknown.")]
+    dtype: Annotated[str | None, Meta(description="Dtype; null if unknown.")] = None
 
 
 @dataclass(frozen=True)
-class Route:
-    """What is done with tensors, or what variables are made from.
+class RouteFacts:
+    """The destination of tensors, or the source of variables."""
 
-    Attributes:
-        fate: whether the tensors fill variables, or else what is done with them.
-        sources: the tensors, in the order that the rule takes them.
-        targets: the variables; none unless ``moved``.
-        rule: the rule, ``None`` unless ``moved``.
-        sizes: the size of every axis of the rule; empty if the shapes do not determine them.
-        combine: the arithmetic before the rule.
-        table: the file that contains the row.
-        line: its line; 0 if unknown.
-        reason: the constant, the reason for dropping, or the other tensor.
-        notes: further facts, in sentences.
-    """
-
-    fate: Fate
-    sources: tuple[End, ...]
-    targets: tuple[End, ...] = ()
-    rule: Rule | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    combine: Combine = ""
-    table: str = ""
-    line: int = 0
-    reason: str = ""
-    notes: tuple[str, ...] = ()
+    fate: Annotated[Fate, Meta(description=
+        "How the tensors are used; if they are `moved`, they fill variables.")]  # fmt: skip
+    sources: Annotated[Sequence[EndFacts], Meta(description="The tensors, in the order of the rule.")]
+    targets: Annotated[Sequence[EndFacts], Meta(description="The variables.")] = ()
+    rule: Annotated[str | None, Meta(description="Name of the rule; null unless tensors are moved.")] = None
+    axes: Annotated[str | None, Meta(description="The rule written out; null unless tensors are moved.")] = None
+    inverse: Annotated[str | None, Meta(description="The inverse of the rule; null unless tensors are moved.")] = None
+    sizes: Annotated[
+        Mapping[str, Count], Meta(description="Sizes of the rule's axes; empty if the shapes do not determine them.")
+    ] = field(default_factory=dict)
+    combine: Annotated[str, Meta(description=
+        "Arithmetic that combines the tensors before the rule is applied; empty for none.")] = ""  # fmt: skip
+    table: Annotated[str | None, Meta(description="File that contains the row; null unless tensors are moved.")] = None
+    line: Annotated[Positive | None, Meta(description="Line of the row; null if there is none.")] = None
+    reason: Annotated[str | None, Meta(description=
+        "For a checked tensor, the constant; for a tied tensor, the other tensor; for a dropped or ignored tensor, the "
+        "reason; null if tensors are moved.")] = None  # fmt: skip
+    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")] = ()
 
     def has(self, name: str) -> bool:
         return any(end.name == name for end in (*self.sources, *self.targets))
@@ -71,7 +71,7 @@ class Routes:
     """Every route of one file, and the prefixes that were removed from its names."""
 
     file: str
-    routes: tuple[Route, ...]
+    routes: tuple[RouteFacts, ...]
     prefixes: tuple[str, ...] = ()
 
     @property
@@ -79,7 +79,7 @@ class Routes:
         """Every tensor and every variable."""
         return {end.name: None for route in self.routes for end in (*route.sources, *route.targets)}
 
-    def explain(self, name: str) -> tuple[Route, ...]:
+    def explain(self, name: str) -> tuple[RouteFacts, ...]:
         """Return the routes of a tensor or variable; raises :class:`UsageError` with the most similar names."""
         prefix = "".join(self.prefixes)
         # A user may copy a name from the checkpoint, with the prefixes that the conversion removed.
@@ -102,8 +102,8 @@ def routes_of(path: str | Path, settings: Settings) -> Routes:
             raise InputError(file, "was saved by Keras and does not state what it was made from", CONVERT_AGAIN)
         _require_same_table(file, account, settings)
         return from_account(file, account)
-    with prepare_headers(file, settings) as prepared:
-        return from_plan(prepared)
+    with open_checkpoint(file, key=settings.key, likely=settings.likely) as checkpoint:
+        return from_plan(planned_from(checkpoint, settings))
 
 
 def _require_same_table(file: Path, account: Account, settings: Settings) -> None:
@@ -131,17 +131,16 @@ def is_converted(path: Path) -> bool:
 def from_plan(prepared: Prepared) -> Routes:
     """Return the routes of a plan."""
     plan, tensors = prepared.plan, prepared.checkpoint.tensors
-    ends = {name: End(name, tuple(info.shape), info.dtype) for name, info in tensors.items()}
+    ends = {name: EndFacts(name, tuple(info.shape), info.dtype) for name, info in tensors.items()}
     moved = [
-        Route(
-            "moved",
+        _moved(
             tuple(ends[name] for name in move.sources),
-            tuple(End(name, tuple(prepared.variables[name]), "float32") for name in move.targets),
+            tuple(EndFacts(name, tuple(prepared.variables[name]), "float32") for name in move.targets),
             move.rule,
-            dict(move.sizes),
-            move.combine,
-            move.file or plan.table.path,
-            move.line,
+            sizes=dict(move.sizes),
+            combine=move.combine,
+            table=move.file or plan.table.path,
+            line=move.line or None,
         )
         for move in plan.moves
     ]
@@ -149,62 +148,63 @@ def from_plan(prepared: Prepared) -> Routes:
     return Routes(str(prepared.checkpoint.path), _joined(moved, others), tuple(prepared.checkpoint.prefixes))
 
 
+def _moved(sources: tuple[EndFacts, ...], targets: tuple[EndFacts, ...], rule: Rule | None, **facts: Any) -> RouteFacts:
+    if rule is None:
+        return RouteFacts("moved", sources, targets, **facts)
+    return RouteFacts("moved", sources, targets, rule.name, str(rule), str(rule.inverse()), **facts)
+
+
 def from_account(path: Path, account: Account) -> Routes:
     """Return the routes in a manifest; raises ``InputError`` if it is damaged."""
     manifest = cast(Manifest, account.manifest)
     try:
-        moved: dict[tuple[str, ...], Route] = {}
+        # All tensors of one row have the same targets, which is what joins them again.
+        rows: dict[tuple[str, ...], list[TensorEntry]] = {}
         for entry in manifest["tensors"]:
-            end = End(str(entry["source"]), tuple(map(int, entry["shape"])), str(entry["dtype"]))
-            targets = tuple(End(str(t["path"]), tuple(map(int, t["shape"])), t.get("dtype", "float32"))
-                            for t in entry["targets"])  # fmt: skip
-            # All tensors of one row have the same targets, which is what joins them again.
-            key = tuple(target.name for target in targets)
-            previous = moved.get(key)
-            notes = ("recomputed: 16-bit storage ruins its values",) if entry["recomputed"] else ()
-            if previous:
-                moved[key] = replace(previous, sources=(*previous.sources, end))
-            else:
-                moved[key] = Route("moved", (end,), targets, find_rule(str(entry["rule"])), {}, entry["combine"],
-                                   str(entry["table"]), int(entry["line"]), notes=notes)  # fmt: skip
-        ends = {end.name: end for route in moved.values() for end in route.sources}
+            rows.setdefault(tuple(target["path"] for target in entry["targets"]), []).append(entry)
+        moved = [_recorded(entries) for entries in rows.values()]
+        ends = {end.name: end for route in moved for end in route.sources}
         checks = {str(entry["source"]): str(entry["constant"]) for entry in manifest["checks"]}
         others = _others(ends, checks, manifest["drops"], manifest["ties"], manifest["ignored"])
-        routes = _joined([_sized(route) for route in moved.values()], others)
-        return Routes(str(path), routes, tuple(manifest["source"]["prefixes"] or ()))
+        return Routes(str(path), _joined(moved, others), tuple(manifest["source"]["prefixes"] or ()))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(path, f"its manifest is damaged ({type(error).__name__})", CONVERT_AGAIN) from None
 
 
-def _sized(route: Route) -> Route:
-    """Add the sizes of the rule's axes, if the shapes determine them."""
-    if route.rule is None:
-        return route
-    shapes = [end.shape or () for end in route.sources]
-    try:
-        moved = [combined_shape(route.combine, shapes)] if route.combine else shapes
-        return replace(route, sizes=route.rule.sizes(moved, [end.shape or () for end in route.targets]))
-    except AxisError:
-        return route
+def _recorded(entries: Sequence[TensorEntry]) -> RouteFacts:
+    """The route of one row's tensors, with the sizes of the rule's axes if the shapes determine them."""
+    entry = entries[0]
+    sources = tuple(EndFacts(str(e["source"]), tuple(map(int, e["shape"])), str(e["dtype"])) for e in entries)
+    targets = tuple(EndFacts(str(t["path"]), tuple(map(int, t["shape"])), t.get("dtype", "float32"))
+                    for t in entry["targets"])  # fmt: skip
+    rule, sizes = find_rule(str(entry["rule"])), {}
+    if rule is not None:
+        shapes = [tuple(end.shape or ()) for end in sources]
+        with suppress(AxisError):
+            combined = [combined_shape(entry["combine"], shapes)] if entry["combine"] else shapes
+            sizes = rule.sizes(combined, [tuple(end.shape or ()) for end in targets])
+    notes = ("recomputed: 16-bit storage ruins its values",) if entry["recomputed"] else ()
+    return _moved(sources, targets, rule, sizes=sizes, combine=entry["combine"], table=str(entry["table"]),
+                  line=int(entry["line"]) or None, notes=notes)  # fmt: skip
 
 
 def _others(
-    ends: Mapping[str, End],
+    ends: Mapping[str, EndFacts],
     checks: Mapping[str, str],
     drops: Mapping[str, str],
     ties: Mapping[str, str],
     ignored: Mapping[str, str],
-) -> Iterator[Route]:
+) -> Iterator[RouteFacts]:
     """Yield routes that fill no variable; a manifest does not keep their shapes."""
     fates: tuple[tuple[Fate, Mapping[str, str]], ...] = (
         ("checked", checks), ("dropped", drops), ("tied", ties), ("ignored", ignored),
     )  # fmt: skip
     for fate, reasons in fates:
         for name, reason in reasons.items():
-            yield Route(fate, (ends.get(name, End(name, None)),), reason=str(reason))
+            yield RouteFacts(fate, (ends.get(name, EndFacts(name, None)),), reason=str(reason))
 
 
-def _joined(moved: list[Route], others: Iterator[Route]) -> tuple[Route, ...]:
+def _joined(moved: list[RouteFacts], others: Iterator[RouteFacts]) -> tuple[RouteFacts, ...]:
     """Join all routes; a tensor that fills a variable and is also compared or tied to has one route, with a note."""
     left, notes = [], dict[str, list[str]]()
     used = {end.name for route in moved for end in route.sources}
@@ -214,7 +214,7 @@ def _joined(moved: list[Route], others: Iterator[Route]) -> tuple[Route, ...]:
             notes.setdefault(name, []).append(f"{name} is also compared with {route.reason}")
             continue
         if route.fate == "tied":
-            notes.setdefault(route.reason, []).append(f"{name} is tied to {route.reason}, bit for bit")
+            notes.setdefault(str(route.reason), []).append(f"{name} is tied to {route.reason}, bit for bit")
         left.append(route)
     annotated = [
         replace(route, notes=(*route.notes, *(text for end in route.sources for text in notes.get(end.name, ()))))

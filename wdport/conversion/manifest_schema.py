@@ -5,7 +5,7 @@ Its content is only quoted, never executed: it is as untrusted as the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
@@ -19,10 +19,7 @@ from wdport.conversion.rounding import STORED
 from wdport.files.manifest_seal import CONVERT_AGAIN, manifest_of, unsealed
 from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 from wdport.mapping.axes import Shape
-from wdport.shared_types import Count, Sha256
-
-JsonShape = Sequence[Count]
-"""Sizes of the axes, in order; empty for a scalar."""
+from wdport.shared_types import Count, JsonShape, Sha256
 
 
 class SourceEntry(TypedDict):

@@ -8,12 +8,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from wdport.conversion.manifest_schema import JsonShape
 from wdport.evaluation.metrics import METRICS
 from wdport.evaluation.result import FLOOR, ITSELF, Evaluation
-from wdport.evaluation.sweep import SettingSamples, Sweep
+from wdport.evaluation.sweep import Sweep
 from wdport.files.json_document import NamedFile
-from wdport.shared_types import Count, Positive
+from wdport.shared_types import Count, JsonShape, Positive
 
 SHORT: Mapping[str, str] = {
     "context-fid": "C-FID", "correlational": "corr", "discriminative": "disc", "predictive": "pred",
@@ -154,14 +153,11 @@ def _by_set(evaluation: Evaluation, swept: Sweep | None) -> list[list[str]]:
 def _concluded(swept: Sweep) -> list[str]:
     """Which settings are as good as the one with the most calls, and which is the cheapest of them."""
     full, cheapest = swept.full(), swept.cheapest()
-    lines = [f"  cheapest setting that is as good as {full.setting} in every score: {_priced(cheapest)}"]
+    lines = [f"  cheapest setting that is as good as {full.setting} in every score: {cheapest.setting}, "
+             f"{cheapest.calls} network calls"]  # fmt: skip
     for drawn in sorted(swept.drawn, key=lambda run: run.calls):
         good = swept.as_good(drawn)
         worse = [METRICS[metric].title for metric in swept.evaluation.metrics if metric not in good]
         if worse:
             lines.append(f"  {drawn.setting} is worse in: {', '.join(worse)}")
     return lines
-
-
-def _priced(drawn: SettingSamples) -> str:
-    return f"{drawn.setting}, {drawn.calls} network calls"

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Annotated, overload
+
+from msgspec import Meta
 
 from wdport.mapping.arrays import combined_shape
 from wdport.mapping.axes import AxisError, Rule, Shape
 from wdport.mapping.lint import groups
 from wdport.mapping.names import NamePattern, PatternError, PatternIndex
 from wdport.mapping.rows import Row, Table
+from wdport.shared_types import Count
 
 
 @dataclass(frozen=True)
@@ -116,45 +119,29 @@ def sentences(
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A row and the tensors that it claims.
+class ClaimFacts:
+    """A row and the tensors that it claims."""
 
-    Attributes:
-        line: the row's line.
-        file: the included table that contains the row; empty for the table itself.
-        torch: name patterns of the row.
-        becomes: what the row does with them, as a short text.
-        tensors: the names that match.
-        needed: whether the row, or another row of its layer, must match a tensor.
-        when: the feature that the row requires.
-    """
-
-    line: int
-    file: str
-    torch: str
-    becomes: str
-    tensors: tuple[str, ...]
-    needed: bool
-    when: str | None = None
+    file: Annotated[str, Meta(description="File that contains the row.")]
+    line: Annotated[Count, Meta(description="Line of the row.")]
+    torch: Annotated[str, Meta(description="Patterns of the PyTorch names that the row matches.")]
+    becomes: Annotated[str, Meta(description="Summary of what the row does with the tensors.")]
+    when: Annotated[str | None, Meta(description="Feature that the row requires; null if it requires none.")]
+    tensors: Annotated[Sequence[str], Meta(description="Names of the tensors that the row claims.")]
 
 
 @dataclass(frozen=True)
-class Coverage:
-    """How a table's rows cover the tensors of one checkpoint.
+class CoverageFacts:
+    """Which row claims which tensor."""
 
-    Attributes:
-        claims: every row that applies, whether it matches anything or not.
-        unclaimed: tensors that no row claims.
-        doubled: tensors that several rows claim, and the places of these rows.
-        idle: rows that must match something and do not, a sentence each; a layer once.
-        incomplete: lists of tensors of which some are absent, a sentence each.
-    """
-
-    claims: tuple[Claim, ...]
-    unclaimed: tuple[str, ...] = ()
-    doubled: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    idle: tuple[str, ...] = ()
-    incomplete: tuple[str, ...] = ()
+    rows: Annotated[Sequence[ClaimFacts], Meta(description="Every row.")]
+    unclaimed: Annotated[Sequence[str], Meta(description="Tensors that no row claims.")]
+    doubled: Annotated[Mapping[str, Sequence[str]], Meta(description=
+        "Tensors that more than one row claims, each with the locations of those rows.")]  # fmt: skip
+    idle: Annotated[Sequence[str], Meta(description="Locations of the rows that match nothing.")]
+    incomplete: Annotated[
+        Sequence[str], Meta(description="Descriptions of the rows that list several tensors of which only some exist.")
+    ]
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -167,7 +154,7 @@ class Coverage:
         )
 
 
-def cover(table: Table, names: Iterable[str], features: Collection[str] | None = None) -> Coverage:
+def cover(table: Table, names: Iterable[str], features: Collection[str] | None = None) -> CoverageFacts:
     """Match every name against the rows that apply.
 
     ``features`` are the model's. If they are unknown, rows that require a feature claim what they match and may match
@@ -191,8 +178,8 @@ def cover(table: Table, names: Iterable[str], features: Collection[str] | None =
         elif len(certain) > 1:
             doubled[name] = tuple(row.place for row in certain)
     idle = [text for group in groups(rows) if (text := _idle(group, matches, features is not None))]
-    claims = tuple(_claim(row, matches[id(row)]) for row in rows)
-    return Coverage(claims, tuple(unclaimed), doubled, tuple(idle), tuple(incomplete))
+    claims = tuple(_claim(row, row.file or table.path, matches[id(row)]) for row in rows)
+    return CoverageFacts(claims, tuple(unclaimed), doubled, tuple(idle), tuple(incomplete))
 
 
 def becomes(row: Row) -> str:
@@ -221,18 +208,15 @@ def _absent(row: Row, indices: dict[str, int], names: Collection[str]) -> list[s
     return [f"{row.place} needs {name}, which the checkpoint does not have" for name in expected if name not in names]
 
 
-def _needed(row: Row) -> bool:
-    return not (row.layer.optional or row.layer.bare if row.layer else row.optional)
-
-
 def _idle(rows: list[Row], matches: dict[int, list[str]], features_known: bool) -> str:
     row = rows[0]
-    if not _needed(row) or any(matches[id(row)] for row in rows) or not (features_known or row.when is None):
+    needed = not (row.layer.optional or row.layer.bare if row.layer else row.optional)
+    if not needed or any(matches[id(row)] for row in rows) or not (features_known or row.when is None):
         return ""
     torch = row.layer.torch if row.layer else row.torch[0]
     return f"{row.place} ({torch.text}) matches nothing"
 
 
-def _claim(row: Row, tensors: list[str]) -> Claim:
+def _claim(row: Row, file: str, tensors: list[str]) -> ClaimFacts:
     torch = ", ".join(pattern.text for pattern in row.torch)
-    return Claim(row.line, row.file, torch, becomes(row), tuple(tensors), _needed(row) and row.layer is None, row.when)
+    return ClaimFacts(file, row.line, torch, becomes(row), row.when, tuple(tensors))

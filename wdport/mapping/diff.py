@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
 
 from wdport.mapping.coverage import becomes
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Row, Table, TapRow
+from wdport.shared_types import Count, JsonShape
 
-Property = str | tuple[int, ...]
+Property = str | JsonShape
 """A shape, or any other property as text; "" for one that is missing."""
 
 Properties = Mapping[str, Property]
 """Properties of one name."""
 
 Listing = Mapping[str, Properties]
+P = TypeVar("P", bound=Property)
 
 LEAST = 0.6
 """Least similarity, from 0 to 1, at which two of several names with the same properties count as a renaming."""
@@ -35,48 +40,42 @@ matched."""
 
 
 @dataclass(frozen=True)
-class Renamed:
-    """A name of A that probably has another name in B: ``of`` are the numbers of names with these properties that are
-    only in A and only in B."""
+class RenamedFacts:
+    """A name that was probably renamed."""
 
-    old: str
-    new: str
-    of: tuple[int, int]
-
-    @property
-    def unique(self) -> bool:
-        return self.of == (1, 1)
+    a: Annotated[str, Meta(description="Name in A.")]
+    b: Annotated[str, Meta(description="Name in B.")]
+    of: Annotated[tuple[int, int], Meta(description=
+        "Number of names with these properties that are only in A, and number of those that are only in "
+        "B.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Difference:
-    """How B differs from A.
+class DifferenceDocument:
+    """What ``wdport map diff --json`` prints: how B differs from A."""
 
-    Attributes:
-        facts: properties of the whole, each with its value in A and in B.
-        prefix: the prefix of every name of A and its replacement in B; ``None`` if unchanged.
-        only_a: names that B lacks, with their properties.
-        only_b: names that A lacks.
-        changed: by name in B, the properties that differ, with their values in A and in B.
-        renamed: probable renamings.
-        same: number of names with the same properties in both.
-    """
-
-    facts: Mapping[str, tuple[Property, Property]] = field(default_factory=dict)
-    prefix: tuple[str, str] | None = None
-    only_a: Listing = field(default_factory=dict)
-    only_b: Listing = field(default_factory=dict)
-    changed: Mapping[str, Mapping[str, tuple[Property, Property]]] = field(default_factory=dict)
-    renamed: tuple[Renamed, ...] = ()
-    same: int = 0
-
-    @property
-    def none(self) -> bool:
-        """Whether A and B have no differences."""
-        return not (self.facts or self.prefix or self.only_a or self.only_b or self.changed or self.renamed)
+    same: Annotated[bool, Meta(description="Whether there are no differences between A and B.")]
+    alike: Annotated[Count, Meta(description="Number of names that have the same properties in both.")]
+    facts: Annotated[Mapping[str, tuple[str, str]], Meta(description=
+        "Properties of the whole file that differ, with their values in A and in B; \"\" for a missing "
+        "property.")]  # fmt: skip
+    prefix: Annotated[tuple[str, str] | None, Meta(description=
+        "The common prefix of the names in A, and the prefix that replaces it in B; null if it did not "
+        "change.")]  # fmt: skip
+    only_a: Annotated[Mapping[str, Mapping[str, Property]], Meta(description=
+        "Names that B lacks, with their properties: a tensor's shape and dtype, or what a row of a table "
+        "does.")]  # fmt: skip
+    only_b: Annotated[Mapping[str, Mapping[str, Property]], Meta(description=
+        "Names that A lacks, with their properties.")]  # fmt: skip
+    changed: Annotated[Mapping[str, Mapping[str, tuple[Property, Property]]], Meta(description=
+        "Properties that differ, by the name in B, with their values in A and in B; \"\" for a missing "
+        "property.")]  # fmt: skip
+    renamed: Annotated[Sequence[RenamedFacts], Meta(description="Names that were probably renamed.")]
 
 
-def difference(a: Listing, b: Listing, joint: str = ".", facts: tuple[Properties, Properties] = ({}, {})) -> Difference:
+def difference(
+    a: Listing, b: Listing, joint: str = ".", facts: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+) -> DifferenceDocument:
     """Compare two listings whose names have components joined by ``joint``."""
     # First, or every name would count as removed and added.
     prefix = prefix_change(list(a), list(b), joint)
@@ -85,15 +84,17 @@ def difference(a: Listing, b: Listing, joint: str = ".", facts: tuple[Properties
     only_b = {name: properties for name, properties in b.items() if name not in listed}
     renamed = tuple(_renamings(only_a, only_b))
     for pair in renamed:
-        del only_a[pair.old], only_b[pair.new]
+        del only_a[pair.a], only_b[pair.b]
     changed = {name: changes for name in listed if name in b and (changes := _differing(listed[name], b[name]))}
-    same = sum(name in b for name in listed) - len(changed)
+    alike = sum(name in b for name in listed) - len(changed)
     here, there = prefix or ("", "")
     gone = {here + name.removeprefix(there): properties for name, properties in only_a.items()}
-    return Difference(_differing(*facts), prefix, gone, only_b, changed, renamed, same)
+    properties = _differing(*facts)
+    same = not (properties or prefix or gone or only_b or changed or renamed)
+    return DifferenceDocument(same, alike, properties, prefix, gone, only_b, changed, renamed)
 
 
-def _differing(a: Properties, b: Properties) -> dict[str, tuple[Property, Property]]:
+def _differing(a: Mapping[str, P], b: Mapping[str, P]) -> dict[str, tuple[P | str, P | str]]:
     return {name: (a.get(name, ""), b.get(name, "")) for name in {**a, **b} if a.get(name, "") != b.get(name, "")}
 
 
@@ -123,7 +124,7 @@ def _prefixes(names: Sequence[str], joint: str) -> list[str]:
     return ["".join(part + joint for part in first[:count]) for count in range(common + 1)]
 
 
-def _renamings(a: Listing, b: Listing) -> Iterator[Renamed]:
+def _renamings(a: Listing, b: Listing) -> Iterator[RenamedFacts]:
     """Yield pairs of names with the same properties, one only in A and one only in B: unique ones, or the most
     similar."""
     groups: dict[tuple[tuple[str, Property], ...], tuple[list[str], list[str]]] = {}
@@ -133,10 +134,10 @@ def _renamings(a: Listing, b: Listing) -> Iterator[Renamed]:
     for old, new in groups.values():
         count = (len(old), len(new))
         if count == (1, 1):
-            yield Renamed(old[0], new[0], count)
+            yield RenamedFacts(old[0], new[0], count)
             continue
         for left, right in _by_numbers(old, new):
-            yield from (Renamed(one, other, count) for one, other in _nearest(left, right))
+            yield from (RenamedFacts(one, other, count) for one, other in _nearest(left, right))
 
 
 def _by_numbers(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:

@@ -6,7 +6,7 @@ cannot do what it states or that two rows claim one tensor of some checkpoint; a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -95,11 +95,6 @@ def _required(rows: list[Row]) -> bool:
     return not optional and rows[0].when is None
 
 
-def _together(a: Row, b: Row) -> bool:
-    """Return whether both rows may apply to one model; different features count as exclusive."""
-    return a.when is None or b.when is None or a.when == b.when
-
-
 def _pairs(claims: Iterable[_Claim]) -> Iterator[tuple[Row, NamePattern, Row, NamePattern]]:
     """Yield claims that may overlap: equal except for numbers, and of rows that apply together."""
     names: dict[str, list[_Claim]] = {}
@@ -112,7 +107,8 @@ def _pairs(claims: Iterable[_Claim]) -> Iterator[tuple[Row, NamePattern, Row, Na
     for text, similar in names.items():
         near += [(a, b) for a in wild.get(alike(text), ()) if a[1].match(text) is not None for b in similar]
     for (a, p), (b, q) in near:
-        if _together(a, b):
+        # Different features count as exclusive.
+        if a.when is None or b.when is None or a.when == b.when:
             yield (a, p, b, q) if _place(a) <= _place(b) else (b, q, a, p)
 
 
@@ -234,7 +230,7 @@ def _heading(table: Table) -> Iterator[Remark]:
         yield Remark("warning", 0, f"signature: no row claims {table.signature.text}")
     if table.family != CUSTOM:
         return
-    for name, text in _functions(table).items():
+    for name, text in (("torch", table.torch), ("keras", table.keras)):
         module, _, function = text.partition(":")
         if text and not (module and function):
             yield Remark("warning", 0, f"{name}: {text!r} is not MODULE:FUNCTION")
@@ -243,7 +239,3 @@ def _heading(table: Table) -> Iterator[Remark]:
             parse_input(text)
         except ValueError as error:
             yield Remark("error", 0, f"inputs: {error}")
-
-
-def _functions(table: Table) -> Mapping[str, str]:
-    return {"torch": table.torch, "keras": table.keras}

@@ -14,6 +14,7 @@ from typing import Final
 from wdport.errors import did_you_mean
 from wdport.mapping.axes import Shape
 from wdport.mapping.coverage import Fit, Misfit, Misfits, fit, sentences, written
+from wdport.mapping.lint import groups
 from wdport.mapping.moves import Move, Plan
 from wdport.mapping.names import NamePattern, PatternError, PatternIndex, alike
 from wdport.mapping.rows import Row, Table
@@ -232,10 +233,7 @@ class _Draft:
         A layer that may have no tensors is accepted if there is no other fault: it is compared, not converted.
         """
         sound = not (self.missing or self.unexpected or self.misshapen or self.doubled or self.idle)
-        groups: dict[int, list[Row]] = {}
-        for row in self.rows:
-            groups.setdefault(id(row) if row.layer is None else -row.layer.number, []).append(row)
-        for rows in groups.values():
+        for rows in groups(self.rows):
             layer = rows[0].layer
             if (layer.optional if layer else rows[0].optional) or any(id(row) in self.used for row in rows):
                 continue

@@ -21,23 +21,7 @@ from wdport.mapping.kinds import (
     resizing,
     weightless,
 )
-from wdport.mapping.kinds.kind import Compared, Inner, Kind, Level, Part, TorchClass, TorchFunction
-
-__all__ = [
-    "CATALOGUE",
-    "FUNCTIONS",
-    "KINDS",
-    "MODULES",
-    "Compared",
-    "Inner",
-    "Kind",
-    "Level",
-    "Part",
-    "TorchClass",
-    "TorchFunction",
-    "kinds_of_layer",
-    "kinds_of_module",
-]
+from wdport.mapping.kinds.kind import Kind, TorchClass, TorchFunction
 
 _TABLED = (dense, pooling, activations, weightless, convolutions, norms, attention, recurrent)
 

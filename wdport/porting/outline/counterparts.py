@@ -14,13 +14,14 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
-from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, KINDS, Kind
+from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, KINDS
 from wdport.mapping.kinds.kind import (
     Atom,
     Axes,
     Counterpart,
     FindCounterpart,
     KerasCall,
+    Kind,
     Settings,
     TorchCall,
     keras_axis,

@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from wdport.conversion.manifest_schema import JsonShape
 from wdport.mapping.kinds.kind import KerasCall
 from wdport.porting.outline.counterparts import Default
-from wdport.shared_types import Count, Positive
+from wdport.shared_types import Count, JsonShape, Positive
 
 
 @dataclass(frozen=True)
