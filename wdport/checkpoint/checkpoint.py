@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final
 
 from wdport.checkpoint.dtypes import ITEMSIZE
@@ -243,7 +242,7 @@ class Checkpoint:
 
         The ``config.json`` of a folder is not part of it. Raises as :meth:`require_unchanged` does.
         """
-        digest = _sha256(self._contents.sources)
+        digest = sha256_of(self._contents.sources)
         self.require_unchanged()
         return digest
 
@@ -271,9 +270,7 @@ class Checkpoint:
     def __enter__(self) -> Checkpoint:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _read(self, ref: TensorRef, name: str) -> Array:
@@ -304,7 +301,9 @@ def open_checkpoint(
         folder = open_folder(file) if file.is_dir() else None
         if folder:
             undo.callback(folder.close)
-        source = _open(folder.weights if folder else file)
+        weights = folder.weights if folder else file
+        with located(weights):
+            source = Source(weights)
         undo.callback(source.close)
         # The hash below is that of the checkpoint in an archive, not of the archive.
         packed = is_archive(source.read(0, min(HEAD, source.size)))
@@ -313,7 +312,7 @@ def open_checkpoint(
             source, configured = open_archive(source.path)
             undo.callback(source.close)
         # Before anything is parsed: a file that is not the expected one need not be understood.
-        if sha256 is not None and _sha256([source]) != sha256.lower():
+        if sha256 is not None and sha256_of([source]) != sha256.lower():
             raise Fault("its SHA-256 is not the expected one", "check which file and which hash are meant")
         with located(source.path):
             contents = _parse(source, crc_optional=sha256 is not None)
@@ -333,11 +332,6 @@ def open_checkpoint(
         return checkpoint
 
 
-def _open(path: Path) -> Source:
-    with located(path):
-        return Source(path)
-
-
 def _parse(source: Source, *, crc_optional: bool) -> Contents:
     if source.path.name.endswith(INDEX):
         return read_sharded(source, _parse_file)
@@ -351,7 +345,8 @@ def _parse_file(source: Source, *, crc_optional: bool = False) -> Contents:
     return read_legacy(source) if kind == "torch-legacy" else read_safetensors(source)
 
 
-def _sha256(sources: list[Source]) -> str:
+def sha256_of(sources: list[Source]) -> str:
+    """Return the SHA-256 of these files, one after another."""
     digest = hashlib.sha256()
     for source in sources:
         with located(source.path):

@@ -26,16 +26,7 @@ before conversion.
 """
 
 ITEMSIZE: Final = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
+    **{dtype: int(kind[2:]) for dtype, kind in NUMPY.items()},
     "complex128": 16,
     "complex64": 8,
     "complex32": 4,
@@ -72,10 +63,7 @@ TORCH_STORAGES: Final = {
 }
 """Storage classes of module ``torch`` that a persistent id may name."""
 
-TORCH_DTYPES: Final = frozenset(
-    {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}
-    | {"complex128", "complex64", "complex32"}
-)
+TORCH_DTYPES: Final = frozenset({*NUMPY, "complex128", "complex64", "complex32"})
 """``torch.<name>`` objects that may occur in a file as inert constants, for instance among options."""
 
 SAFETENSORS: Final = {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
+from contextlib import closing
 from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from wdport.checkpoint.checkpoint import open_checkpoint
+from wdport.checkpoint.checkpoint import open_checkpoint, sha256_of
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.model_folder import INDEX
 from wdport.checkpoint.source import Source
@@ -34,27 +34,16 @@ def require_sha256(path: str | PathLike[str], expected: str | None) -> None:
     if not _HEX.fullmatch(expected):
         raise UsageError("--sha256", f"invalid SHA-256 {expected!r}", "give its 64 hexadecimal digits")
     file = Path(path)
-    # A hash of several files is only defined once the index is parsed, so these are opened first.
-    actual = _sharded(file) if file.is_dir() or file.name.endswith(INDEX) else _single(file)
+    if file.is_dir() or file.name.endswith(INDEX):
+        # A hash of several files is only defined once the index is parsed, so these are opened first.
+        with open_checkpoint(file) as checkpoint:
+            actual = checkpoint.file_sha256()
+    else:
+        with located(file), closing(Source(file)) as source:
+            actual = sha256_of([source])
     if actual != expected.lower():
         what = f"has the SHA-256 {actual[:_SHOWN]}..., not {expected[:_SHOWN].lower()}..."
         raise InputError(file, what, "get the file again, or check which one the hash is of")
-
-
-def _sharded(path: Path) -> str:
-    with open_checkpoint(path) as checkpoint:
-        return checkpoint.file_sha256()
-
-
-def _single(path: Path) -> str:
-    digest = hashlib.sha256()
-    with located(path):
-        source = Source(path)
-        try:
-            source.add_to(digest)
-        finally:
-            source.close()
-    return digest.hexdigest()
 
 
 def require_undamaged(path: str | PathLike[str]) -> None:
@@ -63,13 +52,9 @@ def require_undamaged(path: str | PathLike[str]) -> None:
     Files without checksums, and those of other kinds, are not checked. Raises :class:`InputError`.
     """
     file = Path(path)
-    with located(file):
-        source = Source(file)
-        try:
-            if source.size > len(_ZIP) and source.read(0, len(_ZIP)) == _ZIP and file.suffix not in _OTHER_ZIPS:
-                for span in read_members(source).values():
-                    if span.nbytes:
-                        # An empty read still checks the CRC of the whole span, in constant memory.
-                        span.read_into(memoryview(bytearray(0)))
-        finally:
-            source.close()
+    with located(file), closing(Source(file)) as source:
+        if source.size > len(_ZIP) and source.read(0, len(_ZIP)) == _ZIP and file.suffix not in _OTHER_ZIPS:
+            for span in read_members(source).values():
+                if span.nbytes:
+                    # An empty read still checks the CRC of the whole span, in constant memory.
+                    span.read_into(memoryview(bytearray(0)))

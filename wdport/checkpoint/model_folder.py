@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -116,21 +117,14 @@ def choose(names: list[str]) -> str:
     shards = next((name for name in names if _SHARD.search(name)), None)
     if shards is not None:
         raise Fault(f"has shards such as {shards!r} but no index", "also copy the .index.json")
-    raise Fault(
-        "is a directory without a checkpoint",
-        "give the path of a checkpoint file",
-    )
+    raise Fault("is a directory without a checkpoint", "give the path of a checkpoint file")
 
 
 def read_config(path: Path, finite: bool = True) -> dict[str, object]:
     """Read a ``config.json`` as plain data; ``finite=False`` accepts NaN and infinity, which diffusers writes for its
     solvers. Raises :class:`InputError`."""
-    with located(path):
-        source = Source(path)
-        try:
-            return _read_config(source, path.name, finite)
-        finally:
-            source.close()
+    with located(path), closing(Source(path)) as source:
+        return _read_config(source, path.name, finite)
 
 
 def _read_config(source: Source, name: str, finite: bool = True) -> dict[str, object]:
@@ -147,15 +141,11 @@ def _read_config(source: Source, name: str, finite: bool = True) -> dict[str, ob
 
 
 def _only_checkpoint(candidates: list[str]) -> str:
-    plain = [name for name in candidates if name.split(".")[0] in _STEMS and _is_plain(name)]
     # Among several, a plain name wins over variants such as model.fp16.safetensors.
+    plain = [f"{stem}{ending}" for stem in _STEMS for endings in _ENDINGS for ending in endings]
+    plain = [name for name in candidates if name in plain]
     choice = plain if len(candidates) > 1 else candidates
     if len(choice) != 1:
         listing = ", ".join(candidates[:_SHOWN]) + (", ..." if len(candidates) > _SHOWN else "")
         raise Fault(f"is a directory of several checkpoints: {listing}", "give the path of one of them")
     return choice[0]
-
-
-def _is_plain(name: str) -> bool:
-    """Return whether the name has no variant, unlike ``model.fp16.safetensors``."""
-    return any(name == f"{stem}{ending}" for stem in _STEMS for endings in _ENDINGS for ending in endings)

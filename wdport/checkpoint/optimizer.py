@@ -65,9 +65,8 @@ def find_optimizer(tree: object, key: str | None = None) -> OptimizerState:
     table = tree if isinstance(tree, dict) else {}
     states = dict(_candidates(table))
     if key is not None and key not in states:
-        raise Fault(
-            f"key {key!r} holds no optimizer state; {_listing(states)}", "leave out the key, or give one of them"
-        )
+        listing = f"optimizers are under {', '.join(states)}" if states else "the file has none"
+        raise Fault(f"key {key!r} holds no optimizer state; {listing}", "leave out the key, or give one of them")
     if not states:
         keys = ", ".join(str(name) for name in list(table)[:6])
         raise Fault(f"has no optimizer state{f'; its keys are {keys}' if keys else ''}",
@@ -84,11 +83,7 @@ def find_optimizer(tree: object, key: str | None = None) -> OptimizerState:
 
 def has_optimizer(tree: object) -> bool:
     """Whether a checkpoint's tree has the state of an optimizer."""
-    return any(True for _ in _candidates(tree if isinstance(tree, dict) else {}))
-
-
-def _listing(states: Mapping[str, object]) -> str:
-    return f"optimizers are under {', '.join(states)}" if states else "the file has none"
+    return any(_candidates(tree if isinstance(tree, dict) else {}))
 
 
 def _candidates(table: dict[object, object]) -> Iterator[tuple[str, Table]]:

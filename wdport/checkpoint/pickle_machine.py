@@ -281,10 +281,6 @@ def _set_item(tape: Tape) -> None:
     _set_items(tape, [key, value])
 
 
-def _long(tape: Tape) -> None:
-    tape.push(int.from_bytes(tape.take(tape.code()), "little", signed=True))
-
-
 _OPCODES: Final[dict[int, Callable[[Tape], object]]] = {
     0x4E: lambda tape: tape.push(None),  # NONE
     0x88: lambda tape: tape.push(True),  # NEWTRUE
@@ -292,7 +288,7 @@ _OPCODES: Final[dict[int, Callable[[Tape], object]]] = {
     0x4A: lambda tape: tape.push(int.from_bytes(tape.take(4), "little", signed=True)),  # BININT
     0x4B: lambda tape: tape.push(tape.code()),  # BININT1
     0x4D: lambda tape: tape.push(tape.number(2)),  # BININT2
-    0x8A: _long,  # LONG1
+    0x8A: lambda tape: tape.push(int.from_bytes(tape.take(tape.code()), "little", signed=True)),  # LONG1
     0x47: lambda tape: tape.push(unpack(">d", tape.take(8))[0]),  # BINFLOAT
     0x58: lambda tape: tape.push(utf8(tape.take(tape.number(4)))),  # BINUNICODE
     0x7D: lambda tape: tape.push({}),  # EMPTY_DICT

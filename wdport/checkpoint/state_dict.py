@@ -121,33 +121,10 @@ def _refuse_mixture(names: dict[str, str], prefix: str) -> None:
 
 
 _KNOWN_KEYS: Final = (
-    "state_dict",
-    "model",
-    "model_state_dict",
-    "model_state",
-    "model.state_dict",
-    "module",
-    "network",
-    "net",
-    "net_state_dict",
-    "network_state_dict",
-    "weights",
-    "params",
-    "params_ema",
-    "ema",
-    "ema_state_dict",
-    "ema_model",
-    "model_ema",
-    "g_ema",
-    "generator",
-    "discriminator",
-    "netG",
-    "netD",
-    "student",
-    "teacher",
-    "encoder",
-    "decoder",
-)
+    "state_dict", "model", "model_state_dict", "model_state", "model.state_dict", "module", "network", "net",
+    "net_state_dict", "network_state_dict", "weights", "params", "params_ema", "ema", "ema_state_dict", "ema_model",
+    "model_ema", "g_ema", "generator", "discriminator", "netG", "netD", "student", "teacher", "encoder", "decoder",
+)  # fmt: skip
 """Keys under which training programs keep a state_dict: Lightning, Fabric, and hand-written loops."""
 
 _SHOWN: Final = 6
@@ -311,11 +288,9 @@ def _candidates_text(tree: dict[object, object]) -> str:
     keys = _candidates(tree)
     if keys:
         return f"tensors are under {', '.join(keys[:4])}"
-    return f"its keys are {', '.join(_described(key, value) for key, value in list(tree.items())[:4]) or 'none'}"
-
-
-def _described(key: object, value: object) -> str:
-    return f"{key} ({value.described})" if isinstance(value, UnloadedObject) else str(key)
+    pairs = list(tree.items())[:4]
+    listed = (f"{key} ({value.described})" if isinstance(value, UnloadedObject) else str(key) for key, value in pairs)
+    return f"its keys are {', '.join(listed) or 'none'}"
 
 
 def _pick(tree: dict[object, object]) -> str:
