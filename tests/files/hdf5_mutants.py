@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tests.files.hdf5_reference import Facts, by_us
 from wdport.checkpoint.faults import Fault
-from wdport.files.hdf5 import read_hdf5
+from wdport.files.hdf5.structure import read_hdf5
 
 Mutation = Callable[[random.Random, bytearray, Callable[[], int]], None]
 

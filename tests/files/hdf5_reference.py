@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from wdport.files.hdf5 import read_hdf5
+from wdport.files.hdf5.structure import read_hdf5
 
 Facts = dict[str, tuple[str, tuple[int, ...], bytes, dict[str, Any]]]
 """Path -> dtype, shape, bytes and attributes; a group has none of the first three."""

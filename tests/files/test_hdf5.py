@@ -18,7 +18,7 @@ from tests.files.hdf5_reference import by_h5py, by_us, tree
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source
 from wdport.errors import InputError
-from wdport.files.hdf5 import read_hdf5
+from wdport.files.hdf5.structure import read_hdf5
 from wdport.files.keras_writer import ArchiveWriter, WeightsWriter
 from wdport.limits import MAX_DEPTH
 

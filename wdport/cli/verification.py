@@ -17,7 +17,7 @@ from wdport.cli.verb import given_options
 from wdport.errors import UsageError, printable
 from wdport.files.defer_signals import deferred_signals
 from wdport.files.outputs import writable
-from wdport.files.temporary import make_temporary_folder
+from wdport.files.temporary import make_temporary
 from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def unverified(target: Target, verify: bool) -> Iterator[Target]:
     if not verify:
         yield target
         return
-    folder = make_temporary_folder(target.path)
+    folder = make_temporary(target.path, folder=True)
     inner = folder.path / "export"  # writers lock the folder that they write to, and this process holds the outer one
     try:
         inner.mkdir()

@@ -19,14 +19,7 @@ from typing import IO, Final
 from wdport.errors import MachineError
 from wdport.files.defer_signals import deferred_signals
 from wdport.files.outputs import OutputPath, is_stream
-from wdport.files.temporary import (
-    WRITTEN,
-    Temporary,
-    held_folder,
-    make_temporary,
-    make_temporary_folder,
-    remove_leftovers,
-)
+from wdport.files.temporary import WRITTEN, Temporary, held_folder, make_temporary, remove_leftovers
 
 _FIXES = {
     errno.ENOSPC: "free some space",
@@ -144,7 +137,7 @@ def whole_folder(output: OutputPath, ours: Callable[[Path], bool]) -> Iterator[P
     try:
         with deferred_signals():
             remove_leftovers(path, ours)
-            temporary = make_temporary_folder(path)
+            temporary = make_temporary(path, folder=True)
         yield temporary.path
         os.fsync(temporary.descriptor)
         output.require_inputs()

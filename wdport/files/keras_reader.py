@@ -18,7 +18,7 @@ from wdport.checkpoint.faults import COPY_AGAIN, SAVE_WITH_KERAS, Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.checkpoint.zip_archive import read_flat_members
-from wdport.files.hdf5 import Hdf5Contents, read_hdf5
+from wdport.files.hdf5.structure import Hdf5Contents, read_hdf5
 from wdport.files.manifest_seal import MANIFEST
 from wdport.limits import MAX_CONFIG_BYTES, MAX_KEPT_BYTES, MAX_MANIFEST_BYTES
 from wdport.model import Array

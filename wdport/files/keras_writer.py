@@ -31,25 +31,6 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | CLOEXEC
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-class WeightsWriter:
-    """Streams arrays to a ``.weights.h5`` file; peak memory is one array."""
-
-    def __init__(self, path: Path, variables: Mapping[str, tuple[int, ...]]) -> None:
-        self._hdf5 = _Hdf5(os.open(path, _NEW, 0o644), variables)
-
-    def write(self, name: str, array: NDArray[np.float32]) -> None:
-        """Put one array in its place."""
-        self._hdf5.write(name, array)
-
-    def finish(self, manifest: str) -> None:
-        """Write the manifest and close."""
-        self._hdf5.finish(manifest)
-
-    def close(self) -> None:
-        """Close the file, complete or not."""
-        self._hdf5.close()
-
-
 class ArchiveWriter:
     """Writes a ``.keras`` archive: streams weights to a file next to it, then packs them with the model's config."""
 
@@ -63,7 +44,7 @@ class ArchiveWriter:
         self._path, self._config_json, self._assets = path, config_json, assets or {}
         # without a name, so that a killed process leaves none
         self._weights = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
-        self._hdf5 = _Hdf5(os.dup(self._weights.fileno()), variables)
+        self._hdf5 = WeightsWriter(os.dup(self._weights.fileno()), variables)
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
         """Put one array in its place."""
@@ -92,16 +73,18 @@ class ArchiveWriter:
         self._weights.close()
 
 
-class _Hdf5:
-    """Writes arrays at their places in an HDF5 file, through a :class:`QuietFile`."""
+class WeightsWriter:
+    """Streams arrays to a ``.weights.h5`` file, a path or an open descriptor, through a :class:`QuietFile`; peak memory
+    is one array."""
 
-    def __init__(self, descriptor: int, variables: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, file: Path | int, variables: Mapping[str, tuple[int, ...]]) -> None:
         self._places = dataset_paths(variables)
-        self._quiet = QuietFile(descriptor)
+        self._quiet = QuietFile(file if isinstance(file, int) else os.open(file, _NEW, 0o644))
         with deferred_signals():
             self._file = h5py.File(self._quiet, "w")
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
+        """Put one array in its place."""
         place = self._places[name]
         with deferred_signals():
             # Without times, equal weights give equal bytes.
@@ -111,6 +94,7 @@ class _Hdf5:
         self._quiet.check()
 
     def finish(self, manifest: str | None = None) -> None:
+        """Write the manifest, if any, and close."""
         if manifest is not None:
             with deferred_signals():
                 self._file.create_dataset(MANIFEST, data=np.frombuffer(manifest.encode(), np.uint8), track_times=False)
@@ -118,6 +102,7 @@ class _Hdf5:
         self._quiet.check()
 
     def close(self) -> None:
+        """Close the file, complete or not."""
         with deferred_signals():
             self._file.close()
             self._quiet.close()

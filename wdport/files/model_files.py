@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,20 +32,13 @@ from wdport.files.safetensors_writer import METADATA, PlannedTensor, Safetensors
 from wdport.limits import MAX_MANIFEST_BYTES
 from wdport.model import Array
 
+if TYPE_CHECKING:
+    from wdport.files.keras_writer import ArchiveWriter, WeightsWriter
+
 Shape = tuple[int, ...]
 
 Digests = Mapping[str, str]
 """The SHA-256 of variables by path, computed from their values in row-major order, little-endian."""
-
-
-class Writer(Protocol):
-    """The interface of every output format."""
-
-    def write(self, name: str, array: Array) -> None: ...
-
-    def finish(self, manifest: str) -> None: ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -94,8 +87,11 @@ def write_model(
     """
     config_json = json.dumps(document)
     writer = _open(file, target.format, variables, manifest(None), config_json, assets or {})
+    digests = {}
     try:
-        digests = {name: _write(writer, name, array) for name, array in arrays}
+        for name, array in arrays:
+            writer.write(name, array)
+            digests[name] = digest(array)
         if set(digests) != set(variables):
             raise InternalError(target.path, "not every variable was written", "report this")
         hashes = Hashes(digests, _sha256(config_json.encode()) if target.format == "keras" else None)
@@ -161,10 +157,7 @@ def read_assets(path: Path, names: Iterable[str]) -> dict[str, bytes]:
 
 
 def read_variables(
-    path: Path,
-    variables: Mapping[str, Shape],
-    digests: Digests | None = None,
-    dtypes: Mapping[str, str] | None = None,
+    path: Path, variables: Mapping[str, Shape], digests: Digests | None = None, dtypes: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, Array]]:
     """Read every variable of a converted file as float32; one stored in 16 bits, according to ``dtypes``, is widened.
 
@@ -228,17 +221,12 @@ def _small(path: Path) -> bytes:
 
 def _open(
     file: Path, kind: str, variables: Mapping[str, Shape], room: str, config_json: str, assets: Mapping[str, bytes]
-) -> Writer:
+) -> SafetensorsWriter | ArchiveWriter | WeightsWriter:
     if kind == "safetensors":
         return SafetensorsWriter(file, variables, room)
     from wdport.files.keras_writer import ArchiveWriter, WeightsWriter
 
     return ArchiveWriter(file, variables, config_json, assets) if kind == "keras" else WeightsWriter(file, variables)
-
-
-def _write(writer: Writer, name: str, array: Array) -> str:
-    writer.write(name, array)
-    return digest(array)
 
 
 def _sha256(data: bytes) -> str:

@@ -98,11 +98,7 @@ def file_target(
 
 
 def choose_target(
-    source: Path,
-    output: Path | None,
-    force: bool,
-    inputs: Mapping[str, Path] | None = None,
-    folder: bool = False,
+    source: Path, output: Path | None, force: bool, inputs: Mapping[str, Path] | None = None, folder: bool = False
 ) -> ModelTarget:
     """Return the target of a conversion of ``source``; raises :class:`UsageError` if it may not be written.
 

@@ -116,11 +116,7 @@ class SafetensorsWriter:
     """
 
     def __init__(
-        self,
-        path: Path,
-        variables: Mapping[str, Shape],
-        room: str,
-        dtypes: Mapping[str, str] | None = None,
+        self, path: Path, variables: Mapping[str, Shape], room: str, dtypes: Mapping[str, str] | None = None
     ) -> None:
         self._path = path
         self._entries = [PlannedTensor(name, (dtypes or {}).get(name, "float32"), shape)

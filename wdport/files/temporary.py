@@ -33,6 +33,7 @@ _ENDING: Final = re.compile(r"(\.weights)?\.[A-Za-z0-9]{1,12}\Z")
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | NOFOLLOW | CLOEXEC
+_FOLDER: Final = os.O_RDONLY | DIRECTORY | NOFOLLOW | CLOEXEC
 _LOOK: Final = os.O_RDONLY | NOFOLLOW | NONBLOCK | CLOEXEC
 
 
@@ -71,33 +72,23 @@ class Temporary:
         os.close(self.descriptor)
 
 
-def make_temporary(finished: Path) -> Temporary:
-    """Create an empty file that no other user may write to.
+def make_temporary(finished: Path, folder: bool = False) -> Temporary:
+    """Create an empty file, or a ``folder``, that no other user may write to.
 
     Raises ``OSError``, and :class:`~wdport.errors.MachineError` on Windows.
     """
     require_supported()
     # The temporary name ends with the same suffix, for writers that infer the format from it.
-    ending = _ENDING.search(finished.name)
+    ending = None if folder else _ENDING.search(finished.name)
     while True:
         name = f".{finished.name}.{secrets.token_hex(8)}{_MARK}{ending[0] if ending else ''}"
         path = finished.with_name(name)
-        temporary = Temporary(finished, path, os.open(path, _NEW, 0o644))
+        if folder:
+            os.mkdir(path, 0o755)
+        temporary = Temporary(finished, path, os.open(path, _FOLDER if folder else _NEW, 0o644))
         if lock(temporary.descriptor, shared=True) is not False and temporary.is_there():
             return temporary
         os.close(temporary.descriptor)  # taken for left over before it was held
-
-
-def make_temporary_folder(finished: Path) -> Temporary:
-    """Create an empty, locked folder in the same way; raises as :func:`make_temporary` does."""
-    require_supported()
-    while True:
-        path = finished.with_name(f".{finished.name}.{secrets.token_hex(8)}{_MARK}")
-        os.mkdir(path, 0o755)
-        temporary = Temporary(finished, path, os.open(path, os.O_RDONLY | DIRECTORY | NOFOLLOW | CLOEXEC))
-        if lock(temporary.descriptor, shared=True) is not False and temporary.is_there():
-            return temporary
-        os.close(temporary.descriptor)
 
 
 def remove_leftovers(finished: Path, ours: Callable[[Path], bool] | None = None) -> None:
@@ -105,7 +96,9 @@ def remove_leftovers(finished: Path, ours: Callable[[Path], bool] | None = None)
     with suppress(PermissionError):
         for name in os.listdir(finished.parent):
             match = _UNFINISHED.fullmatch(name)
-            if match and match["finished"] == finished.name and not _is_running(match["token"]):
+            # The token of an older temporary name, which has no lock, is a process id.
+            running = match and match["token"].isdecimal() and is_running(int(match["token"]))
+            if match and match["finished"] == finished.name and not running:
                 with suppress(OSError):  # another one's, or gone meanwhile
                     _remove_unheld(finished.with_name(name), ours)
 
@@ -139,11 +132,6 @@ def held_folder(folder: Path) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _is_running(token: str) -> bool:
-    """Return whether the process of an older temporary name, which has a process id and no lock, is running."""
-    return token.isdecimal() and is_running(int(token))
-
-
 def _remove_unheld(path: Path, ours: Callable[[Path], bool] | None) -> None:
     descriptor = os.open(path, _LOOK)
     try:
@@ -169,7 +157,7 @@ def scratch_folder() -> Iterator[Path]:
     place = Path(tempfile.gettempdir(), "wdport")
     with deferred_signals():
         remove_leftovers(place, lambda path: path.lstat().st_uid == os.geteuid())
-        temporary = make_temporary_folder(place)
+        temporary = make_temporary(place, folder=True)
     try:
         temporary.path.chmod(0o700)
         inside = temporary.path / "files"  # the folder itself is locked, and whoever writes into a folder locks it
