@@ -60,8 +60,7 @@ def read_mat(path: Path, key: str | None) -> ColumnTable:
             )
         if name in is_complex:
             raise Fault(
-                f"{name} holds complex numbers",
-                "choose another with key in Python, or save it in a separate file",
+                f"{name} holds complex numbers", "choose another with key in Python, or save it in a separate file"
             )
         _require_room(name, *variables[name], size)
         file.seek(0)

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from math import prod
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final
 
 import numpy as np
 
@@ -29,10 +29,7 @@ _PIECE: Final = 1 << 24
 _MAGIC: Final = b"\x93NUMPY"
 
 
-class Readable(Protocol):
-    """What bytes are read from."""
-
-    def read(self, count: int, /) -> bytes: ...
+Readable = IO[bytes] | Hashed
 
 
 def read_array(file: Readable, size: int, text: bool = False) -> Array:

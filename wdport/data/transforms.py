@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
-from wdport.data.series import sliding_windows
+from wdport.data.series import Series, sliding_windows
 from wdport.data.table import columns_of
 from wdport.errors import UsageError, did_you_mean
 from wdport.model import Array
@@ -50,19 +50,6 @@ MOST_BYTES: Final = 256 << 20
 
 _OWN: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _ENTRY: Final = re.compile(r"([A-Za-z_]\w{0,63})=(\d{1,10}(?:x\d{1,10}){0,3})")
-
-
-class Columns(Protocol):
-    """A series (T, F) with names of its features, as :class:`wdport.data.series.Series`."""
-
-    @property
-    def values(self) -> Array: ...
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def named(self) -> bool: ...
 
 
 class SeriesTransform(Protocol):
@@ -140,7 +127,7 @@ class OhlcAtr:
     def __init__(self, length: int) -> None:
         self.length = length
 
-    def forward(self, series: Columns) -> tuple[Array, dict[str, Array]]:
+    def forward(self, series: Series) -> tuple[Array, dict[str, Array]]:
         """The windows (n, N, 5) of a series and their statistics; the first 19 steps are left out."""
         columns = _columns(series, OHLC_ATR, OHLCV)
         if len(columns) < DROPPED + self.length:
@@ -200,7 +187,7 @@ class OhlcAtr:
         return np.stack([opened, high, low, closed, np.maximum(volume, 0.0)], axis=-1)
 
 
-def _columns(series: Columns, name: str, requested: tuple[str, ...]) -> Array:
+def _columns(series: Series, name: str, requested: tuple[str, ...]) -> Array:
     """The wanted columns of a series by name, in any case; other columns are left out."""
     if not series.named:
         what = f"{name} finds columns by name, and these {len(series.names)} have none"
@@ -269,7 +256,7 @@ class _UserTransform:
         if not all(callable(getattr(self._instance, method, None)) for method in ("forward", "inverse")):
             raise UsageError(name, "has no forward and inverse", "give a class with both methods")
 
-    def forward(self, series: Columns) -> tuple[Array, Mapping[str, Array]]:
+    def forward(self, series: Series) -> tuple[Array, Mapping[str, Array]]:
         result = self._called("forward", self._instance.forward, series)
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
             self._refuse("forward", result, "windows and their statistics, arrays by name")
@@ -331,7 +318,7 @@ def by_window(name: str | None) -> bool:
     return name not in (None, ZSCORE, LOG_VOLUME)
 
 
-def windows_of(name: str, length: int, series: Columns) -> tuple[Array, WindowStatistics]:
+def windows_of(name: str, length: int, series: Series) -> tuple[Array, WindowStatistics]:
     """The windows (n, ``length``, F), float64, and the statistics of a series under the transform of this name.
 
     Raises :class:`UsageError` for a series that it does not take, or a transform of the user's that returns anything

@@ -6,7 +6,7 @@ mean over all steps of its training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from math import prod
 from typing import Any, Final
@@ -54,17 +54,10 @@ def steps_for(series: Array) -> int:
     return FEW if series.size <= SMALL else MANY
 
 
-def train_encoder(
-    encoder: SeriesEncoder,
-    series: Array,
-    seed: int,
-    steps: int | None = None,
-    report: Callable[[int, int], None] | None = None,
-) -> Weights:
+def train_encoder(encoder: SeriesEncoder, series: Array, seed: int, steps: int | None = None) -> Weights:
     """Return the mean over all steps of the weights of an encoder that is trained on series (n, N, F), float32.
 
-    AdamW at a rate of 1e-3 takes batches of 8 different series, all of them once before any again. ``report`` is called
-    with the steps done and the total.
+    AdamW at a rate of 1e-3 takes batches of 8 different series, all of them once before any again.
     """
     count = steps or steps_for(series)
     random = np.random.default_rng(seed)
@@ -79,9 +72,6 @@ def train_encoder(
         state = _program()(
             encoder, form, held, key, jax.device_put(state), step_numbers, numbers[begin : begin + SEGMENT]
         )
-        if report is not None:
-            state[3].block_until_ready()
-            report(begin + len(step_numbers), count)
     return _by_name(np.asarray(state[3]) / np.float32(count), form)
 
 

@@ -30,6 +30,9 @@ POINTS: Final = 800
 FEATURES: Final = 12
 """Maximum number of features in figures with a panel for every feature."""
 
+SETS: Final = 3
+"""Sets in a figure."""
+
 GRID: Final = 6
 """Series of each set in the grid."""
 
@@ -192,19 +195,16 @@ def _png(figure: Figure) -> bytes:
 TEMPLATE: Final = Path(__file__).parent / "templates" / "page.html"
 
 
-def page_of(
-    evaluation: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None = None, limit: int = 3
-) -> str:
+def page_of(evaluation: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None = None) -> str:
     """The evaluation as a page.
 
     Args:
         evaluation: the scores.
-        sets: the scored series by name; figures show the first ``limit`` of them.
+        sets: the scored series by name; figures show the first of them, :data:`SETS`.
         title: the headline.
         swept: the sweep that the scores are of, for its curves.
-        limit: sets in a figure.
     """
-    drawn, real = dict(list(sets.items())[:limit]), evaluation.real
+    drawn, real = dict(list(sets.items())[:SETS]), evaluation.real
     images = {"Scores by network calls": curves(swept)} if swept is not None else {}
     images |= {
         "Series as points": clouds(real, drawn, evaluation.seed),

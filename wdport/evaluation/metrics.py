@@ -66,12 +66,9 @@ def _correlational(real: Array, generated: Array, seed: int) -> float:
     return correlational_score(*(some(random, series, WINDOWS) for series in (real, generated)))
 
 
-def _discriminative(real: Array, generated: Array, seed: int) -> float:
-    return float(discriminative_scores(_keys(seed), _device(real), _device(generated))[0])
-
-
-def _predictive(real: Array, generated: Array, seed: int) -> float:
-    return float(predictive_scores(_keys(seed), _device(real), _device(generated))[0])
+def _judged(scores: Callable[[Tensor, Tensor, Tensor], Tensor], real: Array, generated: Array, seed: int) -> float:
+    keys = jax.random.split(jax.random.key(seed), 1)
+    return float(scores(keys, _device(real), _device(generated))[0])
 
 
 def _dtw_js(real: Array, generated: Array, seed: int) -> float:
@@ -96,11 +93,11 @@ METRICS: Final[Mapping[str, Metric]] = {
     for metric in (
         Metric("context-fid", "Context-FID", _context_fid, lambda features: 2),
         Metric("correlational", "Correlational score", partial(_same, _correlational)),
-        Metric("discriminative", "Discriminative score", partial(_same, _discriminative)),
+        Metric("discriminative", "Discriminative score", partial(_same, partial(_judged, discriminative_scores))),
         Metric(
             "predictive",
             "Predictive score",
-            partial(_same, _predictive),
+            partial(_same, partial(_judged, predictive_scores)),
             lambda features: 2 if features > 1 else AHEAD + 1,
         ),
         Metric("dtw-js", "DTW-JS", partial(_same, _dtw_js)),
@@ -113,10 +110,6 @@ METRICS: Final[Mapping[str, Metric]] = {
 def some(random: np.random.Generator, series: Array, limit: int) -> Array:
     """At most ``limit`` different series, at random."""
     return series if len(series) <= limit else series[random.permutation(len(series))[:limit]]
-
-
-def _keys(seed: int) -> Tensor:
-    return jax.random.split(jax.random.key(seed), 1)
 
 
 def _device(series: Array) -> Tensor:
