@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from wdport.diffusion.schedules import STEPS
 from wdport.model import Array, Batch
+from wdport.optimizers.torch_like import Adam
 from wdport.parity.optimizer_gate import PortTraining
-from wdport.parity.training_faults import BIASES_KEPT, CONSTANT_RATE, KERAS_EPSILON, UNWEIGHTED, TrainingFault
+from wdport.parity.training_faults import (
+    BIASES_KEPT,
+    CONSTANT_RATE,
+    KERAS_EPSILON,
+    UNWEIGHTED,
+    TrainingFault,
+    changed_optimizer,
+)
 
 
 def _one_step_later(port: PortTraining) -> PortTraining:
@@ -18,8 +28,12 @@ def _one_step_later(port: PortTraining) -> PortTraining:
     return replace(port, objective=replace(port.objective, inputs=inputs))
 
 
-def _clip_each(port: PortTraining) -> PortTraining:
-    return replace(port, clip=lambda gradients: [port.clip([gradient])[0] for gradient in gradients])
+class ClipEach(Adam):
+    """Clips every gradient by its norm alone."""
+
+    def _clip_gradients(self, grads: Sequence[Any]) -> list[Any]:
+        clip = super()._clip_gradients
+        return [clip([gradient])[0] for gradient in grads]
 
 
 TRAINING_FAULTS = (
@@ -27,6 +41,6 @@ TRAINING_FAULTS = (
     UNWEIGHTED,
     KERAS_EPSILON,
     BIASES_KEPT,
-    TrainingFault("gradients clipped one by one", _clip_each),
+    TrainingFault("gradients clipped one by one", lambda port: changed_optimizer(port, ClipEach)),
     CONSTANT_RATE,
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import keras
 import pytest
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 
 import wdport
 from wdport.nets.norms import UnbiasedBatchNormalization
+from wdport.optimizers.torch_like import TorchOptimizer
 
 TABLE = """
 format: 2
@@ -42,11 +44,12 @@ def port(
     rate: float = 0.4,
     early: bool = False,
     frozen: str = "",
+    **last: Any,
 ) -> keras.Model:
     x = keras.Input((6, 6, 3))
     y = norm(momentum=momentum, epsilon=1e-5, name="norm")(layers.Conv2D(5, 3, name="conv")(x))
     y = features(0.3)(layers.Activation("gelu")(y))
-    y = layers.Conv2D(4, 3, name="last")(y)
+    y = layers.Conv2D(4, 3, name="last", **last)(y)
     y = layers.GlobalAveragePooling2D()(layers.Dropout(rate)(y) if early else y)
     y = y if early else layers.Dropout(rate)(y)
     model = keras.Model(x, layers.Dense(2, name="out")(y))
@@ -62,6 +65,9 @@ PORTS: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "dropout rate": (lambda: port(rate=0.3), "gradient of"),
     "dropout elsewhere": (lambda: port(early=True), "gradient of"),
     "dropout of values": (lambda: port(features=layers.Dropout), "gradient of"),
+    "a regularizer": (lambda: port(kernel_regularizer="l2"), "loss is off"),
+    "a penalty of outputs": (lambda: port(activity_regularizer="l2"), "loss is off"),
+    "a constraint": (lambda: port(kernel_constraint="unit_norm"), "value of last/kernel, SGD is off"),
     "a frozen layer": (lambda: port(frozen="last"), "last/kernel is trained by PyTorch, and not by the port"),
 }
 
@@ -91,3 +97,41 @@ def test_what_differs_only_in_training_is_found(
     assert [other.name for other in verdict.gates if not other.passed] in ([], ["M"])
     others = wdport.verify(tmp_path / "net.pt", converted, mapping=table, model=target, reference=f"{__name__}:net")
     assert "M" not in [other.name for other in others.gates]
+
+
+def _later(self: TorchOptimizer) -> Any:
+    return jnp.asarray(self.iterations) + 1
+
+
+def _summed(self: TorchOptimizer, grads: Any) -> list[Any]:
+    return clip(self, [gradient * (self.gradient_accumulation_steps or 1) for gradient in grads])
+
+
+def _halved(self: TorchOptimizer, grads: Any) -> list[Any]:
+    return [gradient / 2.0 for gradient in clip(self, [2.0 * gradient for gradient in grads])]
+
+
+clip = TorchOptimizer._clip_gradients
+OPTIMIZERS = {
+    "a schedule one step ahead": ("_taken", property(_later)),
+    "gradients of batches added up": ("_clip_gradients", _summed),
+    "clipped before the mean": ("_clip_gradients", _halved),
+    "one group": ("_member", lambda self, index: 0),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_faults_of_the_optimizer_are_found(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    monkeypatch.setattr(TorchOptimizer, *OPTIMIZERS[name])
+    table, target = tmp_path / "own.yaml", f"{__name__}:port"
+    table.write_text(TABLE)
+    torch.save(net().state_dict(), tmp_path / "net.pt")
+    converted = wdport.convert(tmp_path / "net.pt", mapping=table, model=target).output
+    verdict = wdport.verify(tmp_path / "net.pt", converted, mapping=table, model=target, reference=f"{__name__}:net",
+                            train=True)  # fmt: skip
+    (gate,) = [gate for gate in verdict.gates if not gate.passed]
+    assert gate.name == "M"
+    wrong = {str(each.subject) for each in gate.measures if each.value > 1e-10}
+    assert "AdamW" in {subject.rpartition(", ")[2] for subject in wrong}

@@ -21,10 +21,12 @@ from wdport.families.registry import all_families
 from wdport.families.roles import Encoding, SeriesEncoder
 from wdport.jax_settings import short_run
 from wdport.model import Array
-from wdport.optimizers.torch_like import AdamW
 
 BATCH: Final = 8
 RATE: Final = 1e-3
+DECAY, BETAS, EPSILON = 0.01, (0.9, 0.999), 1e-8
+"""AdamW's other constants, the defaults of `torch.optim`."""
+
 SEGMENT: Final = 50
 """Steps that run without returning to Python."""
 
@@ -33,8 +35,6 @@ SMALL, FEW, MANY = 100_000, 200, 600
 
 CHUNK: Final = 512
 """Series that are encoded at a time."""
-
-_ADAMW: Final = AdamW()
 
 Weights = dict[str, Array]
 Form = tuple[tuple[str, tuple[int, ...]], ...]
@@ -101,8 +101,10 @@ def _steps(
         slopes = jax.grad(encoder.loss)(_by_name(flat, form), jax.random.fold_in(key, now[0]), series[now[1]])
         slope = jnp.concatenate([slopes[name].ravel() for name, _ in form])
         number: Any = (now[0] + 1).astype(flat.dtype)
-        # 0.9 is beta1, which a schedule may change elsewhere.
-        flat, (first, second) = _ADAMW.update(flat, slope, (first, second), number, RATE, 0.9)
+        first = BETAS[0] * first + (1.0 - BETAS[0]) * slope
+        second = BETAS[1] * second + (1.0 - BETAS[1]) * slope**2
+        size = jnp.sqrt(second) / (1.0 - BETAS[1] ** number) ** 0.5 + EPSILON
+        flat = flat * (1.0 - RATE * DECAY) - RATE / (1.0 - BETAS[0] ** number) * (first / size)
         return (flat, first, second, total + flat), None
 
     return jax.lax.scan(step, state, (step_numbers, numbers))[0]

@@ -28,11 +28,6 @@ class Rates(NamedTuple):
     beta1: NDArray[np.float64]
 
 
-def constant_rate(steps: int, rate: float, beta1: float = 0.9) -> Rates:
-    """Return the same rate and beta1 for every step."""
-    return Rates(np.full(steps, rate), np.full(steps, beta1))
-
-
 def cosine_rate(steps: int, largest: float = 1e-3, warm_up: int = 0, beta1: float = 0.9) -> Rates:
     """Return rates that rise linearly to ``largest`` in ``warm_up`` steps, then fall to 0 along a half cosine
     (Loshchilov and Hutter, arXiv 1608.03983), which they would reach after the last step.

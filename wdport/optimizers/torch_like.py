@@ -20,31 +20,8 @@ from jax import Array as Tensor
 from wdport.errors import UsageError
 from wdport.model import Array, KerasVariable
 
-Moments = tuple[Tensor, Tensor]
-"""Running means of the gradient and of its square."""
-
 CLIP_EPSILON = 1e-6
 """The constant that `torch.nn.utils.clip_grad_norm_` adds to the norm."""
-
-
-@dataclass(frozen=True)
-class AdamW:
-    """The optimizer's constants. Weight decay applies to every parameter, biases and norms included."""
-
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-    weight_decay: float = 0.01
-
-    def update(
-        self, parameter: Tensor, gradient: Tensor, moments: Moments, step: int, rate: float, beta1: float
-    ) -> tuple[Tensor, Moments]:
-        """Return one parameter and its moments after step ``step`` (from 1) at learning rate ``rate``."""
-        first = beta1 * moments[0] + (1.0 - beta1) * gradient
-        second = self.beta2 * moments[1] + (1.0 - self.beta2) * gradient**2
-        # Epsilon after the bias correction, as in torch; Keras's Adam adds it before.
-        size = jnp.sqrt(second) / (1.0 - self.beta2**step) ** 0.5 + self.epsilon
-        decayed = parameter * (1.0 - rate * self.weight_decay)
-        return decayed - rate / (1.0 - beta1**step) * (first / size), (first, second)
 
 
 def clip_factor(gradients: Sequence[Tensor | Array], largest: float) -> Tensor:

@@ -97,7 +97,7 @@ def run_full_battery(
     for name, result in comparison.taps.items():
         result.bfloat16, result.gradient = ratios.get(name), slopes.taps.get(name)
     steps = _optimizer_steps(family, prepared, comparison, probe, say) if isinstance(family, Trained) else None
-    variables = _variables(prepared, slopes.variables, steps.variables if steps is not None else {})
+    variables = _variables(prepared, slopes.variables, steps.errors if steps is not None else {})
     gates = (low, slopes.gate) if steps is None else (low, slopes.gate, steps.gate)
     return FullBattery(gates, path, tuple(slopes.parts), variables, trajectories)
 
@@ -150,13 +150,15 @@ def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> T
 
 
 def _variables(
-    prepared: Prepared, gradients: dict[str, float], step_errors: Mapping[str, dict[str, float]]
+    prepared: Prepared, gradients: dict[str, float], step_errors: Mapping[str, float]
 ) -> tuple[VariableResult, ...]:
     sources = {target: " + ".join(move.sources) for move in prepared.plan.moves for target in move.targets}
     return tuple(
-        VariableResult(sources[name], name, gradients[name], step_errors.get("gradient", {}).get(name, 0.0),
-                       step_errors.get("first moment", {}).get(name, 0.0),
-                       step_errors.get("second moment", {}).get(name, 0.0),
-                       step_errors.get("value", {}).get(name, 0.0))
+        VariableResult(
+            sources[name],
+            name,
+            gradients[name],
+            *(step_errors.get(f"{what} of {name}", 0.0) for what in ("gradient", "exp_avg", "exp_avg_sq", "value")),
+        )
         for name in gradients
-    )  # fmt: skip
+    )

@@ -1,16 +1,14 @@
 """Gate resumed (D'): five training steps of both sides from the converted optimizer, compared step by step.
 
 The port's side is what a user trains with: the optimizer that :func:`wdport.load_optimizer` loads. The reference's is
-`torch.optim`. As in gate optimiser (D), the port takes every step with the reference's gradients and from the
-reference's state, so that a step's error is its own. Two first steps of a new optimizer with the same hyper-parameters
-follow, with clipped gradients, and the learning rates of the schedule's steps to come.
+`torch.optim`. Two first steps of a new optimizer with the same hyper-parameters follow, with clipped gradients, and the
+learning rates of the schedule's steps to come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,21 +16,18 @@ import jax
 import numpy as np
 
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
-from wdport.compare.measure import ScaledErrors, relative_l2, same_bits
-from wdport.compare.programs import CompiledProgram
+from wdport.compare.measure import relative_l2, same_bits
 from wdport.conversion.load import Converted, sound_variables
 from wdport.conversion.optimizer import Optimised, converted_optimizer
 from wdport.conversion.optimizer_file import read_optimizer, require_weights
 from wdport.conversion.prepare import Prepared
 from wdport.errors import InputError, MisfitError, UsageError
-from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
-from wdport.mapping.arrays import apply_rule
+from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.mapping.moves import Move
-from wdport.model import Array, KerasVariable
+from wdport.model import Array, KerasModel
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.model_pair import Sides
-from wdport.parity.optimizer_gate import losses
+from wdport.parity.optimizer_steps import OptimizerPair, losses
 from wdport.parity.training_mode_gate import TrainingStart
 from wdport.recorder import lifted
 from wdport.training.converted_optimizer import optimizer_of, schedule_of, steps_taken
@@ -40,11 +35,8 @@ from wdport.training.converted_optimizer import optimizer_of, schedule_of, steps
 if TYPE_CHECKING:
     import torch
 
-    from wdport.parity.torch_training import TorchResumed
-
 STEPS: Final = 5
 FIRST_STEPS: Final = 2
-BATCH: Final = 2
 AHEAD: Final = 200
 """Optimizer steps whose learning rates are compared."""
 PER_EPOCH: Final = (1, 3)
@@ -131,32 +123,66 @@ def unequal_moments(resumed: Resumed) -> list[Finding]:
 
 def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientProbe, resumed: Resumed) -> Gate:
     """Take the steps and compare; both sides' weights (float64, initially those of the checkpoint) change."""
-    from wdport.parity.torch_training import TorchResumed
+    from wdport.parity.torch_training import resumed_training
 
+    moves = prepared.plan.moves
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted():
         moving = None if resumed.by_metric else resumed.schedule
-        theirs = TorchResumed(module, resumed.state, resumed.raw, moving)
+        theirs = resumed_training(module, resumed.state, resumed.raw, moving)
+        _freeze(probe.model, resumed.state)
+        state, _ = read_optimizer(resumed.file)
         try:
-            port = _Port(prepared, probe, resumed, theirs)
+            optimizer = optimizer_of(resumed.file, state, probe.model, steps=STEPS + 1, steps_per_epoch=1)
         except UsageError as refusal:  # of the file's schedule: that of the checkpoint has been read
             unread = fact(f"the optimizer's file cannot be resumed: {refusal.where} {refusal.what}", kind="unequal")
             return GATES["D'"].gate(0, 0, (), (*unequal_moments(resumed), unread))
+        moves_on = theirs.schedule is not None and not theirs.ended
+        schedule_text = f", with {type(theirs.schedule).__name__}" if moves_on else ", at a constant rate"
+        text = f"the optimizer is resumed after {steps_taken(resumed.state)} steps{schedule_text}"
+        pair = OptimizerPair(moves, probe.model, optimizer, theirs)
         compare = losses(prepared, probe)
         errors = _rates_ahead(resumed)
         for step in range(STEPS + FIRST_STEPS):
-            loss, graph, ours, slopes = compare(theirs.module, step)
-            port.theirs.backward(graph)
+            loss, slopes, step_errors = compare(module, step)
+            pair.reference.backward(loss)
             # Resumed steps show neither the first step of an optimizer nor clipping, so a new one takes two more.
             if step == STEPS:
-                port.begin_anew()
-            step_errors = {"loss": relative_l2(np.asarray(ours), np.asarray(loss)), **port.rates(step)}
-            step_errors |= port.step(slopes)
+                pair = _new_pair(moves, probe.model, resumed.state, pair)
+            if step < STEPS:  # the new one's rates are constant, and show in the values
+                step_errors |= pair.rates(step)
+            step_errors |= pair.gradients(slopes) | pair.step()
             for name, error in step_errors.items():
                 errors[name] = max(error, errors.get(name, 0.0))
-    facts = [*unequal_moments(resumed), *port.facts]
+    facts = [*unequal_moments(resumed), notice(text)]
     measures = tuple(measure(name, "error", error, "gradient") for name, error in errors.items())
-    missing = [fact(f"{name} was not compared", name, "missing") for name in port.missing]
+    missing = [fact(f"{name} was not compared", name, "missing") for name in pair.missing]
     return GATES["D'"].gate(len(errors), len(errors) + len(missing), measures, (*facts, *missing))
+
+
+def _freeze(model: KerasModel, state: Optimised) -> None:
+    """Train only the variables that PyTorch trained: of those in the optimizer, the ones with a state, if any has."""
+    moved = {path for moment in state.moments.values() for path in moment}
+    trained = {path for path in state.members if path in moved or not moved}
+    for path, variable in variables_by_path(model).items():
+        variable.trainable = variable.trainable and path in trained
+
+
+def _new_pair(moves: Sequence[Move], model: KerasModel, state: Optimised, pair: OptimizerPair) -> OptimizerPair:
+    """New optimizers with the same hyper-parameters, which clip the current gradients."""
+    from wdport.parity.torch_training import resumed_training
+
+    # A rate may be 0 at the end of a schedule; that at its begin is not.
+    rates = [float(group.get("initial_lr") or group["lr"] or 1e-3) for group in state.groups]
+    groups = tuple({**group, "lr": rate} for group, rate in zip(state.groups, rates, strict=True))
+    theirs = resumed_training(pair.reference.module, replace(state, groups=groups, schedules={}), {})
+    # Half of the current norm, so that clipping takes effect.
+    norm = float(np.sqrt(sum(np.sum(theirs.gradient(name) ** 2) for name in pair.reference.clipped)))
+    theirs.clip = norm / 2.0
+    old = pair.optimizer
+    options = [replace(group, lr=rate) for group, rate in zip(old.groups, rates, strict=True)]
+    optimizer = type(old)(options, members=old.members, clip_norm=norm / 2.0)
+    optimizer.build(model.trainable_variables)
+    return OptimizerPair(moves, model, optimizer, theirs, ", first steps")
 
 
 def _rates_ahead(resumed: Resumed) -> dict[str, float]:
@@ -189,116 +215,3 @@ def _metrics() -> Array:
     fall, rise = 0.9 ** np.minimum(step % 60, 20), 1.0 + step / AHEAD
     values: Array = np.where(step % 100 < 60, fall, rise) * 0.5 ** (step // 100)
     return values
-
-
-class _Port:
-    """The port's model and the user's optimizer; gradients and states of the reference go in by the table."""
-
-    def __init__(self, prepared: Prepared, probe: GradientProbe, resumed: Resumed, theirs: TorchResumed) -> None:
-        self.state, self.theirs = resumed.state, theirs
-        by_path = variables_by_path(probe.model)
-        places = {id(variable): path for path, variable in by_path.items()}
-        moved = {path for moment in self.state.moments.values() for path in moment}
-        trained = {path for path in self.state.members if path in moved or not moved}
-        for path, variable in by_path.items():
-            variable.trainable = variable.trainable and path in trained
-        self.variables: list[KerasVariable] = list(probe.model.trainable_variables)
-        self.names = [places[id(variable)] for variable in self.variables]
-        state, _ = read_optimizer(resumed.file)
-        self.optimizer = optimizer_of(resumed.file, state, probe.model, steps=STEPS + 1, steps_per_epoch=1)
-        self.moves = [move for move in prepared.plan.moves if move.exact and set(move.targets) <= set(self.names)
-                      and set(move.sources) <= set(theirs.parameters)]  # fmt: skip
-        moved = {target for move in self.moves for target in move.targets}
-        self.missing = [name for name in self.names if name not in moved]
-        self._update = CompiledProgram(self.optimizer.stateless_apply, FAST_COMPILE)
-        self._what = ""
-        moving = theirs.schedule is not None and not theirs.ended
-        schedule_text = f", with {type(theirs.schedule).__name__}" if moving else ", at a constant rate"
-        self.facts = [notice(f"the optimizer is resumed after {steps_taken(self.state)} steps{schedule_text}")]
-
-    def rates(self, step: int) -> dict[str, float]:
-        """The errors of learning rates and momenta of the current step."""
-        opt, errors = self.optimizer, dict[str, float]()
-        if self._what:  # the rates are constant, and show in the values
-            return errors
-        for group, (rate, momentum) in enumerate(zip(self.theirs.rates, self.theirs.momenta, strict=True)):
-            ours = opt.groups[group]
-            own_rate = opt.rates[step, group] if opt.rates is not None else ours.lr
-            own_momentum = ours.betas[0] if self.state.kind == "adam" else ours.momentum
-            own_momentum = opt.momenta[step, group] if opt.momenta is not None else own_momentum
-            errors[f"learning rate of group {group}"] = relative_l2(np.asarray(own_rate), np.asarray(rate))
-            errors[f"momentum of group {group}"] = relative_l2(np.asarray(own_momentum), np.asarray(momentum))
-        return errors
-
-    def begin_anew(self) -> None:
-        """From now on, both optimizers are new ones with the same hyper-parameters, and clip the current gradients."""
-        state = replace(self.state, groups=tuple({**group, "lr": _usual_rate(group)} for group in self.state.groups),
-                        schedules={})  # fmt: skip
-        sources = [name for move in self.moves for name in move.sources]
-        norm = float(np.sqrt(sum(np.sum(self.theirs.gradient(name) ** 2) for name in sources)))
-        self.theirs = type(self.theirs)(self.theirs.module, state, {})
-        # Half of the current norm, so that clipping takes effect.
-        self.theirs.clip(sources, norm / 2.0)
-        optimizer = self.optimizer
-        pairs = zip(optimizer.groups, state.groups, strict=True)
-        groups = [replace(group, lr=options["lr"]) for group, options in pairs]
-        self.optimizer = type(optimizer)(groups, members=optimizer.members, clip_norm=norm / 2.0)
-        self.optimizer.build(self.variables)
-        self._update, self._what = CompiledProgram(self.optimizer.stateless_apply, FAST_COMPILE), ", first steps"
-
-    def step(self, slopes: list[Array]) -> dict[str, float]:
-        """Compare the gradients, take the reference's step and the port's, compare, and set the port's state to the
-        reference's."""
-        gradients = self._by_variable(self.theirs.gradient)
-        errors = {"gradient": ScaledErrors()}
-        for name, slope in zip(self.names, slopes, strict=True):
-            if name in gradients:
-                errors["gradient"].add(name, np.asarray(slope), gradients[name])
-        applied = [gradients.get(name, np.zeros(variable.shape))
-                   for name, variable in zip(self.names, self.variables, strict=True)]  # fmt: skip
-        values = [variable.value for variable in self.variables]
-        held = [variable.value for variable in self.optimizer.variables]
-        new_values, new_state = self._update(held, applied, values)
-        self.theirs.step()
-        for variable, value in zip(self.optimizer.variables, new_state, strict=True):
-            variable.assign(value)
-        self._settle("value", errors, dict(zip(self.names, zip(new_values, self.variables, strict=True), strict=True)),
-                     self._by_variable(self.theirs.value))  # fmt: skip
-        for moment, variables in self.optimizer.moments.items():
-            pairs = {name: (variable.value, variable) for name, variable in zip(self.names, variables, strict=True)
-                     if variable is not None}  # fmt: skip
-            self._settle(moment, errors, pairs, self._by_variable(partial(self.theirs.moment, moment)))
-        relative = [(what, *pair) for what, scaled in errors.items() for pair in scaled.relative().items()]
-        return {f"{what} of {name}{self._what}": error for what, name, error in relative}
-
-    def _settle(
-        self,
-        what: str,
-        errors: dict[str, ScaledErrors],
-        ours: Mapping[str, tuple[Any, KerasVariable]],
-        theirs: Mapping[str, Array],
-    ) -> None:
-        for name, array in theirs.items():
-            if name in ours:
-                value, variable = ours[name]
-                errors.setdefault(what, ScaledErrors()).add(name, np.asarray(value), array)
-                # A copy: Keras on JAX's CPU may keep the memory, which torch then changes in place.
-                set_variable(variable, array.copy())
-
-    def _by_variable(self, read: Callable[[str], Array | None]) -> dict[str, Array]:
-        by_variable: dict[str, Array] = {}
-        for move in self.moves:
-            arrays = [read(name) for name in move.sources]
-            held = [array.copy() for array in arrays if array is not None]
-            if len(held) == len(arrays):
-                by_variable.update(zip(move.targets, _moved(move, held), strict=True))
-        return by_variable
-
-
-def _usual_rate(group: Mapping[str, Any]) -> float:
-    """The learning rate of a group at the begin of its schedule; the current one may be 0."""
-    return float(group.get("initial_lr") or group["lr"] or 1e-3)
-
-
-def _moved(move: Move, arrays: list[Array]) -> list[Array]:
-    return apply_rule(move.rule, arrays, move.sizes)

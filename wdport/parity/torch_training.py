@@ -1,7 +1,4 @@
-"""PyTorch's side of resumed training: `torch.optim` and its scheduler, from the state in the checkpoint, one
-parameter at a time.
-
-AdamW updates every parameter independently, so each has a separate optimizer here; nothing is stored twice.
+"""PyTorch's side of training: `torch.optim` and its schedules, new or from the state in a checkpoint.
 
 Nothing of wdport computes here: the optimizer and the schedule are PyTorch's own, loaded by `load_state_dict`. Nor does
 wdport's reading of a schedule choose its class: the user names it, or PyTorch's classes are asked what they store.
@@ -23,115 +20,38 @@ from torch.optim.lr_scheduler import LRScheduler
 from wdport.conversion.optimizer import DECOUPLED, Optimised, Parameter
 from wdport.errors import UsageError
 from wdport.families.user_functions import find_function
-from wdport.model import Array, Batch, Objective
+from wdport.model import Array
 from wdport.optimizers.schedules import RELEASES
 
 
 class TorchTraining:
-    """Training of one module from zero moments: PyTorch's clipping by norm, `AdamW` and `OneCycleLR`."""
-
-    def __init__(self, module: torch.nn.Module, objective: Objective, clip: float, cycle: int) -> None:
-        self.module, self.objective, self.clip = module, objective, clip
-        self.parameters = dict(module.named_parameters())
-        self._optimizers = {name: torch.optim.AdamW([p], foreach=False) for name, p in self.parameters.items()}
-        self._loss: torch.Tensor
-        # OneCycleLR moves the rate of one optimizer, from which those of the parameters take it.
-        self._clock = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
-        self._schedule = torch.optim.lr_scheduler.OneCycleLR(self._clock, max_lr=1e-3, total_steps=cycle)
-
-    @property
-    def rate(self) -> float:
-        """The learning rate of the current step."""
-        return float(self._clock.param_groups[0]["lr"])
-
-    def forward(self, batch: Batch) -> tuple[float, Array]:
-        """Compute loss and prediction, and reset the gradients."""
-        self.module.zero_grad(set_to_none=True)
-        loss, prediction = self.objective.reference_loss(self.module, batch)
-        self._loss = loss
-        return loss.item(), prediction.detach().numpy()
-
-    def backward(self) -> None:
-        """Compute the gradients, which are stored in the parameters."""
-        torch.autograd.backward(self._loss)
-        del self._loss  # and the graph with it
-        for parameter in self.parameters.values():
-            if parameter.grad is None:
-                # AdamW skips a parameter without a gradient, and would not decay it.
-                parameter.grad = torch.zeros_like(parameter)
-
-    def gradient(self, name: str) -> Array:
-        """A view of a parameter's gradient, unclipped until the parameter takes its step."""
-        grad = self.parameters[name].grad
-        return np.zeros(()) if grad is None else grad.numpy()
-
-    def state(self, name: str) -> tuple[Array, Array, Array]:
-        """Views of a parameter's value and its two moments."""
-        parameter = self.parameters[name]
-        state = self._optimizers[name].state.get(parameter, {})
-        moments = (state.get(key, torch.zeros_like(parameter)) for key in ("exp_avg", "exp_avg_sq"))
-        value, first, second = (tensor.detach().numpy() for tensor in (parameter, *moments))
-        return value, first, second
-
-    def measure_norm(self) -> None:
-        """Compute the global gradient norm for clipping; call it before the first parameter takes its step."""
-        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
-        self._norm = torch.nn.utils.get_total_norm(gradients, foreach=False)
-
-    def step(self, name: str) -> None:
-        """Clip one parameter's gradient and update the parameter."""
-        parameter = self.parameters[name]
-        torch.nn.utils.clip_grads_with_norm_([parameter], self.clip, self._norm, foreach=False)
-        group, clock = self._optimizers[name].param_groups[0], self._clock.param_groups[0]
-        group["lr"], group["betas"] = clock["lr"], clock["betas"]
-        self._optimizers[name].step()
-
-    def next_rate(self) -> None:
-        """Advance the learning rate to the next step."""
-        self._clock.step()
-        self._schedule.step()
-
-
-class TorchResumed:
-    """A module, its optimizer and its schedule.
+    """A module's parameters and PyTorch's optimizer of them, which takes steps with the gradients that they have.
 
     Args:
-        module: float64, with the checkpoint's weights.
-        state: the optimizer as converted, for its parameters' names, groups and schedules.
-        raw: torch's own state of every index, as the checkpoint has it.
-        schedule: the class of the schedule, from :func:`schedule_class`; None for a constant rate.
+        module: float64.
+        optimizer: of some of its parameters. PyTorch's plain loop runs; the others may need a GPU.
+        schedule: of the optimizer's rates; None for constant rates.
+        clip: norm to which the gradients of ``clipped`` are clipped before every step, by default those of all its
+            parameters; None for no clipping.
+        batches: how many batches' gradients one step takes the mean of.
     """
 
     def __init__(
         self,
         module: torch.nn.Module,
-        state: Optimised,
-        raw: Mapping[int, Mapping[str, Any]],
-        schedule: type | None = None,
+        optimizer: torch.optim.Optimizer,
+        schedule: Any = None,
+        clip: float | None = None,
+        batches: int = 1,
     ) -> None:
-        self.module = module
-        by_name = dict(module.named_parameters())
-        self.trained = [parameter for parameter in state.parameters if parameter.name in by_name]
-        groups, described, held = [], [], {}
-        place = {parameter.index: position for position, parameter in enumerate(self.trained)}
-        for index, options in enumerate(state.groups):
-            members = [parameter for parameter in self.trained if parameter.group == index]
-            groups.append({**_own(options), "params": [by_name[parameter.name] for parameter in members]})
-            described.append({**options, "params": [place[parameter.index] for parameter in members]})
-        for parameter in self.trained:
-            if parameter.index in raw:
-                held[place[parameter.index]] = dict(raw[parameter.index])
-        self.optimizer = _optimizer(state)(groups)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a param_names that the loaded state does not have
-            self.optimizer.load_state_dict({"state": held, "param_groups": described})
-        for group in self.optimizer.param_groups:
-            # The checkpoint's own choice, which load_state_dict takes over, may need a GPU; the plain loop is compared.
+        self.module, self.optimizer, self.schedule, self.clip = module, optimizer, schedule, clip
+        for group in optimizer.param_groups:
             group["foreach"] = group["fused"] = False
-        stored = next(iter(state.schedules.values()), {})
-        self.schedule: Any = None if schedule is None else _revived(schedule, stored, self.optimizer)
-        self.parameters = by_name
-        self._clipped: tuple[list[torch.nn.Parameter], float] | None = None
+        optimized = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        self.parameters = {name: value for name, value in module.named_parameters() if id(value) in optimized}
+        self.clipped: Sequence[str] = list(self.parameters)
+        self.batches = batches
+        self._gradients: list[dict[str, torch.Tensor]] = []
 
     @property
     def rates(self) -> list[float]:
@@ -154,19 +74,33 @@ class TorchResumed:
         torch.autograd.backward(loss)
 
     def gradient(self, name: str) -> Array:
-        """A parameter's gradient."""
+        """A view of a parameter's gradient, which a step clips in place."""
         grad = self.parameters[name].grad
         return np.zeros(tuple(self.parameters[name].shape)) if grad is None else grad.numpy()
 
-    def clip(self, names: Sequence[str], norm: float) -> None:
-        """From now on, clip the gradients of these parameters to this norm before every step."""
-        self._clipped = [self.parameters[name] for name in names], norm
-
     def step(self) -> None:
-        """Update the parameters, and the schedule after them."""
-        if self._clipped is not None:
-            torch.nn.utils.clip_grad_norm_(*self._clipped, foreach=False)
+        """Update the parameters, and the schedule after them; nothing before the last of ``batches``."""
+        if self.batches > 1 and not self._accumulate():
+            return
+        if self.clip is not None:
+            torch.nn.utils.clip_grad_norm_([self.parameters[name] for name in self.clipped], self.clip, foreach=False)
         self.optimizer.step()
+        self.advance()
+
+    def _accumulate(self) -> bool:
+        """Remember the gradients; after the last batch, replace them with the means, and return True."""
+        gradients = {name: p.grad for name, p in self.parameters.items() if p.grad is not None}
+        self._gradients.append(gradients)
+        if len(self._gradients) < self.batches:
+            return False
+        for name in gradients:
+            total = torch.stack([earlier[name] for earlier in self._gradients])
+            self.parameters[name].grad = total.mean(0)
+        self._gradients = []
+        return True
+
+    def advance(self) -> None:
+        """Advance the schedule alone."""
         if self.schedule is not None and not self.ended:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -182,9 +116,34 @@ class TorchResumed:
         return None if array is None else np.asarray(array.numpy())
 
 
-def _own(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the optimizer's constructor takes of a group."""
-    return {"lr": options["lr"]}
+def resumed_training(
+    module: torch.nn.Module, state: Optimised, raw: Mapping[int, Mapping[str, Any]], schedule: type | None = None
+) -> TorchTraining:
+    """Return a module's training from the state in a checkpoint.
+
+    Args:
+        module: float64, with the checkpoint's weights.
+        state: the optimizer as converted, for its parameters' names, groups and schedules.
+        raw: torch's own state of every index, as the checkpoint has it.
+        schedule: the class of the schedule, from :func:`schedule_class`; None for a constant rate.
+    """
+    by_name = dict(module.named_parameters())
+    trained = [parameter for parameter in state.parameters if parameter.name in by_name]
+    groups, described, held = [], [], {}
+    place = {parameter.index: position for position, parameter in enumerate(trained)}
+    for index, options in enumerate(state.groups):
+        members = [parameter for parameter in trained if parameter.group == index]
+        groups.append({"lr": options["lr"], "params": [by_name[parameter.name] for parameter in members]})
+        described.append({**options, "params": [place[parameter.index] for parameter in members]})
+    for parameter in trained:
+        if parameter.index in raw:
+            held[place[parameter.index]] = dict(raw[parameter.index])
+    optimizer = _optimizer(state)(groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a param_names that the loaded state does not have
+        optimizer.load_state_dict({"state": held, "param_groups": described})
+    stored = next(iter(state.schedules.values()), {})
+    return TorchTraining(module, optimizer, None if schedule is None else _revived(schedule, stored, optimizer))
 
 
 def _optimizer(state: Optimised) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,8 @@ from jax import Array as Tensor
 from wdport.compare.gate_bounds import GRADIENT
 from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Move
-from wdport.model import Batch, KerasModel, Objective
-from wdport.optimizers.schedules import constant_rate
-from wdport.optimizers.torch_like import AdamW, Moments
+from wdport.model import Batch, KerasModel, KerasVariable, Objective
+from wdport.optimizers.torch_like import Adam, TorchOptimizer
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import PortTraining, optimizer_gate
 
@@ -33,18 +32,26 @@ class TrainingFault:
     change: Callable[[PortTraining], PortTraining]
 
 
-@dataclass(frozen=True)
-class KerasAdamW(AdamW):
-    """AdamW with epsilon where Keras adds it: before the second moment's bias correction."""
+class KerasEpsilon(Adam):
+    """Adam with epsilon where Keras adds it: before the second moment's bias correction."""
 
-    def update(
-        self, parameter: Tensor, gradient: Tensor, moments: Moments, step: int, rate: float, beta1: float
-    ) -> tuple[Tensor, Moments]:
-        first = beta1 * moments[0] + (1.0 - beta1) * gradient
-        second = self.beta2 * moments[1] + (1.0 - self.beta2) * gradient**2
-        size = (jnp.sqrt(second) + self.epsilon) / (1.0 - self.beta2**step) ** 0.5
-        decayed = parameter * (1.0 - rate * self.weight_decay)
-        return decayed - rate / (1.0 - beta1**step) * (first / size), (first, second)
+    def update_step(self, gradient: Any, variable: KerasVariable, learning_rate: Any) -> None:
+        """One step of one variable."""
+        groups = self.groups
+        correction = jnp.sqrt(1.0 - 0.999 ** self._step(0, variable.dtype))
+        self.groups = tuple(replace(group, eps=group.eps / correction) for group in groups)
+        super().update_step(gradient, variable, learning_rate)
+        self.groups = groups
+
+
+def changed_optimizer(port: PortTraining, cls: type[Adam] = Adam, **changes: Any) -> PortTraining:
+    """The same training by another class of optimizer, or with other arguments; functions get the variables' paths."""
+
+    def make(names: Sequence[str]) -> TorchOptimizer:
+        values = {key: value(names) if callable(value) else value for key, value in changes.items()}
+        return cls.from_config({**port.optimizer(names).get_config(), **values})
+
+    return replace(port, optimizer=make)
 
 
 def _unweighted(port: PortTraining) -> PortTraining:
@@ -54,23 +61,15 @@ def _unweighted(port: PortTraining) -> PortTraining:
     return replace(port, objective=replace(port.objective, loss=loss))
 
 
-def _keras_epsilon(port: PortTraining) -> PortTraining:
-    return replace(port, rule=lambda path: KerasAdamW())
-
-
 def _biases_kept(port: PortTraining) -> PortTraining:
-    return replace(port, rule=lambda path: AdamW(weight_decay=0.0) if path.endswith("bias") else AdamW())
-
-
-def _constant_rate(port: PortTraining) -> PortTraining:
-    steps = len(port.rates.rate)
-    return replace(port, rates=constant_rate(steps, 1e-3))
+    return changed_optimizer(port, groups=[{}, {"weight_decay": 0.0}],
+                             members=lambda names: [int(name.endswith("bias")) for name in names])  # fmt: skip
 
 
 UNWEIGHTED = TrainingFault("loss without level weights", _unweighted)
-KERAS_EPSILON = TrainingFault("epsilon as in Keras's Adam", _keras_epsilon)
+KERAS_EPSILON = TrainingFault("epsilon as in Keras's Adam", lambda port: changed_optimizer(port, KerasEpsilon))
 BIASES_KEPT = TrainingFault("no weight decay for biases", _biases_kept)
-CONSTANT_RATE = TrainingFault("constant learning rate", _constant_rate)
+CONSTANT_RATE = TrainingFault("constant learning rate", lambda port: changed_optimizer(port, rates=None, momenta=None))
 
 CANARY_FAULTS = (UNWEIGHTED, KERAS_EPSILON, BIASES_KEPT, CONSTANT_RATE)
 """Of all known ones, the second and the third are nearest to the bound."""

@@ -1,14 +1,16 @@
-"""Gate training mode (M): loss, gradients and running statistics of both models in training mode, step by step.
+"""Gate training mode (M): loss, gradients, running statistics and optimizer steps of both models in training mode.
 
-PyTorch takes steps of SGD. The port takes every step from the reference's state, so that a step's error is its own.
-What is random is replaced on both sides by a function of the same values: a dropped value depends on its position,
-which differs between the layouts of the two models.
+Both sides take five steps of SGD, of Adam, and of AdamW with two groups, clipping, a schedule and the gradients of two
+batches. The port takes every step from the reference's state, so that a step's error is its own. What is random is
+replaced on both sides by a function of the same values: a dropped value depends on its position, which differs between
+the layouts of the two models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
@@ -23,23 +25,50 @@ from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.probe import model_arguments, tensors
 from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted
+from wdport.conversion.optimizer import DECOUPLED, SETTINGS, Kind
 from wdport.conversion.prepare import Prepared
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasModel
+from wdport.optimizers.schedules import Schedule
+from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.gradient_gate import variable_errors
 from wdport.parity.model_pair import Sides, converted_weights, unrounded
+from wdport.parity.optimizer_steps import OptimizerPair
 from wdport.recorder import lifted
 
 if TYPE_CHECKING:
     import torch
 
-STEPS: Final = 3
+STEPS: Final = 5
 BATCH: Final = 4
-"""Samples of a step; statistics of two would be the same for all values."""
+"""Samples of a batch; statistics of two would be the same for all values."""
 
-STEP_LENGTH: Final = 1e-2
-"""Of all weights, relative to their norm."""
+
+@dataclass(frozen=True)
+class OptimizerRecipe:
+    """A new optimizer: its torch class, and the hyper-parameters that it has besides the weight decay.
+
+    ``decayed`` is the weight decay of parameters of two axes and more, ``others`` that of the other ones. With
+    ``full``, the rate has a warm-up and falls by a cosine, gradients are clipped, and a step takes two batches.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    decayed: float
+    others: float
+    full: bool = False
+
+
+RECIPES: Final = (
+    OptimizerRecipe("SGD", {"lr": 1e-2, "momentum": 0.9, "nesterov": True}, 0.01, 0.01),
+    OptimizerRecipe("Adam", {"lr": 1e-3, "betas": (0.9, 0.99)}, 0.01, 0.01),
+    OptimizerRecipe("AdamW", {"lr": 1e-3, "betas": (0.8, 0.95)}, 0.1, 0.0, full=True),
+)
+"""The last one moves the weights from batch to batch; the steps of the others are taken back."""
+
+BATCHES: Final = 2
+"""Batches of a step with ``full``."""
 
 _FUNCTIONS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
@@ -88,11 +117,11 @@ class _Steps:
 
     def gate(self) -> Gate:
         signature = self._prepared.family.signature(self._prepared.config)
-        for step in range(STEPS):
-            inputs = signature.make(step, BATCH, 1.0)
+        pairs: list[OptimizerPair] = []
+        for batch in range(STEPS * BATCHES):
+            inputs = signature.make(batch, BATCH, 1.0)
             before = self._moved()
-            for path, array in before.items():
-                set_variable(self._variables[path], array)
+            self._set(before)
             loss, slopes, state = self._port(signature.in_port(inputs))
             expected = self._reference(inputs)
             self._add("loss", relative_l2(np.asarray(loss), np.asarray(expected)))
@@ -100,11 +129,69 @@ class _Steps:
             for name, error in variable_errors(self._prepared, slopes, gradients).items():
                 self._add(f"gradient of {name}", error)
             self._statistics(before, state)
-            self._descend(first=step == 0)
+            if not batch and gradients:
+                pairs = [self._pair(recipe, gradients) for recipe in RECIPES]
+            self._step(pairs, batch)
         measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
         missing = [fact(f"the gradient by {name} was not compared", name, "missing") for name in self._uncompared()]
         return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures,
                                (*self._frozen(), *self._causes.values(), *missing))  # fmt: skip
+
+    def _pair(self, recipe: OptimizerRecipe, gradients: Mapping[str, Array]) -> OptimizerPair:
+        """New optimizers of both sides, for the parameters that have gradients."""
+        import torch
+
+        from wdport.parity.torch_training import TorchTraining
+
+        trained = {name: parameter for name, parameter in self._trained().items() if name in gradients}
+        group_of = {name: int(parameter.ndim < 2) for name, parameter in trained.items()}
+        optimizer = getattr(torch.optim, recipe.name)(
+            [
+                {"params": [p for name, p in trained.items() if group_of[name] == group], "weight_decay": decay}
+                for group, decay in enumerate((recipe.decayed, recipe.others))
+            ],
+            **recipe.options,
+        )
+        clip = float(np.sqrt(sum(np.sum(gradient**2) for gradient in gradients.values()))) / 2.0
+        reference = TorchTraining(self._module, optimizer)
+        tables: dict[str, Any] = {}
+        if recipe.full:
+            warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_iters=2)
+            cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=STEPS)
+            schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warm_up, cosine], milestones=[2])
+            reference = TorchTraining(self._module, optimizer, schedule, clip, BATCHES)
+            rates, _ = Schedule(schedule.state_dict(), optimizer.param_groups).ahead(STEPS)
+            tables = {"rates": rates, "clip_norm": clip, "gradient_accumulation_steps": BATCHES}
+        kind: Kind = "sgd" if recipe.name == "SGD" else "adam"
+        settings = (*SETTINGS[kind], DECOUPLED)
+        groups = [{name: group[name] for name in settings if name in group} for group in optimizer.param_groups]
+        paths = {id(variable): path for path, variable in self._variables.items()}
+        of_variable = {target: group_of.get(move.sources[0], 0)
+                       for move in self._prepared.plan.moves for target in move.targets}  # fmt: skip
+        variables = self._model.trainable_variables
+        members = [of_variable.get(paths.get(id(variable), ""), 0) for variable in variables]
+        port = (SGD if kind == "sgd" else Adam)(groups, members, **tables)
+        port.build(variables)
+        return OptimizerPair(self._prepared.plan.moves, self._model, port, reference, f", {recipe.name}")
+
+    def _step(self, pairs: Sequence[OptimizerPair], batch: int) -> None:
+        """Take every optimizer's step from the same weights; those of the last one stay."""
+        values = {name: parameter.detach().clone() for name, parameter in self._trained().items()}
+        start = self._moved()
+        for pair in pairs:
+            self._module.load_state_dict(values, strict=False)
+            self._set(start)
+            if pair.reference.schedule is not None and batch % BATCHES == 0:
+                self._add_all(pair.rates(batch // BATCHES))
+            self._add_all(pair.step())
+
+    def _set(self, arrays: Mapping[str, Array]) -> None:
+        for path, array in arrays.items():
+            set_variable(self._variables[path], array)
+
+    def _add_all(self, errors: Mapping[str, float]) -> None:
+        for name, error in errors.items():
+            self._add(name, error)
 
     def _add(self, name: str, error: float) -> None:
         self._errors[name] = max(error, self._errors.get(name, 0.0))
@@ -152,9 +239,13 @@ class _Steps:
         mode = {"training": True} if self._model._call_has_training_arg else {}
 
         def loss_of(weights: list[jax.Array]) -> Any:
-            output, state = self._model.stateless_call(weights, fixed, *model_arguments(self._model, inputs), **mode)
+            arguments = model_arguments(self._model, inputs)
+            output, state, penalties = self._model.stateless_call(
+                weights, fixed, *arguments, **mode, return_losses=True
+            )
             arrays = [array for array in tensors(output) if jnp.issubdtype(array.dtype, jnp.floating)]
-            return sum(jnp.mean(jnp.sin(array) + array**2 / 2) for array in arrays), state
+            # As in fit: regularizers of weights and of outputs are part of the loss.
+            return sum(jnp.mean(jnp.sin(array) + array**2 / 2) for array in arrays) + sum(penalties), state
 
         (loss, state), slopes = jax.value_and_grad(loss_of, has_aux=True)(weights)
         return loss, slopes, state
@@ -187,19 +278,6 @@ class _Steps:
         text = (f"{path} is updated with the biased variance of {count} values, as Keras's BatchNormalization does; "
                 "wdport.nets.norms.UnbiasedBatchNormalization updates it as PyTorch does")  # fmt: skip
         return notice(text, path)
-
-    def _descend(self, first: bool) -> None:
-        """A step of SGD of the reference."""
-        import torch
-
-        with torch.no_grad():
-            pairs = [(p, p.grad) for p in self._trained().values() if p.grad is not None]
-            if first and pairs:
-                norms = (float(sum(t.square().sum() for t in group)) ** 0.5 for group in zip(*pairs, strict=True))
-                weights, slopes = norms
-                self._rate = STEP_LENGTH * weights / max(slopes, 1e-30)
-            for parameter, slope in pairs:
-                parameter.sub_(slope, alpha=self._rate)
 
     def _frozen(self) -> Iterator[Finding]:
         """Variables that only one of the two sides trains."""
