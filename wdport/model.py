@@ -135,6 +135,7 @@ class Recipe:
 
     ``learning_rate`` is the largest one; ``schedule`` is the file's own word for how it changes, with a warm-up of
     ``warmup_epochs``. ``clip`` bounds the norm of the gradients, and ``law`` is how steps are drawn.
+    ``gradient_accumulation_steps`` is the number of batches whose mean gradient an optimizer step uses.
     """
 
     epochs: int | None = None
@@ -146,6 +147,7 @@ class Recipe:
     clip: float | None = None
     law: str | None = None
     warmup_epochs: int | None = None
+    gradient_accumulation_steps: int | None = None
 
 
 PUBLIC: Final = "public"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.training.test_model import exact
 from wdport.errors import UsageError
 from wdport.families.masked_lm.reference import build_reference
 from wdport.keras_runtime import layer_dtype, variables_by_path
+from wdport.model import Recipe
 from wdport.optimizers.torch_like import Adam
 from wdport.recorder import lifted
 from wdport.training.supervised import cross_entropy
@@ -83,6 +85,24 @@ def test_steps_are_those_of_pytorch(name: str) -> None:
     weights = [array.detach().numpy().T for array in module.parameters()]
     for ours, theirs in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.usefixtures("exact")
+def test_the_mean_of_two_batches_is_the_step_of_one_of_twice_the_size(tmp_path: Path) -> None:
+    random, weights = np.random.default_rng(0), []
+    inputs, targets = random.normal(size=(24, 4)), random.normal(size=(24, 3))
+    plan = Recipe(learning_rate=0.01, schedule="onecycle", weight_decay=0.1, clip=0.5, epochs=2)
+    for batch_size, accumulated in ((8, None), (4, 2)):
+        with layer_dtype(keras.DTypePolicy("float64")):
+            model = network()
+        run = wdport.train(wdport.training_model(model, loss="mse"), inputs, tmp_path / str(batch_size),
+                           targets=targets, batch_size=batch_size,
+                           recipe=replace(plan, gradient_accumulation_steps=accumulated))  # fmt: skip
+        assert run.steps == 2 * 24 // batch_size
+        assert run.epochs[-1]["learning_rate"] == pytest.approx(4e-8)  # the cycle ends with the run
+        weights.append(model.get_weights())
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_samples_that_fill_a_batch_do_not_count(tmp_path: Path) -> None:

@@ -79,6 +79,9 @@ class TrainRequest:
     batch_size: Annotated[
         int | None, Option("Batch size, in states.  [default: --config's, or 32]", "N", bounds=(1, 1 << 20))
     ] = None
+    gradient_accumulation_steps: Annotated[
+        int | None, Option("Number of batches whose mean gradient one optimizer step uses.", "N", bounds=(2, 1 << 16))
+    ] = None  # fmt: skip
     lr: Annotated[
         float | None,
         Option("Learning rate.  [default: the optimizer's schedule; for a new optimizer, --config's or 1e-4]", "RATE"),

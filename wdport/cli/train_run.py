@@ -69,7 +69,8 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
         changed = {} if request.weight_decay is None else {"weight_decay": request.weight_decay}
         if begin.optimizer_file is not None:
             optimizer: Any = load_optimizer(begin.optimizer_file, model, learning_rate=request.lr, settings=changed,
-                                            clip_norm=recipe.clip)  # fmt: skip
+                                            clip_norm=recipe.clip,
+                                            gradient_accumulation_steps=recipe.gradient_accumulation_steps)  # fmt: skip
             _note_end(begin.resumed, optimizer)
         else:
             optimizer = optimizer_of(recipe, request.warmup, request.config or "--recipe")
@@ -205,6 +206,7 @@ def _chosen(request: TrainRequest, recipe: Recipe) -> Recipe:
         "clip": request.clip,
         "epochs": request.epochs,
         "batch_size": request.batch_size,
+        "gradient_accumulation_steps": request.gradient_accumulation_steps,
         "energy": request.energy,
     }
     return replace(recipe, **{name: value for name, value in options.items() if value is not None})

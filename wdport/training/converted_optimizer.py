@@ -38,6 +38,7 @@ def load_optimizer(
     steps: int | None = None,
     steps_per_epoch: int | None = None,
     clip_norm: float | None = None,
+    gradient_accumulation_steps: int | None = None,
 ) -> TorchOptimizer:
     """Load a converted optimizer for a model: moments, steps, groups, and the position of the learning-rate schedule.
 
@@ -54,6 +55,7 @@ def load_optimizer(
         steps_per_epoch: optimizer steps per step of the schedule, if it advances once an epoch and the file does not
             state how many steps an epoch has.
         clip_norm: clip the gradients to this norm over all variables; checkpoints do not contain it.
+        gradient_accumulation_steps: number of batches whose mean gradient one step uses; checkpoints do not contain it.
 
     Returns:
         The Keras optimizer, built.
@@ -66,7 +68,8 @@ def load_optimizer(
     """
     require_paths("model", path=path)
     state, belongs = read_optimizer(Path(path))
-    optimizer = optimizer_of(Path(path), state, model, learning_rate, settings, steps, steps_per_epoch, clip_norm)
+    optimizer = optimizer_of(Path(path), state, model, learning_rate, settings, steps, steps_per_epoch, clip_norm,
+                             gradient_accumulation_steps)  # fmt: skip
     require_weights(Path(path), state, belongs, _values(model))
     return optimizer
 
@@ -74,7 +77,7 @@ def load_optimizer(
 def optimizer_of(
     file: Path, state: Optimised, model: KerasModel, learning_rate: float | None = None,
     settings: Mapping[str, Any] | None = None, steps: int | None = None, steps_per_epoch: int | None = None,
-    clip_norm: float | None = None,
+    clip_norm: float | None = None, gradient_accumulation_steps: int | None = None,
 ) -> TorchOptimizer:  # fmt: skip
     """The optimizer of a file's state, whatever the model's weights are; arguments as for :func:`load_optimizer`."""
     from wdport.keras_runtime import set_variable
@@ -104,10 +107,11 @@ def optimizer_of(
         clip_norm=clip_norm,
         late=late if any(late) else None,
         start=step,
+        gradient_accumulation_steps=gradient_accumulation_steps,
     )
     optimizer.build(model.trainable_variables)
-    # Keras's counter, from which the bias corrections follow; it has no public setter.
-    optimizer._iterations.assign(step)
+    # Keras's counter of batches, from which the bias corrections follow; it has no public setter.
+    optimizer._iterations.assign(step * (gradient_accumulation_steps or 1))
     for moment, variables in optimizer.moments.items():
         for name, variable in zip(names, variables, strict=True):
             array = state.moments.get(moment, {}).get(name)
@@ -142,7 +146,7 @@ def save_optimizer(
     state, belongs = read_optimizer(before)
     names = _trainable(model)
     belongs = replace(belongs, weights=weights_digest(_values(model), state.members))
-    now = int(np.asarray(optimizer.iterations.value))
+    now = int(np.asarray(optimizer.iterations))
     gone = now - steps_taken(state)
     moments = {
         # torch makes the state of a parameter at its first step, so zeros are left out.

@@ -15,7 +15,7 @@ RATE: Final = 1e-4
 
 
 def optimizer_of(recipe: Recipe, warmup: int | None = None, where: str = "recipe") -> Callable[[int], Adam]:
-    """Return a function of the number of all steps that makes the optimizer.
+    """Return a function of the number of all batches that makes the optimizer.
 
     Args:
         recipe: its learning rate, weight decay, clipping norm and schedule; "constant" where it has none.
@@ -35,13 +35,13 @@ def optimizer_of(recipe: Recipe, warmup: int | None = None, where: str = "recipe
     rate = recipe.learning_rate or RATE
     group = {"lr": rate} if recipe.weight_decay is None else {"lr": rate, "weight_decay": recipe.weight_decay}
 
-    def make(total: int) -> Adam:
+    def make(batches: int) -> Adam:
+        total = max(batches // (recipe.gradient_accumulation_steps or 1), 1)
         if warmup is not None and warmup >= total:
             raise UsageError("--warmup", f"is {warmup} of {total} steps", "give fewer")
-        if schedule == "constant":
-            return Adam([group], clip_norm=recipe.clip)
-        rates = _rates(schedule, total, rate, recipe, warmup or 0)
-        return Adam([group], rates=rates.rate, momenta=rates.beta1, clip_norm=recipe.clip)
+        rates, momenta = (None, None) if schedule == "constant" else _rates(schedule, total, rate, recipe, warmup or 0)
+        return Adam([group], rates=rates, momenta=momenta, clip_norm=recipe.clip,
+                    gradient_accumulation_steps=recipe.gradient_accumulation_steps)  # fmt: skip
 
     return make
 
