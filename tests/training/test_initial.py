@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from PIL import Image
 
 import wdport
 from tests.families.masked_lm import make as eurobert
@@ -54,13 +55,20 @@ def test_a_unet_is_trained_by_one_command(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "unet").mkdir()
     (tmp_path / "unet" / "config.json").write_text(json.dumps(UNET))
     (tmp_path / "unet" / "scheduler_config.json").write_text(json.dumps(SCHEDULER))
-    random = np.random.default_rng(0)
-    np.save(tmp_path / "images.npy", random.normal(size=(6, 8, 8, 1)).astype("float32"))
-    np.save(tmp_path / "labels.npy", random.integers(0, 3, 6))
-    arguments = ["train", str(tmp_path / "images.npy"), "--config", str(tmp_path / "unet"), "--condition",
-                 str(tmp_path / "labels.npy"), "--batch-size", "4", "-o", str(tmp_path / "run")]  # fmt: skip
-    assert main(arguments) == 0
-    assert "2 steps in 1 epochs" in capsys.readouterr().out
+    pixels, labels = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 1), dtype=np.uint8), np.array([0, 1, 2] * 2)
+    np.save(tmp_path / "images.npy", (pixels / 127.5 - 1.0).astype("float32"))
+    np.save(tmp_path / "labels.npy", labels)
+    for index, (image, label) in enumerate(zip(pixels, labels, strict=True)):
+        (tmp_path / "images" / str(label)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image[..., 0]).save(tmp_path / "images" / str(label) / f"{index}.png")
+    options = ["--config", str(tmp_path / "unet"), "--batch-size", "4", "-o"]
+    arrays = [str(tmp_path / "images.npy"), "--condition", str(tmp_path / "labels.npy")]
+    losses = []
+    for name, data in (("run", arrays), ("folder", [str(tmp_path / "images")])):
+        assert main(["train", *data, *options, str(tmp_path / name)]) == 0
+        assert "2 steps in 1 epochs" in capsys.readouterr().out
+        losses.append((tmp_path / name / "metrics.csv").read_text().splitlines()[1].split(",")[2])
+    assert float(losses[0]) == pytest.approx(float(losses[1]), rel=1e-6)
     trained = wdport.load_model(tmp_path / "run" / "model.keras")
     assert wdport.sample(trained, 2, sampler="ddim", steps=4, labels=[0, 1]).states.shape == (2, 8, 8, 1)
 

@@ -252,7 +252,7 @@ def _converted(request: TrainRequest, path: Path) -> Path:
     if with_optimizer and request.schedule is not None:
         what = f"is for a new optimizer, and that of {Path(request.resume).name} is used"
         raise UsageError("--schedule", what, "leave it out")
-    series = None if request.mapping or request.data.suffix == ".npy" else request.data
+    series = None if request.mapping or request.data.suffix == ".npy" or request.data.is_dir() else request.data
     transform = request.transform if series is not None else None
     return convert(request.resume, path, config=request.config, values=request.values or None, mapping=request.mapping,
                    model=request.function, data=series, transform=transform, key=request.key,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +41,7 @@ def read_video(path: Path) -> Array:
     {**NEEDS, _IMAGES: NEEDS[".gif"]}[suffix].require(path, "reading")
     frames, size = list[Array](), 0
     read = {".mp4": _mp4, ".gif": _images, _IMAGES: _images}[suffix]
-    for file in _in_order(path) if folder else [path]:
+    for file in in_order(path, (_IMAGES,)) if folder else [path]:
         with data_file(file) as opened, understood(suffix):
             for frame in read(opened):
                 size += frame.nbytes
@@ -57,11 +57,11 @@ def read_video(path: Path) -> Array:
     return np.stack(frames)
 
 
-def _in_order(folder: Path) -> list[Path]:
-    """The images in a folder."""
-    images = (file for file in folder.iterdir() if file.suffix == _IMAGES)
+def in_order(folder: Path, suffixes: Collection[str] | None) -> list[Path]:
+    """What is in a folder, with one of these suffixes, in the order of names, in which numbers count as numbers."""
+    files = (file for file in folder.iterdir() if suffixes is None or file.suffix.lower() in suffixes)
     # frame_10.png after frame_9.png.
-    return sorted(images, key=lambda file: [(part.zfill(20), part) for part in re.split(r"([0-9]+)", file.name)])
+    return sorted(files, key=lambda file: [(part.zfill(20), part) for part in re.split(r"([0-9]+)", file.name)])
 
 
 def _images(file: Path) -> Iterator[Array]:

@@ -114,8 +114,8 @@ def train(
     Args:
         model: from :func:`wdport.load_model`, or from :func:`wdport.training_model` for another objective than the
             family's.
-        data: a data file or a series, whose windows are transformed on the device, or clean states (n, *shape); tokens
-            (n, L) for a masked language model; inputs (n, ...) for a model with ``targets``.
+        data: a data file or a series, whose windows are transformed on the device, or clean states (n, *shape); a
+            folder of images; tokens (n, L) for a masked language model; inputs (n, ...) for a model with ``targets``.
         folder: folder for the state, and for ``metrics.csv`` with the losses of every epoch.
         epochs: total epochs; by default the recipe's, or 1.
         batch_size: states per step; by default the recipe's, or 32.

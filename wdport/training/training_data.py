@@ -15,6 +15,7 @@ from jax import Array as Tensor
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import understood
+from wdport.data.images import read_images
 from wdport.data.numpy_files import map_array, read_array
 from wdport.data.samples_reader import has_windows
 from wdport.data.series import Series, series_of
@@ -92,8 +93,9 @@ def source_of(
 
     Args:
         data: states (n, *shape) or windows (n, N, F) in the units of the data, as an array of that rank or an ``.npy``
-            file; otherwise a series: an array (T, F), a :class:`~wdport.data.series.Series`, or a data file. Series
-            and windows are z-scored with the statistics that the model knows, or with their own.
+            file; a folder of images, for a model of images; otherwise a series: an array (T, F), a
+            :class:`~wdport.data.series.Series`, or a data file. Series and windows are z-scored with the statistics
+            that the model knows, or with their own.
         about: what the model's states are.
         dtype: dtype of the states.
         stream: read every batch when it is needed, instead of keeping the data on the device; by default if they take
@@ -116,6 +118,8 @@ def _source(
     """The states, and their condition if it follows from the data."""
     decoding = about.decoding
     series = isinstance(decoding, Decoding) and len(decoding.shape) == 2
+    if isinstance(data, (str, PathLike)) and not series and Path(data).is_dir():
+        return _images(Path(data), about, dtype, stream)
     if isinstance(data, (str, PathLike)) and Path(data).suffix == ".npy" and (not series or has_windows(data)):
         data = _arrays(data, stream)
     if not isinstance(decoding, Decoding) or not series:
@@ -256,6 +260,15 @@ def arrays_of(data: object, dtype: str, stream: bool | None, beside: Array | Non
         beside = beside.astype(dtype if beside.dtype.kind == "f" else np.int32)
     source = _rows_of(data, dtype if data.dtype.kind == "f" else "int32", stream)
     return source if beside is None else replace(source, condition=beside)
+
+
+def _images(folder: Path, about: Diffused, dtype: str, stream: bool | None) -> tuple[StateSource, Array | None]:
+    """The states of a folder of images, and the labels if the network takes some."""
+    if not isinstance(about.decoding, Decoding) or len(about.decoding.shape) != 3:
+        raise UsageError(folder, "is a folder, and states of this model are no images", "give an .npy file")
+    pixels, labels = read_images(folder, about.decoding.shape)
+    states = np.asarray(about.decoding.encode(about.decoding.standard(pixels / 255.0)))
+    return _rows_of(states, dtype, stream), labels if about.condition is not None else None
 
 
 def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> StateSource:
