@@ -58,6 +58,6 @@ def _alternating(angle: KerasTensor) -> KerasTensor:
 
 
 def _frequencies(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    half = layer.width // 2
+    half = len(layer.frequencies)
     made = np.exp(-np.arange(half) * np.log(10000.0) / half)
     return attributes(layer, frequencies=made.astype(layer.frequencies.dtype))

@@ -162,7 +162,7 @@ class MaskedLMFamily(LibraryFamily[Config]):
                           config.pad_token_id)  # fmt: skip
 
     def token_network(self, model: MaskedLM) -> TokenNetwork:
-        from wdport.families.masked_lm.predictor import Predictor
+        from wdport.families.masked_lm.port import Predictor
 
         return Predictor(model)
 
