@@ -24,33 +24,20 @@ MAX_DEPTH = 14
 class Config(Fields):
     """Sizes of one encoder; raises ``ValueError`` for invalid sizes."""
 
-    input_dims: Annotated[
-        int,
-        Meta(ge=1, le=MAX_FEATURES, description="Number of features per time step, F."),
-        NETWORK,
-        Summary("input_dims"),
-    ]
-    hidden_dims: Annotated[
-        Width, Meta(description="Number of channels of every block but the last, H."), NETWORK, Summary("hidden_dims")
-    ]
+    input_dims: Annotated[int, Meta(ge=1, le=MAX_FEATURES), "Number of features per time step, F.", NETWORK, Summary()]
+    hidden_dims: Annotated[Width, "Number of channels of every block but the last, H.", NETWORK, Summary()]
     output_dims: Annotated[
-        Width,
-        Meta(description="Number of channels of the last block and of the representation, D."),
-        NETWORK,
-        Summary("output_dims"),
+        Width, "Number of channels of the last block and of the representation, D.", NETWORK, Summary()
     ]
     depth: Annotated[
-        int,
-        Meta(ge=0, le=MAX_DEPTH, description="Number of blocks before the last; block i has dilation 2^i."),
-        NETWORK,
-        Summary("depth"),
+        int, Meta(ge=0, le=MAX_DEPTH), "Number of blocks before the last; block i has dilation 2^i.", NETWORK, Summary()
     ]
     kernel_size: Annotated[
         int,
-        Meta(ge=1, le=255, description="Width of the convolution kernels, K; odd.",
-             extra_json_schema={"not": {"multipleOf": 2}}),
+        Meta(ge=1, le=255, extra_json_schema={"not": {"multipleOf": 2}}),
+        "Width of the convolution kernels, K; odd.",
         NETWORK,
-    ] = 3  # fmt: skip
+    ] = 3
 
     wording: ClassVar = Wording(
         below="{value}: {least} to {most} is supported",

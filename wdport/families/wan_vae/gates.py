@@ -18,9 +18,9 @@ import numpy as np
 
 from wdport.compare.findings import Gate, Term, measure
 from wdport.compare.measure import relative_l2
-from wdport.families.wan_vae.battery import BOUNDS
 from wdport.families.wan_vae.codec import Codec, CodecSettings, functions
 from wdport.families.wan_vae.config import GROUP, Config
+from wdport.families.wan_vae.family import BOUNDS
 from wdport.families.wan_vae.port import WanVAE
 from wdport.jax_settings import fast_compile
 from wdport.keras_runtime import set_variable, unfilled, variables_by_path

@@ -14,9 +14,8 @@ import numpy as np
 from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import Bound
 from wdport.diffusion.schedules import STEPS, noise_schedule
-from wdport.families.ported import PortedFamily
+from wdport.families.ported import PlainSampled, PortedFamily
 from wdport.families.waveletdiff.config import RISKS, Config
-from wdport.families.waveletdiff.objective import objective
 from wdport.families.waveletdiff.public_form import is_public, settings_schema
 from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.families.waveletdiff.sampled import diffused, process
@@ -48,7 +47,7 @@ def _constant(values: Array, tolerance: float | None, held: bool = True) -> Cons
     return Constant(values.shape, lambda: values, tolerance, held)
 
 
-class WaveletDiffFamily(PortedFamily[Config]):
+class WaveletDiffFamily(PlainSampled, PortedFamily[Config]):
     """Every role of :mod:`wdport.families.roles`."""
 
     name = "waveletdiff"
@@ -117,9 +116,6 @@ class WaveletDiffFamily(PortedFamily[Config]):
 
         return blank()
 
-    def unsampled(self, config: Config) -> str:
-        return ""
-
     def to_series(self, config: Config, coefficients: Array | Tensor) -> Tensor | None:
         from wdport.families.waveletdiff.series import to_series
 
@@ -168,6 +164,8 @@ class WaveletDiffFamily(PortedFamily[Config]):
         return level_parts(config)
 
     def objective(self, config: Config, model: WaveletDiff) -> Objective:
+        from wdport.families.waveletdiff.loss import objective
+
         return objective(config, np.asarray(model.noise_schedule.alpha_bar.value))
 
     def port_tables(self, model: WaveletDiff) -> dict[str, Array]:
