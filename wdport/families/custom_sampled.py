@@ -14,7 +14,6 @@ from msgspec import Meta
 
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
-from wdport.families.ported import PlainSampled
 from wdport.model import Array, ArrayNames, Clipping, Condition, Diffused, Document, NotDecoded, labels_of
 from wdport.shared_types import Count, Positive
 
@@ -214,7 +213,7 @@ def _diffusion(document: Document) -> Process:
     return Scheduler.from_fields(values).process(time == "fraction")
 
 
-class CustomSampled(PlainSampled, CustomFamily):
+class CustomSampled(CustomFamily):
     """A :class:`CustomFamily` whose table has ``sampling:``."""
 
     def __init__(self, *arguments: Any) -> None:

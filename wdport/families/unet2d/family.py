@@ -13,7 +13,6 @@ from wdport.diffusion.diffusion import LEAST_SIGNAL
 from wdport.diffusion.scheduler import OWN_STEPS, Scheduler
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
-from wdport.families.ported import PlainSampled
 from wdport.families.shapes import Shapes, any_below, count, size
 from wdport.families.unet2d.config import (
     MID,
@@ -223,7 +222,7 @@ _STEPS: Final = {"conv": "a convolution", "resnet": "a resnet", "": "nothing"}
 """How a stage changes the resolution, as text."""
 
 
-class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
+class UNet2DFamily(LibraryFamily[Config]):
     """An image diffusion in the roles of :mod:`wdport.families.roles`, except training."""
 
     name = "unet2d"

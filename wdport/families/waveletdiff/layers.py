@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from keras import layers, ops
 
-from wdport.families.waveletdiff.new_model import XavierUniform, Zeros, linear
+from wdport.families.waveletdiff.initial import XavierUniform, Zeros, linear
 from wdport.families.waveletdiff.variables import STEPS_PER_TIME as STEPS_PER_TIME
 from wdport.families.waveletdiff.variables import position_table, time_frequencies
 from wdport.model import KerasTensor as Tensor

@@ -14,6 +14,7 @@ from keras import layers, ops
 from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.ported_model import PortedModel
 from wdport.families.waveletdiff.config import Config
+from wdport.families.waveletdiff.initial import UnitRows, linear
 from wdport.families.waveletdiff.layers import (
     SCALE_GAIN,
     STEPS_PER_TIME,
@@ -23,7 +24,6 @@ from wdport.families.waveletdiff.layers import (
     Position,
     SinusoidEmbedding,
 )
-from wdport.families.waveletdiff.new_model import UnitRows, linear
 from wdport.families.waveletdiff.series import to_series
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor

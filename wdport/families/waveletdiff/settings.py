@@ -132,25 +132,16 @@ def read_settings(document: Document, where: str | Path) -> dict[str, object]:
                 (where, f"{section}.{key}"), f"{value!r} is not of type {kind.__name__}", "correct the value"
             )
         values[name] = value
-    _require_understood(document, where)
+    prior = _section(document, "noise", where).get("prior")
+    if prior is not None and str(prior).casefold() not in ("gaussian", "normal"):
+        what = f"{str(prior)[:40]!r} is not supported"
+        raise MisfitError((where, "noise.prior"), what, "samples begin with normal noise")
     if not values and not _section(document, "wavelet", where):
         raise MisfitError(where, f"holds no setting of a WaveletDiff model{_instead(document)}", _GIVE)
     # The public form has no field for the boundary mode: its pipeline always extends symmetrically.
     values["boundary_mode"] = "symmetric"
     read_wavelet(_section(document, "wavelet", where), values, where)
     return values
-
-
-GAUSSIAN = ("gaussian", "normal")
-
-
-def _require_understood(document: Document, where: str | Path) -> None:
-    """Refuse another prior than the normal distribution: sampling would begin with other noise."""
-    prior = _section(document, "noise", where).get("prior")
-    if prior is not None and str(prior).casefold() not in GAUSSIAN:
-        raise MisfitError(
-            (where, "noise.prior"), f"{str(prior)[:40]!r} is not supported", "samples begin with normal noise"
-        )
 
 
 _GIVE = "give the training configuration, with its `model:` section, or `--set NAME=VALUE`"
