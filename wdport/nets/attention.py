@@ -128,10 +128,7 @@ class TokenAttention(Composed):
     ) -> Tensor:
         """``position_embeddings`` are cosines and sines (1 or B, N, head_dim); ``visible`` (B, N) is true for tokens
         that are read, all if ``None``."""
-        q, k, v = (self._heads(projection(hidden_states)) for projection in (self.query, self.key, self.value))
-        cosines, sines = (ops.cast(wave, q.dtype)[:, None] for wave in position_embeddings)
-        q, k = turned(q, cosines, sines), turned(k, cosines, sines)
-        return self.out(self._merged(self._read(q * self.head_dim**-0.5, k, v, visible)))
+        return self.part(hidden_states, position_embeddings, visible, lambda x: x)
 
     def part(
         self,

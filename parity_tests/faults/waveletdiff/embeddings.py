@@ -9,7 +9,7 @@ import numpy as np
 
 from wdport.families.faults import Mutant, attributes, calling
 from wdport.families.waveletdiff.canary import POSITION, POSITIONS_OFF, TIME, TIME_UNSCALED, embedded, position_table
-from wdport.families.waveletdiff.layers import STEPS_PER_TIME
+from wdport.families.waveletdiff.variables import STEPS_PER_TIME
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 

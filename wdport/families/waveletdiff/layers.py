@@ -15,12 +15,11 @@ import numpy as np
 from keras import layers, ops
 
 from wdport.families.waveletdiff.initial import XavierUniform, Zeros, linear
-from wdport.families.waveletdiff.variables import STEPS_PER_TIME as STEPS_PER_TIME
 from wdport.families.waveletdiff.variables import position_table, time_frequencies
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
 from wdport.nets.composed import Composed
-from wdport.nets.precision import wide as wide
+from wdport.nets.precision import wide
 
 SCALE_GAIN = 10.0
 """Of a scale within the logarithm that is embedded."""

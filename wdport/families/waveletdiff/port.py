@@ -15,16 +15,9 @@ from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.ported_model import PortedModel
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.initial import UnitRows, linear
-from wdport.families.waveletdiff.layers import (
-    SCALE_GAIN,
-    STEPS_PER_TIME,
-    AdaptiveNorm,
-    Attention,
-    Mlp,
-    Position,
-    SinusoidEmbedding,
-)
+from wdport.families.waveletdiff.layers import SCALE_GAIN, AdaptiveNorm, Attention, Mlp, Position, SinusoidEmbedding
 from wdport.families.waveletdiff.series import to_series
+from wdport.families.waveletdiff.variables import STEPS_PER_TIME
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
