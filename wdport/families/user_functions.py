@@ -209,18 +209,12 @@ def open_axes(model: KerasModel, inputs: Sequence[Input]) -> dict[str, int]:
 def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
 
     # Symbolic tensors build the layers as a call does, without computing anything.
-    symbols = [keras.KerasTensor(_shape(port), dtype=_dtype(port)) for port in inputs]
+    kinds = {"int": "int32", "bool": "bool"}
+    shapes = ([None if axis == "b" else port.sizes[axis] for axis in port.keras_axes] for port in inputs)
+    symbols = [keras.KerasTensor(shape, dtype=kinds.get(port.kind)) for shape, port in zip(shapes, inputs, strict=True)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, which the caller reports
         model(*model_arguments(model, symbols))
-
-
-def _shape(port: Input) -> tuple[int | None, ...]:
-    return tuple(None if axis == "b" else port.sizes[axis] for axis in port.keras_axes)
-
-
-def _dtype(port: Input) -> str | None:
-    return {"int": "int32", "bool": "bool"}.get(port.kind)
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -193,7 +193,3 @@ class Config(Fields):
     def width(self) -> int:
         """The width of a head."""
         return self.head_dim or self.hidden_size // self.num_attention_heads
-
-
-FIELDS: Final = tuple(fields_of(Config))
-"""The names of the fields."""
