@@ -8,7 +8,7 @@ Source: diffusers 0.42.1, ``AutoencoderKLWan``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache, partial
 
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from wdport.families.wan_vae.blocks import WINDOW, Level, Mid, Residual, Smaller
 from wdport.families.wan_vae.codec import Codec, CodecSettings, Coding
 from wdport.families.wan_vae.config import GROUP, Config, down_stages, flat, up_stages
 from wdport.families.wan_vae.stream import Frames, Stream
+from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.composed import Composed
 from wdport.nets.convolutions import CausalConv3D
@@ -120,23 +121,13 @@ class WanVAE(Coding, PortedModel):
         return mean, logvar, self.finish(self._decoded(mean))
 
     def _moments(self, x: Tensor) -> Tensor:
-        stream = Frames()
-        # A Python loop, so each layer is recorded once for every group, as the library calls it.
         parts = [x[:, :1], *(x[:, start : start + GROUP] for start in range(1, x.shape[1], GROUP))]
-        moments = [self.encoder(parts[0], stream=stream)]
-        for part in parts[1:]:
-            stream.next()
-            moments.append(self.encoder(part, stream=stream))
-        return self.quant_conv(jnp.concatenate(moments, axis=1))
+        return self.quant_conv(_in_parts(self.encoder, parts))
 
     def _decoded(self, latents: Tensor) -> Tensor:
-        stream, x = Frames(), self.post_quant_conv(latents)
+        x = self.post_quant_conv(latents)
         # The library encodes in groups of four frames, but decodes one latent frame at a time.
-        frames = [self.decoder(x[:, :1], stream=stream)]
-        for frame in range(1, x.shape[1]):
-            stream.next()
-            frames.append(self.decoder(x[:, frame : frame + 1], stream=stream))
-        return jnp.concatenate(frames, axis=1)
+        return _in_parts(self.decoder, [x[:, frame : frame + 1] for frame in range(x.shape[1])])
 
     def encode_part(self, video: Tensor, stream: Stream) -> Tensor:
         """Mean and log-variance (B, t, h, w, 2z), not clipped, of the next frames (B, T, H, W, C) of a stream."""
@@ -162,6 +153,17 @@ class WanVAE(Coding, PortedModel):
     def finish(self, x: Tensor) -> Tensor:
         """The decoder's output (B, T, h, w, C) as a video from -1 to 1."""
         return jnp.clip(unpatchify(x, self.config.patch), -1.0, 1.0)
+
+
+def _in_parts(half: KerasLayer, parts: Sequence[Tensor]) -> Tensor:
+    """The outputs of the encoder or the decoder for the parts of a video, joined."""
+    stream, outputs = Frames(), []
+    # A Python loop, so each layer is recorded once for every part, as the library calls it.
+    for index, part in enumerate(parts):
+        if index:
+            stream.next()
+        outputs.append(half(part, stream=stream))
+    return jnp.concatenate(outputs, axis=1)
 
 
 def patchify(x: Tensor, size: int) -> Tensor:

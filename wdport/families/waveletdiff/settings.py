@@ -6,7 +6,7 @@ They may contain anything, nested as in the public form or flat, so nothing in t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -69,11 +69,6 @@ def read_saved(values: object) -> Saved:
         saved.notes.append(f"{error.where}: {error.what}; not used")
     saved.fields = {name: value for name, value in saved.fields.items() if name not in saved.torn}
     return saved
-
-
-def near_misses(saved: Saved, assumed: Collection[str]) -> list[str]:
-    """Notes on names that may be misspelt fields whose values are now assumed."""
-    return [f"{name} is not read; {meant} is assumed" for name, meant in saved.unknown.items() if meant in assumed]
 
 
 def _leaves(values: Mapping[object, object], path: Names, visited: set[int]) -> Iterator[tuple[Names, object]]:
