@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from wdport.errors import MachineError
+from wdport.fields import Fields
 from wdport.libraries import release, released_class
 from wdport.model import Array, Stated
 from wdport.recorder import lifted
@@ -53,15 +54,15 @@ class DiffusersClass:
                     if name not in self.others}  # fmt: skip
         return cast(nn.Module, library_class.from_config(document))
 
-    def filled(
-        self, values: Mapping[str, object], tensors: Mapping[str, Array], dtype: str, stated: Stated | None = None
+    def build_reference(
+        self, config: Fields, tensors: Mapping[str, Array], dtype: str, stated: Stated | None = None
     ) -> nn.Module:
         """The model of :meth:`build` in evaluation mode with these weights, every one of them used; ``dtype`` float32
-        or float64."""
+        or float64. Raises as :meth:`require`."""
         # Buffers outside the state_dict, such as frequencies, are computed at construction: in float64 only if it is
         # lifted.
         with lifted() if dtype == "float64" else nullcontext():
-            model = self.build(values, stated)
+            model = self.build(config.to_dict(), stated)
         kind = getattr(torch, dtype)
         # Without `assign`, torch would copy the values into the parameters of the model, which are float32.
         model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)

@@ -28,7 +28,8 @@ class PortedModel(Composed, keras.Model):
         self.config: Any = config if isinstance(config, self.configuration) else self.configuration.from_dict(config)
         with layer_dtype(self.dtype_policy):
             self.create(self.config)
-        self.build_parts()
+        # Without Keras's wrapper of `build`, which would put the model's name before the paths of all variables.
+        Composed.build(self)
         self.built = True
 
     def create(self, config: Any) -> None:

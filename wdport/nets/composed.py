@@ -23,10 +23,5 @@ class Composed(layers.Layer):
         self._shapes[part.name] = shapes
 
     def build(self, *_: Shape) -> None:
-        self.build_parts()
-        self.built = True
-
-    def build_parts(self) -> None:
-        """Build the parts."""
         for name, shapes in self._shapes.items():
             getattr(self, name).build(*shapes)

@@ -53,7 +53,6 @@ class Fourier(layers.Layer):
     def build(self, _: object = None) -> None:
         self.weight = self.add_weight(name="weight", shape=(self.width,), initializer="zeros", trainable=False,
                                       autocast=False)  # fmt: skip
-        self.built = True
 
     def call(self, times: Tensor) -> Tensor:
         weight = ops.convert_to_tensor(self.weight)

@@ -4,14 +4,12 @@ log-variance and the video decoded of the mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from torch import Tensor, nn
 
 from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.wan_vae.config import Config
-from wdport.model import Array, Stated
 
 
 class Opaque:
@@ -53,11 +51,4 @@ def _watchable(library: type[nn.Module]) -> type[nn.Module]:
 
 
 LIBRARY: Final = DiffusersClass("AutoencoderKLWan", Config().to_dict(), changed=_watchable)
-
-
-def build_reference(
-    config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated | None = None
-) -> nn.Module:
-    """The model in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. The
-    library reads the configuration itself where it is ``stated``. Raises :class:`MachineError` without diffusers."""
-    return LIBRARY.filled(config.to_dict(), tensors, dtype, stated)
+build_reference = LIBRARY.build_reference

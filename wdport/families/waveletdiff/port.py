@@ -137,7 +137,7 @@ class CrossLevel(Composed):
             shape=(self.config.groups, self.config.cross_width),
             initializer=UnitRows(),
         )
-        self.build_parts()
+        super().build()
 
     def _part(self, name: str, level: int) -> KerasLayer:
         return getattr(self, f"{name}_{level}")
