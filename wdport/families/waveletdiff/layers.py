@@ -19,6 +19,7 @@ from wdport.families.waveletdiff.variables import position_table, time_frequenci
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
 from wdport.nets.composed import Composed
+from wdport.nets.norms import RMSNorm
 from wdport.nets.precision import wide
 
 SCALE_GAIN = 10.0
@@ -58,21 +59,6 @@ class Standardize(layers.Layer):
         # In float32 at least: 16 bits would round the deviations from the mean.
         mean, variance = ops.moments(wide(x), axes=[-1], keepdims=True)
         return ops.cast((wide(x) - mean) * ops.rsqrt(variance + self.epsilon), x.dtype)
-
-
-class RMSNorm(layers.Layer):
-    """(..., K) divided by its root mean square over the last axis, times a learned ``scale`` (K,)."""
-
-    def __init__(self, epsilon: float = 1e-8, **kwargs: object) -> None:
-        super().__init__(**kwargs)
-        self.epsilon = epsilon
-
-    def build(self, x_shape: tuple[int | None, ...]) -> None:
-        self.scale = self.add_weight(name="scale", shape=(x_shape[-1],), initializer="ones")
-
-    def call(self, x: Tensor) -> Tensor:
-        square, _ = ops.moments(ops.square(wide(x)), axes=[-1], keepdims=True)
-        return ops.cast(wide(x) * ops.rsqrt(square + self.epsilon), x.dtype) * self.scale
 
 
 class AdaptiveNorm(Composed):
@@ -144,9 +130,8 @@ class Attention(Composed):
             )
             self.add(projection, (None, None, width))
         self.query_norm = self.key_norm = None
-        if qk_norm:
-            self.add(RMSNorm(name="query_norm"), (None, *heads))
-            self.add(RMSNorm(name="key_norm"), (None, *heads))
+        for name in ("query_norm", "key_norm") if qk_norm else ():
+            self.add(RMSNorm(1e-8, name=name), (None, *heads))
         self.dropout = layers.Dropout(dropout, name="dropout")
         start = XavierUniform(2 * width)
         out = FromHeads(
