@@ -125,7 +125,7 @@ class WanVaeFamily(LibraryFamily[Config]):
 
         from wdport.families.wan_vae.gates import gates
 
-        return gates(config)
+        return gates(config, BOUNDS)
 
 
 FAMILY = WanVaeFamily()
