@@ -17,15 +17,7 @@ from wdport.recorder import LONGEST, parse_input
 
 if TYPE_CHECKING:
     from wdport.families.masked_lm.port import MaskedLM
-    from wdport.families.roles import (
-        Accompanied,
-        Completing,
-        Configured,
-        Documented,
-        Family,
-        Referenced,
-        TokenNetwork,
-    )
+    from wdport.families.roles import Accompanied, Completing, Configured, Documented, Family, Referenced, TokenNetwork
 
 LENGTH: Final = 24
 """Tokens of a compared sequence. The network has no parameter that depends on the position, but rotary angles do: one

@@ -14,15 +14,7 @@ from wdport.diffusion.scheduler import OWN_STEPS, Scheduler
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
 from wdport.families.shapes import Shapes, any_below, count, size
-from wdport.families.unet2d.config import (
-    MID,
-    SCHEDULER,
-    Config,
-    attends,
-    down_stages,
-    mid_groups,
-    up_stages,
-)
+from wdport.families.unet2d.config import MID, SCHEDULER, Config, attends, down_stages, mid_groups, up_stages
 from wdport.libraries import released_class
 from wdport.model import (
     Array,
