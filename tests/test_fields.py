@@ -23,7 +23,6 @@ from wdport.fields import (
     fields_of,
     json_setting,
     marked,
-    near,
     rests_on,
     summary,
     typed_setting,
@@ -126,13 +125,6 @@ def test_settings() -> None:
         json_setting(Small, "wide", "1")
     with pytest.raises(UsageError, match=r"'1.0' is not a number; give a number"):
         typed_setting(Small, "width", "1.0", "a number")
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"), [("Num-Heads", "num_heads"), ("heads", "num_heads"), ("num_head", "num_heads"), ("colour", None)]
-)
-def test_names_that_are_nearly_right(name: str, meant: str | None) -> None:
-    assert near(name, ["num_heads", "depth"], {"num_heads": ("heads",)}) == meant
 
 
 def test_the_schema_accepts_what_the_reader_accepts() -> None:

@@ -2,18 +2,17 @@
 
 A configuration is a frozen dataclass that extends :class:`Fields`::
 
-    depth: Annotated[int, Meta(ge=0, le=14, description="Number of blocks."), NETWORK, Summary("depth")] = 10
+    depth: Annotated[int, Meta(ge=0, le=14), "Number of blocks.", NETWORK, Summary()] = 10
 
-``msgspec`` checks types and bounds. This module adds what it does not have: markers for what a value affects, one-line
-error messages, values of ``--set``, suggestions for misspelt names, and the JSON Schema of a file of such fields.
+A text is the field's description. ``msgspec`` checks types and bounds. This module adds what it does not have: markers
+for what a value affects, one-line error messages, values of ``--set``, and the JSON Schema of a file of such fields.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from difflib import get_close_matches
 from functools import lru_cache
 from math import inf
 from types import GenericAlias, MappingProxyType, NoneType, UnionType
@@ -65,9 +64,10 @@ class Choices:
 
 @dataclass(frozen=True)
 class Summary:
-    """Label of a field that the summary of a conversion shows; ``place`` orders those that differ from the fields."""
+    """Label of a field that the summary of a conversion shows, its name if empty; ``place`` orders those that differ
+    from the fields."""
 
-    label: str
+    label: str = ""
     place: int = 0
 
 
@@ -84,9 +84,7 @@ class Flag(str):
 
 
 OFF: Final = Flag("inference does not use the field")
-Dropout = Annotated[
-    float, Meta(ge=0, lt=1, description="Dropout rate in training; not used in inference."), UNUSED, OFF
-]
+Dropout = Annotated[float, Meta(ge=0, lt=1), "Dropout rate in training; not used in inference.", UNUSED, OFF]
 Width = Annotated[int, Meta(ge=1, le=MAX_WIDTH)]
 """Channels, heads or features of a layer."""
 
@@ -109,7 +107,8 @@ class Field:
     def __init__(self, name: str, hint: object, default: object) -> None:
         self.name, self.default = name, default
         self.type = _Type(hint)
-        self.description: str = next((m.description for m in self.type.metas if m.description), "")
+        texts = (marker if type(marker) is str else getattr(marker, "description", "") for marker in self.type.markers)
+        self.description: str = next(filter(None, texts), "")
 
     @property
     def required(self) -> bool:
@@ -123,7 +122,7 @@ class Field:
 
     def marker(self, kind: type[T]) -> T | None:
         """The field's marker of this kind, if it has one."""
-        return next((marker for marker in self.type.markers if isinstance(marker, kind)), None)
+        return self.type.marker(kind)
 
     def checked(self, value: object, wording: Wording) -> object:
         """The value, a list as a tuple and a synonym as what it means; raises ``ValueError`` in one sentence."""
@@ -193,7 +192,7 @@ def rests_on(config: type[Fields]) -> dict[str, tuple[str, ...]]:
 def summary(config: type[Fields]) -> dict[str, str]:
     """The fields that the summary of a conversion shows, with their labels."""
     labels = {name: label for name, spec in fields_of(config).items() if (label := spec.marker(Summary))}
-    return {name: labels[name].label for name in sorted(labels, key=lambda name: labels[name].place)}
+    return {name: labels[name].label or name for name in sorted(labels, key=lambda name: labels[name].place)}
 
 
 def json_setting(config: type[Fields], key: str, text: str, place: str = "config.json") -> object:
@@ -218,22 +217,6 @@ def typed_setting(config: type[Fields], key: str, text: str, phrase: str) -> obj
         return field.kind(text)
     except ValueError:
         raise UsageError(f"--set {key}", f"{text!r} is not {phrase}", "give a number") from None
-
-
-def near(name: str, names: Iterable[str], synonyms: Mapping[str, tuple[str, ...]], cutoff: float = 0.8) -> str | None:
-    """The one of ``names`` that ``name`` probably means: another spelling, a synonym, or a typo."""
-    plain = {_plain(candidate): candidate for candidate in names}
-    # Names first: a synonym of one field may be the name of another.
-    also = {_plain(other): candidate for candidate in plain.values() for other in synonyms.get(candidate, ())}
-    key = _plain(name)
-    if key in plain or key in also:
-        return plain.get(key) or also[key]
-    close = get_close_matches(key, plain, n=1, cutoff=cutoff)
-    return plain[close[0]] if close else None
-
-
-def _plain(name: str) -> str:
-    return "".join(character for character in name.casefold() if character.isalnum())
 
 
 _PHRASES: Final[Mapping[object, tuple[str, str]]] = {
@@ -263,7 +246,7 @@ class _Type:
         plain = hint.__origin__ if get_origin(hint) is Annotated else hint
         origin, arguments = get_origin(plain), get_args(plain)
         self.metas = [marker for marker in self.markers if isinstance(marker, Meta)]
-        self.choices = self._marker(Choices)
+        self.choices = self.marker(Choices)
         self.base: type = origin or plain
         self.item: _Type | None = None
         self._lengths: tuple[int | None, int | None] = self._bound("min_length"), self._bound("max_length")
@@ -284,7 +267,8 @@ class _Type:
             plain = Literal[(*self.choices.values, *self.choices.unlisted)]
         self.checked: Any = Annotated[(plain, *self.metas)] if self.metas else plain
 
-    def _marker(self, kind: type[T]) -> T | None:
+    def marker(self, kind: type[T]) -> T | None:
+        """The first marker of this kind, if there is one."""
         return next((marker for marker in self.markers if isinstance(marker, kind)), None)
 
     def _bound(self, name: str) -> Any:
@@ -293,7 +277,7 @@ class _Type:
     @property
     def phrase(self) -> str:
         """What a value has to be."""
-        declared, first = self._marker(Phrase), self.members[0]
+        declared, first = self.marker(Phrase), self.members[0]
         return declared or (f"a list of {_PHRASES[first.item.base][1]}" if first.item else _PHRASES[first.base][0])
 
     def spelled(self, value: object) -> object:
@@ -357,7 +341,7 @@ class _Type:
 
     def _refusal(self, value: object) -> str:
         """The phrase that the field has for a value out of bounds; "" if it has none."""
-        refusal = self._marker(FieldRefusal)
+        refusal = self.marker(FieldRefusal)
         return refusal.format(value=_quoted(value)) if refusal else ""
 
     def schema(self) -> dict[str, Any]:

@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from tests.evaluation import ts2vec_torch
+from tests.families.ts2vec.make import random_tensors
 from wdport.evaluation.context import embeddings, train_encoder
 from wdport.families.ts2vec import contrast
 from wdport.families.ts2vec.config import Config
 from wdport.families.ts2vec.family import FAMILY
-from wdport.families.ts2vec.reference import TS2Vec, build_reference, random_tensors
+from wdport.families.ts2vec.reference import TS2Vec, build_reference
 from wdport.keras_runtime import exact_float64, variables_by_path
 
 CONFIG = Config(3, 8, 12, 4)

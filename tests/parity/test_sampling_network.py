@@ -14,7 +14,8 @@ from tests.make import TWO_LEVELS
 from wdport.compare.calls import Case
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.families.waveletdiff.layers import RMSNorm, Standardize
+from wdport.families.waveletdiff.layers import Standardize
+from wdport.nets.norms import RMSNorm
 from wdport.parity.sampling_network import SamplingNetwork
 
 CASE = Case(seed=1, batch=1, scale=1.0)

@@ -109,7 +109,7 @@ class CustomConfig:
 
 
 class CustomFamily(PlainFamily):
-    """See :class:`wdport.families.roles.Family`; one object for each table with the user's options."""
+    """See :class:`wdport.families.roles.OwnFamily`; one object for each table with the user's options."""
 
     name = "custom"
     rests_on: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -130,7 +130,6 @@ class CustomFamily(PlainFamily):
         return dict(document)
 
     def parse_setting(self, key: str, text: str) -> NoReturn:
-        """One ``--set KEY=VALUE``."""
         raise UsageError(f"--set {key}", "a model of your own has no settings", "put them into its function")
 
     def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
@@ -147,7 +146,6 @@ class CustomFamily(PlainFamily):
         return {**origins, "arguments": "config"}
 
     def arguments(self, source: ConfigurationSource, config: Document) -> dict[str, object]:
-        """The arguments of the functions, in Keras and in PyTorch; raises :class:`MisfitError`."""
         values = {**(source.document() if self.table.config else {}), **config}
         if missing := [key for key in self.table.config if key not in values]:
             fix = "give a config.json next to the checkpoint, or `--config FILE`"
@@ -161,7 +159,6 @@ class CustomFamily(PlainFamily):
         return first_unlike(self.build(config, "float32"), self.reference, config.arguments, self.table)
 
     def settings(self, arguments: Document) -> SettingsReport:
-        """Settings that differ between the two models; both are built with these arguments, and not run."""
         from wdport.families.settings_diff import settings_of
 
         model = self._build(CustomConfig(str(self.model), self.inputs, dict(arguments)), "float32")
@@ -214,26 +211,21 @@ class CustomFamily(PlainFamily):
         return nullcontext()
 
     def save(self, config: CustomConfig, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
-        """Write the model with these values of its variables, by path, with Keras's own writer."""
         from wdport.families.user_functions import save_filled
 
         return save_filled(self.model, self._keep(config), path, arrays)
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
-        """Every variable by path, as Keras reads the file."""
         from wdport.families.user_functions import read_saved
 
         return read_saved(self.model, self._keep(config), path)
 
     def require_saved(self, config: CustomConfig, path: Path, saved: Document, same_release: bool) -> None:
-        """Raise :class:`MisfitError` if the model that is built now is not the one that Keras described as ``saved`` in
-        a file."""
         if difference := first_difference(saved, description(self._keep(config)), same_release):
             what = f"holds another model than {self.model} makes now: {difference}"
             raise MisfitError(path, what, "convert the checkpoint again, or restore the code that it was made with")
 
     def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
-        """Take these as the shapes of the Keras model's inputs, so that :meth:`signature` does not build it."""
         self._input_shapes, self._open = tuple(tuple(shape) for shape in shapes), {}
 
     def signature(self, config: CustomConfig) -> Signature:
@@ -265,7 +257,6 @@ class CustomFamily(PlainFamily):
             raise UsageError(self.table.path, "does not name the Keras model", fix)
 
     def told(self) -> tuple[Input, ...]:
-        """The inputs stated by the table or the user; raises :class:`MisfitError`."""
         ports = []
         for text in self.inputs:
             try:

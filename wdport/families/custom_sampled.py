@@ -14,7 +14,6 @@ from msgspec import Meta
 
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
-from wdport.families.ported import PlainSampled
 from wdport.model import Array, ArrayNames, Clipping, Condition, Diffused, Document, NotDecoded, labels_of
 from wdport.shared_types import Count, Positive
 
@@ -25,16 +24,13 @@ if TYPE_CHECKING:
     from wdport.families.roles import OwnFamily, Sampled
 
 _Share = Annotated[float, Meta(gt=0, lt=1)]
+_Word = Annotated[str, Meta(pattern=r"^[^\W\d]\w*$")]
 
 
 class ConditionForm(TypedDict, total=False):
     """A conditioning input: the network's third, after the state and the time."""
 
-    name: Required[
-        Annotated[
-            Annotated[str, Meta(pattern=r"^[^\W\d]\w*$")], Meta(description="Name of the input, such as `scale`.")
-        ]
-    ]
+    name: Required[Annotated[_Word, Meta(description="Name of the input, such as `scale`.")]]
     kind: Annotated[Literal["positive", "real"], Meta(description=
         "`positive`: positive numbers. `real`, the default: any numbers.")]  # fmt: skip
     shape: Annotated[list[Positive], Meta(description="Shape of one sample's value; a single number if absent.")]
@@ -47,8 +43,7 @@ class SamplingForm(TypedDict, total=False):
 
     shape: Required[Annotated[Positive | Annotated[list[Positive], Meta(min_length=1)], Meta(description=
         "Shape of one sample without the batch, as the Keras model takes it.")]]  # fmt: skip
-    name: Annotated[str, Meta(pattern=r"^[^\W\d]\w*$"), Meta(description=
-        "Name of the samples in the output file; `samples` if absent.")]  # fmt: skip
+    name: Annotated[_Word, Meta(description="Name of the samples in the output file; `samples` if absent.")]
     classes: Annotated[Positive | None, Meta(description="Number of classes of a class-conditional model.")]
     no_class: Annotated[Count | None, Meta(description="Label that means no class; required for guidance.")]
     condition: Annotated[ConditionForm, Meta(description=
@@ -214,7 +209,7 @@ def _diffusion(document: Document) -> Process:
     return Scheduler.from_fields(values).process(time == "fraction")
 
 
-class CustomSampled(PlainSampled, CustomFamily):
+class CustomSampled(CustomFamily):
     """A :class:`CustomFamily` whose table has ``sampling:``."""
 
     def __init__(self, *arguments: Any) -> None:

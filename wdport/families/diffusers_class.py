@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from wdport.errors import MachineError
+from wdport.fields import Fields
 from wdport.libraries import release, released_class
 from wdport.model import Array, Stated
 from wdport.recorder import lifted
@@ -21,11 +22,13 @@ LIBRARY = "diffusers"
 
 @dataclass(frozen=True)
 class DiffusersClass:
-    """The model class ``name``; ``defaults`` are those of its fields, and ``others`` are not its fields."""
+    """The model class ``name``; ``defaults`` are those of its fields, and ``others`` are not its fields. ``changed``
+    makes the class of the reference from it."""
 
     name: str
     defaults: Mapping[str, object] = field(repr=False)
     others: tuple[str, ...] = ()
+    changed: Callable[[Any], Any] = lambda library_class: library_class
 
     def require(self, values: Mapping[str, object]) -> Any:
         """The class; raises :class:`MachineError` if it is not installed, or lacks a field that ``values`` need."""
@@ -41,35 +44,25 @@ class DiffusersClass:
         self.require(values)
         return f"{self.name} of {LIBRARY} {release(LIBRARY)}"
 
-    def build(
-        self,
-        values: Mapping[str, object],
-        stated: Stated | None = None,
-        changed: Callable[[Any], Any] = lambda library_class: library_class,
-    ) -> nn.Module:
-        """The model with random weights, of the ``stated`` configuration as the library reads it, else of ``values``;
-        of the ``changed`` class. Raises as :meth:`require`."""
-        library_class = self.require(values)
+    def build(self, values: Mapping[str, object], stated: Stated | None = None) -> nn.Module:
+        """The model with random weights, of the ``stated`` configuration as the library reads it, else of ``values``.
+        Raises as :meth:`require`."""
+        library_class = self.changed(self.require(values))
         if stated is None:
-            return cast(nn.Module, changed(library_class)(**self._arguments(values)))
+            return cast(nn.Module, library_class(**self._arguments(values)))
         document = {name: value for name, value in {**stated.document, **stated.values}.items()
                     if name not in self.others}  # fmt: skip
-        return cast(nn.Module, changed(library_class).from_config(document))
+        return cast(nn.Module, library_class.from_config(document))
 
-    def filled(
-        self,
-        values: Mapping[str, object],
-        tensors: Mapping[str, Array],
-        dtype: str,
-        stated: Stated | None = None,
-        changed: Callable[[Any], Any] = lambda library_class: library_class,
+    def build_reference(
+        self, config: Fields, tensors: Mapping[str, Array], dtype: str, stated: Stated | None = None
     ) -> nn.Module:
         """The model of :meth:`build` in evaluation mode with these weights, every one of them used; ``dtype`` float32
-        or float64."""
+        or float64. Raises as :meth:`require`."""
         # Buffers outside the state_dict, such as frequencies, are computed at construction: in float64 only if it is
         # lifted.
         with lifted() if dtype == "float64" else nullcontext():
-            model = self.build(values, stated, changed)
+            model = self.build(config.to_dict(), stated)
         kind = getattr(torch, dtype)
         # Without `assign`, torch would copy the values into the parameters of the model, which are float32.
         model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)

@@ -27,7 +27,8 @@ C = TypeVar("C", bound=fields.Fields)
 
 
 class PlainFamily:
-    """A family whose network has no optional parts, and which has no tables or gates."""
+    """A family whose network has no optional parts, and which has no tables or gates; if it is sampled, with every
+    configuration."""
 
     bounds: Mapping[str, Bound] = MappingProxyType({})
 
@@ -42,10 +43,6 @@ class PlainFamily:
 
     def gates(self, config: Any) -> Sequence[Gate]:
         return ()
-
-
-class PlainSampled:
-    """A family whose models draw samples."""
 
     def unsampled(self, config: Any) -> str:
         return ""

@@ -33,11 +33,8 @@ def family_of(table: Table, model: str | None, reference: str | None, inputs: Se
 
 def _own_family(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> OwnFamily:
     """The module is imported when a table needs it, as for other families."""
-    if table.sampling:
-        return cast(
-            OwnFamily, import_module("wdport.families.custom_sampled").CustomSampled(table, model, reference, inputs)
-        )
-    return cast(OwnFamily, import_module("wdport.families.custom").CustomFamily(table, model, reference, inputs))
+    module, name = ("custom_sampled", "CustomSampled") if table.sampling else ("custom", "CustomFamily")
+    return getattr(import_module(f"wdport.families.{module}"), name)(table, model, reference, inputs)
 
 
 def own_model(
@@ -55,7 +52,7 @@ def find_family(name: str, where: str | Path) -> Family:
     """The family named by a table or a converted file; raises :class:`MisfitError` if unknown."""
     # First, so that no installed package can take the name of one of these.
     if name in SHIPPED:
-        return cast(Family, import_module(f"wdport.families.{name}.family").FAMILY)
+        return import_module(f"wdport.families.{name}.family").FAMILY
     if name not in known_names():
         raise MisfitError(where, f"unknown model family {name!r}", f"use one of {', '.join(known_names())}")
     family = cast(Family, load_family(name))

@@ -55,15 +55,12 @@ class Family(Protocol):
     @property
     def shown(self) -> Mapping[str, str]:
         """The configuration fields that the summary of a conversion shows, with their labels."""
-        ...
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         """The family's fields from a training configuration file (already parsed YAML)."""
-        ...
 
     def parse_setting(self, key: str, text: str) -> object:
         """One ``--set KEY=VALUE``; raises ``UsageError``."""
-        ...
 
     def resolve(self, source: ConfigurationSource, config: Document, flags: Document) -> Resolved:
         """The configuration; raises ``MisfitError`` if given values contradict the file or its metadata.
@@ -71,63 +68,49 @@ class Family(Protocol):
         ``flags`` may hold ``norm_mean`` and ``norm_std``, a number per feature, ``transform``, ``window_statistics``, a
         function of the length of a window, and ``feature_names``, in addition to parsed values.
         """
-        ...
 
     def features(self, config: Configuration) -> frozenset[str]:
         """Names that tables use under ``when:``."""
-        ...
 
     def variables(self, config: Configuration) -> dict[str, Shape]:
         """Path and shape of every variable of the port, in creation order."""
-        ...
 
     def constants(self, config: Configuration) -> dict[str, Constant]:
         """Every constant table of the model, by its name under ``check:`` in mapping tables."""
-        ...
 
     def load_config(self, values: Document) -> Configuration:
         """A configuration from its JSON form; raises ``ValueError``."""
-        ...
 
     @property
     def registered_name(self) -> str:
         """The name under which Keras registers the class of its models, "PACKAGE>CLASS"; "" for the user's own
         models."""
-        ...
 
     @property
     def bounds(self) -> Mapping[str, Bound]:
         """The bounds of the family's own gates."""
-        ...
 
     @property
     def rests_on(self) -> Mapping[str, tuple[str, ...]]:
         """For each configuration field, the gates that depend on it although the network does not."""
-        ...
 
     def signature(self, config: Configuration) -> Signature:
         """The inputs and outputs of the network."""
-        ...
 
     def build(self, config: Configuration, dtype: str | None = None) -> KerasModel:
         """The Keras model, with zero weights, to be filled."""
-        ...
 
     def unfilled(self) -> AbstractContextManager[None]:
         """Context in which models get no initial values, since they are filled afterwards."""
-        ...
 
     def build_reference(self, config: Configuration, tensors: Mapping[str, Array], dtype: str) -> Module:
         """The PyTorch module in evaluation mode with these weights; ``dtype`` float32 or float64."""
-        ...
 
     def port_tables(self, model: KerasModel) -> dict[str, Array]:
         """The constant tables that the Keras model uses, under the names of :meth:`constants`."""
-        ...
 
     def gates(self, config: Configuration) -> Sequence[Gate]:
         """The family's own gates, for its parts other than the network."""
-        ...
 
 
 @runtime_checkable
@@ -139,17 +122,14 @@ class Referenced(Protocol):
 
     def library_of(self, config: Configuration) -> str:
         """The library's class and release."""
-        ...
 
     def stated_reference(
         self, config: Configuration, tensors: Mapping[str, Array], dtype: str, stated: Stated
     ) -> Module:
         """:meth:`build_reference`, where the library reads the configuration itself."""
-        ...
 
     def misread(self, config: Configuration, stated: Stated, module: Module) -> list[str]:
         """What the library, whose class ``module`` is, reads otherwise than ``config`` has it, in words."""
-        ...
 
 
 @runtime_checkable
@@ -159,7 +139,6 @@ class Guessing(Protocol):
     @property
     def guesses(self) -> Mapping[str, str]:
         """Such settings, each with what goes wrong if the assumed value is wrong."""
-        ...
 
 
 @runtime_checkable
@@ -168,7 +147,6 @@ class ConfiguredBeside(Protocol):
 
     def is_configuration(self, document: object) -> bool:
         """Whether a file of this name is such a configuration; others are not read."""
-        ...
 
 
 @runtime_checkable
@@ -178,11 +156,9 @@ class Accompanied(Protocol):
     @property
     def kept(self) -> tuple[str, ...]:
         """The names of such files."""
-        ...
 
     def keep(self, model: KerasModel, files: Mapping[str, bytes]) -> None:
         """Give a model those that its file has."""
-        ...
 
 
 @runtime_checkable
@@ -191,7 +167,6 @@ class Documented(Protocol):
 
     def keras_document(self, config: Configuration) -> dict[str, object]:
         """What Keras writes as ``config.json`` for the model in float32."""
-        ...
 
 
 @runtime_checkable
@@ -202,7 +177,6 @@ class Configured(Protocol):
 
     def settings_schema(self) -> dict[str, object]:
         """The JSON Schema of the file that :meth:`Family.read_settings` reads."""
-        ...
 
 
 @runtime_checkable
@@ -212,15 +186,12 @@ class KeptByKeras(Protocol):
 
     def outline(self, config: Configuration) -> dict[str, Shape]:
         """The same as ``variables``, without allocating values."""
-        ...
 
     def save(self, config: Configuration, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
         """Write the model with these values of its variables, by path."""
-        ...
 
     def read(self, config: Configuration, path: Path) -> dict[str, Array]:
         """Every variable by path, as Keras reads the file into a new model."""
-        ...
 
 
 class OwnFamily(Family, KeptByKeras, Protocol):
@@ -232,24 +203,19 @@ class OwnFamily(Family, KeptByKeras, Protocol):
 
     def settings(self, arguments: Document) -> SettingsReport:
         """Settings that differ between the two models; both are built with these arguments, and not run."""
-        ...
 
     def require_saved(self, config: Configuration, path: Path, saved: Document, same_release: bool) -> None:
         """Raise :class:`MisfitError` if the model that is built now is not the one that Keras described as ``saved`` in
         a file; ``same_release`` states whether this release of Keras wrote it."""
-        ...
 
     def told(self) -> tuple[Input, ...]:
         """The inputs stated by the table or the user; raises ``MisfitError``."""
-        ...
 
     def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
         """Take these as the shapes of the Keras model's inputs, so that ``signature`` does not build it."""
-        ...
 
     def arguments(self, source: ConfigurationSource, config: Document) -> dict[str, object]:
         """The arguments of the functions that build the two models; raises ``MisfitError``."""
-        ...
 
 
 Tree = Any
@@ -265,24 +231,19 @@ class Sampled(Protocol):
 
     def build(self, config: Configuration, dtype: str | None = None) -> KerasModel:
         """See :meth:`Family.build`."""
-        ...
 
     def unsampled(self, config: Configuration) -> str:
         """Why a model of this configuration cannot draw samples, as text; "" if it can."""
-        ...
 
     def process(self, config: Configuration, table: Callable[[str], Array]) -> Process:
         """The process that the network was trained to undo; ``table`` returns the tables that a checkpoint and its port
         hold, such as "noise_schedule.beta"."""
-        ...
 
     def diffused(self, config: Configuration) -> Diffused:
         """What sampling needs to know about a configuration."""
-        ...
 
     def to_series(self, config: Configuration, states: Array | Tensor, /) -> Tensor | None:
         """Decoded states, in the units of the data if these are known; ``None`` if states are not decoded."""
-        ...
 
 
 class VideoCoder(Protocol):
@@ -292,14 +253,12 @@ class VideoCoder(Protocol):
         self, video: Array, *, chunk: int = 1, normalise: bool = False, compute_dtype: str | None = None
     ) -> tuple[Array, Array]:
         """Mean and log-variance (B, t, h, w, z) of the latents of a video (B, T, H, W, C) from -1 to 1."""
-        ...
 
     def decode_in_parts(
         self, latents: Array, *, chunk: int = 1, output: str | None = None, normalised: bool = False,
         truncate: bool = False, compute_dtype: str | None = None,
     ) -> Iterator[Array]:  # fmt: skip
         """The video of latents, in parts along T: "float32", or "uint8", rounded unless ``truncate``."""
-        ...
 
 
 @runtime_checkable
@@ -310,11 +269,9 @@ class Autoencoder(Protocol):
 
     def coded(self, config: Configuration) -> Coded:
         """What encoding and decoding need to know about a configuration."""
-        ...
 
     def coder(self, model: KerasModel) -> VideoCoder:
         """The coder of a model of this family."""
-        ...
 
 
 class TokenNetwork(Protocol):
@@ -322,7 +279,6 @@ class TokenNetwork(Protocol):
 
     def weights(self) -> Tree:
         """The model's current weights."""
-        ...
 
     def predict(
         self, weights: Tree, tokens: Tensor, visible: Tensor, positions: Tensor, first: Tensor, count: int
@@ -331,7 +287,6 @@ class TokenNetwork(Protocol):
 
         All others are (B, N): the tokens in any order, which of them are read, and their positions in the text.
         """
-        ...
 
 
 @runtime_checkable
@@ -342,15 +297,12 @@ class Completing(Protocol):
 
     def vocabulary(self, config: Configuration) -> Vocabulary:
         """The tokens of a configuration."""
-        ...
 
     def tokenizer(self, model: KerasModel) -> str:
         """The ``tokenizer.json`` that a model keeps; "" if it has none."""
-        ...
 
     def token_network(self, model: KerasModel) -> TokenNetwork:
         """The network of a model of this family; it does not keep the model alive."""
-        ...
 
 
 @runtime_checkable
@@ -359,7 +311,6 @@ class Programmed(Protocol):
 
     def functions(self, model: KerasModel) -> Mapping[str, Function]:
         """These functions by name; ``model`` gives their layers and dtypes, not the values of its variables."""
-        ...
 
 
 @runtime_checkable
@@ -373,16 +324,13 @@ class Fresh(Protocol):
 
         Raises :class:`MisfitError` if one is missing.
         """
-        ...
 
     def recipe(self, document: Document, where: str | Path, public: bool = False) -> Recipe:
         """How the model is trained according to the configuration file or, with ``public``, by the public training
         script with this file; raises :class:`MisfitError`."""
-        ...
 
     def fresh(self, config: Configuration, seed: int, dtype: str | None = None) -> KerasModel:
         """A model with random initial weights."""
-        ...
 
 
 @runtime_checkable
@@ -391,12 +339,10 @@ class InitializedByLibrary(Protocol):
 
     def is_configuration_of_library(self, document: Document) -> bool:
         """Whether a ``config.json`` is that of the library's class."""
-        ...
 
     def random_module(self, document: Document, seed: int, where: Path) -> Module:
         """The library's class with random weights; raises :class:`MachineError` without the library, and
         :class:`MisfitError` for a configuration that it rejects, which is in the file ``where``."""
-        ...
 
 
 class SeriesEncoder(Protocol):
@@ -404,15 +350,12 @@ class SeriesEncoder(Protocol):
 
     def initial(self, random: Generator) -> dict[str, Array]:
         """Random initial weights."""
-        ...
 
     def loss(self, weights: Mapping[str, Tensor], key: Tensor, series: Tensor) -> Tensor:
         """The training loss of a batch of series (B, N, F); what is random in it follows from the key."""
-        ...
 
     def embed(self, weights: Mapping[str, Tensor], series: Tensor) -> Tensor:
         """A vector (B, D) for every series (B, N, F)."""
-        ...
 
 
 @runtime_checkable
@@ -421,15 +364,12 @@ class Encoding(Protocol):
 
     def usual(self, features: int) -> Configuration:
         """The configuration of the published size for series of so many features."""
-        ...
 
     def encoded(self, config: Configuration) -> int:
         """The number of features of the series that are encoded."""
-        ...
 
     def series_encoder(self, config: Configuration) -> SeriesEncoder:
         """The encoder of a configuration; two of one configuration are equal."""
-        ...
 
 
 @runtime_checkable
@@ -438,8 +378,6 @@ class Trained(Protocol):
 
     def objective(self, config: Configuration, model: KerasModel) -> Objective:
         """The training objective; ``model`` is the Keras model, for the tables that the loss needs."""
-        ...
 
     def loss_parts(self, config: Configuration) -> Sequence[LossPart]:
         """The parts of the state with their weights in the loss, in their order."""
-        ...

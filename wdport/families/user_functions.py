@@ -57,7 +57,7 @@ def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[I
         try:
             model = function(**arguments)
         except (Exception, SystemExit) as error:
-            raise MisfitError(target, f"raises {_one_line(error)}", "correct the function") from error
+            raise MisfitError(target, f"raises {recorder.one_line(error)}", "correct the function") from error
         if not isinstance(model, keras.Model):
             raise MisfitError(target, f"returns a {type(model).__name__}, not a keras.Model", "return the model")
         _require_plain(target, model)
@@ -113,7 +113,7 @@ def _save_whole(target: str, model: KerasModel, path: Path) -> None:
     except OSError:
         raise
     except Exception as error:
-        what = f"returns a model that no .keras file can hold ({_one_line(_cause(error))[:100]})"
+        what = f"returns a model that no .keras file can hold ({recorder.one_line(_cause(error))[:100]})"
         if isinstance(error, NotImplementedError):
             what = f"{_unsaved(model)} has arguments and no get_config, which a .keras file needs"
         raise MisfitError(
@@ -185,7 +185,7 @@ def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> N
     except WdportError:
         raise
     except Exception as error:
-        what = f"returns a model that raises {_one_line(_cause(error))} when it is called on its inputs"
+        what = f"returns a model that raises {recorder.one_line(_cause(error))} when it is called on its inputs"
         raise MisfitError(target, what, "correct the model, or the inputs") from error
     if left := [path for path in unbuilt() if path]:
         raise MisfitError(target, f"does not use its layer {left[0]}", "remove it from the model")
@@ -209,18 +209,12 @@ def open_axes(model: KerasModel, inputs: Sequence[Input]) -> dict[str, int]:
 def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
 
     # Symbolic tensors build the layers as a call does, without computing anything.
-    symbols = [keras.KerasTensor(_shape(port), dtype=_dtype(port)) for port in inputs]
+    kinds = {"int": "int32", "bool": "bool"}
+    shapes = ([None if axis == "b" else port.sizes[axis] for axis in port.keras_axes] for port in inputs)
+    symbols = [keras.KerasTensor(shape, dtype=kinds.get(port.kind)) for shape, port in zip(shapes, inputs, strict=True)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, which the caller reports
         model(*model_arguments(model, symbols))
-
-
-def _shape(port: Input) -> tuple[int | None, ...]:
-    return tuple(None if axis == "b" else port.sizes[axis] for axis in port.keras_axes)
-
-
-def _dtype(port: Input) -> str | None:
-    return {"int": "int32", "bool": "bool"}.get(port.kind)
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -228,7 +222,3 @@ def _cause(error: BaseException) -> BaseException:
     while (before := error.__cause__ or error.__context__) is not None:
         error = before
     return error
-
-
-def _one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]

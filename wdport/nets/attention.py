@@ -12,6 +12,7 @@ from keras import layers, ops
 
 from wdport.model import Array
 from wdport.model import KerasTensor as Tensor
+from wdport.nets.composed import Composed
 from wdport.nets.norms import GroupNorm
 from wdport.nets.precision import wide
 
@@ -31,7 +32,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return ops.cast(sums / jnp.sum(powers, axis=-1, keepdims=True), v.dtype)
 
 
-class ImageAttention(layers.Layer):
+class ImageAttention(Composed):
     """Images (B, H, W, C) plus self-attention over their pixels, divided by ``factor``; ``norm`` comes first if
     ``groups`` is given.
 
@@ -44,21 +45,14 @@ class ImageAttention(layers.Layer):
         self.head_width, self.num_heads = head_width, channels // head_width
         self.factor = factor
         inner = self.num_heads * head_width
-        self.norm = None if groups is None else GroupNorm(groups, epsilon, name="norm")
-        self.query = layers.Dense(inner, name="query")
-        self.key = layers.Dense(inner, name="key")
-        self.value = layers.Dense(inner, name="value")
-        self.out = layers.Dense(channels, name="out")
+        self.norm = None
+        if groups is not None:
+            self.add(GroupNorm(groups, epsilon, name="norm"), (None, None, None, channels))
+        for name in ("query", "key", "value"):
+            self.add(layers.Dense(inner, name=name), (None, None, channels))
+        self.add(layers.Dense(channels, name="out"), (None, None, inner))
         # It does nothing; it is the counterpart of the module that PyTorch has there.
         self.dropout = layers.Dropout(0.0, name="dropout")
-
-    def build(self, x_shape: tuple[int | None, ...]) -> None:
-        if self.norm is not None:
-            self.norm.build(x_shape)
-        for layer in (self.query, self.key, self.value):
-            layer.build((None, None, x_shape[-1]))
-        self.out.build((None, None, self.num_heads * self.head_width))
-        self.built = True
 
     def call(self, hidden_states: Tensor) -> Tensor:
         batch, _, _, channels = hidden_states.shape
@@ -112,7 +106,7 @@ def turned(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     return x * cosines + jnp.concatenate([-second, first], axis=-1) * sines
 
 
-class TokenAttention(layers.Layer):
+class TokenAttention(Composed):
     """Tokens (B, N, C) -> (B, N, C): every token reads all ``visible`` tokens, before and after it.
 
     ``num_heads`` heads of ``head_dim`` share ``num_key_value_heads`` keys and values: consecutive heads have the same
@@ -124,28 +118,17 @@ class TokenAttention(layers.Layer):
         self, channels: int, num_heads: int, num_key_value_heads: int, head_dim: int, use_bias: bool, **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
-        self.channels, self.head_dim = channels, head_dim
-        self.num_heads, self.num_key_value_heads = num_heads, num_key_value_heads
-        self.query = layers.Dense(num_heads * head_dim, use_bias=use_bias, name="query")
-        self.key = layers.Dense(num_key_value_heads * head_dim, use_bias=use_bias, name="key")
-        self.value = layers.Dense(num_key_value_heads * head_dim, use_bias=use_bias, name="value")
-        self.out = layers.Dense(channels, use_bias=use_bias, name="out")
-
-    def build(self, _: object = None) -> None:
-        for layer in (self.query, self.key, self.value):
-            layer.build((None, None, self.channels))
-        self.out.build((None, None, self.num_heads * self.head_dim))
-        self.built = True
+        self.head_dim, self.num_heads, self.num_key_value_heads = head_dim, num_heads, num_key_value_heads
+        for name, heads in (("query", num_heads), ("key", num_key_value_heads), ("value", num_key_value_heads)):
+            self.add(layers.Dense(heads * head_dim, use_bias=use_bias, name=name), (None, None, channels))
+        self.add(layers.Dense(channels, use_bias=use_bias, name="out"), (None, None, num_heads * head_dim))
 
     def call(
         self, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor], visible: Tensor | None = None
     ) -> Tensor:
         """``position_embeddings`` are cosines and sines (1 or B, N, head_dim); ``visible`` (B, N) is true for tokens
         that are read, all if ``None``."""
-        q, k, v = (self._heads(projection(hidden_states)) for projection in (self.query, self.key, self.value))
-        cosines, sines = (ops.cast(wave, q.dtype)[:, None] for wave in position_embeddings)
-        q, k = turned(q, cosines, sines), turned(k, cosines, sines)
-        return self.out(self._merged(self._read(q * self.head_dim**-0.5, k, v, visible)))
+        return self.part(hidden_states, position_embeddings, visible, lambda x: x)
 
     def part(
         self,

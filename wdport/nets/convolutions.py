@@ -34,7 +34,6 @@ class Halve(layers.Layer):
 
     def build(self, x_shape: tuple[int | None, ...]) -> None:
         self.conv.build((None, None, None, x_shape[-1]))
-        self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         # Always one row and column at the end: PyTorch's padding of 1 is on both sides, and that of 0 is made up by
@@ -54,7 +53,6 @@ class Double(layers.Layer):
     def build(self, x_shape: tuple[int | None, ...]) -> None:
         if self.conv is not None:
             self.conv.build((None, None, None, x_shape[-1]))
-        self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         batch, height, width, channels = x.shape
@@ -92,7 +90,6 @@ class CausalConv3D(layers.Layer):
     def build(self, x_shape: tuple[int | None, ...]) -> None:
         self.kernel = self.add_weight(name="kernel", shape=(*self.kernel_size, x_shape[-1], self.filters))
         self.bias = self.add_weight(name="bias", shape=(self.filters,), initializer="zeros")
-        self.built = True
 
     def call(self, x: Tensor, past: Tensor | None = None) -> Tensor:
         if past is not None:

@@ -10,6 +10,7 @@ from keras import layers, ops
 
 from wdport.model import Array
 from wdport.model import KerasTensor as Tensor
+from wdport.nets.composed import Composed
 
 LONGEST = 10_000
 """The longest period of :func:`frequencies`, in radians per step: "Attention is all you need", section 3.5."""
@@ -52,7 +53,6 @@ class Fourier(layers.Layer):
     def build(self, _: object = None) -> None:
         self.weight = self.add_weight(name="weight", shape=(self.width,), initializer="zeros", trainable=False,
                                       autocast=False)  # fmt: skip
-        self.built = True
 
     def call(self, times: Tensor) -> Tensor:
         weight = ops.convert_to_tensor(self.weight)
@@ -60,19 +60,14 @@ class Fourier(layers.Layer):
         return ops.cast(jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1), self.compute_dtype)
 
 
-class TimeMlp(layers.Layer):
+class TimeMlp(Composed):
     """(B, D) -> Dense, SiLU, Dense -> (B, T)."""
 
-    def __init__(self, width: int, **kwargs: object) -> None:
+    def __init__(self, inputs: int, width: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.linear_1 = layers.Dense(width, name="linear_1")
+        self.add(layers.Dense(width, name="linear_1"), (None, inputs))
         self.act = layers.Activation("silu", name="act")
-        self.linear_2 = layers.Dense(width, name="linear_2")
-
-    def build(self, x_shape: tuple[int | None, ...]) -> None:
-        self.linear_1.build(x_shape)
-        self.linear_2.build((None, self.linear_1.units))
-        self.built = True
+        self.add(layers.Dense(width, name="linear_2"), (None, width))
 
     def call(self, x: Tensor) -> Tensor:
         return self.linear_2(self.act(self.linear_1(x)))

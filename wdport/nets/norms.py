@@ -30,7 +30,6 @@ class GroupNorm(layers.Layer):
     def build(self, x_shape: tuple[int | None, ...]) -> None:
         self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer="ones")
         self.beta = self.add_weight(name="beta", shape=(x_shape[-1],), initializer="zeros")
-        self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         summed = wide(x)
@@ -62,7 +61,6 @@ class RMSNorm(layers.Layer):
 
     def build(self, x_shape: tuple[int | None, ...]) -> None:
         self.scale = self.add_weight(name="scale", shape=(x_shape[-1],), initializer="ones")
-        self.built = True
 
     def call(self, hidden_states: Tensor) -> Tensor:
         x = wide(hidden_states)
@@ -85,18 +83,13 @@ class UnbiasedBatchNormalization(layers.BatchNormalization):
         return outputs
 
 
-class LengthNorm(layers.Layer):
+class LengthNorm(RMSNorm):
     """Divide the C channels of each position of (B, ..., C) by their Euclidean norm, times the root of C and ``scale``
     (C,): the RMS norm of video autoencoders. A norm below ``epsilon`` is replaced by it, as in PyTorch's
     ``functional.normalize``, so zeros stay zeros."""
 
     def __init__(self, epsilon: float = 1e-12, **kwargs: object) -> None:
-        super().__init__(**kwargs)
-        self.epsilon = epsilon
-
-    def build(self, x_shape: tuple[int | None, ...]) -> None:
-        self.scale = self.add_weight(name="scale", shape=(x_shape[-1],), initializer="ones")
-        self.built = True
+        super().__init__(epsilon, **kwargs)
 
     def call(self, x: Tensor) -> Tensor:
         summed = wide(x)

@@ -26,7 +26,7 @@ def attention_mutants(config: Config) -> list[Mutant]:
         Mutant("key and value swapped", ATTENTION, _swapped("key", "value"), shares=True),
         Mutant("value heads split as (head width, heads)", below("value"), _interleaved_heads),
         Mutant("heads merged without transposing", IN_BLOCKS, calling(_merged_wrongly)),
-        Mutant("scale 1/sqrt(model width)", ATTENTION, _scaled(lambda layer: layer.width**-0.5)),
+        Mutant("scale 1/sqrt(model width)", ATTENTION, _scaled(lambda layer: layer.out.kernel.shape[-1] ** -0.5)),
         Mutant("attention without scale", ATTENTION, _scaled(lambda layer: 1.0)),
         Mutant("softmax over queries", ATTENTION, calling(_softmax_over_queries)),
         Mutant("key bias dropped", below("key"), scaled_bias(0.0), equivalent=packed),

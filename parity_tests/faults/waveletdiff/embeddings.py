@@ -9,7 +9,7 @@ import numpy as np
 
 from wdport.families.faults import Mutant, attributes, calling
 from wdport.families.waveletdiff.canary import POSITION, POSITIONS_OFF, TIME, TIME_UNSCALED, embedded, position_table
-from wdport.families.waveletdiff.layers import STEPS_PER_TIME
+from wdport.families.waveletdiff.variables import STEPS_PER_TIME
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 
@@ -58,6 +58,6 @@ def _alternating(angle: KerasTensor) -> KerasTensor:
 
 
 def _frequencies(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    half = layer.width // 2
+    half = len(layer.frequencies)
     made = np.exp(-np.arange(half) * np.log(10000.0) / half)
     return attributes(layer, frequencies=made.astype(layer.frequencies.dtype))

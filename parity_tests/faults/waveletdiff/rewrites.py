@@ -180,7 +180,7 @@ def _backwards(_: KerasLayer, model: KerasModel) -> AbstractContextManager[objec
 
 
 def _powers(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    half = layer.width // 2
+    half = len(layer.frequencies)
     made = 10_000.0 ** -(np.arange(half) / (half - 1))
     return attributes(layer, frequencies=made.astype(layer.frequencies.dtype))
 

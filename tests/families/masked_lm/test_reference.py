@@ -14,13 +14,14 @@ from wdport.recorder import lifted, run
 
 
 @pytest.mark.parametrize("name", ["as published", "wide heads, one key"])
-def test_both_attentions_of_the_library_agree(name: str) -> None:
+def test_both_attentions_of_the_library_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same values wherever a token is visible, in float64 to its rounding."""
     config, tensors = config_of(fields_of(name)), tensors_of(fields_of(name))
     inputs = signature(config).make(0, 3, 1.0)
     made = {}
     for attention in ("eager", "sdpa"):
-        model = reference.build_reference(config, tensors, "float64", attention=attention)
+        monkeypatch.setattr(reference, "ATTENTION", attention)
+        model = reference.build_reference(config, tensors, "float64")
         assert model.config._attn_implementation == attention
         with lifted():
             made[attention] = run(model, inputs)[0]

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 import wdport
-from tests.families.ts2vec.make import SMALL, save
+from tests.families.ts2vec.make import SMALL, random_tensors, save
 from wdport.cli.main import main
 from wdport.families.ts2vec.config import Config
 from wdport.families.ts2vec.family import FAMILY
-from wdport.families.ts2vec.reference import random_tensors
 from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import shipped_tables

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 import wdport
-from tests.families.ts2vec.make import SMALL, save
+from tests.families.ts2vec.make import SMALL, random_tensors, save
 from wdport.errors import MisfitError, UsageError, WdportError
 from wdport.families.ts2vec.config import Config
 from wdport.families.ts2vec.family import FAMILY
-from wdport.families.ts2vec.reference import random_tensors
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import torch
 
 from tests.families.wan_vae.make import VARIANTS, tensors_of
 from wdport.families.wan_vae import reference
-from wdport.families.wan_vae.battery import signature
 from wdport.families.wan_vae.config import Config
+from wdport.families.wan_vae.family import signature
 from wdport.recorder import run
 
 

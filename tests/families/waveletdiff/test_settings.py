@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wdport.errors import MisfitError, UsageError
+from wdport.families.waveletdiff.public_form import near
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.mapping.strict_yaml import load_yaml
 
@@ -184,3 +185,10 @@ def test_a_bad_single_setting_is_refused(key: str, text: str, fragment: str) -> 
     with pytest.raises(UsageError) as caught:
         parse_setting(key, text)
     assert fragment in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("Num-Heads", "num_heads"), ("heads", "num_heads"), ("num_head", "num_heads"), ("colour", None)]
+)
+def test_names_that_are_nearly_right(name: str, meant: str | None) -> None:
+    assert near(name, ["num_heads", "depth"]) == meant

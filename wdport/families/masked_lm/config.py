@@ -110,65 +110,49 @@ class Config(Fields):
     """
 
     vocab_size: Annotated[
-        int, Meta(ge=1, le=MAX_STEPS, description="Number of tokens in the vocabulary."), NETWORK, Summary("tokens")
+        int, Meta(ge=1, le=MAX_STEPS), "Number of tokens in the vocabulary.", NETWORK, Summary("tokens")
     ] = 128256
     hidden_size: Annotated[
-        Width,
-        Meta(description="Number of channels per token; a multiple of num_attention_heads."),
-        NETWORK,
-        Summary("channels"),
+        Width, "Number of channels per token; a multiple of num_attention_heads.", NETWORK, Summary("channels")
     ] = 768
-    intermediate_size: Annotated[
-        int, Meta(ge=1, le=4 * MAX_WIDTH, description="Width of the gated network."), NETWORK
-    ] = 3072
-    num_hidden_layers: Annotated[
-        int, Meta(ge=1, le=MAX_LAYERS, description="Number of layers."), NETWORK, Summary("layers")
-    ] = 12
-    num_attention_heads: Annotated[Width, Meta(description=
-        "Number of attention heads."), NETWORK, Summary("heads")] = 12  # fmt: skip
+    intermediate_size: Annotated[int, Meta(ge=1, le=4 * MAX_WIDTH), "Width of the gated network.", NETWORK] = 3072
+    num_hidden_layers: Annotated[int, Meta(ge=1, le=MAX_LAYERS), "Number of layers.", NETWORK, Summary("layers")] = 12
+    num_attention_heads: Annotated[Width, "Number of attention heads.", NETWORK, Summary("heads")] = 12
     num_key_value_heads: Annotated[
         Width | None,
-        Meta(
-            description="Number of key and value heads, a divisor of num_attention_heads; num_attention_heads if null."
-        ),
+        "Number of key and value heads, a divisor of num_attention_heads; num_attention_heads if null.",
         NETWORK,
         Summary("key heads"),
     ] = None
     head_dim: Annotated[
         Annotated[int, Meta(ge=2, le=MAX_WIDTH)] | None,
-        Meta(description="Width of a head, an even number; hidden_size / num_attention_heads if null."),
+        "Width of a head, an even number; hidden_size / num_attention_heads if null.",
         NETWORK,
     ] = None
-    hidden_act: Annotated[str, ACTIVATIONS, Meta(description="Activation function of the gated network."), NETWORK] = (
-        "silu"
-    )
+    hidden_act: Annotated[str, ACTIVATIONS, "Activation function of the gated network.", NETWORK] = "silu"
     max_position_embeddings: Annotated[
-        int,
-        Meta(ge=1, le=MAX_STEPS, description="Longest sequence in training; the network has no limit."),
-        UNUSED,
+        int, Meta(ge=1, le=MAX_STEPS), "Longest sequence in training; the network has no limit.", UNUSED
     ] = 8192
-    rms_norm_eps: Annotated[float, Meta(ge=0, lt=FINITE, description="Epsilon of the norms."), NETWORK, NOT_REAL] = 1e-5
+    rms_norm_eps: Annotated[float, Meta(ge=0, lt=FINITE), "Epsilon of the norms.", NETWORK, NOT_REAL] = 1e-5
     rope_theta: Annotated[
         float,
-        Meta(gt=0, lt=FINITE,
-             description="Base of the frequencies of the rotary position embeddings in old files; new files contain it "
-                         "in rope_parameters."),
+        Meta(gt=0, lt=FINITE),
+        "Base of the frequencies of the rotary position embeddings in old files; new files contain it in "
+        "rope_parameters.",
         NETWORK,
         NOT_REAL,
-    ] = 10_000.0  # fmt: skip
-    attention_bias: Annotated[bool, Meta(description="Whether the attention projections have biases."), NETWORK] = False
-    mlp_bias: Annotated[bool, Meta(description="Whether the gated network and the head have biases."), NETWORK] = False
+    ] = 10_000.0
+    attention_bias: Annotated[bool, "Whether the attention projections have biases.", NETWORK] = False
+    mlp_bias: Annotated[bool, "Whether the gated network and the head have biases.", NETWORK] = False
     tie_word_embeddings: Annotated[
-        bool, Meta(description="Whether the head shares the weights of the embedding."), NETWORK, Summary("tied head")
+        bool, "Whether the head shares the weights of the embedding.", NETWORK, Summary("tied head")
     ] = False
     attention_dropout: Dropout = 0.0
     pad_token_id: Annotated[
-        Token | None,
-        Meta(description="Padding token, whose embedding gets no gradient; null for none."),
-        Effect(gates=("C",)),
+        Token | None, "Padding token, whose embedding gets no gradient; null for none.", Effect(gates=("C",))
     ] = 128001
     mask_token_id: Annotated[
-        Token | None, Meta(description="Mask token, which stands for a token to be predicted; null for none."), UNUSED
+        Token | None, "Mask token, which stands for a token to be predicted; null for none.", UNUSED
     ] = 128002
 
     def __post_init__(self) -> None:
@@ -209,7 +193,3 @@ class Config(Fields):
     def width(self) -> int:
         """The width of a head."""
         return self.head_dim or self.hidden_size // self.num_attention_heads
-
-
-FIELDS: Final = tuple(fields_of(Config))
-"""The names of the fields."""

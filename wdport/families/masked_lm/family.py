@@ -9,22 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wdport.errors import MisfitError, printable
 from wdport.families.library_config import LibraryFamily, quoted
-from wdport.families.masked_lm.config import FACTOR, FIELDS, ROPE, TOKENIZER, Config, rotary, rotary_schema
+from wdport.families.masked_lm.config import FACTOR, ROPE, TOKENIZER, Config, rotary, rotary_schema
 from wdport.families.shapes import Shapes, count, size
+from wdport.fields import fields_of
 from wdport.model import ConfigurationSource, Document, Port, Resolved, Signature, Stated, Vocabulary
 from wdport.recorder import LONGEST, parse_input
 
 if TYPE_CHECKING:
     from wdport.families.masked_lm.port import MaskedLM
-    from wdport.families.roles import (
-        Accompanied,
-        Completing,
-        Configured,
-        Documented,
-        Family,
-        Referenced,
-        TokenNetwork,
-    )
+    from wdport.families.roles import Accompanied, Completing, Configured, Documented, Family, Referenced, TokenNetwork
 
 LENGTH: Final = 24
 """Tokens of a compared sequence. The network has no parameter that depends on the position, but rotary angles do: one
@@ -89,8 +82,9 @@ class MaskedLMFamily(LibraryFamily[Config]):
             named = ", ".join(map(str, classes)) if isinstance(classes, list) else str(classes)
             what = f"architectures is {printable(named, 60)}"
             raise MisfitError(where, what, f"{self.library_class} is supported; {OTHER}")
-        self.require_known(document, (*FIELDS, *ROPE, "model_type", "architectures", *INERT, FACTOR), where)
-        return {**{name: value for name, value in document.items() if name in FIELDS}, **rotary(document, where)}
+        names = fields_of(Config)
+        self.require_known(document, (*names, *ROPE, "model_type", "architectures", *INERT, FACTOR), where)
+        return {**{name: value for name, value in document.items() if name in names}, **rotary(document, where)}
 
     def settings_schema(self) -> dict[str, object]:
         """Every field that is read, and those without effect; names that begin with ``_`` are the library's notes."""
@@ -134,7 +128,8 @@ class MaskedLMFamily(LibraryFamily[Config]):
 
     def misread(self, config: Config, stated: Stated, module: Any) -> list[str]:
         # The library writes its defaults and its own notes as well; only the fields that fix the function are compared.
-        written = {name: value for name, value in module.config.to_dict().items() if name in (*FIELDS, *ROPE)}
+        names = {*fields_of(Config), *ROPE}
+        written = {name: value for name, value in module.config.to_dict().items() if name in names}
         theirs = self.load_config(self.read_settings(written, "config.json")).to_dict()
         return [f"{name} is {library_value!r} as transformers reads config.json, and {value!r} here"
                 for name, value in config.to_dict().items()
@@ -162,7 +157,7 @@ class MaskedLMFamily(LibraryFamily[Config]):
                           config.pad_token_id)  # fmt: skip
 
     def token_network(self, model: MaskedLM) -> TokenNetwork:
-        from wdport.families.masked_lm.predictor import Predictor
+        from wdport.families.masked_lm.port import Predictor
 
         return Predictor(model)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from weakref import ref
 
 import jax.numpy as jnp
 import keras
@@ -17,10 +18,11 @@ from jax import lax
 from keras import activations, layers, ops
 
 from wdport.families.masked_lm.config import TOKENIZER, Config
-from wdport.keras_runtime import layer_dtype, require_backend
+from wdport.families.ported_model import PortedModel
 from wdport.model import KerasTensor as Tensor
 from wdport.model import KerasVariable
 from wdport.nets.attention import Rotary, TokenAttention
+from wdport.nets.composed import Composed
 from wdport.nets.norms import RMSNorm
 
 Activation = Callable[[Tensor], Tensor]
@@ -53,7 +55,6 @@ class TiedHead(layers.Layer):
 
     def build(self, _: object = None) -> None:
         self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros") if self.use_bias else None
-        self.built = True
 
     def call(self, inputs: Tensor) -> Tensor:
         table = ops.cast(self.table(), inputs.dtype)
@@ -62,7 +63,7 @@ class TiedHead(layers.Layer):
         return logits if self.bias is None else logits + self.bias
 
 
-class GatedMlp(layers.Layer):
+class GatedMlp(Composed):
     """(B, N, C) -> (B, N, C): ``down(act(gate(x)) * up(x))`` with ``width`` features; SwiGLU if the activation is
     SiLU."""
 
@@ -70,17 +71,10 @@ class GatedMlp(layers.Layer):
         self, channels: int, width: int, activation: str | Activation, use_bias: bool, **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
-        self.channels, self.width = channels, width
-        self.gate = layers.Dense(width, use_bias=use_bias, name="gate")
+        self.add(layers.Dense(width, use_bias=use_bias, name="gate"), (None, None, channels))
         self.act = layers.Activation(activations.get(activation), name="act")
-        self.up = layers.Dense(width, use_bias=use_bias, name="up")
-        self.down = layers.Dense(channels, use_bias=use_bias, name="down")
-
-    def build(self, _: object = None) -> None:
-        self.gate.build((None, None, self.channels))
-        self.up.build((None, None, self.channels))
-        self.down.build((None, None, self.width))
-        self.built = True
+        self.add(layers.Dense(width, use_bias=use_bias, name="up"), (None, None, channels))
+        self.add(layers.Dense(channels, use_bias=use_bias, name="down"), (None, None, width))
 
     def call(self, x: Tensor) -> Tensor:
         # Only the gate is activated.
@@ -96,28 +90,20 @@ FUNCTIONS: dict[str, Activation] = {"gelu_pytorch_tanh": gelu_tanh}
 """Activations that Keras has no name for."""
 
 
-class Block(layers.Layer):
+class Block(Composed):
     """Tokens (B, N, C) -> (B, N, C): attention, then the gated network, each after a norm and added to its input."""
 
     def __init__(self, config: Config, **kwargs: object) -> None:
         super().__init__(**kwargs)
         channels, epsilon = config.hidden_size, config.rms_norm_eps
-        self.channels = channels
-        self.attention_norm = RMSNorm(epsilon, name="attention_norm")
-        self.attention = TokenAttention(
+        self.add(RMSNorm(epsilon, name="attention_norm"), (None, None, channels))
+        self.add(TokenAttention(
             channels, config.num_attention_heads, config.kv_heads, config.width, config.attention_bias, name="attention"
-        )
-        self.mlp_norm = RMSNorm(epsilon, name="mlp_norm")
+        ))  # fmt: skip
+        self.add(RMSNorm(epsilon, name="mlp_norm"), (None, None, channels))
         # Keras's "gelu" is the exact one, with the error function.
         act = FUNCTIONS.get(config.hidden_act, config.hidden_act)
-        self.mlp = GatedMlp(channels, config.intermediate_size, act, config.mlp_bias, name="mlp")
-
-    def build(self, _: object = None) -> None:
-        self.attention_norm.build((None, None, self.channels))
-        self.attention.build()
-        self.mlp_norm.build((None, None, self.channels))
-        self.mlp.build()
-        self.built = True
+        self.add(GatedMlp(channels, config.intermediate_size, act, config.mlp_bias, name="mlp"))
 
     def call(
         self, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor], visible: Tensor | None = None
@@ -141,7 +127,7 @@ class Block(layers.Layer):
 
 
 @keras.saving.register_keras_serializable("wdport")
-class MaskedLM(keras.Model):
+class MaskedLM(PortedModel):
     """The network: ``model((input_ids, attention_mask))``.
 
     Args:
@@ -153,41 +139,21 @@ class MaskedLM(keras.Model):
         false for padding, on any side. Output: logits (B, N, vocab_size) in the compute dtype.
     """
 
-    def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
-        kwargs = {"name": "masked_lm", **kwargs, "autocast": False}
-        super().__init__(**kwargs)
-        require_backend(self.variable_dtype)
-        self.config = config if isinstance(config, Config) else Config.from_dict(config)
-        self.depth = self.config.num_hidden_layers
-        self.tokenizer_json = ""
-        with layer_dtype(self.dtype_policy):
-            self._create()
-        self._build_all()
+    configuration, family = Config, "masked_lm"
 
-    def _create(self) -> None:
-        config, tokens = self.config, self.config.vocab_size
-        self.embed_tokens = TokenEmbedding(tokens, config.hidden_size, config.pad_token_id, name="embed_tokens")
-        self.rotary = Rotary(config.width, config.rope_theta, name="rotary")
+    def create(self, config: Config) -> None:
+        self.tokenizer_json, self.depth = "", config.num_hidden_layers
+        tokens, hidden = config.vocab_size, (None, None, config.hidden_size)
+        embedding = TokenEmbedding(tokens, config.hidden_size, config.pad_token_id, name="embed_tokens")
+        self.add(embedding, (None, None))
+        self.add(Rotary(config.width, config.rope_theta, name="rotary"), (None, None))
         for index in range(self.depth):
-            setattr(self, f"block_{index}", Block(config, name=f"block_{index}"))
-        self.norm = RMSNorm(config.rms_norm_eps, name="norm")
+            self.add(Block(config, name=f"block_{index}"))
+        self.add(RMSNorm(config.rms_norm_eps, name="norm"), hidden)
         if config.tie_word_embeddings:
-            self.lm_head = TiedHead(tokens, self._table, config.mlp_bias, name="lm_head")
+            self.add(TiedHead(tokens, lambda: embedding.embeddings, config.mlp_bias, name="lm_head"), hidden)
         else:
-            self.lm_head = layers.Dense(tokens, use_bias=config.mlp_bias, name="lm_head")
-
-    def _table(self) -> KerasVariable:
-        return self.embed_tokens.embeddings
-
-    def _build_all(self) -> None:
-        tokens = (None, None, self.config.hidden_size)
-        self.embed_tokens.build((None, None))
-        self.rotary.build((None, None))
-        for index in range(self.depth):
-            getattr(self, f"block_{index}").build()
-        self.norm.build(tokens)
-        self.lm_head.build(tokens)
-        self.built = True
+            self.add(layers.Dense(tokens, use_bias=config.mlp_bias, name="lm_head"), hidden)
 
     def call(self, inputs: tuple[Tensor, ...], training: bool | None = None) -> Tensor:
         input_ids, attention_mask = inputs
@@ -226,11 +192,6 @@ class MaskedLM(keras.Model):
     def compute_output_shape(self, inputs_shape: tuple[tuple[int | None, ...], ...]) -> tuple[int | None, ...]:
         return (*inputs_shape[0], self.config.vocab_size)
 
-    def __dir__(self) -> list[str]:
-        # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
-        # generic `layers` would come before `lm_head`; without it the file has our structural paths.
-        return [name for name in super().__dir__() if name != "layers"]
-
     def save_assets(self, folder: str) -> None:
         """Keep the tokenizer in a file that Keras saves."""
         if self.tokenizer_json:
@@ -241,5 +202,31 @@ class MaskedLM(keras.Model):
         if (file := Path(folder) / TOKENIZER).is_file():
             self.tokenizer_json = file.read_text(encoding="utf-8")
 
-    def get_config(self) -> dict[str, object]:
-        return {"name": self.name, "dtype": self.dtype_policy.name, "config": self.config.to_dict()}
+
+class Predictor:
+    """The network for generation, :meth:`MaskedLM.part` as a pure function of the model's weights: a
+    :class:`wdport.families.roles.TokenNetwork`."""
+
+    def __init__(self, model: MaskedLM) -> None:
+        # What keeps this network, with its compiled programs, must not keep the model alive.
+        self._model = ref(model)
+
+    def weights(self) -> list[Tensor]:
+        return [variable.value for variable in self._variables()]
+
+    def predict(
+        self, weights: list[Tensor], tokens: Tensor, visible: Tensor, positions: Tensor, first: Tensor, count: int
+    ) -> Tensor:
+        # Values as arguments: a program that closed over them would hold them as constants.
+        mapping = list(zip(self._variables(), weights, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            return self._live_model().part(tokens, visible, positions, first, count)
+
+    def _variables(self) -> list[KerasVariable]:
+        return list(self._live_model().weights)
+
+    def _live_model(self) -> MaskedLM:
+        model = self._model()
+        if model is None:
+            raise ReferenceError("the model no longer exists")
+        return model

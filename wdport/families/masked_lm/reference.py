@@ -47,27 +47,23 @@ def library_arguments(config: Config, stated: Stated | None = None) -> dict[str,
     return {**arguments, "rope_parameters": rope, "bos_token_id": None, "eos_token_id": None}
 
 
-def library_model(config: Config, stated: Stated | None = None, attention: str = ATTENTION) -> nn.Module:
+def library_model(config: Config, stated: Stated | None = None) -> nn.Module:
     """The library's model with random weights; raises :class:`MachineError` without transformers."""
     model_class = released_class(LIBRARY, CLASS)
     settings = model_class.config_class.from_dict(library_arguments(config, stated))
     # Left to itself, the library would choose `sdpa`.
-    settings._attn_implementation = attention
+    settings._attn_implementation = ATTENTION
     return cast(nn.Module, model_class(settings))
 
 
 def build_reference(
-    config: Config,
-    tensors: Mapping[str, Array],
-    dtype: str,
-    stated: Stated | None = None,
-    attention: str = ATTENTION,
+    config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated | None = None
 ) -> nn.Module:
     """The network in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. A tied
     head has the embedding's own parameter. The library reads the configuration itself where it is ``stated``. Raises
     :class:`MachineError` without transformers."""
     with lifted() if dtype == "float64" else nullcontext():
-        model = library_model(config, stated, attention)
+        model = library_model(config, stated)
     kind = getattr(torch, dtype)
     state = {name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}
     if config.tie_word_embeddings:

@@ -1,20 +1,16 @@
-"""The configuration: everything that fixes the function of a TS2Vec encoder, and the user's settings of it."""
+"""The configuration: everything that fixes the function of a TS2Vec encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta
 
-from wdport.errors import MisfitError, UsageError, did_you_mean
-from wdport.fields import NETWORK, Fields, Summary, Width, Wording, fields_of, typed_setting
+from wdport.fields import NETWORK, Fields, Summary, Width, Wording, fields_of
 from wdport.limits import MAX_FEATURES, require_model_size
-from wdport.model import Document
-from wdport.shared_types import given
 
 MAX_DEPTH = 14
 """Test inputs are as long as the widest dilation: 2^14 = 16,384 steps here, 1024 for the public code's default."""
@@ -24,33 +20,20 @@ MAX_DEPTH = 14
 class Config(Fields):
     """Sizes of one encoder; raises ``ValueError`` for invalid sizes."""
 
-    input_dims: Annotated[
-        int,
-        Meta(ge=1, le=MAX_FEATURES, description="Number of features per time step, F."),
-        NETWORK,
-        Summary("input_dims"),
-    ]
-    hidden_dims: Annotated[
-        Width, Meta(description="Number of channels of every block but the last, H."), NETWORK, Summary("hidden_dims")
-    ]
+    input_dims: Annotated[int, Meta(ge=1, le=MAX_FEATURES), "Number of features per time step, F.", NETWORK, Summary()]
+    hidden_dims: Annotated[Width, "Number of channels of every block but the last, H.", NETWORK, Summary()]
     output_dims: Annotated[
-        Width,
-        Meta(description="Number of channels of the last block and of the representation, D."),
-        NETWORK,
-        Summary("output_dims"),
+        Width, "Number of channels of the last block and of the representation, D.", NETWORK, Summary()
     ]
     depth: Annotated[
-        int,
-        Meta(ge=0, le=MAX_DEPTH, description="Number of blocks before the last; block i has dilation 2^i."),
-        NETWORK,
-        Summary("depth"),
+        int, Meta(ge=0, le=MAX_DEPTH), "Number of blocks before the last; block i has dilation 2^i.", NETWORK, Summary()
     ]
     kernel_size: Annotated[
         int,
-        Meta(ge=1, le=255, description="Width of the convolution kernels, K; odd.",
-             extra_json_schema={"not": {"multipleOf": 2}}),
+        Meta(ge=1, le=255, extra_json_schema={"not": {"multipleOf": 2}}),
+        "Width of the convolution kernels, K; odd.",
         NETWORK,
-    ] = 3  # fmt: skip
+    ] = 3
 
     wording: ClassVar = Wording(
         below="{value}: {least} to {most} is supported",
@@ -82,46 +65,3 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {**{name: name for name in fields_of(Config)}, "repr_dims": "output_dims"}
 )
 """Names of the fields in a configuration file; ``repr_dims`` is that of the public training script."""
-
-
-def read_settings(document: Document, where: str | Path) -> dict[str, object]:
-    """Read the fields of a configuration file; raises :class:`MisfitError` if it has none, or one of another type.
-
-    Its other settings concern training and are ignored.
-    """
-    values: dict[str, object] = {}
-    for key, name in NAMES.items():
-        if key not in document:
-            continue
-        value = document[key]
-        if type(value) is not int:
-            raise MisfitError((where, key), f"{str(value)[:40]!r} is not a whole number", "correct the value")
-        if values.setdefault(name, value) != value:
-            raise MisfitError((where, key), f"is {value}, and {name} is {values[name]}", "keep the right one")
-    if not values:
-        raise MisfitError(where, "holds no setting of a TS2Vec encoder", "leave it out: shapes determine all of them")
-    return values
-
-
-def settings_schema() -> dict[str, object]:
-    """Every name of a configuration file that is read; others concern training and are ignored."""
-    declared = fields_of(Config)
-    properties = {key: declared[name].schema() for key, name in NAMES.items()}
-    properties["repr_dims"]["description"] = "Another name of `output_dims`, used by the public training script."
-    return {
-        "type": "object",
-        "description": "Training configuration of a TS2Vec encoder. The shapes of the checkpoint's tensors determine "
-        "it; given values must agree.",
-        "properties": properties,
-        "anyOf": [given(name) for name in NAMES],
-    }
-
-
-def parse_setting(key: str, text: str) -> object:
-    """The value of one ``--set KEY=VALUE``; raises :class:`UsageError`."""
-    names = fields_of(Config)
-    if key not in names:
-        raise UsageError(
-            "--set", f"unknown name {key[:40]!r}", did_you_mean(key, names, f"use one of {', '.join(names)}")
-        )
-    return typed_setting(Config, key, text, "a whole number")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from wdport.errors import MisfitError, UsageError, did_you_mean
 from wdport.families.ported import PortedFamily
 from wdport.families.shapes import NUMBER, Shapes, consecutive, most_frequent, size
-from wdport.families.ts2vec import config as settings
-from wdport.families.ts2vec.config import Config
-from wdport.model import Port, Signature
+from wdport.families.ts2vec.config import NAMES, Config
+from wdport.fields import fields_of, typed_setting
+from wdport.model import Document, Port, Signature
 from wdport.recorder import LONGEST, parse_input
+from wdport.shared_types import given
 
 if TYPE_CHECKING:
     from wdport.families.roles import Documented, Encoding, Family
@@ -35,9 +38,47 @@ class TS2VecFamily(PortedFamily[Config]):
     configuration = Config
     keras_class = "TS2Vec"
     model_phrase = "a ts2vec encoder"
-    read_settings = staticmethod(settings.read_settings)
-    settings_schema = staticmethod(settings.settings_schema)
-    parse_setting = staticmethod(settings.parse_setting)
+
+    def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
+        """Read the fields of a configuration file; raises :class:`MisfitError` if it has none, or one of another type.
+
+        Its other settings concern training and are ignored.
+        """
+        values: dict[str, object] = {}
+        for key, name in NAMES.items():
+            if key not in document:
+                continue
+            value = document[key]
+            if type(value) is not int:
+                raise MisfitError((where, key), f"{str(value)[:40]!r} is not a whole number", "correct the value")
+            if values.setdefault(name, value) != value:
+                raise MisfitError((where, key), f"is {value}, and {name} is {values[name]}", "keep the right one")
+        if not values:
+            raise MisfitError(
+                where, "holds no setting of a TS2Vec encoder", "leave it out: shapes determine all of them"
+            )
+        return values
+
+    def settings_schema(self) -> dict[str, object]:
+        """Every name of a configuration file that is read; others concern training and are ignored."""
+        declared = fields_of(Config)
+        properties = {key: declared[name].schema() for key, name in NAMES.items()}
+        properties["repr_dims"]["description"] = "Another name of `output_dims`, used by the public training script."
+        return {
+            "type": "object",
+            "description": "Training configuration of a TS2Vec encoder. The shapes of the checkpoint's tensors "
+            "determine it; given values must agree.",
+            "properties": properties,
+            "anyOf": [given(name) for name in NAMES],
+        }
+
+    def parse_setting(self, key: str, text: str) -> object:
+        names = fields_of(Config)
+        if key not in names:
+            raise UsageError(
+                "--set", f"unknown name {key[:40]!r}", did_you_mean(key, names, f"use one of {', '.join(names)}")
+            )
+        return typed_setting(Config, key, text, "a whole number")
 
     def sizes(self, shapes: Shapes) -> dict[str, int | None]:
         """All fields. Dilations leave no trace in a file: block i has 2^i, and the public code builds no other."""

@@ -88,14 +88,3 @@ def build_reference(config: Config, tensors: Mapping[str, Array], dtype: str) ->
     # `assign`, since a meta tensor cannot be copied into.
     model.load_state_dict(state, assign=True)
     return model.eval()
-
-
-def random_tensors(config: Config, seed: int) -> dict[str, Array]:
-    """A state_dict of this encoder with every parameter random, float32."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.device("meta"):
-        shapes = {name: tensor.shape for name, tensor in TS2Vec(config).state_dict().items()}
-    return {
-        name: (torch.randn(shape, generator=generator) * (shape[1:].numel() ** -0.5 if len(shape) > 1 else 0.3)).numpy()
-        for name, shape in shapes.items()
-    }

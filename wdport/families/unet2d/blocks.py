@@ -1,13 +1,8 @@
-"""The blocks of the U-Net, one Keras layer each; images are (B, H, W, C), the time embedding (B, T).
-
-Every attribute that holds a layer has that layer's name, so a variable's path is the same in the code, in Keras and in
-a file.
-"""
+"""The blocks of the U-Net, one Keras layer each; images are (B, H, W, C), the time embedding (B, T)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import jax.numpy as jnp
 from keras import layers
@@ -16,63 +11,44 @@ from wdport.families.unet2d.config import Config, Stage, head_width, mid_groups
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.attention import ImageAttention
+from wdport.nets.composed import Composed, Shape
 from wdport.nets.convolutions import Double, Halve, conv
 from wdport.nets.norms import GroupNorm
 
-Shape = tuple[int | None, ...]
+
+def image_of(channels: int) -> Shape:
+    """The shape of images with this number of channels."""
+    return (None, None, None, channels)
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Makes the blocks of one configuration; ``factor`` is the divisor of the outputs."""
-
-    config: Config
-    factor: float = 1.0
-
-    def resnet(self, inputs: int, channels: int, name: str, resize: str = "") -> Resnet:
-        return Resnet(self.config, inputs, channels, self.factor, resize, name=name)
-
-    def attention(self, channels: int, groups: int | None, name: str) -> ImageAttention:
-        config = self.config
-        return ImageAttention(channels, head_width(config, channels), groups, config.norm_eps, self.factor, name=name)
-
-
-class Resnet(layers.Layer):
+class Resnet(Composed):
     """(B, H, W, C_in), time embedding (B, T) -> (B, H, W, C), the input added; ``resize`` "halve" or "double" changes
-    height and width of both after the first norm.
+    height and width of both after the first norm. The output is divided by ``factor``.
 
     The embedding is added to the input of ``norm2``, or with ``scale_shift`` applied to its output as 1 + scale and
     shift.
     """
 
     def __init__(
-        self, config: Config, inputs: int, channels: int, factor: float, resize: str, **kwargs: object
+        self, config: Config, inputs: int, channels: int, factor: float = 1.0, resize: str = "", **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
-        self.inputs, self.channels, self.factor = inputs, channels, factor
+        self.factor = factor
         self.scales = config.resnet_time_scale_shift == "scale_shift"
         groups, epsilon = config.norm_num_groups, config.norm_eps
         self.nonlinearity = layers.Activation(config.act_fn, name="nonlinearity")
-        self.norm1 = GroupNorm(groups, epsilon, name="norm1")
+        self.add(GroupNorm(groups, epsilon, name="norm1"), image_of(inputs))
         self.downsample = Halve(name="downsample") if resize == "halve" else None
         self.upsample = Double(name="upsample") if resize == "double" else None
-        self.conv1 = conv(channels, name="conv1")
-        self.time_emb_proj = layers.Dense(channels * (2 if self.scales else 1), name="time_emb_proj")
-        self.norm2 = GroupNorm(groups, epsilon, name="norm2")
+        self.add(conv(channels, name="conv1"), image_of(inputs))
+        time = (None, config.time_width)
+        self.add(layers.Dense(channels * (2 if self.scales else 1), name="time_emb_proj"), time)
+        self.add(GroupNorm(groups, epsilon, name="norm2"), image_of(channels))
         self.dropout = layers.Dropout(config.dropout, name="dropout")
-        self.conv2 = conv(channels, name="conv2")
-        self.conv_shortcut = None if inputs == channels else conv(channels, 1, name="conv_shortcut")
-
-    def build(self, time_shape: Shape) -> None:
-        input_shape, output_shape = (None, None, None, self.inputs), (None, None, None, self.channels)
-        self.norm1.build(input_shape)
-        self.conv1.build(input_shape)
-        self.time_emb_proj.build(time_shape)
-        self.norm2.build(output_shape)
-        self.conv2.build(output_shape)
-        if self.conv_shortcut is not None:
-            self.conv_shortcut.build(input_shape)
-        self.built = True
+        self.add(conv(channels, name="conv2"), image_of(channels))
+        self.conv_shortcut: KerasLayer = None
+        if inputs != channels:
+            self.add(conv(channels, 1, name="conv_shortcut"), image_of(inputs))
 
     def call(self, x: Tensor, embedding: Tensor) -> Tensor:
         hidden = self.nonlinearity(self.norm1(x))
@@ -95,26 +71,44 @@ class Resnet(layers.Layer):
         return (x + hidden) / self.factor
 
 
-class Down(layers.Layer):
-    """One resolution on the way down: (B, H, W, C_in), (B, T) -> the output of the last step, and all skip connections.
+def attention_of(
+    config: Config, channels: int, groups: int | None, factor: float = 1.0, *, name: str
+) -> ImageAttention:
+    """Attention with the heads and the epsilon of a configuration."""
+    return ImageAttention(channels, head_width(config, channels), groups, config.norm_eps, factor, name=name)
 
-    ``resnet_<i>``, each followed by ``attention_<i>`` if the stage has it, then ``downsample``.
-    """
+
+class Blocks(Composed):
+    """One resolution: ``resnet_<i>``, each followed by ``attention_<i>`` if the stage has it."""
 
     def __init__(self, config: Config, stage: Stage, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.stage, blocks = stage, Blocks(config)
-        _steps(self, blocks, stage)
-        self.downsample: KerasLayer = None
-        if stage.step == "conv":
-            self.downsample = Halve(stage.channels, config.downsample_padding, name="downsample")
-        elif stage.step == "resnet":
-            self.downsample = blocks.resnet(stage.channels, stage.channels, "downsample", "halve")
+        self.stage = stage
+        for index, inputs in enumerate(stage.inputs):
+            self.add(Resnet(config, inputs, stage.channels, name=f"resnet_{index}"))
+            if stage.attention:
+                attention = attention_of(config, stage.channels, config.norm_num_groups, name=f"attention_{index}")
+                self.add(attention)
 
-    def build(self, time_shape: Shape) -> None:
-        _build_steps(self, self.stage, time_shape)
-        _build_resize(self.downsample, self.stage, time_shape)
-        self.built = True
+    def resized(self, layer: KerasLayer, x: Tensor, embedding: Tensor) -> Tensor:
+        """The next resolution; a residual block also takes the embedding."""
+        return layer(x, embedding) if self.stage.step == "resnet" else layer(x)
+
+
+class Down(Blocks):
+    """One resolution on the way down: (B, H, W, C_in), (B, T) -> the output of the last step, and all skip connections.
+
+    The blocks, then ``downsample``.
+    """
+
+    def __init__(self, config: Config, stage: Stage, **kwargs: object) -> None:
+        super().__init__(config, stage, **kwargs)
+        self.downsample: KerasLayer = None
+        channels = stage.channels
+        if stage.step == "conv":
+            self.add(Halve(channels, config.downsample_padding, name="downsample"), image_of(channels))
+        elif stage.step == "resnet":
+            self.add(Resnet(config, channels, channels, resize="halve", name="downsample"))
 
     def call(self, x: Tensor, embedding: Tensor) -> tuple[Tensor, list[Tensor]]:
         skips = []
@@ -124,27 +118,22 @@ class Down(layers.Layer):
                 x = getattr(self, f"attention_{index}")(x)
             skips.append(x)
         if self.downsample is not None:
-            x = _resized(self.downsample, x, embedding, self.stage)
+            x = self.resized(self.downsample, x, embedding)
             skips.append(x)
         return x, skips
 
 
-class Mid(layers.Layer):
+class Mid(Composed):
     """The smallest resolution: two residual blocks with attention between them, if the network has it."""
 
     def __init__(self, config: Config, attends: bool, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.channels, blocks = config.block_out_channels[-1], Blocks(config, config.mid_block_scale_factor)
-        self.resnet_0 = blocks.resnet(self.channels, self.channels, "resnet_0")
-        self.attention = blocks.attention(self.channels, mid_groups(config), "attention") if attends else None
-        self.resnet_1 = blocks.resnet(self.channels, self.channels, "resnet_1")
-
-    def build(self, time_shape: Shape) -> None:
-        self.resnet_0.build(time_shape)
-        if self.attention is not None:
-            self.attention.build((None, None, None, self.channels))
-        self.resnet_1.build(time_shape)
-        self.built = True
+        channels, factor = config.block_out_channels[-1], config.mid_block_scale_factor
+        self.add(Resnet(config, channels, channels, factor, name="resnet_0"))
+        self.attention: KerasLayer = None
+        if attends:
+            self.add(attention_of(config, channels, mid_groups(config), factor, name="attention"))
+        self.add(Resnet(config, channels, channels, factor, name="resnet_1"))
 
     def call(self, x: Tensor, embedding: Tensor) -> Tensor:
         x = self.resnet_0(x, embedding)
@@ -153,24 +142,18 @@ class Mid(layers.Layer):
         return self.resnet_1(x, embedding)
 
 
-class Up(layers.Layer):
+class Up(Blocks):
     """One resolution on the way up: (B, H, W, C_in), its skip connections, and (B, T) -> the output of the last step.
     Every residual block concatenates the last unused skip connection to the channels of its input."""
 
     def __init__(self, config: Config, stage: Stage, **kwargs: object) -> None:
-        super().__init__(**kwargs)
-        self.stage, blocks = stage, Blocks(config)
-        _steps(self, blocks, stage)
+        super().__init__(config, stage, **kwargs)
         self.upsample: KerasLayer = None
+        channels = stage.channels
         if stage.step == "conv":
-            self.upsample = Double(stage.channels, name="upsample")
+            self.add(Double(channels, name="upsample"), image_of(channels))
         elif stage.step == "resnet":
-            self.upsample = blocks.resnet(stage.channels, stage.channels, "upsample", "double")
-
-    def build(self, time_shape: Shape) -> None:
-        _build_steps(self, self.stage, time_shape)
-        _build_resize(self.upsample, self.stage, time_shape)
-        self.built = True
+            self.add(Resnet(config, channels, channels, resize="double", name="upsample"))
 
     def call(self, x: Tensor, skips: Sequence[Tensor], embedding: Tensor) -> Tensor:
         for index in range(len(self.stage.inputs)):
@@ -179,31 +162,4 @@ class Up(layers.Layer):
             x = getattr(self, f"resnet_{index}")(x, embedding)
             if self.stage.attention:
                 x = getattr(self, f"attention_{index}")(x)
-        return x if self.upsample is None else _resized(self.upsample, x, embedding, self.stage)
-
-
-def _steps(layer: KerasLayer, blocks: Blocks, stage: Stage) -> None:
-    """Give a stage its residual and attention blocks."""
-    for index, inputs in enumerate(stage.inputs):
-        setattr(layer, f"resnet_{index}", blocks.resnet(inputs, stage.channels, f"resnet_{index}"))
-        if stage.attention:
-            groups = blocks.config.norm_num_groups
-            setattr(layer, f"attention_{index}", blocks.attention(stage.channels, groups, f"attention_{index}"))
-
-
-def _build_steps(layer: KerasLayer, stage: Stage, time_shape: Shape) -> None:
-    for index in range(len(stage.inputs)):
-        getattr(layer, f"resnet_{index}").build(time_shape)
-        if stage.attention:
-            getattr(layer, f"attention_{index}").build((None, None, None, stage.channels))
-
-
-def _build_resize(layer: KerasLayer, stage: Stage, time_shape: Shape) -> None:
-    if stage.step == "resnet":
-        layer.build(time_shape)
-    elif stage.step:
-        layer.build((None, None, None, stage.channels))
-
-
-def _resized(layer: KerasLayer, x: Tensor, embedding: Tensor, stage: Stage) -> Tensor:
-    return layer(x, embedding) if stage.step == "resnet" else layer(x)
+        return x if self.upsample is None else self.resized(self.upsample, x, embedding)

@@ -62,110 +62,87 @@ class Config(Fields):
 
     sample_size: Annotated[
         Side | tuple[Side, Side] | None,
-        Meta(description="Height and width of the images that the model was made for: one number, or two."),
+        "Height and width of the images that the model was made for: one number, or two.",
         UNUSED,
         Phrase("a number, two numbers or null"),
-        Summary("sample_size"),
+        Summary(),
     ] = None
-    in_channels: Annotated[
-        Width, Meta(description="Number of channels of the input."), NETWORK, Summary("in_channels")
-    ] = 3
-    out_channels: Annotated[
-        Width, Meta(description="Number of channels of the output."), NETWORK, Summary("out_channels")
-    ] = 3
-    center_input_sample: Annotated[bool, Meta(description="Whether the input x is rescaled to 2 x - 1."), NETWORK] = (
-        False
-    )
+    in_channels: Annotated[Width, "Number of channels of the input.", NETWORK, Summary()] = 3
+    out_channels: Annotated[Width, "Number of channels of the output.", NETWORK, Summary()] = 3
+    center_input_sample: Annotated[bool, "Whether the input x is rescaled to 2 x - 1.", NETWORK] = False
     time_embedding_type: Annotated[
-        Literal["positional", "fourier", "learned"],
-        Meta(description="Type of the time embedding."),
-        NETWORK,
-        Summary("time", 1),
+        Literal["positional", "fourier", "learned"], "Type of the time embedding.", NETWORK, Summary("time", 1)
     ] = "positional"
     time_embedding_dim: Annotated[
-        Width | None,
-        Meta(description="Width of the time embedding; four times the first value of block_out_channels if null."),
-        NETWORK,
+        Width | None, "Width of the time embedding; four times the first value of block_out_channels if null.", NETWORK
     ] = None
-    freq_shift: Annotated[
-        Real, Meta(description="Shift in the frequencies of a positional time embedding."), NETWORK
-    ] = 0
-    flip_sin_to_cos: Annotated[bool, Meta(description="Whether the cosines come before the sines."), NETWORK] = True
+    freq_shift: Annotated[Real, "Shift in the frequencies of a positional time embedding.", NETWORK] = 0
+    flip_sin_to_cos: Annotated[bool, "Whether the cosines come before the sines.", NETWORK] = True
     down_block_types: Annotated[
-        tuple[DownBlock, ...], Meta(min_length=1, description="Type of the down block at each level."), NETWORK
+        tuple[DownBlock, ...], Meta(min_length=1), "Type of the down block at each level.", NETWORK
     ] = ("DownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D")
     mid_block_type: Annotated[
         Literal["UNetMidBlock2D", None],
-        Meta(description="Type of the block between the down blocks and the up blocks; null for none."),
+        "Type of the block between the down blocks and the up blocks; null for none.",
         NETWORK,
     ] = MID
     up_block_types: Annotated[
-        tuple[UpBlock, ...], Meta(min_length=1, description="Type of the up block at each level."), NETWORK
+        tuple[UpBlock, ...], Meta(min_length=1), "Type of the up block at each level.", NETWORK
     ] = ("AttnUpBlock2D", "AttnUpBlock2D", "AttnUpBlock2D", "UpBlock2D")
     block_out_channels: Annotated[
         tuple[Width, ...],
-        Meta(min_length=1, max_length=MAX_LEVELS, description="Number of channels at each level."),
+        Meta(min_length=1, max_length=MAX_LEVELS),
+        "Number of channels at each level.",
         NETWORK,
         Summary("channels"),
     ] = (224, 448, 672, 896)
     layers_per_block: Annotated[
-        int, Meta(ge=1, le=MAX_RESIDUAL, description="Number of residual blocks per level."), NETWORK, Summary("layers")
+        int, Meta(ge=1, le=MAX_RESIDUAL), "Number of residual blocks per level.", NETWORK, Summary("layers")
     ] = 2
     mid_block_scale_factor: Annotated[
         Real,
-        Meta(description="Divisor of the outputs of the residual blocks in the middle block; not zero.",
-             extra_json_schema={"not": {"const": 0}}),
+        Meta(extra_json_schema={"not": {"const": 0}}),
+        "Divisor of the outputs of the residual blocks in the middle block; not zero.",
         NETWORK,
-    ] = 1  # fmt: skip
-    downsample_padding: Annotated[
-        int, Meta(ge=0, le=1, description="Padding of the strided convolutions."), NETWORK
     ] = 1
-    downsample_type: Annotated[Resampling, Meta(description="How the resolution is halved."), NETWORK] = "conv"
-    upsample_type: Annotated[Resampling, Meta(description="How the resolution is doubled."), NETWORK] = "conv"
+    downsample_padding: Annotated[int, Meta(ge=0, le=1), "Padding of the strided convolutions.", NETWORK] = 1
+    downsample_type: Annotated[Resampling, "How the resolution is halved.", NETWORK] = "conv"
+    upsample_type: Annotated[Resampling, "How the resolution is doubled.", NETWORK] = "conv"
     dropout: Dropout = 0.0
     act_fn: Annotated[
-        str,
-        Choices(("silu", "mish", "gelu", "relu"), synonyms={"swish": "silu"}),
-        Meta(description="Activation function."),
-        NETWORK,
+        str, Choices(("silu", "mish", "gelu", "relu"), synonyms={"swish": "silu"}), "Activation function.", NETWORK
     ] = "silu"
-    attention_head_dim: Annotated[
-        Width | None, Meta(description="Width of an attention head; all channels if null."), NETWORK
-    ] = 8
-    norm_num_groups: Annotated[Width, Meta(description="Number of groups in the group norms."), NETWORK] = 32
+    attention_head_dim: Annotated[Width | None, "Width of an attention head; all channels if null.", NETWORK] = 8
+    norm_num_groups: Annotated[Width, "Number of groups in the group norms.", NETWORK] = 32
     attn_norm_num_groups: Annotated[
-        Width | None,
-        Meta(description="Number of groups in the norm before the attention of the middle block."),
-        NETWORK,
+        Width | None, "Number of groups in the norm before the attention of the middle block.", NETWORK
     ] = None
-    norm_eps: Annotated[float, Meta(ge=0, lt=FINITE, description="Epsilon of the group norms."), NETWORK] = 1e-5
+    norm_eps: Annotated[float, Meta(ge=0, lt=FINITE), "Epsilon of the group norms.", NETWORK] = 1e-5
     resnet_time_scale_shift: Annotated[
-        Literal["default", "scale_shift"], Meta(description="How the time conditions a residual block."), NETWORK
+        Literal["default", "scale_shift"], "How the time conditions a residual block.", NETWORK
     ] = "default"
-    add_attention: Annotated[bool, Meta(description="Whether the middle block has attention."), NETWORK] = True
+    add_attention: Annotated[bool, "Whether the middle block has attention.", NETWORK] = True
     class_embed_type: Annotated[
-        Literal[None, "timestep", "identity"], Meta(description="How a class conditions the network."), NETWORK
+        Literal[None, "timestep", "identity"], "How a class conditions the network.", NETWORK
     ] = None
-    num_class_embeds: Annotated[
-        Steps | None, Meta(description="Number of classes."), NETWORK, Summary("classes", 2)
-    ] = None
+    num_class_embeds: Annotated[Steps | None, "Number of classes.", NETWORK, Summary("classes", 2)] = None
     num_train_timesteps: Annotated[
-        Steps | None, Meta(description="Number of diffusion steps in training, for a learned time embedding."), NETWORK
+        Steps | None, "Number of diffusion steps in training, for a learned time embedding.", NETWORK
     ] = None
     scheduler: Annotated[
         Annotated[Scheduler, Meta(extra_json_schema=_SCHEDULER)] | None,
-        Meta(description="Process that the network was trained to reverse, as in scheduler_config.json; null if the "
-                         "network is not sampled."),
+        "Process that the network was trained to reverse, as in scheduler_config.json; null if the network is not "
+        "sampled.",
         Effect(gates=("E",)),
         Phrase("a table of values"),
-    ] = None  # fmt: skip
+    ] = None
 
     no_class: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_STEPS)] | None,
-        Meta(description="Label that means no class, which guidance needs; null if the network was trained with a "
-                         "class for every sample. Not a field of the library."),
+        "Label that means no class, which guidance needs; null if the network was trained with a class for every "
+        "sample. Not a field of the library.",
         UNUSED,
-    ] = None  # fmt: skip
+    ] = None
 
     wording: ClassVar = Wording(item="has a value that is not {item}")
 

@@ -13,17 +13,8 @@ from wdport.diffusion.diffusion import LEAST_SIGNAL
 from wdport.diffusion.scheduler import OWN_STEPS, Scheduler
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
-from wdport.families.ported import PlainSampled
 from wdport.families.shapes import Shapes, any_below, count, size
-from wdport.families.unet2d.config import (
-    MID,
-    SCHEDULER,
-    Config,
-    attends,
-    down_stages,
-    mid_groups,
-    up_stages,
-)
+from wdport.families.unet2d.config import MID, SCHEDULER, Config, attends, down_stages, mid_groups, up_stages
 from wdport.libraries import released_class
 from wdport.model import (
     Array,
@@ -223,7 +214,7 @@ _STEPS: Final = {"conv": "a convolution", "resnet": "a resnet", "": "nothing"}
 """How a stage changes the resolution, as text."""
 
 
-class UNet2DFamily(PlainSampled, LibraryFamily[Config]):
+class UNet2DFamily(LibraryFamily[Config]):
     """An image diffusion in the roles of :mod:`wdport.families.roles`, except training."""
 
     name = "unet2d"

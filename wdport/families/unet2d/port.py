@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import keras
 from keras import layers, ops
 
-from wdport.families.unet2d.blocks import Down, Mid, Up
+from wdport.families.ported_model import PortedModel
+from wdport.families.unet2d.blocks import Down, Mid, Up, image_of
 from wdport.families.unet2d.config import Config, attends, down_stages, up_stages
-from wdport.keras_runtime import layer_dtype, require_backend
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.convolutions import conv
@@ -23,63 +23,40 @@ from wdport.nets.precision import wide
 
 
 @keras.saving.register_keras_serializable("wdport")
-class UNet2D(keras.Model):
+class UNet2D(PortedModel):
     """The denoiser: ``model((x, t))``, or ``model((x, t, labels))`` if it is class-conditional.
 
     Args:
-        config: a :class:`Config` or its :meth:`Config.to_dict`; fixes every variable.
+        config: a :class:`Config` or its :meth:`Config.to_dict`.
 
     Inputs: x (B, H, W, in_channels), where H and W are multiples of :attr:`Config.stride`; t (B,), timesteps as in the
         library, above zero for a Fourier embedding; labels (B,) below ``num_class_embeds``, or timesteps, or for
     "identity" the embedding itself, (B, T). Output: (B, H, W, out_channels) in the compute dtype.
     """
 
-    def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
-        kwargs = {"name": "unet2d", **kwargs, "autocast": False}
-        super().__init__(**kwargs)
-        require_backend(self.variable_dtype)
-        self.config = config if isinstance(config, Config) else Config.from_dict(config)
-        self.levels = len(self.config.block_out_channels)
-        with layer_dtype(self.dtype_policy):
-            self._create()
-        self._build_all()
+    configuration, family = Config, "unet2d"
 
-    def _create(self) -> None:
-        config = self.config
-        self.conv_in = conv(config.block_out_channels[0], name="conv_in")
-        self.time_proj = _time_proj(config)
-        self.time_embedding = TimeMlp(config.time_width, name="time_embedding")
+    def create(self, config: Config) -> None:
+        self.levels, first = len(config.block_out_channels), config.block_out_channels[0]
+        self.add(conv(first, name="conv_in"), image_of(config.in_channels))
+        self.add(_time_proj(config), (None,))
+        self.add(TimeMlp(config.wave_width, config.time_width, name="time_embedding"))
         self.class_embedding: KerasLayer = None
         if config.classes == "table":
-            self.class_embedding = layers.Embedding(config.num_class_embeds, config.time_width, name="class_embedding")
+            self.add(layers.Embedding(config.num_class_embeds, config.time_width, name="class_embedding"), (None,))
         elif config.classes == "timestep":
-            self.class_embedding = TimeMlp(config.time_width, name="class_embedding")
+            self.add(TimeMlp(config.wave_width, config.time_width, name="class_embedding"))
         for level, stage in enumerate(down_stages(config)):
-            setattr(self, f"down_{level}", Down(config, stage, name=f"down_{level}"))
-        self.mid = None if config.mid_block_type is None else Mid(config, attends(config), name="mid")
+            self.add(Down(config, stage, name=f"down_{level}"))
+        self.mid: KerasLayer = None
+        if config.mid_block_type is not None:
+            self.add(Mid(config, attends(config), name="mid"))
         for level, stage in enumerate(up_stages(config)):
-            setattr(self, f"up_{level}", Up(config, stage, name=f"up_{level}"))
-        self.conv_norm_out = GroupNorm(config.norm_num_groups, config.norm_eps, name="conv_norm_out")
+            self.add(Up(config, stage, name=f"up_{level}"))
+        self.add(GroupNorm(config.norm_num_groups, config.norm_eps, name="conv_norm_out"), image_of(first))
         # Always SiLU in the library, whatever `act_fn` is; so are the activations of the time embedding.
         self.conv_act = layers.Activation("silu", name="conv_act")
-        self.conv_out = conv(config.out_channels, name="conv_out")
-
-    def _build_all(self) -> None:
-        config, time = self.config, (None, self.config.time_width)
-        self.conv_in.build((None, None, None, config.in_channels))
-        self.time_proj.build((None,))
-        self.time_embedding.build((None, config.wave_width))
-        if self.class_embedding is not None:
-            self.class_embedding.build((None,) if config.classes == "table" else (None, config.wave_width))
-        for level in range(self.levels):
-            getattr(self, f"down_{level}").build(time)
-        if self.mid is not None:
-            self.mid.build(time)
-        for level in range(self.levels):
-            getattr(self, f"up_{level}").build(time)
-        self.conv_norm_out.build((None, None, None, config.block_out_channels[0]))
-        self.conv_out.build((None, None, None, config.block_out_channels[0]))
-        self.built = True
+        self.add(conv(config.out_channels, name="conv_out"), image_of(first))
 
     def call(self, inputs: tuple[Tensor, ...], training: bool | None = None) -> Tensor:
         x, times, *labels = inputs
@@ -125,14 +102,6 @@ class UNet2D(keras.Model):
 
     def compute_output_shape(self, inputs_shape: tuple[tuple[int | None, ...], ...]) -> tuple[int | None, ...]:
         return (*inputs_shape[0][:-1], self.config.out_channels)
-
-    def __dir__(self) -> list[str]:
-        # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
-        # generic `layers` would come before `up_0`; without it the file has our structural paths.
-        return [name for name in super().__dir__() if name != "layers"]
-
-    def get_config(self) -> dict[str, object]:
-        return {"name": self.name, "dtype": self.dtype_policy.name, "config": self.config.to_dict()}
 
 
 def _time_proj(config: Config) -> KerasLayer:

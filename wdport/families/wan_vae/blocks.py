@@ -1,7 +1,6 @@
 """The blocks of the autoencoder, one Keras layer each; videos are (B, T, H, W, C), ``stream`` keeps their past.
 
-Every attribute that holds a layer has that layer's name, so a variable's path is the same in the code, in Keras and in
-a file. Without a stream a block takes its input for the beginning of a video, as its first part.
+Without a stream a block takes its input for the beginning of a video, as its first part.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from wdport.families.wan_vae.stream import Frames, Stream
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.attention import attend
+from wdport.nets.composed import Composed, Shape
 from wdport.nets.convolutions import CausalConv3D, Double, Halve
 from wdport.nets.norms import LengthNorm
-
-Shape = tuple[int | None, ...]
 
 WINDOW = (3, 3, 3)
 
@@ -27,28 +25,20 @@ def of(channels: int) -> Shape:
     return (None, None, None, None, channels)
 
 
-class Residual(layers.Layer):
+class Residual(Composed):
     """(B, T, H, W, C_in) -> (B, T, H, W, C), the input added, through a convolution of one pixel if C differs."""
 
     def __init__(self, inputs: int, channels: int, dropout: float, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.inputs, self.channels = inputs, channels
         self.nonlinearity = layers.Activation("silu", name="nonlinearity")
-        self.norm1 = LengthNorm(name="norm1")
-        self.conv1 = CausalConv3D(channels, WINDOW, name="conv1")
-        self.norm2 = LengthNorm(name="norm2")
+        self.add(LengthNorm(name="norm1"), of(inputs))
+        self.add(CausalConv3D(channels, WINDOW, name="conv1"), of(inputs))
+        self.add(LengthNorm(name="norm2"), of(channels))
         self.dropout = layers.Dropout(dropout, name="dropout")
-        self.conv2 = CausalConv3D(channels, WINDOW, name="conv2")
-        self.conv_shortcut = None if inputs == channels else CausalConv3D(channels, (1, 1, 1), name="conv_shortcut")
-
-    def build(self, _: Shape = ()) -> None:
-        self.norm1.build(of(self.inputs))
-        self.conv1.build(of(self.inputs))
-        self.norm2.build(of(self.channels))
-        self.conv2.build(of(self.channels))
-        if self.conv_shortcut is not None:
-            self.conv_shortcut.build(of(self.inputs))
-        self.built = True
+        self.add(CausalConv3D(channels, WINDOW, name="conv2"), of(channels))
+        self.conv_shortcut: KerasLayer = None
+        if inputs != channels:
+            self.add(CausalConv3D(channels, (1, 1, 1), name="conv_shortcut"), of(inputs))
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         stream = stream or Frames()
@@ -59,21 +49,14 @@ class Residual(layers.Layer):
         return hidden + (x if self.conv_shortcut is None else self.conv_shortcut(x))
 
 
-class FrameAttention(layers.Layer):
+class FrameAttention(Composed):
     """(B, T, H, W, C) plus self-attention among the pixels of each frame, with one head of all channels."""
 
     def __init__(self, channels: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.channels = channels
-        self.norm = LengthNorm(name="norm")
-        self.to_qkv = layers.Dense(3 * channels, name="to_qkv")
-        self.proj = layers.Dense(channels, name="proj")
-
-    def build(self, _: Shape = ()) -> None:
-        self.norm.build(of(self.channels))
-        for layer in (self.to_qkv, self.proj):
-            layer.build((None, None, None, self.channels))
-        self.built = True
+        self.add(LengthNorm(name="norm"), of(channels))
+        self.add(layers.Dense(3 * channels, name="to_qkv"), of(channels)[1:])
+        self.add(layers.Dense(channels, name="proj"), of(channels)[1:])
 
     def call(self, x: Tensor) -> Tensor:
         batch, frames, height, width, channels = x.shape
@@ -85,19 +68,14 @@ class FrameAttention(layers.Layer):
         return jnp.reshape(attended, x.shape) + x
 
 
-class Mid(layers.Layer):
+class Mid(Composed):
     """The smallest size: two residual blocks with attention between them."""
 
     def __init__(self, channels: int, dropout: float, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.resnet_0 = Residual(channels, channels, dropout, name="resnet_0")
-        self.attention_0 = FrameAttention(channels, name="attention_0")
-        self.resnet_1 = Residual(channels, channels, dropout, name="resnet_1")
-
-    def build(self, _: Shape = ()) -> None:
-        for layer in (self.resnet_0, self.attention_0, self.resnet_1):
-            layer.build(())
-        self.built = True
+        self.add(Residual(channels, channels, dropout, name="resnet_0"))
+        self.add(FrameAttention(channels, name="attention_0"))
+        self.add(Residual(channels, channels, dropout, name="resnet_1"))
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         stream = stream or Frames()
@@ -105,47 +83,33 @@ class Mid(layers.Layer):
         return self.resnet_1(x, stream=stream)
 
 
-class Smaller(layers.Layer):
+class Smaller(Composed):
     """Half the height and width, and with ``temporal`` half the frames after that."""
 
     def __init__(self, channels: int, temporal: bool, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.channels = channels
         # Zeros below and on the right only, as the library's ZeroPad2d((0, 1, 0, 1)).
-        self.resample = Halve(channels, padding=0, name="resample")
+        self.add(Halve(channels, padding=0, name="resample"), of(channels)[1:])
         self.time_conv: KerasLayer = None
         if temporal:
             # Without padding in time: the stream puts the last past frame before these.
-            self.time_conv = CausalConv3D(channels, (3, 1, 1), stride=2, causal=False, name="time_conv")
-
-    def build(self, _: Shape = ()) -> None:
-        self.resample.build((None, None, None, self.channels))
-        if self.time_conv is not None:
-            self.time_conv.build(of(self.channels))
-        self.built = True
+            self.add(CausalConv3D(channels, (3, 1, 1), stride=2, causal=False, name="time_conv"), of(channels))
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         x = each_frame(self.resample, x)
         return x if self.time_conv is None else (stream or Frames()).halve(self.time_conv, x)
 
 
-class Larger(layers.Layer):
+class Larger(Composed):
     """With ``temporal`` twice the frames, then twice the height and width, with ``resized`` channels."""
 
     def __init__(self, channels: int, resized: int, temporal: bool, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.channels = channels
         self.time_conv: KerasLayer = None
         if temporal:
             # The two halves of the channels are the two frames that one frame becomes.
-            self.time_conv = CausalConv3D(2 * channels, (3, 1, 1), name="time_conv")
-        self.resample = Double(resized, name="resample")
-
-    def build(self, _: Shape = ()) -> None:
-        if self.time_conv is not None:
-            self.time_conv.build(of(self.channels))
-        self.resample.build((None, None, None, self.channels))
-        self.built = True
+            self.add(CausalConv3D(2 * channels, (3, 1, 1), name="time_conv"), of(channels))
+        self.add(Double(resized, name="resample"), of(channels)[1:])
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         if self.time_conv is not None:
@@ -194,7 +158,7 @@ class Copies(layers.Layer):
         return x[:, self.time - 1 :] if first else x
 
 
-class Level(layers.Layer):
+class Level(Composed):
     """Residual blocks ``resnet_<i>``, then a step to the next size, if the stage has one: a level of the decoder, and
     in Wan 2.2 of the encoder, where ``averages`` or ``copies`` of the input are added."""
 
@@ -202,24 +166,17 @@ class Level(layers.Layer):
         super().__init__(**kwargs)
         self.stage, self.down = stage, down
         for index, inputs in enumerate(stage.inputs):
-            setattr(self, f"resnet_{index}", Residual(inputs, stage.channels, dropout, name=f"resnet_{index}"))
+            self.add(Residual(inputs, stage.channels, dropout, name=f"resnet_{index}"))
         self.resampler: KerasLayer = None
         if stage.resized:
-            self.resampler = (Smaller(stage.channels, stage.temporal, name="resampler") if down else
-                              Larger(stage.channels, stage.resized, stage.temporal, name="resampler"))  # fmt: skip
+            self.add(Smaller(stage.channels, stage.temporal, name="resampler") if down else
+                     Larger(stage.channels, stage.resized, stage.temporal, name="resampler"))  # fmt: skip
         self.avg_shortcut: KerasLayer = None
         time = 2 if stage.temporal else 1
         if shortcut and down:
             self.avg_shortcut = Averages(stage.channels, time, 2 if stage.resized else 1, name="avg_shortcut")
         elif shortcut and stage.resized:
             self.avg_shortcut = Copies(stage.channels, time, name="avg_shortcut")
-
-    def build(self, _: Shape = ()) -> None:
-        for index in range(len(self.stage.inputs)):
-            getattr(self, f"resnet_{index}").build(())
-        if self.resampler is not None:
-            self.resampler.build(())
-        self.built = True
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         stream = stream or Frames()

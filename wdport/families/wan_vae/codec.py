@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -188,7 +187,7 @@ class Coding:
         _require_video(self.config, video, chunk, mesh)
         settings = _settings_of(self, None, dtype, compute_dtype, False, mesh)
         with _enough(settings.dtype, settings.compute_dtype):
-            codec = _codec(self, settings)
+            codec = self.codecs(settings)
             moments = np.concatenate(list(codec.encode(codec.weights(self), video, chunk)), axis=1)
         mean, logvar = np.split(moments, 2, axis=-1)
         if normalise:
@@ -236,7 +235,7 @@ class Coding:
             centre, spread = statistics(self.config, np.float64 if settings.compute_dtype == "float64" else np.float32)
             latents = latents * spread + centre
         with _enough(settings.dtype, settings.compute_dtype):
-            codec = _codec(self, settings)
+            codec = self.codecs(settings)
             parts = codec.decode(codec.weights(self), latents, chunk)
         return _inside(parts, settings)
 
@@ -273,17 +272,6 @@ def _settings_of(model: KerasModel, output: str | None, dtype: str | None, compu
 
 
 _FLOATS = ("float32", "bfloat16", "float16", "float64")
-
-
-def _codec(model: Any, settings: CodecSettings) -> Codec:
-    """The codec of a model with these settings, kept with the model, as are its compiled programs."""
-    return model.codecs(settings)
-
-
-def codecs_of(model: KerasModel) -> Any:
-    """A function from settings to the codec, which keeps the last few."""
-    # Per model: a cache of the module would keep every model alive.
-    return lru_cache(maxsize=8)(lambda settings: Codec(model, settings))
 
 
 def _require_video(config: Config, video: Array, chunk: int, mesh: Mesh | None) -> None:

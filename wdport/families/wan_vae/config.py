@@ -45,79 +45,62 @@ class Config(Fields):
     """
 
     base_dim: Annotated[
-        Width,
-        Meta(description="Number of channels at the encoder's first level, before multiplication by dim_mult."),
-        NETWORK,
-        Summary("base_dim"),
+        Width, "Number of channels at the encoder's first level, before multiplication by dim_mult.", NETWORK, Summary()
     ] = 96
     decoder_base_dim: Annotated[
-        Width | None, Meta(description="The same for the decoder; base_dim if null."), NETWORK, Summary("decoder")
+        Width | None, "The same for the decoder; base_dim if null.", NETWORK, Summary("decoder")
     ] = None
-    z_dim: Annotated[Width, Meta(description="Number of channels of the latents."), NETWORK, Summary("z_dim", 2)] = 16
+    z_dim: Annotated[Width, "Number of channels of the latents.", NETWORK, Summary("z_dim", 2)] = 16
     dim_mult: Annotated[
         tuple[Width, ...],
-        Meta(
-            min_length=2,
-            max_length=MAX_LEVELS,
-            description="Number of channels at each level, as a multiple of base_dim.",
-        ),
+        Meta(min_length=2, max_length=MAX_LEVELS),
+        "Number of channels at each level, as a multiple of base_dim.",
         NETWORK,
-        Summary("dim_mult"),
+        Summary(),
     ] = (1, 2, 4, 4)
     num_res_blocks: Annotated[
         int,
-        Meta(ge=1, le=MAX_RESIDUAL,
-             description="Number of residual blocks per level of the encoder; the decoder has one more per level."),
+        Meta(ge=1, le=MAX_RESIDUAL),
+        "Number of residual blocks per level of the encoder; the decoder has one more per level.",
         NETWORK,
         Summary("blocks", 1),
-    ] = 2  # fmt: skip
+    ] = 2
     attn_scales: Annotated[
         tuple[float, ...],
-        Meta(
-            max_length=0, description="Sizes at which the down blocks have attention; only an empty list is supported."
-        ),
+        Meta(max_length=0),
+        "Sizes at which the down blocks have attention; only an empty list is supported.",
         UNUSED,
         NO_ATTENTION,
     ] = ()
     temperal_downsample: Annotated[
         tuple[bool, ...],
-        Meta(min_length=1, max_length=MAX_LEVELS - 1,
-             description="For each transition between levels, whether it also halves the number of frames (at most two "
-                         "do)."),
+        Meta(min_length=1, max_length=MAX_LEVELS - 1),
+        "For each transition between levels, whether it also halves the number of frames (at most two do).",
         NETWORK,
         Summary("temporal", 3),
-    ] = (False, True, True)  # fmt: skip
+    ] = (False, True, True)
     dropout: Dropout = 0.0
-    latents_mean: Annotated[
-        tuple[Mean, ...], Meta(description="Mean of each channel of the latents; used by pipelines."), UNUSED
-    ] = MEAN
+    latents_mean: Annotated[tuple[Mean, ...], "Mean of each channel of the latents; used by pipelines.", UNUSED] = MEAN
     latents_std: Annotated[
-        tuple[Deviation, ...],
-        Meta(description="Standard deviation of each channel of the latents; used by pipelines."),
-        UNUSED,
+        tuple[Deviation, ...], "Standard deviation of each channel of the latents; used by pipelines.", UNUSED
     ] = STD
     is_residual: Annotated[
-        bool, Meta(description="Whether the blocks have the shortcuts of Wan 2.2."), NETWORK, Summary("residual", 4)
+        bool, "Whether the blocks have the shortcuts of Wan 2.2.", NETWORK, Summary("residual", 4)
     ] = False
     in_channels: Annotated[
-        Width,
-        Meta(description="Number of channels of the encoder's input, after patches have become channels."),
-        NETWORK,
+        Width, "Number of channels of the encoder's input, after patches have become channels.", NETWORK
     ] = 3
-    out_channels: Annotated[Width, Meta(description=
-        "Number of channels of the decoder's output, before channels become patches."), NETWORK] = 3  # fmt: skip
+    out_channels: Annotated[
+        Width, "Number of channels of the decoder's output, before channels become patches.", NETWORK
+    ] = 3
     patch_size: Annotated[
         Annotated[int, Meta(ge=1, le=64)] | None,
-        Meta(description="Height and width of the patches of Wan 2.2; null for no patches."),
+        "Height and width of the patches of Wan 2.2; null for no patches.",
         NETWORK,
         Summary("patch", 5),
     ] = None
-    scale_factor_temporal: Annotated[
-        Width | None, Meta(description="Number of video frames per latent frame; not used."), UNUSED
-    ] = 4
-    scale_factor_spatial: Annotated[
-        Width | None, Meta(description="Number of pixels per latent pixel, for tiles; not used."), UNUSED
-    ] = 8
+    scale_factor_temporal: Annotated[Width | None, "Number of video frames per latent frame; not used.", UNUSED] = 4
+    scale_factor_spatial: Annotated[Width | None, "Number of pixels per latent pixel, for tiles; not used.", UNUSED] = 8
 
     def __post_init__(self) -> None:
         super().__post_init__()

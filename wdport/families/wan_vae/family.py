@@ -1,21 +1,52 @@
-"""AutoencoderKLWan as a family: the object through which the rest of wdport uses it."""
+"""AutoencoderKLWan as a family: the object through which the rest of wdport uses it, with inputs and outputs at a size
+suitable for comparisons in float64."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import Bound
 from wdport.families.library_config import LibraryFamily
 from wdport.families.shapes import Shapes, any_below, count, size
-from wdport.families.wan_vae.battery import BOUNDS, signature
-from wdport.families.wan_vae.config import Config, down_stages, up_stages
-from wdport.model import Coded, Function
+from wdport.families.wan_vae.config import GROUP, Config, down_stages, up_stages
+from wdport.model import Coded, Function, Port, Signature
+from wdport.recorder import parse_input
 
 if TYPE_CHECKING:
     from wdport.families.roles import Autoencoder, Documented, Family, Programmed, Referenced
     from wdport.families.wan_vae.port import WanVAE
+
+BOUNDS: Final[Mapping[str, Bound]] = MappingProxyType({
+    "chunks": Bound(
+        1e-10,
+        "chunks (G): relative float64 error of latents and videos computed in chunks, and of the videos as bytes",
+    ),
+})  # fmt: skip
+"""Measured: below 1e-14; a wrong byte is an error of 1e-4 and more."""
+
+GROUPS: Final = 2
+"""Groups of frames after the first: in the second, every layer at the latents' size sees two frames before it."""
+
+HEIGHT, WIDTH = 2, 3
+"""Size of the latents; height and width differ, so that an exchange is noticed."""
+
+
+def signature(config: Config) -> Signature:
+    """A video (B, C, T, H, W) of two lengths; the outputs are the mean and log-variance of its posterior, and the video
+    decoded from the mean."""
+    channels, frames = config.in_channels // config.patch**2, 1 + GROUP * GROUPS
+    height, width = HEIGHT * config.pixels, WIDTH * config.pixels
+    video = parse_input(f"video: b c={channels} t={frames}..{frames + GROUP} h={height} w={width} -> b t h w c")
+    axes = "b c t h w -> b t h w c"
+    outputs = tuple(Port(name, axes) for name in ("mean", "logvar", "video"))
+    note = (
+        f"compared at {frames} frames of {height} x {width}: the network takes any multiple of {config.pixels} pixels"
+    )
+    return Signature((video,), outputs, (note,))
+
 
 _UPSAMPLERS: Final = ("upsampler", "upsamplers.0")
 """The step of a level of the decoder, in Wan 2.2 and in Wan 2.1."""
@@ -94,7 +125,7 @@ class WanVaeFamily(LibraryFamily[Config]):
 
         from wdport.families.wan_vae.gates import gates
 
-        return gates(config)
+        return gates(config, BOUNDS)
 
 
 FAMILY = WanVaeFamily()

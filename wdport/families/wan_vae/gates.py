@@ -7,7 +7,7 @@ in a narrow network of the same kind with random weights, so that it takes secon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from wdport.compare.findings import Gate, Term, measure
+from wdport.compare.gate_bounds import Bound
 from wdport.compare.measure import relative_l2
-from wdport.families.wan_vae.battery import BOUNDS
 from wdport.families.wan_vae.codec import Codec, CodecSettings, functions
 from wdport.families.wan_vae.config import GROUP, Config
 from wdport.families.wan_vae.port import WanVAE
@@ -46,10 +46,10 @@ class Example:
     decoded: Array
 
 
-def gates(config: Config) -> list[Gate]:
-    """Gate chunks (G) for a model of this configuration."""
+def gates(config: Config, bounds: Mapping[str, Bound]) -> list[Gate]:
+    """Gate chunks (G) for a model of this configuration, with the family's ``bounds``."""
     errors = chunk_errors(config)
-    measures = tuple(measure(name, "error", value, "chunks", family_bounds=BOUNDS) for name, value in errors.items())
+    measures = tuple(measure(name, "error", value, "chunks", family_bounds=bounds) for name, value in errors.items())
     return [CHUNKS.gate(len(measures), len(measures), measures)]
 
 

@@ -8,40 +8,34 @@ Source: diffusers 0.42.1, ``AutoencoderKLWan``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache, partial
 
 import jax.numpy as jnp
 import keras
 from keras import layers
 
+from wdport.families.ported_model import PortedModel
 from wdport.families.wan_vae.blocks import WINDOW, Level, Mid, Residual, Smaller, of
-from wdport.families.wan_vae.codec import Codec, CodecSettings, Coding, codecs_of
+from wdport.families.wan_vae.codec import Codec, CodecSettings, Coding
 from wdport.families.wan_vae.config import GROUP, Config, down_stages, flat, up_stages
 from wdport.families.wan_vae.stream import Frames, Stream
-from wdport.keras_runtime import layer_dtype, require_backend
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
+from wdport.nets.composed import Composed
 from wdport.nets.convolutions import CausalConv3D
 from wdport.nets.norms import LengthNorm
 
 
-class Ends(layers.Layer):
+class Ends(Composed):
     """What both halves end with: a norm, its activation and a convolution to ``channels``."""
 
     def __init__(self, inputs: int, first: int, last: int, channels: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.inputs, self.last = inputs, last
-        self.conv_in = CausalConv3D(first, WINDOW, name="conv_in")
-        self.norm_out = LengthNorm(name="norm_out")
+        self.add(CausalConv3D(first, WINDOW, name="conv_in"), of(inputs))
+        self.add(LengthNorm(name="norm_out"), of(last))
         self.nonlinearity = layers.Activation("silu", name="nonlinearity")
-        self.conv_out = CausalConv3D(channels, WINDOW, name="conv_out")
-
-    def build_ends(self) -> None:
-        """Build these layers."""
-        self.conv_in.build(of(self.inputs))
-        self.norm_out.build(of(self.last))
-        self.conv_out.build(of(self.last))
+        self.add(CausalConv3D(channels, WINDOW, name="conv_out"), of(last))
 
     def end(self, x: Tensor, stream: Stream) -> Tensor:
         """The last features as the output."""
@@ -55,28 +49,17 @@ class Encoder(Ends):
         stages = down_stages(config)
         last = stages[-1].channels
         super().__init__(config.in_channels, config.base_dim, last, 2 * config.z_dim, **kwargs)
-        down_layers: list[KerasLayer] = []
         if config.is_residual:
-            down_layers += [
-                Level(stage, True, True, config.dropout, name=f"down_{index}") for index, stage in enumerate(stages)
-            ]
+            self.count = len(stages)
+            for index, stage in enumerate(stages):
+                self.add(Level(stage, True, True, config.dropout, name=f"down_{index}"))
         else:
             # Wan 2.1 numbers residual blocks and steps in one list, so names of layers follow from the position in it.
             for index, (level, block) in enumerate(flat(config)):
-                stage, name = stages[level], f"down_{index}"
-                down_layers.append(Smaller(stage.channels, stage.temporal, name=name) if block is None else
-                            Residual(stage.inputs[block], stage.channels, config.dropout, name=name))  # fmt: skip
-        self.count = len(down_layers)
-        for layer in down_layers:
-            setattr(self, layer.name, layer)
-        self.mid = Mid(last, config.dropout, name="mid")
-
-    def build(self, _: tuple[int | None, ...] = ()) -> None:
-        self.build_ends()
-        for index in range(self.count):
-            getattr(self, f"down_{index}").build(())
-        self.mid.build(())
-        self.built = True
+                self.count, stage, name = index + 1, stages[level], f"down_{index}"
+                self.add(Smaller(stage.channels, stage.temporal, name=name) if block is None else
+                         Residual(stage.inputs[block], stage.channels, config.dropout, name=name))  # fmt: skip
+        self.add(Mid(last, config.dropout, name="mid"))
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         stream = stream or Frames()
@@ -93,17 +76,10 @@ class Decoder(Ends):
         stages = up_stages(config)
         first, last = config.decoder_dim * config.dim_mult[-1], stages[-1].channels
         super().__init__(config.z_dim, first, last, config.out_channels, **kwargs)
-        self.mid = Mid(first, config.dropout, name="mid")
+        self.add(Mid(first, config.dropout, name="mid"))
         self.count = len(stages)
         for index, stage in enumerate(stages):
-            setattr(self, f"up_{index}", Level(stage, False, config.is_residual, config.dropout, name=f"up_{index}"))
-
-    def build(self, _: tuple[int | None, ...] = ()) -> None:
-        self.build_ends()
-        self.mid.build(())
-        for index in range(self.count):
-            getattr(self, f"up_{index}").build(())
-        self.built = True
+            self.add(Level(stage, False, config.is_residual, config.dropout, name=f"up_{index}"))
 
     def call(self, x: Tensor, stream: Stream | None = None) -> Tensor:
         stream = stream or Frames()
@@ -118,58 +94,40 @@ LEAST, MOST = -30.0, 20.0
 
 
 @keras.saving.register_keras_serializable("wdport")
-class WanVAE(Coding, keras.Model):
+class WanVAE(Coding, PortedModel):
     """The autoencoder: ``mean, logvar, video = model(video)``.
 
     Its methods :meth:`encode`, :meth:`decode` and :meth:`decode_in_parts` are those of :class:`Coding`.
 
     Args:
-        config: a :class:`Config` or its :meth:`Config.to_dict`; fixes every variable.
+        config: a :class:`Config` or its :meth:`Config.to_dict`.
 
     Input: video (B, T, H, W, C) from -1 to 1, where T is one more than a multiple of :attr:`Config.frames`, and H and W
         are multiples of :attr:`Config.pixels`. Outputs: mean and log-variance (B, t, h, w, z), and the video decoded
         of the mean, (B, T, H, W, C') from -1 to 1, all in the compute dtype.
     """
 
-    def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
-        kwargs = {"name": "wan_vae", **kwargs, "autocast": False}
-        super().__init__(**kwargs)
-        require_backend(self.variable_dtype)
-        self.config = config if isinstance(config, Config) else Config.from_dict(config)
-        twice = 2 * self.config.z_dim
-        with layer_dtype(self.dtype_policy):
-            self.encoder = Encoder(self.config, name="encoder")
-            self.quant_conv = CausalConv3D(twice, (1, 1, 1), name="quant_conv")
-            self.post_quant_conv = CausalConv3D(self.config.z_dim, (1, 1, 1), name="post_quant_conv")
-            self.decoder = Decoder(self.config, name="decoder")
-        self.encoder.build(())
-        self.quant_conv.build(of(twice))
-        self.post_quant_conv.build(of(self.config.z_dim))
-        self.decoder.build(())
-        self.built = True
+    configuration, family = Config, "wan_vae"
+
+    def create(self, config: Config) -> None:
+        twice = 2 * config.z_dim
+        self.add(Encoder(config, name="encoder"))
+        self.add(CausalConv3D(twice, (1, 1, 1), name="quant_conv"), of(twice))
+        self.add(CausalConv3D(config.z_dim, (1, 1, 1), name="post_quant_conv"), of(config.z_dim))
+        self.add(Decoder(config, name="decoder"))
 
     def call(self, video: Tensor, training: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
         mean, logvar = self.split(self._moments(patchify(video, self.config.patch)))
         return mean, logvar, self.finish(self._decoded(mean))
 
     def _moments(self, x: Tensor) -> Tensor:
-        stream = Frames()
-        # A Python loop, so each layer is recorded once for every group, as the library calls it.
         parts = [x[:, :1], *(x[:, start : start + GROUP] for start in range(1, x.shape[1], GROUP))]
-        moments = [self.encoder(parts[0], stream=stream)]
-        for part in parts[1:]:
-            stream.next()
-            moments.append(self.encoder(part, stream=stream))
-        return self.quant_conv(jnp.concatenate(moments, axis=1))
+        return self.quant_conv(_in_parts(self.encoder, parts))
 
     def _decoded(self, latents: Tensor) -> Tensor:
-        stream, x = Frames(), self.post_quant_conv(latents)
+        x = self.post_quant_conv(latents)
         # The library encodes in groups of four frames, but decodes one latent frame at a time.
-        frames = [self.decoder(x[:, :1], stream=stream)]
-        for frame in range(1, x.shape[1]):
-            stream.next()
-            frames.append(self.decoder(x[:, frame : frame + 1], stream=stream))
-        return jnp.concatenate(frames, axis=1)
+        return _in_parts(self.decoder, [x[:, frame : frame + 1] for frame in range(x.shape[1])])
 
     def encode_part(self, video: Tensor, stream: Stream) -> Tensor:
         """Mean and log-variance (B, t, h, w, 2z), not clipped, of the next frames (B, T, H, W, C) of a stream."""
@@ -181,8 +139,9 @@ class WanVAE(Coding, keras.Model):
 
     @cached_property
     def codecs(self) -> Callable[[CodecSettings], Codec]:
-        """The codec for given settings, with its compiled programs."""
-        return codecs_of(self)
+        """The codec for given settings, with its compiled programs; the last few are kept."""
+        # Per model: a cache of the module would keep every model alive.
+        return lru_cache(maxsize=8)(partial(Codec, self))
 
     @staticmethod
     def split(moments: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,13 +154,16 @@ class WanVAE(Coding, keras.Model):
         """The decoder's output (B, T, h, w, C) as a video from -1 to 1."""
         return jnp.clip(unpatchify(x, self.config.patch), -1.0, 1.0)
 
-    def __dir__(self) -> list[str]:
-        # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
-        # generic `layers` would come before ours.
-        return [name for name in super().__dir__() if name != "layers"]
 
-    def get_config(self) -> dict[str, object]:
-        return {"name": self.name, "dtype": self.dtype_policy.name, "config": self.config.to_dict()}
+def _in_parts(half: KerasLayer, parts: Sequence[Tensor]) -> Tensor:
+    """The outputs of the encoder or the decoder for the parts of a video, joined."""
+    stream, outputs = Frames(), []
+    # A Python loop, so each layer is recorded once for every part, as the library calls it.
+    for index, part in enumerate(parts):
+        if index:
+            stream.next()
+        outputs.append(half(part, stream=stream))
+    return jnp.concatenate(outputs, axis=1)
 
 
 def patchify(x: Tensor, size: int) -> Tensor:

@@ -4,16 +4,12 @@ log-variance and the video decoded of the mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from torch import Tensor, nn
 
 from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.wan_vae.config import Config
-from wdport.model import Array, Stated
-
-LIBRARY: Final = DiffusersClass("AutoencoderKLWan", Config().to_dict())
 
 
 class Opaque:
@@ -48,15 +44,11 @@ def _forward(self: Any, video: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return posterior.mean, posterior.logvar, self.decode(posterior.mode()).sample
 
 
-def build_reference(
-    config: Config, tensors: Mapping[str, Array], dtype: str, stated: Stated | None = None
-) -> nn.Module:
-    """The model in evaluation mode with these weights, every one of them used; ``dtype`` float32 or float64. The
-    library reads the configuration itself where it is ``stated``. Raises :class:`MachineError` without diffusers."""
-    return LIBRARY.filled(config.to_dict(), tensors, dtype, stated, _watchable)
-
-
 def _watchable(library: type[nn.Module]) -> type[nn.Module]:
     """The library's class with our forward, which encodes and decodes."""
     names = ("_feat_map", "_conv_idx", "_enc_feat_map", "_enc_conv_idx")
     return type(library.__name__, (library,), {"forward": _forward, **{name: _opaque(name) for name in names}})
+
+
+LIBRARY: Final = DiffusersClass("AutoencoderKLWan", Config().to_dict(), changed=_watchable)
+build_reference = LIBRARY.build_reference

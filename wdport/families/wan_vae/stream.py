@@ -28,21 +28,17 @@ class Stream(Protocol):
 
     def clean(self, x: Tensor) -> Tensor:
         """``x`` with zeros in place of frames before the video."""
-        ...
 
     def causal(self, layer: KerasLayer, x: Tensor) -> Tensor:
         """A causal convolution of the next frames."""
-        ...
 
     def double(self, layer: KerasLayer, x: Tensor) -> Tensor:
         """Twice as many frames, by a causal convolution ``layer`` with a frame's two halves in its channels; the
         video's first frame stays one, and is not seen by those after it."""
-        ...
 
     def halve(self, layer: KerasLayer, x: Tensor) -> Tensor:
         """Half as many frames, by a strided convolution ``layer`` over one past frame and these; the video's first
         frame stays as it is."""
-        ...
 
 
 class Frames:

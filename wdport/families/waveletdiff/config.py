@@ -41,11 +41,12 @@ TRAINING: Final = Effect(gates=("C", "D", "E"))
 
 @dataclass(frozen=True)
 class Public:
-    """Section and name of a field in the public training configuration, and what others call it."""
+    """Section of a field in the public training configuration, what others call it, and its ``key`` there if that is
+    not its name."""
 
     section: str
-    key: str
     also: tuple[str, ...] = ()
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,137 +77,112 @@ class Config(Fields):
 
     level_lengths: Annotated[
         tuple[Steps, ...],
-        Meta(
-            max_length=MAX_GROUPS,
-            description="Number of coefficients in each group, per feature: [cA_L, cD_L, ..., cD_1].",
-        ),
+        Meta(max_length=MAX_GROUPS),
+        "Number of coefficients in each group, per feature: [cA_L, cD_L, ..., cD_1].",
         NETWORK,
         Summary("groups"),
     ]
-    features: Annotated[int, Meta(ge=1, le=MAX_FEATURES, description="Number of features per time step."), NETWORK]
+    features: Annotated[int, Meta(ge=1, le=MAX_FEATURES), "Number of features per time step.", NETWORK]
     embed_dim: Annotated[
         Width,
-        Meta(
-            description="Width of the tokens of the detail levels; the tokens of the approximation are twice as wide."
-        ),
+        "Width of the tokens of the detail levels; the tokens of the approximation are twice as wide.",
         NETWORK,
-        Public("model", "embed_dim", ("d_model", "hidden_dim", "embedding_dim", "dim", "width")),
+        Public("model", ("d_model", "hidden_dim", "embedding_dim", "dim", "width")),
         Released(256, assumed=False),
     ]
     num_heads: Annotated[
         Width,
-        Meta(description="Number of attention heads, a divisor of embed_dim."),
+        "Number of attention heads, a divisor of embed_dim.",
         NETWORK,
-        Public("model", "num_heads", ("heads", "n_heads", "n_head", "nhead", "num_attention_heads", "attention_heads")),
+        Public("model", ("heads", "n_heads", "n_head", "nhead", "num_attention_heads", "attention_heads")),
         Released(8, risk="with another number every attention computes something else"),
         SETTABLE,
-        Summary("num_heads"),
+        Summary(),
     ]
     num_layers: Annotated[
         int,
-        Meta(ge=1, le=MAX_LAYERS,
-             description="Number of transformer blocks per detail level; the approximation has two more."),
+        Meta(ge=1, le=MAX_LAYERS),
+        "Number of transformer blocks per detail level; the approximation has two more.",
         NETWORK,
-        Public("model", "num_layers", ("layers", "n_layers", "depth", "num_blocks")),
+        Public("model", ("layers", "n_layers", "depth", "num_blocks")),
         Released(8, assumed=False),
-    ]  # fmt: skip
+    ]
     time_embed_dim: Annotated[
         int,
-        Meta(ge=4, le=MAX_WIDTH, multiple_of=2, description="Width of the time embedding; even, at least 4."),
+        Meta(ge=4, le=MAX_WIDTH, multiple_of=2),
+        "Width of the time embedding; even, at least 4.",
         NETWORK,
-        Public("model", "time_embed_dim", ("time_dim", "t_embed_dim")),
+        Public("model", ("time_dim", "t_embed_dim")),
         Released(128, assumed=False),
         FieldRefusal("{value} is not even and at least 4"),
     ]
-    qk_norm: Annotated[bool, Meta(description="Whether attention normalizes queries and keys."), NETWORK] = False
+    qk_norm: Annotated[bool, "Whether attention normalizes queries and keys.", NETWORK] = False
     cross_level_attention: Annotated[
         bool,
-        Meta(description="Whether the levels attend to one another."),
+        "Whether the levels attend to one another.",
         NETWORK,
         Public(
             "attention",
-            "use_cross_level_attention",
             ("cross_level_attention", "cross_attention", "use_cross_attention"),
+            "use_cross_level_attention",
         ),
     ] = True
-    scale_embedding: Annotated[
-        bool, Meta(description="Whether the network takes a scale as a conditioning input."), NETWORK
-    ] = False
+    scale_embedding: Annotated[bool, "Whether the network takes a scale as a conditioning input.", NETWORK] = False
     prediction_target: Annotated[
         Literal["noise", "coefficient"],
-        Meta(description="What the network predicts: the noise, or the clean coefficients."),
+        "What the network predicts: the noise, or the clean coefficients.",
         TRAINING,
-        Public(
-            "model", "prediction_target", ("target", "prediction_type", "prediction", "parameterization", "objective")
-        ),
+        Public("model", ("target", "prediction_type", "prediction", "parameterization", "objective")),
         Released("noise", risk="with the other one every sample is wrong"),
         SETTABLE,
-        Summary("prediction_target"),
+        Summary(),
     ] = "noise"
     noise_schedule: Annotated[
         str,
         Choices(SCHEDULES, unlisted=("custom",)),
-        Meta(description="Noise schedule of the diffusion."),
+        "Noise schedule of the diffusion.",
         TRAINING,
-        Public("noise", "schedule", ("noise_schedule", "beta_schedule", "schedule_type", "type", "name", "kind")),
+        Public("noise", ("noise_schedule", "beta_schedule", "schedule_type", "type", "name", "kind"), "schedule"),
         Released("exponential"),
         SETTABLE,
-        Summary("noise_schedule"),
+        Summary(),
     ] = "exponential"
-    dropout: Annotated[Dropout, Public("model", "dropout", ("dropout_rate", "p_dropout")), Released(0.1), SETTABLE] = (
-        0.1
-    )
-    wavelet: Annotated[
-        str | None,
-        Meta(description="PyWavelets name of the wavelet."),
-        Effect(gates=("F",)),
-        SETTABLE,
-        Summary("wavelet"),
-    ] = None
+    dropout: Annotated[Dropout, Public("model", ("dropout_rate", "p_dropout")), Released(0.1), SETTABLE] = 0.1
+    wavelet: Annotated[str | None, "PyWavelets name of the wavelet.", Effect(gates=("F",)), SETTABLE, Summary()] = None
     boundary_mode: Annotated[
         Annotated[str, Choices(BOUNDARY_MODES)] | None,
-        Meta(description="How a series is extended beyond its ends."),
+        "How a series is extended beyond its ends.",
         UNUSED,  # it goes with the wavelet, as seq_len does
         Released("symmetric"),
         SETTABLE,
     ] = None
     seq_len: Annotated[
         Steps | None,
-        Meta(description="Number of time steps in a series, T."),
+        "Number of time steps in a series, T.",
         UNUSED,
-        Public("dataset", "seq_len", ("seq_length", "sequence_length", "length", "window", "window_size")),
+        Public("dataset", ("seq_length", "sequence_length", "length", "window", "window_size")),
         SETTABLE,
     ] = None
     norm_mean: Annotated[
-        Annotated[tuple[Mean, ...], Features] | None, Meta(description="Mean of every feature of the data."), SAMPLES
+        Annotated[tuple[Mean, ...], Features] | None, "Mean of every feature of the data.", SAMPLES
     ] = None
     norm_std: Annotated[
-        Annotated[tuple[Deviation, ...], Features] | None,
-        Meta(description="Standard deviation of every feature of the data."),
-        SAMPLES,
+        Annotated[tuple[Deviation, ...], Features] | None, "Standard deviation of every feature of the data.", SAMPLES
     ] = None
     feature_names: Annotated[
-        tuple[str, ...] | None,
-        Meta(description="Names of the features."),
-        SAMPLES,
-        Phrase("a list of texts"),
-        OMITTED,
+        tuple[str, ...] | None, "Names of the features.", SAMPLES, Phrase("a list of texts"), OMITTED
     ] = None
     conditioning: Annotated[
         Literal["scale", "none"] | None,
-        Meta(description="Whether a network with a scale embedding was trained with a scale for every window; null if "
-                         "unknown."),
+        "Whether a network with a scale embedding was trained with a scale for every window; null if unknown.",
         UNUSED,
         SETTABLE,
-        Summary("conditioning"),
+        Summary(),
         OMITTED,
-    ] = None  # fmt: skip
-    transform: Annotated[str | None, Meta(description="Transform of the data."), SAMPLES, OMITTED] = None
+    ] = None
+    transform: Annotated[str | None, "Transform of the data.", SAMPLES, OMITTED] = None
     window_statistics: Annotated[
-        str | None,
-        Meta(description="Statistics of the windows of the training data, in packed form."),
-        SAMPLES,
-        OMITTED,
+        str | None, "Statistics of the windows of the training data, in packed form.", SAMPLES, OMITTED
     ] = None
 
     wording: ClassVar = Wording(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,23 +15,13 @@ from wdport.compare.gate_bounds import Bound
 from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.ported import PortedFamily
 from wdport.families.waveletdiff.config import RISKS, Config
-from wdport.families.waveletdiff.objective import objective
+from wdport.families.waveletdiff.new_model import fresh_config, recipe
 from wdport.families.waveletdiff.public_form import is_public, settings_schema
 from wdport.families.waveletdiff.resolve import SCHEDULE_TOLERANCE, resolve
 from wdport.families.waveletdiff.sampled import diffused, process
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.variables import position_table, require_sizes, time_frequencies, variables
-from wdport.model import (
-    Array,
-    Constant,
-    Document,
-    LossPart,
-    Objective,
-    PartWords,
-    Port,
-    Recipe,
-    Signature,
-)
+from wdport.model import Array, Constant, Document, LossPart, Objective, PartWords, Port, Signature
 from wdport.recorder import parse_input
 
 if TYPE_CHECKING:
@@ -63,6 +52,8 @@ class WaveletDiffFamily(PortedFamily[Config]):
     variables = staticmethod(variables)
     process = staticmethod(process)
     diffused = staticmethod(diffused)
+    fresh_config = staticmethod(fresh_config)
+    recipe = staticmethod(recipe)
 
     @property
     def bounds(self) -> Mapping[str, Bound]:  # type: ignore[override]  # not imported before it is used
@@ -113,12 +104,9 @@ class WaveletDiffFamily(PortedFamily[Config]):
     def unfilled(self) -> AbstractContextManager[None]:
         import keras  # noqa: F401  as in build
 
-        from wdport.families.waveletdiff.new_model import blank
+        from wdport.families.waveletdiff.initial import blank
 
         return blank()
-
-    def unsampled(self, config: Config) -> str:
-        return ""
 
     def to_series(self, config: Config, coefficients: Array | Tensor) -> Tensor | None:
         from wdport.families.waveletdiff.series import to_series
@@ -126,12 +114,13 @@ class WaveletDiffFamily(PortedFamily[Config]):
         return to_series(config, coefficients) if config.wavelet and config.seq_len else None
 
     def gates(self, config: Config) -> Sequence[Gate]:
-        from wdport.families.waveletdiff.gates import gates
+        from wdport.families.waveletdiff.gates import series_errors
+        from wdport.wavelets.check import wavelet_gate
 
         transform, decode = self.transform(config), _decoder(config)
         if transform is None or decode is None:
             return ()
-        return gates(config, transform, decode, partial(self.to_series, config))
+        return [wavelet_gate(transform, series_errors(config, decode, partial(self.to_series, config)))]
 
     def signature(self, config: Config) -> Signature:
         """Coefficients (B, C, F) with a different energy in every level, time (B,) = step / 1000, scale (B,)."""
@@ -143,20 +132,10 @@ class WaveletDiffFamily(PortedFamily[Config]):
         output = Port("prediction", parts=parts, decode=_decoder(config), words=words)
         return Signature(tuple(map(parse_input, inputs)), (output,))
 
-    def fresh_config(self, settings: Document, where: str | Path) -> tuple[Config, dict[str, object]]:
-        from wdport.families.waveletdiff.new_model import fresh_config
-
-        return fresh_config(settings, where)
-
-    def recipe(self, document: Document, where: str | Path, public: bool = False) -> Recipe:
-        from wdport.families.waveletdiff.new_model import public_recipe, recipe
-
-        return public_recipe(document, where) if public else recipe(document, where)
-
     def fresh(self, config: Config, seed: int, dtype: str | None = None) -> WaveletDiff:
         import keras  # noqa: F401  as in build
 
-        from wdport.families.waveletdiff.new_model import seeded
+        from wdport.families.waveletdiff.initial import seeded
         from wdport.families.waveletdiff.port import WaveletDiff
 
         with seeded(seed):
@@ -168,6 +147,8 @@ class WaveletDiffFamily(PortedFamily[Config]):
         return level_parts(config)
 
     def objective(self, config: Config, model: WaveletDiff) -> Objective:
+        from wdport.families.waveletdiff.loss import objective
+
         return objective(config, np.asarray(model.noise_schedule.alpha_bar.value))
 
     def port_tables(self, model: WaveletDiff) -> dict[str, Array]:

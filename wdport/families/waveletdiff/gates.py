@@ -1,4 +1,4 @@
-"""WaveletDiff's own gate, F: the wavelet transform and the series in the units of the data."""
+"""What WaveletDiff's own gate, F, measures besides the wavelet transform: series in the units of the data."""
 
 from __future__ import annotations
 
@@ -8,27 +8,19 @@ from math import inf
 import jax
 import numpy as np
 
-from wdport.compare.findings import Gate
 from wdport.compare.measure import relative_l2
 from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, VOLUME, transform_of
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array
-from wdport.wavelets.check import BATCH, wavelet_gate
-from wdport.wavelets.transform import WaveletTransform
+from wdport.wavelets.check import BATCH
 
 Way = Callable[[Array], object]
 """From coefficients (B, C, F) to series (B, N, F)."""
 
 
-def gates(config: Config, transform: WaveletTransform, decode: Callable[[Array], Array], sampled: Way) -> list[Gate]:
-    """Gate wavelet (F); ``decode`` is PyWavelets' inverse, ``sampled`` the decoding of samples to the units of the
-    data."""
-    return [wavelet_gate(transform, series_errors(config, decode, sampled))]
-
-
 def series_errors(config: Config, decode: Callable[[Array], Array], sampled: Way) -> dict[str, float]:
-    """Relative float64 errors of the model's series in the units of the data, by feature, against PyWavelets' inverse
-    times the deviation plus the mean."""
+    """Relative float64 errors of series in the units of the data, to which ``sampled`` decodes, by feature, against
+    PyWavelets' inverse ``decode`` times the deviation plus the mean."""
     c = np.random.default_rng(1).standard_normal((BATCH, config.coefficients, config.features))
     with jax.enable_x64(True):
         series = np.asarray(sampled(c))

@@ -3,8 +3,7 @@
 Keras's own layers are used where they fit. Four do not, for measured reasons (Keras 3.15 on JAX, see
 `tests/families/test_keras_precision.py`): `LayerNormalization` and `ops.var` compute in float32 inside
 a float64 model; so do `ops.sin` and `ops.cos`; `MultiHeadAttention` casts its softmax to float32 on its fused path and
-has no query/key normalisation. Every attribute that holds a layer has that layer's name, so the structural path of a
-variable is the same in the code, in Keras and in a file.
+has no query/key normalisation.
 
 Shapes: B batch, L tokens of a level, D width, H heads, K = D / H head width, T time width.
 """
@@ -15,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from keras import layers, ops
 
-from wdport.families.waveletdiff.new_model import XavierUniform, Zeros, linear
-from wdport.families.waveletdiff.variables import STEPS_PER_TIME as STEPS_PER_TIME
+from wdport.families.waveletdiff.initial import XavierUniform, Zeros, linear
 from wdport.families.waveletdiff.variables import position_table, time_frequencies
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
-from wdport.nets.precision import wide as wide
+from wdport.nets.composed import Composed
+from wdport.nets.norms import RMSNorm
+from wdport.nets.precision import wide
 
 SCALE_GAIN = 10.0
 """Of a scale within the logarithm that is embedded."""
@@ -61,23 +61,7 @@ class Standardize(layers.Layer):
         return ops.cast((wide(x) - mean) * ops.rsqrt(variance + self.epsilon), x.dtype)
 
 
-class RMSNorm(layers.Layer):
-    """(..., K) divided by its root mean square over the last axis, times a learned ``scale`` (K,)."""
-
-    def __init__(self, epsilon: float = 1e-8, **kwargs: object) -> None:
-        super().__init__(**kwargs)
-        self.epsilon = epsilon
-
-    def build(self, x_shape: tuple[int | None, ...]) -> None:
-        self.scale = self.add_weight(name="scale", shape=(x_shape[-1],), initializer="ones")
-        self.built = True
-
-    def call(self, x: Tensor) -> Tensor:
-        square, _ = ops.moments(ops.square(wide(x)), axes=[-1], keepdims=True)
-        return ops.cast(wide(x) * ops.rsqrt(square + self.epsilon), x.dtype) * self.scale
-
-
-class AdaptiveNorm(layers.Layer):
+class AdaptiveNorm(Composed):
     """Tokens (B, L, D), time embedding (B, T) -> scale * LN(tokens) + shift, [scale | shift] from time.
 
     The scale is the first half and is used without the usual "1 +".
@@ -86,11 +70,7 @@ class AdaptiveNorm(layers.Layer):
     def __init__(self, width: int, time_width: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.norm = Standardize(name="norm")
-        self.ada_lin = linear(time_width, 2 * width, name="ada_lin")
-
-    def build(self, tokens_shape: tuple[int | None, ...], time_shape: tuple[int | None, ...]) -> None:
-        self.ada_lin.build(time_shape)
-        self.built = True
+        self.add(linear(time_width, 2 * width, name="ada_lin"), (None, time_width))
 
     def call(self, tokens: Tensor, time: Tensor) -> Tensor:
         # No "1 +", so a zero embedding gives a zero scale: the public code overwrites its identity initialisation.
@@ -98,7 +78,7 @@ class AdaptiveNorm(layers.Layer):
         return scale * self.norm(tokens) + shift
 
 
-class Mlp(layers.Layer):
+class Mlp(Composed):
     """(..., D) -> Dense, activation, Dense; ``widths`` are input, hidden and output.
 
     With ``dropout`` there is a dropout layer after the activation and at the end.
@@ -108,18 +88,13 @@ class Mlp(layers.Layer):
         self, widths: tuple[int, int, int], activation: str, dropout: float | None = None, **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
-        self.hidden = linear(*widths[:2], name="hidden")
+        self.add(linear(*widths[:2], name="hidden"), (None, widths[0]))
         self.activation = layers.Activation(activation, name="activation")
-        self.out = linear(*widths[1:], name="out")
+        self.add(linear(*widths[1:], name="out"), (None, widths[1]))
         self.hidden_dropout = self.out_dropout = None
         if dropout is not None:
             self.hidden_dropout = layers.Dropout(dropout, name="hidden_dropout")
             self.out_dropout = layers.Dropout(dropout, name="out_dropout")
-
-    def build(self, x_shape: tuple[int | None, ...]) -> None:
-        self.hidden.build(x_shape)
-        self.out.build((*x_shape[:-1], self.hidden.units))
-        self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         # Computed once also where gradients need it: see wdport.nets.boundary.
@@ -129,7 +104,7 @@ class Mlp(layers.Layer):
         return self.out_dropout(self.out(self.hidden_dropout(x)))
 
 
-class Attention(layers.Layer):
+class Attention(Composed):
     """Multi-head attention: query (B, Lq, D), key and value (B, Lk, D) -> (B, Lq, D), with biases.
 
     Kernels are laid out as in `keras.layers.MultiHeadAttention`: query, key, value (D, H, K) and
@@ -144,21 +119,22 @@ class Attention(layers.Layer):
         self, num_heads: int, width: int, qk_norm: bool = False, dropout: float = 0.0, **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
-        self.width, self.head_width = width, width // num_heads
+        head_width = width // num_heads
         # The approximation has the same number of heads at twice the width, so its scale is another one.
-        self.scale = self.head_width**-0.5
-        heads = (None, num_heads, self.head_width)
+        self.scale = head_width**-0.5
+        heads = (None, num_heads, head_width)
         start = XavierUniform((2 if qk_norm else 4) * width)  # packed in PyTorch: one (3D, D) matrix
         for name in ("query", "key", "value"):
             projection = ToHeads(
                 "btd,dhk->bthk", heads, bias_axes="hk", kernel_initializer=start, bias_initializer=Zeros(), name=name
             )
-            setattr(self, name, projection)
-        self.query_norm = RMSNorm(name="query_norm") if qk_norm else None
-        self.key_norm = RMSNorm(name="key_norm") if qk_norm else None
+            self.add(projection, (None, None, width))
+        self.query_norm = self.key_norm = None
+        for name in ("query_norm", "key_norm") if qk_norm else ():
+            self.add(RMSNorm(1e-8, name=name), (None, *heads))
         self.dropout = layers.Dropout(dropout, name="dropout")
         start = XavierUniform(2 * width)
-        self.out = FromHeads(
+        out = FromHeads(
             "bthk,hkd->btd",
             (None, width),
             bias_axes="d",
@@ -166,21 +142,7 @@ class Attention(layers.Layer):
             bias_initializer=Zeros(),
             name="out",
         )
-
-    def build(
-        self,
-        query_shape: tuple[int | None, ...],
-        key_shape: tuple[int | None, ...],
-        value_shape: tuple[int | None, ...],
-    ) -> None:
-        self.query.build(query_shape)
-        self.key.build(key_shape)
-        self.value.build(value_shape)
-        for norm in (self.query_norm, self.key_norm):
-            if norm is not None:
-                norm.build((None, None, None, self.head_width))
-        self.out.build((None, None, self.width // self.head_width, self.head_width))
-        self.built = True
+        self.add(out, (None, *heads))
 
     def call(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         q, k, v = self.query(query), self.key(key), self.value(value)
@@ -206,7 +168,7 @@ def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     return ops.transpose(ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3))), (0, 2, 1, 3))
 
 
-class SinusoidEmbedding(layers.Layer):
+class SinusoidEmbedding(Composed):
     """A step or log-scale (B,) -> (B, T): sines then cosines of it times fixed frequencies, then an MLP.
 
     ``gain`` multiplies the input first. The angles are computed in at least float32 whatever the
@@ -217,13 +179,9 @@ class SinusoidEmbedding(layers.Layer):
     def __init__(self, width: int, gain: float = 1.0, **kwargs: object) -> None:
         # Keras would round the time to the compute dtype before the call.
         super().__init__(autocast=False, **kwargs)
-        self.width, self.gain = width, gain
+        self.gain = gain
         self.frequencies = time_frequencies(width).astype(np.float64 if self.compute_dtype == "float64" else np.float32)
-        self.mlp = Mlp((width, 4 * width, width), "silu", name="mlp")
-
-    def build(self, value_shape: tuple[int | None, ...]) -> None:
-        self.mlp.build((None, self.width))
-        self.built = True
+        self.add(Mlp((width, 4 * width, width), "silu", name="mlp"))
 
     def call(self, value: Tensor) -> Tensor:
         angle = (ops.cast(value, self.frequencies.dtype.name) * self.gain)[:, None] * self.frequencies

@@ -12,22 +12,16 @@ import keras
 from keras import layers, ops
 
 from wdport.diffusion.schedules import STEPS, noise_schedule
+from wdport.families.ported_model import PortedModel
 from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.layers import (
-    SCALE_GAIN,
-    STEPS_PER_TIME,
-    AdaptiveNorm,
-    Attention,
-    Mlp,
-    Position,
-    SinusoidEmbedding,
-)
-from wdport.families.waveletdiff.new_model import UnitRows, linear
+from wdport.families.waveletdiff.initial import UnitRows, linear
+from wdport.families.waveletdiff.layers import SCALE_GAIN, AdaptiveNorm, Attention, Mlp, Position, SinusoidEmbedding
 from wdport.families.waveletdiff.series import to_series
-from wdport.keras_runtime import layer_dtype, require_backend
+from wdport.families.waveletdiff.variables import STEPS_PER_TIME
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
+from wdport.nets.composed import Composed, Shape
 
 
 class NoiseSchedule(layers.Layer):
@@ -47,27 +41,19 @@ class NoiseSchedule(layers.Layer):
             # 2.3e-4.
             setattr(self, name, self.add_weight(name=name, shape=(STEPS + 1,), dtype=dtype, initializer=fill,
                                                 trainable=False, autocast=False))  # fmt: skip
-        self.built = True
 
 
-class Block(layers.Layer):
+class Block(Composed):
     """Pre-norm transformer block: tokens (B, L, D), time embedding (B, T) -> (B, L, D)."""
 
     def __init__(self, config: Config, width: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         time, dropout = config.time_embed_dim, config.dropout
-        self.norm1 = AdaptiveNorm(width, time, name="norm1")
-        self.attention = Attention(config.num_heads, width, config.qk_norm, dropout, name="attention")
+        self.add(AdaptiveNorm(width, time, name="norm1"))
+        self.add(Attention(config.num_heads, width, config.qk_norm, dropout, name="attention"))
         self.dropout = layers.Dropout(dropout, name="dropout")
-        self.norm2 = AdaptiveNorm(width, time, name="norm2")
-        self.mlp = Mlp((width, 4 * width, width), "gelu", dropout, name="mlp")
-
-    def build(self, tokens_shape: tuple[int | None, ...], time_shape: tuple[int | None, ...]) -> None:
-        self.norm1.build(tokens_shape, time_shape)
-        self.attention.build(tokens_shape, tokens_shape, tokens_shape)
-        self.norm2.build(tokens_shape, time_shape)
-        self.mlp.build(tokens_shape)
-        self.built = True
+        self.add(AdaptiveNorm(width, time, name="norm2"))
+        self.add(Mlp((width, 4 * width, width), "gelu", dropout, name="mlp"))
 
     def call(self, tokens: Tensor, time: Tensor) -> Tensor:
         tokens = once(tokens)
@@ -77,7 +63,7 @@ class Block(layers.Layer):
         return tokens + self.mlp(once(self.norm2(tokens, time)))
 
 
-class Level(layers.Layer):
+class Level(Composed):
     """One coefficient group: (B, L, F), time embedding (B, T) -> tokens (B, L, D).
 
     ``output_proj`` maps tokens back to (B, L, F); the model calls it after the cross-level block.
@@ -85,22 +71,13 @@ class Level(layers.Layer):
 
     def __init__(self, config: Config, index: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.config, self.index = config, index
-        self.width, self.depth = config.widths[index], config.depths[index]
-        self.input_proj = linear(config.features, self.width, name="input_proj")
-        self.position = Position(config.level_lengths[index], self.width, name="position")
+        length, width, self.depth = config.level_lengths[index], config.widths[index], config.depths[index]
+        self.add(linear(config.features, width, name="input_proj"), (None, length, config.features))
+        self.position = Position(length, width, name="position")
         self.dropout = layers.Dropout(config.dropout, name="dropout")
         for i in range(self.depth):
-            setattr(self, f"block_{i}", Block(config, self.width, name=f"block_{i}"))
-        self.output_proj = linear(self.width, config.features, name="output_proj")
-
-    def build(self, coefficients_shape: tuple[int | None, ...], time_shape: tuple[int | None, ...]) -> None:
-        tokens = (None, coefficients_shape[1], self.width)
-        self.input_proj.build(coefficients_shape)
-        for i in range(self.depth):
-            getattr(self, f"block_{i}").build(tokens, time_shape)
-        self.output_proj.build(tokens)
-        self.built = True
+            self.add(Block(config, width, name=f"block_{i}"))
+        self.add(linear(width, config.features, name="output_proj"), (None, length, width))
 
     def call(self, coefficients: Tensor, time: Tensor, training: bool | None = None) -> Tensor:
         tokens = self.dropout(self.position(self.input_proj(coefficients)))
@@ -122,23 +99,19 @@ class Aggregator(Mlp):
         return self.softmax(super().call(x))
 
 
-class Gate(layers.Layer):
+class Gate(Composed):
     """[tokens ; time] (B, L, D + T) -> a gate in (0, 1) per token and channel, (B, L, D)."""
 
     def __init__(self, width: int, time_width: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self.linear = linear(width + time_width, width, name="linear")
+        self.add(linear(width + time_width, width, name="linear"), (None, None, width + time_width))
         self.sigmoid = layers.Activation("sigmoid", name="sigmoid")
-
-    def build(self, x_shape: tuple[int | None, ...]) -> None:
-        self.linear.build(x_shape)
-        self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         return self.sigmoid(self.linear(x))
 
 
-class CrossLevel(layers.Layer):
+class CrossLevel(Composed):
     """Tokens of all groups [(B, L_i, D_i)], time embedding (B, T) -> the same shapes.
 
     Each group is pooled to one vector of the common width W; each vector attends to the others; the result is expanded,
@@ -151,31 +124,20 @@ class CrossLevel(layers.Layer):
         cross, time = config.cross_width, config.time_embed_dim
         self.others = [tuple(i for i in range(config.groups) if i != level) for level in range(config.groups)]
         for i, width in enumerate(config.widths):
-            parts = {
-                "aggregator": Aggregator(width, name=f"aggregator_{i}"),
-                "projection": linear(width, cross, name=f"projection_{i}"),
-                "attention": Attention(config.num_heads, cross, config.qk_norm, config.dropout, name=f"attention_{i}"),
-                "expander": linear(cross, width, name=f"expander_{i}"),
-                "norm": AdaptiveNorm(width, time, name=f"norm_{i}"),
-                "gate": Gate(width, time, name=f"gate_{i}"),
-            }
-            for name, layer in parts.items():
-                setattr(self, f"{name}_{i}", layer)
+            self.add(Aggregator(width, name=f"aggregator_{i}"))
+            self.add(linear(width, cross, name=f"projection_{i}"), (None, width))
+            self.add(Attention(config.num_heads, cross, config.qk_norm, config.dropout, name=f"attention_{i}"))
+            self.add(linear(cross, width, name=f"expander_{i}"), (None, cross))
+            self.add(AdaptiveNorm(width, time, name=f"norm_{i}"))
+            self.add(Gate(width, time, name=f"gate_{i}"))
 
-    def build(self, tokens_shape: list[tuple[int | None, ...]], time_shape: tuple[int | None, ...]) -> None:
-        cross, time_width = self.config.cross_width, self.config.time_embed_dim
+    def build(self, *_: Shape) -> None:
         self.level_position_embeddings = self.add_weight(
-            name="level_position_embeddings", shape=(self.config.groups, cross), initializer=UnitRows()
+            name="level_position_embeddings",
+            shape=(self.config.groups, self.config.cross_width),
+            initializer=UnitRows(),
         )
-        for i, width in enumerate(self.config.widths):
-            tokens = (None, self.config.level_lengths[i], width)
-            self._part("aggregator", i).build(tokens)
-            self._part("projection", i).build((None, width))
-            self._part("attention", i).build(*[(None, None, cross)] * 3)
-            self._part("expander", i).build((None, cross))
-            self._part("norm", i).build(tokens, time_shape)
-            self._part("gate", i).build((*tokens[:-1], width + time_width))
-        self.built = True
+        super().build()
 
     def _part(self, name: str, level: int) -> KerasLayer:
         return getattr(self, f"{name}_{level}")
@@ -203,51 +165,30 @@ class CrossLevel(layers.Layer):
 
 
 @keras.saving.register_keras_serializable("wdport")
-class WaveletDiff(keras.Model):
+class WaveletDiff(PortedModel):
     """The denoiser: ``model((coefficients, time))`` -> prediction of the noise or of the clean coefficients.
 
     Args:
-        config: a :class:`Config` or its :meth:`Config.to_dict`; fixes every shape, so the model has all
-            its variables from the start.
+        config: a :class:`Config` or its :meth:`Config.to_dict`.
 
     Inputs: coefficients (B, C, F) in z-score space, laid out [cA_L, cD_L, ..., cD_1]; time (B,) = step / 1000,
     divided on the host (XLA rewrites the division under jit). A third input (B,) conditions the scale if the checkpoint
     has a scale embedding. Output: (B, C, F) in the compute dtype.
     """
 
-    def __init__(self, config: Config | dict[str, object], **kwargs: object) -> None:
-        # Keras would round the time to the compute dtype, and in bfloat16 neighbouring steps are equal.
-        kwargs = {"name": "waveletdiff", **kwargs, "autocast": False}
-        super().__init__(**kwargs)
-        require_backend(self.variable_dtype)
-        self.config = config if isinstance(config, Config) else Config.from_dict(config)
-        with layer_dtype(self.dtype_policy):
-            self._create()
-        self._build_all()
+    configuration, family = Config, "waveletdiff"
 
-    def _create(self) -> None:
-        config = self.config
-        self.noise_schedule = NoiseSchedule(config.noise_schedule, name="noise_schedule")
-        self.time_embedding = SinusoidEmbedding(config.time_embed_dim, STEPS_PER_TIME, name="time_embedding")
-        self.scale_embedding = None
+    def create(self, config: Config) -> None:
+        self.add(NoiseSchedule(config.noise_schedule, name="noise_schedule"))
+        self.add(SinusoidEmbedding(config.time_embed_dim, STEPS_PER_TIME, name="time_embedding"))
+        self.scale_embedding: KerasLayer = None
         if config.scale_embedding:
-            self.scale_embedding = SinusoidEmbedding(config.time_embed_dim, name="scale_embedding")
+            self.add(SinusoidEmbedding(config.time_embed_dim, name="scale_embedding"))
         for i in range(config.groups):
-            setattr(self, f"level_{i}", Level(config, i, name=f"level_{i}"))
-        self.cross_level = CrossLevel(config, name="cross_level") if config.cross_level_attention else None
-
-    def _build_all(self) -> None:
-        config, time = self.config, (None, self.config.time_embed_dim)
-        self.noise_schedule.build()
-        self.time_embedding.build((None,))
-        if self.scale_embedding is not None:
-            self.scale_embedding.build((None,))
-        for i, length in enumerate(config.level_lengths):
-            getattr(self, f"level_{i}").build((None, length, config.features), time)
-        if self.cross_level is not None:
-            tokens = zip(config.level_lengths, config.widths, strict=True)
-            self.cross_level.build([(None, length, width) for length, width in tokens], time)
-        self.built = True
+            self.add(Level(config, i, name=f"level_{i}"))
+        self.cross_level: KerasLayer = None
+        if config.cross_level_attention:
+            self.add(CrossLevel(config, name="cross_level"))
 
     def call(self, inputs: tuple[Tensor, ...], training: bool | None = None) -> Tensor:
         # Keras's compiled training step calls this without a context: passing `training` on creates one,
@@ -279,11 +220,3 @@ class WaveletDiff(keras.Model):
 
     def compute_output_shape(self, inputs_shape: tuple[tuple[int | None, ...], ...]) -> tuple[int | None, ...]:
         return inputs_shape[0]
-
-    def __dir__(self) -> list[str]:
-        # Keras stores a layer under the first attribute that refers to it, in the order of dir(). Its own
-        # generic `layers` would come before `level_0`; without it the file has our structural paths.
-        return [name for name in super().__dir__() if name != "layers"]
-
-    def get_config(self) -> dict[str, object]:
-        return {"name": self.name, "dtype": self.dtype_policy.name, "config": self.config.to_dict()}

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from wdport import fields
 from wdport.families.waveletdiff.config import Config, Public
 from wdport.fields import fields_of
 from wdport.model import Document
 from wdport.shared_types import NOT_READ, given
 
 READ: Final[Mapping[tuple[str, str], tuple[str, type]]] = {
-    (place.section, place.key): (name, field.kind)
+    (place.section, place.key or name): (name, field.kind)
     for name, field in fields_of(Config).items()
     if (place := field.marker(Public))
 }
@@ -57,7 +56,7 @@ IGNORED: Final[Mapping[str, tuple[str, ...]]] = {
 """Names, by section, that affect neither the network nor the transform from series to coefficients."""
 
 ALSO_CALLED: Final[Mapping[str, tuple[str, ...]]] = {
-    **{place.key: place.also for field in fields_of(Config).values() if (place := field.marker(Public))},
+    **{place.key or name: place.also for name, field in fields_of(Config).items() if (place := field.marker(Public))},
     "noise_schedule": ("schedule", "beta_schedule"),
     "type": ("wavelet", "wavelet_type", "wavelet_name", "name"),
     "wavelet": ("type", "wavelet_type", "wavelet_name"),
@@ -101,7 +100,18 @@ def _is_ours(name: str, names: list[str]) -> bool:
 
 def near(name: str, names: Iterable[str]) -> str | None:
     """The one of ``names`` that ``name`` probably means: another spelling, a synonym, or a typo."""
-    return fields.near(name, names, ALSO_CALLED, _CLOSE)
+    plain = {_plain(candidate): candidate for candidate in names}
+    # Names first: a synonym of one field may be the name of another.
+    also = {_plain(other): candidate for candidate in plain.values() for other in ALSO_CALLED.get(candidate, ())}
+    key = _plain(name)
+    if key in plain or key in also:
+        return plain.get(key) or also[key]
+    close = get_close_matches(key, plain, n=1, cutoff=_CLOSE)
+    return plain[close[0]] if close else None
+
+
+def _plain(name: str) -> str:
+    return "".join(character for character in name.casefold() if character.isalnum())
 
 
 def _remedy(name: str, value: object) -> str:

@@ -18,7 +18,7 @@ from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError
 from wdport.families.shapes import NUMBER, consecutive, contradicted, most_frequent, require_determined, size
 from wdport.families.waveletdiff.config import ASSUMED, Config
-from wdport.families.waveletdiff.settings import NAME, Saved, near_misses, read_saved
+from wdport.families.waveletdiff.settings import NAME, Saved, read_saved
 from wdport.families.waveletdiff.variables import require_sizes
 from wdport.limits import MAX_GROUPS, MAX_STEPS
 from wdport.mapping.axes import Shape
@@ -53,7 +53,9 @@ def resolve(source: ConfigurationSource, config: Document, flags: Document) -> R
         except MisfitError as error:
             notes.append(f"{NAME} are not used: {error.what}")
     resolved = resolved or _settle(source, tensor_fields, supplied)
-    return replace(resolved, notes=(*notes, *near_misses(saved, resolved.assumed), *_condition(resolved)))
+    notes += [f"{name} is not read; {meant} is assumed" for name, meant in saved.unknown.items()
+              if meant in resolved.assumed]  # fmt: skip
+    return replace(resolved, notes=(*notes, *_condition(resolved)))
 
 
 def _condition(resolved: Resolved) -> list[str]:
@@ -66,11 +68,9 @@ def _condition(resolved: Resolved) -> list[str]:
     trained = {
         "scale": "it was trained with one for every window",
         "none": "it was trained without, so samples are drawn without",
+        None: "whether it was trained with one is not known (--set conditioning=scale or none)",
     }
-    return [f"takes a condition: scale; {trained.get(config.conditioning or '', _UNTOLD)}"]
-
-
-_UNTOLD = "whether it was trained with one is not known (--set conditioning=scale or none)"
+    return [f"takes a condition: scale; {trained[config.conditioning]}"]
 
 
 def _determined(source: ConfigurationSource) -> Values:
@@ -78,8 +78,13 @@ def _determined(source: ConfigurationSource) -> Values:
     tensor_fields = {name: (value, "shapes") for name, value in _from_shapes(source).items()}
     if _untrained(source):
         tensor_fields["conditioning"] = ("none", "weights")
-    schedule = _from_buffers(source)
-    return tensor_fields if schedule is None else {**tensor_fields, "noise_schedule": (schedule, "buffers")}
+    if "beta_all" in source.shapes:
+        # Files in 16 bits have rounded tables, which still identify their schedule.
+        relative = HALF_ROUNDING.get(source.dtypes["beta_all"], 0.0)
+        schedule = identify_schedule(source.read("beta_all"), SCHEDULE_TOLERANCE, relative)
+        if schedule is not None:
+            tensor_fields["noise_schedule"] = (schedule, "buffers")
+    return tensor_fields
 
 
 def _refuse_contradictions(
@@ -133,14 +138,11 @@ def _units(values: dict[str, tuple[Any, str]], source: ConfigurationSource) -> N
         if values["transform"][0] == OHLC_ATR and values["scale_embedding"][0]:
             values.setdefault("conditioning", ("scale", statistics[1]))
     stated = values.get("transform", (None, ""))[0]
-    if stated is None and values.get("norm_mean", (None, ""))[1] == "flag" and _trained(values):
+    # Without one if its scale embedding is untrained, or that is stated.
+    trained = bool(values["scale_embedding"][0]) and values.get("conditioning", (None, ""))[0] != "none"
+    if stated is None and values.get("norm_mean", (None, ""))[1] == "flag" and trained:
         what = "its scale embedding was trained, as with windows of prices, and these are z-scores of the columns"
         raise MisfitError(source.path, what, f"add `--transform {OHLC_ATR}`, or `--transform zscore` if that is meant")
-
-
-def _trained(values: Values) -> bool:
-    """Whether the network may have been trained with a scale."""
-    return bool(values["scale_embedding"][0]) and values.get("conditioning", (None, ""))[0] != "none"
 
 
 def _fix_of(values: Values, what: str) -> str:
@@ -213,16 +215,6 @@ def _untrained(source: ConfigurationSource) -> bool:
     """Whether the scale embedding has its initial weights, whose biases are 0: training without a scale leaves them."""
     biases = [f"scale_embedding.mlp.{index}.bias" for index in (0, 2)]
     return all(name in source.shapes and not source.read(name).any() for name in biases)
-
-
-def _from_buffers(source: ConfigurationSource) -> str | None:
-    """The schedule that matches the file's beta; ``None`` if none matches or there is no beta."""
-    if source.shapes.get("beta_all") is None:
-        return None
-    beta = source.read("beta_all")
-    # Files in 16 bits have rounded tables, which still identify their schedule.
-    relative = HALF_ROUNDING.get(source.dtypes["beta_all"], 0.0)
-    return identify_schedule(beta, SCHEDULE_TOLERANCE, relative)
 
 
 def _wavelet(values: dict[str, tuple[Any, str]], source: ConfigurationSource) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,15 +10,13 @@ import numpy as np
 from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OhlcAtr
 from wdport.data.units import logarithmic
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.process import Network, Run
-from wdport.diffusion.reference_samplers import Change, Noise, ddim_states, ddim_step_list, ddpm_states
+from wdport.diffusion.process import Run
+from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.schedules import NoiseSchedule, per_mille, step_list
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array, ArrayNames, Condition, Decoding, Diffused, NotDecoded, Windowed
 
 if TYPE_CHECKING:
-    from jax import Array as Tensor
-
     from wdport.wavelets.transform import WaveletTransform
 
 COEFFICIENTS = ArrayNames("coefficients", "coefficient", "coefficient")
@@ -64,8 +61,10 @@ def process(config: Config, table: Callable[[str], Array]) -> Diffusion:
         # The public code's DDPM takes every step.
         unthinned=frozenset({"ddpm"}),
         loops={
-            "ddpm": partial(_ddpm, schedule),
-            "ddim": partial(_ddim, schedule),
+            "ddpm": lambda network, run, *rest: ddpm_states(network, schedule, run.target, *rest),
+            "ddim": lambda network, run, steps, init, *rest: ddim_states(
+                network, schedule, run.target, steps, init, run.eta, *rest
+            ),
         },
         listed=ddim_step_list,
         runs=RUNS,
@@ -82,20 +81,6 @@ RUNS = tuple(
 list for the previous one's."""
 
 
-def _ddpm(
-    schedule: NoiseSchedule, network: Network, run: Run, steps: Sequence[int], init: Array, noise: Array | Noise,
-    change: Change | None, repeats: int,
-) -> list[Array]:  # fmt: skip
-    return ddpm_states(network, schedule, run.target, steps, init, noise, change, repeats)
-
-
-def _ddim(
-    schedule: NoiseSchedule, network: Network, run: Run, steps: Sequence[int], init: Array, noise: Array | Noise,
-    change: Change | None, repeats: int,
-) -> list[Array]:  # fmt: skip
-    return ddim_states(network, schedule, run.target, steps, init, run.eta, noise, change, repeats)
-
-
 def _decoding(config: Config) -> Decoding | NotDecoded:
     if config.wavelet is None or config.seq_len is None:
         return UNKNOWN
@@ -105,16 +90,15 @@ def _decoding(config: Config) -> Decoding | NotDecoded:
         units = "in the units of the data"
     if config.window_statistics is not None:
         units = f"in the units of the windows of {config.transform}"
-    shape, encode, decode = (config.seq_len, config.features), partial(_encode, config), partial(_decode, config)
-    return Decoding(shape, encode, decode, mean, std, units, logarithmic if config.transform == LOG_VOLUME else None)
-
-
-def _encode(config: Config, series: Array | Tensor) -> Tensor:
-    return _transform(config).decompose(series)
-
-
-def _decode(config: Config, coefficients: Array | Tensor) -> Tensor:
-    return _transform(config).reconstruct(coefficients)
+    return Decoding(
+        (config.seq_len, config.features),
+        lambda series: _transform(config).decompose(series),
+        lambda coefficients: _transform(config).reconstruct(coefficients),
+        mean,
+        std,
+        units,
+        logarithmic if config.transform == LOG_VOLUME else None,
+    )
 
 
 def _transform(config: Config) -> WaveletTransform:

@@ -6,7 +6,7 @@ They may contain anything, nested as in the public form or flat, so nothing in t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -71,11 +71,6 @@ def read_saved(values: object) -> Saved:
     return saved
 
 
-def near_misses(saved: Saved, assumed: Collection[str]) -> list[str]:
-    """Notes on names that may be misspelt fields whose values are now assumed."""
-    return [f"{name} is not read; {meant} is assumed" for name, meant in saved.unknown.items() if meant in assumed]
-
-
 def _leaves(values: Mapping[object, object], path: Names, visited: set[int]) -> Iterator[tuple[Names, object]]:
     """Every value with its names; a group that occurs several times, or within itself, once."""
     # A pickled object may contain itself.
@@ -132,25 +127,16 @@ def read_settings(document: Document, where: str | Path) -> dict[str, object]:
                 (where, f"{section}.{key}"), f"{value!r} is not of type {kind.__name__}", "correct the value"
             )
         values[name] = value
-    _require_understood(document, where)
+    prior = _section(document, "noise", where).get("prior")
+    if prior is not None and str(prior).casefold() not in ("gaussian", "normal"):
+        what = f"{str(prior)[:40]!r} is not supported"
+        raise MisfitError((where, "noise.prior"), what, "samples begin with normal noise")
     if not values and not _section(document, "wavelet", where):
         raise MisfitError(where, f"holds no setting of a WaveletDiff model{_instead(document)}", _GIVE)
     # The public form has no field for the boundary mode: its pipeline always extends symmetrically.
     values["boundary_mode"] = "symmetric"
     read_wavelet(_section(document, "wavelet", where), values, where)
     return values
-
-
-GAUSSIAN = ("gaussian", "normal")
-
-
-def _require_understood(document: Document, where: str | Path) -> None:
-    """Refuse another prior than the normal distribution: sampling would begin with other noise."""
-    prior = _section(document, "noise", where).get("prior")
-    if prior is not None and str(prior).casefold() not in GAUSSIAN:
-        raise MisfitError(
-            (where, "noise.prior"), f"{str(prior)[:40]!r} is not supported", "samples begin with normal noise"
-        )
 
 
 _GIVE = "give the training configuration, with its `model:` section, or `--set NAME=VALUE`"
