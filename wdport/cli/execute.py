@@ -58,7 +58,10 @@ COMPLETION = 'Tab completion: eval "$(_WDPORT_COMPLETE=bash_source wdport)"; als
 class _Verbs(Verbs):
     """All verbs."""
 
-    modules: ClassVar = {name: f"wdport.cli.{name}" for name in VERBS}
+    modules: ClassVar = {
+        **{name: f"wdport.cli.{name}:command" for name in VERBS},
+        **{name: f"wdport.cli.codec:{name}" for name in ("encode", "decode")},
+    }
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in VERBS:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from importlib import import_module
 from itertools import pairwise
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
@@ -273,14 +273,14 @@ class Verbs(click.Group):
 
     command_class = Verb
     modules: ClassVar[Mapping[str, str]] = {}
-    """Verbs in separate modules, where they are called ``command``."""
+    """Verbs in separate modules, as MODULE:NAME."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(dict.fromkeys([*self.modules, *super().list_commands(ctx)]))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.modules:
-            command: click.Command = import_module(self.modules[cmd_name]).command
+            command: click.Command = resolve_name(self.modules[cmd_name])
             return command
         return super().get_command(ctx, cmd_name)
 
