@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from wdport.options import FORCE_OUTPUT, JSON, SHA256, operand, option, shared, 
 
 if TYPE_CHECKING:
     from wdport.cli.results import CodedDocument
-    from wdport.conversion.load import Converted
     from wdport.model import Array, Coded
 
 DTYPES = ("float32", "bfloat16")
@@ -183,16 +182,25 @@ def _run(
         plan: checks the array, and returns the work and the fields of the document that only this verb knows.
     """
     from wdport.cli.results import CodedDocument
-    from wdport.conversion.load import load_model
+    from wdport.conversion.load import load_model, open_converted
+    from wdport.families.roles import Autoencoder
 
     inputs = model_inputs(request.model, request.sha256, **{names[0]: source})
-    converted, coded = _open_coded(request.model, request.normalised)
+    converted = open_converted(request.model)
+    family: Any = converted.family
+    if not isinstance(family, Autoencoder):
+        what = f"a {family.name} model encodes and decodes no videos"
+        raise UsageError(converted.path, what, "give a converted autoencoder; wdport.load_model runs this one")
+    coded = family.coded(converted.config)
+    if request.normalised and not coded.normalises:
+        what = "the model's config.json has no mean and deviation for every channel of its latents"
+        raise UsageError("--normalised", what, "leave it out")
     target = target_of(inputs, request.force)
     document = require_document(request.json_file, inputs, {"-o": target.path}, request.force)
     work, settings = plan(read_coded(source, names), coded, target)
     require_jax()
     start_jax()
-    started, family = time.monotonic(), cast(Any, converted.family)
+    started = time.monotonic()
     coder, digest = family.coder(load_model(converted.path, request.dtype)), inputs.sha256(names[0])
     inputs.end_reading()
     latents, video = work(coder)
@@ -226,22 +234,6 @@ def _shown(shape: Sequence[int]) -> str:
     batch, frames, height, width, channels = shape
     several = f"{batch} x " if batch > 1 else ""
     return f"{several}{frames} frames of {height} x {width}, {channels} channels"
-
-
-def _open_coded(model: str, normal: bool) -> tuple[Converted, Coded]:
-    """Open a converted autoencoder; raises :class:`UsageError` for other models, and if it cannot normalise."""
-    from wdport.conversion.load import open_converted
-    from wdport.families.roles import Autoencoder
-
-    converted = open_converted(model)
-    if not isinstance(converted.family, Autoencoder):
-        what = f"a {converted.family.name} model encodes and decodes no videos"
-        raise UsageError(converted.path, what, "give a converted autoencoder; wdport.load_model runs this one")
-    coded = converted.family.coded(converted.config)
-    if normal and not coded.normalises:
-        what = "the model's config.json has no mean and deviation for every channel of its latents"
-        raise UsageError("--normalised", what, "leave it out")
-    return converted, coded
 
 
 def read_coded(path: Path, names: tuple[str, ...]) -> Array:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import arguments, verb
-from wdport.cli.console import LONGEST_FACT, console, facts, size
+from wdport.cli.console import LONGEST_FACT, console, facts, first_of, size
 from wdport.cli.documents import give, require_document
 from wdport.cli.progress import progress_bar
 from wdport.errors import InputError, printable
@@ -151,8 +151,7 @@ def values_text(findings: Sequence[ValueFinding]) -> list[str]:
     lines = []
     for level in ("warning", "note"):
         texts = [printable(finding.text, LONGEST_FACT) for finding in findings if finding.level == level]
-        more = [f"and {len(texts) - MOST_VALUES} more, all with --json"] if len(texts) > MOST_VALUES else []
-        lines += [f"  {level:<8} {text}" for text in (*texts[:MOST_VALUES], *more)]
+        lines += [f"  {level:<8} {text}" for text in first_of(texts, MOST_VALUES)]
     return lines
 
 
@@ -161,7 +160,7 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
 
     The model is already written, so nothing here may fail: any value may be missing from a family.
     """
-    source, mapping = manifest["source"], manifest["mapping"]
+    source, mapping, written = manifest["source"], manifest["mapping"], manifest["output"]
     prefixes = source["prefixes"] or ()
     layout = f"weights under {source['key']}" if source["layout"] == "fabric" else source["layout"]
     layout += f", {' '.join(prefixes)} stripped" if prefixes else ""
@@ -180,16 +179,13 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
         ("series", _units(manifest["config"])),
         ("features", _features(manifest["config"])),
         ("tensors", f"{counts}; every variable filled once"),
-        ("keeps", ", ".join(manifest["output"].get("kept", ()))),
-        ("stored as", manifest["output"].get("dtype", "")),
+        ("keeps", ", ".join(written.get("kept", ()))),
+        ("stored as", written.get("dtype", "")),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
         ("recomputed", f"{', '.join(recomputed)} (not accurate in 16 bits)" if recomputed else ""),
         *(("note", note) for note in manifest.get("notes", [])),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in manifest["ignored"].items())),
-        (
-            "wrote",
-            f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)",
-        ),
+        ("wrote", f"{output} ({size(written['bytes'])}, {written['variables']} variables)"),
     ]
     return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +15,10 @@ from wdport.cli.model_inputs import open_sampled
 from wdport.cli.progress import scores_bar
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.outputs import OutputPath
 from wdport.options import FORCE, JSON, REQUIRED, operand, option, shared, switch
 
-if TYPE_CHECKING:  # they import jax, but the last
-    from wdport.evaluation.result import Evaluation
-    from wdport.evaluation.sweep import Sweep
-    from wdport.files.json_document import NamedFile
-    from wdport.model import Array
+if TYPE_CHECKING:
+    from wdport.evaluation.document import EvaluationDocument
 
 SAMPLES = (".npz", ".npy", ".csv")
 
@@ -64,7 +59,8 @@ def command(request: EvaluateRequest) -> int:
     MODEL is sampled first.
     """
     samples, data, scale, encoder = request.samples, request.data, request.scale, request.encoder
-    is_model = request.sweep is not None or _is_model(Path(samples))
+    # An .npz file is a converted model only with --sweep.
+    is_model = request.sweep is not None or Path(samples).suffix.lower() not in SAMPLES
     for name, value in (("--count", request.count), ("--scale", scale), ("--unconditional", request.unconditional)):
         if value and not is_model:  # a count is at least 5
             raise UsageError(name, "is for a model", "leave it out: all samples of a file are scored")
@@ -93,6 +89,7 @@ def command(request: EvaluateRequest) -> int:
     from wdport.evaluation.api import chosen_metrics, evaluate
     from wdport.evaluation.document import document_of, text_of
     from wdport.evaluation.sweep import sweep as every
+    from wdport.files.json_document import NamedFile
 
     chosen, swept = chosen_metrics(request.metrics), None
     encoder_model = None if encoder is None else load_model(encoder)
@@ -107,40 +104,25 @@ def command(request: EvaluateRequest) -> int:
         else:
             evaluation = evaluate(sets, data, **settings)
     inputs.end_reading()
-    name = printable(Path(samples).name, None)
-    title = (
-        f"{name}: {len(evaluation.real)} real windows of {evaluation.shape[0]} steps and {evaluation.shape[1]} features"
-    )
+    name, (length, features) = Path(samples).name, evaluation.shape[:2]
+    windows = f"{len(evaluation.real)} real windows of {length} steps and {features} features"
+    title = f"{printable(name, None)}: {windows}"
+
+    def content() -> EvaluationDocument:
+        return document_of(name, NamedFile(inputs["data"].name, inputs.sha256("data")), evaluation, swept)
+
     try:
-        give("evaluation", lambda: document_of(Path(samples).name, _named(inputs, "data"), evaluation, swept),
-             document, lambda: f"{title}\n{text_of(evaluation, swept)}", asked=True)  # fmt: skip
+        give("evaluation", content, document, lambda: f"{title}\n{text_of(evaluation, swept)}", asked=True)
     finally:  # the scores are printed first: figures may fail
         if page is not None:
-            drawn = swept.samples if swept else {name: sample_set.values for name, sample_set in sets.items()}
-            _write_page(page, evaluation, drawn, title, swept)
-            if not console.machine and not console.quiet:
-                console.show(f"  wrote  {request.html_file}")
+            from wdport.evaluation.figures import page_of
+            from wdport.files.atomic import write_text
+
+            if swept is None:
+                drawn = {label: sample_set.values for label, sample_set in sets.items()}
+            else:  # those that matter first
+                first = [str(swept.full().setting), str(swept.cheapest().setting)]
+                drawn = {label: swept.samples[label] for label in dict.fromkeys([*first, *swept.samples])}
+            write_text(page, page_of(evaluation, drawn, title, swept))
+            console.account(f"  wrote  {request.html_file}")
     return 0
-
-
-def _is_model(path: Path) -> bool:
-    """Whether this is a converted model by its name; an ``.npz`` file is one only with --sweep."""
-    return path.suffix.lower() not in SAMPLES
-
-
-def _named(inputs: InputFiles, name: str) -> NamedFile:
-    from wdport.files.json_document import NamedFile
-
-    return NamedFile(inputs[name].name, inputs.sha256(name))
-
-
-def _write_page(
-    output: OutputPath, evaluation: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None
-) -> None:
-    from wdport.evaluation.figures import page_of
-    from wdport.files.atomic import write_text
-
-    if swept is not None:  # those that matter first
-        first = [str(swept.full().setting), str(swept.cheapest().setting)]
-        sets = {name: sets[name] for name in dict.fromkeys([*first, *sets])}
-    write_text(output, page_of(evaluation, sets, title, swept))

@@ -13,7 +13,7 @@ import numpy as np
 
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import verb
-from wdport.cli.console import facts, size
+from wdport.cli.console import counted, facts, size
 from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
@@ -120,7 +120,9 @@ def command(request: GenerateRequest) -> int:
     masked = generator_of(model).mask(request.mask)
     end, forbid = request.end, request.forbid
     words = _words(model, masked, tokenizer, prompts, (end, *forbid), target)
-    tokens = _with_gaps(prompts, words, masked, request.gap, bool(request.length))
+    texts = () if words is None else [words.encode(text, bool(request.length)) for text in prompts.texts]
+    arrays = [np.asarray(tokens, np.int64) for tokens in (*prompts.tokens, *texts)]
+    with_gaps: list[Any] = [np.repeat(array, np.where(array == masked, request.gap, 1)) for array in arrays]
     settings: dict[str, Any] = {
         **{name: getattr(request, name) for name in SETTINGS},
         "mask": masked,
@@ -129,7 +131,7 @@ def command(request: GenerateRequest) -> int:
     }
     read = None if prompts.file is None else NamedFile(prompts.file.name, inputs.sha256("prompts"))
     inputs.end_reading()
-    generated = generate(model, tokens, words=words, batch=request.batch, **settings)
+    generated = generate(model, with_gaps, words=words, batch=request.batch, **settings)
     seconds = time.monotonic() - started
     result = document_of(converted.path.name, read, generated, {**settings, "dtype": request.dtype}, seconds)
     if target is not None:
@@ -150,19 +152,12 @@ def document_of(
     from wdport.cli.results import GeneratedDocument, GeneratedText
 
     texts = [None] * len(generated) if generated.words is None else generated.texts
+    parts = zip(generated.tokens, generated.steps, texts, strict=True)
+    completed = [GeneratedText(tokens.tolist(), steps.tolist(), text) for tokens, steps, text in parts]
     return GeneratedDocument(
-        model=model,
-        prompts=prompts,
-        output=None,
-        texts=[
-            GeneratedText(tokens.tolist(), steps.tolist(), text)
-            for tokens, steps, text in zip(generated.tokens, generated.steps, texts, strict=True)
-        ],
-        generated=generated.wanted,
-        network_calls=generated.calls,
-        **settings,
-        seconds=round(seconds, 3),
-    )
+        model=model, prompts=prompts, output=None, texts=completed, generated=generated.wanted,
+        network_calls=generated.calls, **settings, seconds=round(seconds, 3),
+    )  # fmt: skip
 
 
 def _lines(document: GeneratedDocument) -> str:
@@ -176,13 +171,12 @@ def _text(document: GeneratedDocument, target: Target | None) -> str:
     """The texts, or a short summary if they are in a file."""
     if target is None or document.output is None:
         return _lines(document)
-    count = len(document.texts)
     rows = [
         ("generated", f"{document.generated} tokens by {document.network_calls} network calls"),
         ("took", f"{document.seconds:.1f} s"),
         ("wrote", f"{target.path} ({size(document.output.bytes)})"),
     ]
-    return f"{document.model}: {count} text{'' if count == 1 else 's'}\n{facts(rows)}"
+    return f"{document.model}: {counted(len(document.texts), 'text')}\n{facts(rows)}"
 
 
 def write_texts(target: Target, document: GeneratedDocument) -> None:
@@ -216,13 +210,6 @@ def _words(
         fix = "give --tokenizer FILE, the tokenizer.json of its folder, or tokens with --prompt-ids"
         raise UsageError("--text" if prompts.texts else "--tokenizer", "the model's file has no tokenizer.json", fix)
     return words
-
-
-def _with_gaps(prompts: Prompts, words: Words | None, mask: int, gap: int, goes_on: bool) -> list[Any]:
-    """The tokens of all prompts, every mask ``gap`` times."""
-    texts = () if words is None else [words.encode(text, goes_on) for text in prompts.texts]
-    arrays = [np.asarray(tokens, np.int64) for tokens in (*prompts.tokens, *texts)]
-    return [np.repeat(array, np.where(array == mask, gap, 1)) for array in arrays]
 
 
 def _number(option: str, token: str, words: Words | None) -> int:

@@ -3,7 +3,7 @@ files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 
 from wdport.cli.click_options import verb
-from wdport.cli.console import LONGEST_FACT, facts
+from wdport.cli.console import LONGEST_FACT, counted, facts, first_of
 from wdport.cli.documents import give, require_document
 from wdport.cli.verb import Verbs
 from wdport.errors import MisfitError, UsageError, printable
@@ -34,9 +34,12 @@ CONFIG = Option("Configuration (YAML), as for convert.", files="table")
 
 
 class _MapVerbs(Verbs):
-    """Verbs in separate modules are imported when called."""
+    """The verbs of tables."""
 
-    modules: ClassVar = {"outline": "wdport.cli.map_outline:command", "suggest": "wdport.cli.map_suggest:command"}
+    modules: ClassVar = {
+        **{name: f"wdport.cli.map_{name}:command" for name in ("outline", "suggest")},
+        **{name: f"wdport.cli.map:{name}" for name in ("check", "diff", "explain")},
+    }
 
 
 @click.group(name="map", cls=_MapVerbs, no_args_is_help=False)
@@ -130,7 +133,8 @@ def explain(request: ExplainRequest) -> int:
     settings = Settings(request.config, request.values, request.mapping, request.key, model=request.model)
     routes = routes_of(file, settings)
     matches = routes.explain(name)
-    give("explanation", lambda: explanation(name, routes, matches), document, lambda: _explain_text(name, matches),
+    give("explanation", lambda: explanation(name, routes, matches), document, 
+         lambda: "\n".join([printable(name, LONGEST_FACT), *(facts(_route(match)) for match in matches)]),
          asked=True)  # fmt: skip
     return 0
 
@@ -161,10 +165,6 @@ def diff(request: DiffRequest) -> int:
     return 0
 
 
-for _each in (check, explain, diff):
-    command.add_command(_each)
-
-
 def _check_text(table_check: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> Marked:
     table, coverage, plan = table_check.table, table_check.coverage, table_check.planned
     variant = f", {table.variant} layout" if table.variant else ""
@@ -190,27 +190,20 @@ def _check_text(table_check: Check, sound: bool, every: bool, report: SettingsRe
     lines += _listed("faults", table_check.faults)
     lines += _listed("warnings", [warning.sentence for warning in table_check.warnings])
     lines += _listed("notes", [remark.sentence for remark in table_check.remarks if remark.level == "note"])
-    lines += _odd(table_check)
+    if table_check.values is not None:
+        values = _listed("values", [f"{finding.level}: {finding.text}" for finding in table_check.values])
+        lines += values or ["values", "  nothing is odd"]
     lines += _settings_lines(report) if report is not None else []
     return joined(lines)
 
 
-def _odd(table_check: Check) -> list[str]:
-    """Unusual values, if checked."""
-    if table_check.values is None:
-        return []
-    lines = _listed("values", [f"{finding.level}: {finding.text}" for finding in table_check.values])
-    return lines or ["values", "  nothing is odd"]
-
-
 def _settings_lines(report: SettingsReport) -> list[str]:
     """Hyper-parameters that differ between the two models."""
-    count = f"settings: {report.compared} compared at {_count(report.layers, 'layer')}"
-    lines = _listed(count, [f"{setting.candidate}: {setting.text}" for setting in report.of("differs")])
-    lines = lines or [f"{count}; none differ"]
-    return lines + _listed(
-        "read only in training", [f"{setting.candidate}: {setting.text}" for setting in report.of("training")]
+    count = f"settings: {report.compared} compared at {counted(report.layers, 'layer')}"
+    differ, training = (
+        [f"{setting.candidate}: {setting.text}" for setting in report.of(kind)] for kind in ("differs", "training")
     )
+    return [*(_listed(count, differ) or [f"{count}; none differ"]), *_listed("read only in training", training)]
 
 
 def _claimed(table_check: Check) -> str:
@@ -235,19 +228,13 @@ def _check_line(table_check: Check, sound: bool) -> Marked:
 
 def _check_count(table_check: Check) -> str:
     """How many faults and warnings there are."""
-    return f"{_count(len(table_check.faults), 'fault')}, {_count(len(table_check.warnings), 'warning')}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    return f"{counted(len(table_check.faults), 'fault')}, {counted(len(table_check.warnings), 'warning')}"
 
 
 def _listed(title: str, lines: Iterable[str]) -> list[str]:
     """A title and indented lines; nothing without lines."""
-    every = list(lines)
-    more = len(every) - MOST
-    visible = [*every[:MOST], f"and {more} more, all with --json"] if more > 0 else every
-    return [title, *(f"  {printable(line, LONGEST_FACT)}" for line in visible)] if every else []
+    visible = first_of(list(lines), MOST)
+    return [title, *(f"  {printable(line, LONGEST_FACT)}" for line in visible)] if visible else []
 
 
 _FATES = {
@@ -256,10 +243,6 @@ _FATES = {
     "tied": "the same as {}, bit for bit, and then left out",
     "ignored": "not the network's: {}",
 }
-
-
-def _explain_text(name: str, matches: Sequence[Route]) -> str:
-    return "\n".join([printable(name, LONGEST_FACT), *(facts(_route(match)) for match in matches)])
 
 
 def _route(route: Route) -> list[tuple[str, str]]:

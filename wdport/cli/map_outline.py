@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from wdport.cli.click_options import verb
 from wdport.cli.console import LONGEST_FACT, facts, width_of
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 WIDEST = (40, 24, 30, 62)
 """Widths in characters of all columns but the last; a longer text shifts the next column."""
-
-HEADER = ("", "step", "kind", "axes", "PyTorch", "Keras")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +65,19 @@ def command(request: OutlineRequest) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class OutlineRow:
-    """A line of the table: number, name, kind, axes, PyTorch side, Keras side; a heading has no number."""
+class OutlineRow(NamedTuple):
+    """A line of the table; only a step has a ``number``, and a heading only a ``name`` and a call in PyTorch."""
 
-    cells: tuple[str, ...]
-    depth: int = 0
+    depth: int
+    number: str
+    name: str
+    kind: str = ""
+    axes: str = ""
+    torch: str = ""
+    keras: str = ""
+
+
+HEADER = OutlineRow(0, "", "step", "kind", "axes", "PyTorch", "Keras")
 
 
 def outline_text(outline: Outline, every: bool, columns: int | None = None) -> str:
@@ -84,20 +89,20 @@ def outline_text(outline: Outline, every: bool, columns: int | None = None) -> s
     versions = outline.versions
     head = [
         ("model", f"{outline.root.type}: {outline.weights:,} parameters in {layers} layers; {page.last} steps"),
-        *(("input", f"{value.source}: {value}{_kind(value)}") for value in outline.inputs),
+        *(("input", f"{value.source}: {value}" + (f", {value.kind}" if value.kind != "float" else ""))
+          for value in outline.inputs),
         ("output", "; ".join(map(str, outline.root.outputs))),
         ("run", f"float64, batch {outline.batch}; torch {versions['torch']}, keras {versions['keras']}"),
         *(("note", note) for note in outline.notes),
         *(("not called", f"{name}: {torch}") for name, torch in outline.uncalled.items()),
     ]  # fmt: skip
-    lines = [printable(outline.target, None), facts(head), "", *_table([OutlineRow(HEADER), *rows], columns)]
+    table = list(_wide([HEADER, *rows]))
+    if columns is not None and max(map(len, table)) > columns:
+        table = list(_narrow(rows))
+    lines = [printable(outline.target, None), facts(head), "", *table]
     lines += _section("where Keras's default differs", page.defaults)
     lines += _section("to watch", page.notes)
     return "\n".join(lines)
-
-
-def _kind(value: Value) -> str:
-    return "" if value.kind == "float" else f", {value.kind}"
 
 
 class _Page:
@@ -121,7 +126,7 @@ class _Page:
         for group in unfolded if self._every else fold(around.steps):
             repeated, several = group.times > 1, len(group.steps) > 1
             if repeated and several:
-                yield OutlineRow(("", f"{group.times} times, {group.range or 'the same layers'}:"), depth)
+                yield OutlineRow(depth, "", f"{group.times} times, {group.range or 'the same layers'}:")
             named = dict(zip((step.name for step in group.steps), group.names, strict=True))
             for step in group.steps:
                 times = ", ".join(filter(None, (f"{group.times} times", group.range)))
@@ -142,7 +147,7 @@ class _Page:
         if step.what == "module":
             arguments = ", ".join(f"{value.name}={source(value)}" for value in step.inputs)
             call = f"{step.type.rpartition('.')[2]}({arguments})"
-            yield OutlineRow(("", name, "", "", f"{call}, {times}" if times else call), depth)
+            yield OutlineRow(depth, "", name, torch=f"{call}, {times}" if times else call)
             self._before = ""
             yield from self._inside(step, depth + 1)
             self._before = step.name
@@ -154,7 +159,7 @@ class _Page:
             if step.inputs and {value.source for value in step.inputs} != {self._before}:
                 torch += f" of {', '.join(dict.fromkeys(map(source, step.inputs)))}"
         self._before = step.name if step.what == "layer" else f"[{step.number}]"
-        yield OutlineRow((str(step.number), name, step.kind, axes, torch, step.keras_text), depth)
+        yield OutlineRow(depth, str(step.number), name, step.kind, axes, torch, step.keras_text)
 
     def _say(self, step: Step) -> None:
         """Keep the notes on a step, or on the class of a module, for the end."""
@@ -165,39 +170,30 @@ class _Page:
                 numbers.setdefault(f"{of}{text}", []).append(number)
 
 
-def _table(rows: Sequence[OutlineRow], columns: int | None) -> list[str]:
-    lines = list(_wide(rows))
-    return lines if columns is None or max(map(len, lines)) <= columns else list(_narrow(rows[1:]))
-
-
 def _narrow(rows: Sequence[OutlineRow]) -> Iterator[str]:
     """A step's number, name, kind and axes; below it the PyTorch side, then the Keras side."""
-    number = max((len(row.cells[0]) for row in rows), default=0)
+    width = max((len(row.number) for row in rows), default=0)
     for row in rows:
-        cells, indent = (*row.cells, *("",) * 6)[:6], " " * (number + 2 + 2 * row.depth)
-        if not cells[0]:  # a heading
-            yield printable(f"{indent}{'  '.join(filter(None, cells[1:]))}", LONGEST_FACT)
+        indent = " " * (width + 2 + 2 * row.depth)
+        if not row.number:
+            yield printable(f"{indent}{'  '.join(filter(None, row[2:]))}", LONGEST_FACT)
             continue
-        yield printable(f"{cells[0]:>{number}}  {'  ' * row.depth}{'  '.join(filter(None, cells[1:4]))}", LONGEST_FACT)
-        for side, text in (("PyTorch", cells[4]), ("Keras", cells[5])):
+        yield printable(f"{row.number:>{width}}  {'  ' * row.depth}{'  '.join(filter(None, row[2:5]))}", LONGEST_FACT)
+        for side, text in (("PyTorch", row.torch), ("Keras", row.keras)):
             if text:
                 yield printable(f"{indent}  {side:<7}  {text}", LONGEST_FACT)
 
 
 def _wide(rows: Sequence[OutlineRow]) -> Iterator[str]:
-    cells = [(*row.cells[:1], "  " * row.depth + row.cells[1], *row.cells[2:]) for row in rows]
-    number = max(len(row[0]) for row in cells) if cells else 1
-    widths = [
-        min(max((len(row[column]) for row in cells if len(row) > 5), default=0), max_width)
-        for column, max_width in enumerate(WIDEST, 1)
-    ]
-    for row in cells:
-        if len(row) <= 5:  # a heading: no columns
-            text = f"{'':>{number}}  {row[1]}"
-            yield printable(text + (f"  {row[4]}" if len(row) > 4 else ""), LONGEST_FACT)
-            continue
-        columns = "  ".join(f"{cell:<{width}}" for cell, width in zip(row[1:5], widths, strict=True))
-        yield printable(f"{row[0]:>{number}}  {columns}  {row[5]}".rstrip(), LONGEST_FACT)
+    rows = [row._replace(name="  " * row.depth + row.name) for row in rows]
+    full = [bool(row.number) or index == 0 for index, row in enumerate(rows)]
+    columns = zip(*(row[2:6] for row, is_full in zip(rows, full, strict=True) if is_full), strict=True)
+    widths = [min(max(map(len, column)), widest) for column, widest in zip(columns, WIDEST, strict=True)]
+    number = max(len(row.number) for row in rows)
+    for row, is_full in zip(rows, full, strict=True):
+        cells = [f"{cell:<{width}}" for cell, width in zip(row[2:6], widths, strict=True)]
+        text = "  ".join([*cells, row.keras] if is_full else filter(None, (row.name, row.torch)))
+        yield printable(f"{row.number:>{number}}  {text}".rstrip(), LONGEST_FACT)
 
 
 def _section(title: str, places_by_text: Mapping[str, Sequence[int]]) -> list[str]:

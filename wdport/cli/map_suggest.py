@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wdport.cli.click_options import verb
-from wdport.cli.console import console
+from wdport.cli.console import console, counted
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax_on_cpu
 from wdport.cli.progress import steps
@@ -81,7 +81,7 @@ def command(request: SuggestRequest) -> int:
     path = target.path if target else None
     document = require_document(request.json_file, read, {"-o": path} if path else {}, request.force)
     if request.watch:
-        return _watch(model, ["suggest", *_again()])
+        return _watch(model)
     start_jax_on_cpu()
     from wdport.porting.suggest import Models, loads_itself, prove, suggest, suggestion_document
 
@@ -112,23 +112,18 @@ def command(request: SuggestRequest) -> int:
     return suggestion.verdict.exit_code if suggestion.verdict is not None else MisfitError.exit_code
 
 
-def _again() -> list[str]:
-    """The options of this call, except --watch."""
-    words = sys.argv[1:]
-    return [word for word in words[words.index("suggest") + 1 :] if word != "--watch"]
-
-
-def _watch(model: str, words: list[str]) -> int:
+def _watch(model: str) -> int:
     """Run the command in a separate process until it finds a table, again whenever a Python file in the folder of the
     Keras model is saved."""
     sys.path.insert(0, os.getcwd())
     spec = find_spec(model.partition(":")[0])
     if spec is None or not spec.origin:
         raise UsageError(model, "its file is not found", "run in your project's folder and environment")
-    folder = Path(spec.origin).parent
+    folder, words = Path(spec.origin).parent, sys.argv[sys.argv.index("suggest", 1) + 1 :]
+    repeated = [sys.executable, "-m", "wdport", "map", "suggest", *(word for word in words if word != "--watch")]
     while True:
         before = _times(folder)
-        done = _try([sys.executable, "-m", "wdport", "map", *words])
+        done = _try(repeated)
         if done in ENDS:
             return done
         console.note(f"watching {folder}; save the model to try again, or press Ctrl-C")
@@ -178,8 +173,7 @@ def _arguments(config: str | None) -> dict[str, object]:
 
 
 def _text(suggestion: Suggestion, target: Path | None) -> Marked:
-    plural = "s" if suggestion.passes != 1 else ""
-    runs = f"{suggestion.passes} run{plural} of the Keras model, {suggestion.seconds:.1f} s"
+    runs = f"{counted(suggestion.passes, 'run')} of the Keras model, {suggestion.seconds:.1f} s"
     if suggestion.stop is not None:
         return joined(_stopped(suggestion, runs))
     lines: list[str] = [f"found {suggestion.layers} layers in {runs}"]

@@ -71,11 +71,8 @@ def command(request: RecordRequest) -> int:
     try:
         arguments = _recorder_arguments(reference, checkpoint, mapping, key, request.inputs)
         notes = arguments.pop("notes", ())
-        with (
-            track_write(target.path),
-            redirect_stdout(sys.stderr),
-            steps() as say,
-        ):  # the model may print; standard output is for the result
+        # The model may print; standard output is for the result.
+        with track_write(target.path), redirect_stdout(sys.stderr), steps() as say:
             index = record_file(checkpoint=checkpoint, output=str(target.path), key=key,
                                 leave_out=request.leave_out, say=say or (lambda _: None), **arguments)  # fmt: skip
     except Refusal as refusal:
@@ -159,17 +156,11 @@ def _document(index: dict[str, Any], target: Path, notes: Sequence[str]) -> Reco
     from wdport.cli.results import RecordingDocument
 
     return RecordingDocument(
-        reference=index["reference"],
-        checkpoint=index["checkpoint"],
-        output=output_file(target),
-        recording_format=index["schema"],
-        tensors=len(index["tensors"]),
-        modules=list(index["names"]),
-        repeats=bool(index["repeats"]),
-        evaluating=bool(index["evaluating"]),
-        notes=[*notes, *index["notes"]],
+        reference=index["reference"], checkpoint=index["checkpoint"], output=output_file(target),
+        recording_format=index["schema"], tensors=len(index["tensors"]), modules=list(index["names"]),
+        repeats=bool(index["repeats"]), evaluating=bool(index["evaluating"]), notes=[*notes, *index["notes"]],
         environment=index["environment"],
-    )
+    )  # fmt: skip
 
 
 def _text(index: dict[str, Any], target: Path, notes: Sequence[str] = ()) -> str:

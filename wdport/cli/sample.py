@@ -6,20 +6,20 @@ import gc
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdport.cli.click_options import arguments, verb
-from wdport.cli.console import console, facts, size
+from wdport.cli.console import console, counted, facts, size
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import SAMPLERS, model_inputs, open_sampled, stored_variables
 from wdport.cli.processes import leave, parse_devices
 from wdport.cli.progress import samples_bar
 from wdport.conversion.load import Converted
-from wdport.errors import InputError, InternalError, MachineError, UsageError, printable
+from wdport.errors import InputError, MachineError, UsageError, printable
 from wdport.families.roles import Sampled
 from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_target, is_point, max_drawn
 from wdport.files.inputs import InputFiles
@@ -175,12 +175,9 @@ def command(request: SampleRequest) -> int:
 
 
 def _draw(
-    request: SampleRequest,
-    devices: int | str | None,
-    files: Files,
-    variables: Future[dict[str, Array]],
+    request: SampleRequest, devices: int | str | None, files: Files, variables: Future[dict[str, Array]],
     hashes: Future[dict[str, str | None]],
-) -> None:
+) -> None:  # fmt: skip
     """Draw the missing samples, write the files, and report."""
     from wdport.sampling import Programs, plan_job, stored_network
     from wdport.sampling.output import Output, draw_to_file, frames_of
@@ -280,9 +277,8 @@ def beside_samples(converted: Converted, data: str | None, plot: str | None) -> 
 
 
 def about_of(converted: Converted) -> Diffused:
-    if not isinstance(converted.family, Sampled):  # open_sampled has refused it
-        raise InternalError(converted.path, "is not a diffusion model", "report this")
-    return converted.family.diffused(converted.config)
+    family = cast(Sampled, converted.family)  # open_sampled has refused others
+    return family.diffused(converted.config)
 
 
 def _require_comparable(about: Diffused, shape: tuple[int, ...]) -> None:
@@ -353,8 +349,7 @@ def _text(request: SampleRequest, files: Files, job: Job, drawn: SamplesDocument
         ("wrote", f"{files.target.path} ({size(drawn.output.bytes)})"),
         ("drew", ", ".join(str(figure.path) for figure in (files.figure, files.moving) if figure)),
     ]
-    count = f"{drawn.count} sample{'' if drawn.count == 1 else 's'}"
-    return f"{printable(drawn.model, None)}: {count}\n{facts(rows)}"
+    return f"{printable(drawn.model, None)}: {counted(drawn.count, 'sample')}\n{facts(rows)}"
 
 
 def _condition(request: SampleRequest, job: Job) -> dict[str, str]:
@@ -395,7 +390,11 @@ def _rate(drawn: SamplesDocument) -> str:
 def condition_of(name: str, text: str) -> list[int] | list[float] | Array | str:
     """The values of --label, --scale or --condition."""
     if name == "labels":
-        return _labels(text)
+        labels = text.split(",")
+        if not all(label.isascii() and label.isdecimal() and len(label) <= LONGEST_LABEL for label in labels):
+            what = f"invalid label {printable(text, 40)!r}"
+            raise UsageError("--label", what, "give a whole number, or several: 0,1,2")
+        return [int(label) for label in labels]
     from wdport.sampling import read_init
 
     if text == "data":
@@ -407,10 +406,3 @@ def condition_of(name: str, text: str) -> list[int] | list[float] | Array | str:
     except ValueError:
         what = f"invalid value {printable(text, 40)!r}"
         raise UsageError(f"--{name}", what, "give a number, several: 0.6,2.5, a .npy file, or data") from None
-
-
-def _labels(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.isascii() and part.isdecimal() and len(part) <= LONGEST_LABEL for part in parts):
-        raise UsageError("--label", f"invalid label {printable(text, 40)!r}", "give a whole number, or several: 0,1,2")
-    return [int(part) for part in parts]

@@ -44,9 +44,8 @@ def command(request: SelftestRequest) -> int:
     """
     json_file, markdown_file = request.json_file, request.markdown_file
     if request.edits:
-        raise UsageError(
-            "--edits", "needs a source checkout of wdport", "run there: python -m parity_tests.edits -o FILE"
-        )
+        fix = "run there: python -m parity_tests.edits -o FILE"
+        raise UsageError("--edits", "needs a source checkout of wdport", fix)
     if request.quick and request.family:
         raise UsageError("--family", "--quick has faults of only one family", "leave one of them out")
     requested = reports(("--json", "json", file_of(json_file)), ("--markdown", "markdown", markdown_file))
@@ -66,12 +65,8 @@ def command(request: SelftestRequest) -> int:
         with postponed(failed):
             write_text(outputs["--markdown"], render_markdown(result))
     with postponed(failed):
-        give(
-            "selftest",
-            result.document,
-            STDOUT if json_file == STDOUT else outputs.get("--json"),
-            lambda: render(result, request.rules),
-            verdict=lambda: verdict_lines(result),
-        )
+        document = STDOUT if json_file == STDOUT else outputs.get("--json")
+        give("selftest", result.document, document, lambda: render(result, request.rules),
+             verdict=lambda: verdict_lines(result))  # fmt: skip
     raise_first(failed)
     return result.exit_code

@@ -26,10 +26,8 @@ from wdport.options import (
 from wdport.shared_types import POLICIES
 
 TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
-"""Suffixes of PyTorch checkpoints."""
-
 ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")
-"""Suffixes of archives of experiments."""
+"""Suffixes of PyTorch checkpoints, and of archives of experiments."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,7 +70,9 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
         if begin.optimizer_file is not None:
             optimizer: Any = load_optimizer(begin.optimizer_file, model, learning_rate=request.lr, settings=changed,
                                             clip_norm=recipe.clip)  # fmt: skip
-            _note_end(begin.resumed, optimizer)
+            if optimizer.rates is not None and len(optimizer.rates) == 1:
+                rate = f"the rate stays {float(optimizer.rates[0, 0]):.3g} unless --lr is given"
+                console.note(f"{begin.resumed}: its learning-rate schedule has ended; {rate}")
         else:
             optimizer = optimizer_of(recipe, request.warmup, request.config or "--recipe")
         _note_recipe(request, recipe, begin)
@@ -94,7 +96,8 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
         with steps() as show:
             result = train(**arguments(
                 train, request, model=training, data=data, optimizer=optimizer, recipe=recipe,
-                condition=_array(request.condition), targets=_array(request.targets), devices=devices,
+                condition=read_init(request.condition) if request.condition else None,
+                targets=read_init(request.targets) if request.targets else None, devices=devices,
                 report=_reporting(show) if first else None, finish=finish,
             ))  # fmt: skip
         wait_for_all()
@@ -166,10 +169,6 @@ def _require_no_recipe(request: TrainRequest) -> None:
         raise UsageError("--recipe", "this model has no public training script", "leave it out")
 
 
-def _array(path: str | None) -> Array | None:
-    return None if path is None else read_init(path)
-
-
 def _data(request: TrainRequest, training: NetworkTraining) -> Array | str:
     """The data file, or the tokens of a text in samples of ``--length`` for a masked language model."""
     if not isinstance(training, MaskedTraining) or request.data.suffix not in TEXTS:
@@ -237,12 +236,6 @@ def _plain(begin: _Begin, model: KerasModel) -> KerasModel:
     for name, variable in variables_by_path(plain).items():
         set_variable(variable, np.asarray(values[name].value))
     return plain
-
-
-def _note_end(name: str, optimizer: Any) -> None:
-    if optimizer.rates is not None and len(optimizer.rates) == 1:
-        rate = f"{float(optimizer.rates[0, 0]):.3g}"
-        console.note(f"{name}: its learning-rate schedule has ended; the rate stays {rate} unless --lr is given")
 
 
 def _reporting(show: Callable[[str], None] | None) -> Report | None:
