@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from wdport.exporting.api import Exported, Order
     from wdport.exporting.verification import Verification
 
-PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-
 OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "sizes", "inputs")
 """Options of programs, which do not apply to a file of tensors."""
 
@@ -51,8 +49,8 @@ class ExportRequest:
                               "with its own inputs and outputs.  [default: denoiser if the model draws samples, else "
                               "network]", choices=("denoiser", "sampler", "network"))  # fmt: skip
     platforms: str = option("Comma-separated list of cpu, cuda, rocm and tpu; they need not be available on this "
-                            "machine.", "NAMES",
-                            default="cpu", completions=lambda: PLATFORMS, by_comma=True)  # fmt: skip
+                            "machine.", "NAMES", default="cpu", by_comma=True,
+                            completions=lambda: ("cpu", "cuda", "rocm", "tpu"))  # fmt: skip
     batch: int | None = option("Fixed batch size.  [default: any]",
                                "N", names=("--batch-size",), former=("--batch",), bounds=(1, 1 << 24))  # fmt: skip
     sizes: tuple[str, ...] = option("Fix another size that may differ between calls of the network, such as n=512.",

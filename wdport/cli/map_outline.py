@@ -66,7 +66,7 @@ def command(request: OutlineRequest) -> int:
 
 
 class OutlineRow(NamedTuple):
-    """A line of the table; only a step has a ``number``, and a heading only a ``name`` and a call in PyTorch."""
+    """A line of the table: a step, which has a ``number``, the header, or a heading: a name and a call in PyTorch."""
 
     depth: int
     number: str
@@ -75,6 +75,11 @@ class OutlineRow(NamedTuple):
     axes: str = ""
     torch: str = ""
     keras: str = ""
+
+    @property
+    def is_heading(self) -> bool:
+        """Whether it is a heading of steps, which has no columns."""
+        return not (self.number or self.keras)
 
 
 HEADER = OutlineRow(0, "", "step", "kind", "axes", "PyTorch", "Keras")
@@ -175,7 +180,7 @@ def _narrow(rows: Sequence[OutlineRow]) -> Iterator[str]:
     width = max((len(row.number) for row in rows), default=0)
     for row in rows:
         indent = " " * (width + 2 + 2 * row.depth)
-        if not row.number:
+        if row.is_heading:
             yield printable(f"{indent}{'  '.join(filter(None, row[2:]))}", LONGEST_FACT)
             continue
         yield printable(f"{row.number:>{width}}  {'  ' * row.depth}{'  '.join(filter(None, row[2:5]))}", LONGEST_FACT)
@@ -186,13 +191,12 @@ def _narrow(rows: Sequence[OutlineRow]) -> Iterator[str]:
 
 def _wide(rows: Sequence[OutlineRow]) -> Iterator[str]:
     rows = [row._replace(name="  " * row.depth + row.name) for row in rows]
-    full = [bool(row.number) or index == 0 for index, row in enumerate(rows)]
-    columns = zip(*(row[2:6] for row, is_full in zip(rows, full, strict=True) if is_full), strict=True)
+    columns = zip(*(row[2:6] for row in rows if not row.is_heading), strict=True)
     widths = [min(max(map(len, column)), widest) for column, widest in zip(columns, WIDEST, strict=True)]
     number = max(len(row.number) for row in rows)
-    for row, is_full in zip(rows, full, strict=True):
+    for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row[2:6], widths, strict=True)]
-        text = "  ".join([*cells, row.keras] if is_full else filter(None, (row.name, row.torch)))
+        text = "  ".join(filter(None, (row.name, row.torch)) if row.is_heading else [*cells, row.keras])
         yield printable(f"{row.number:>{number}}  {text}".rstrip(), LONGEST_FACT)
 
 
