@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -216,11 +216,13 @@ class Given:
 def _pairs(config: pytest.Config) -> list[Tested]:
     """The pairs, determined once; raises only ``pytest.UsageError``, as required before collection."""
     if _PAIRS not in config.stash:
-        config.stash[_PAIRS] = _settled(config, Given(config).by_pair())
+        config.stash[_PAIRS] = _tested_pairs(config)
     return config.stash[_PAIRS]
 
 
-def _settled(config: pytest.Config, named: Mapping[str, list[Any]]) -> list[Tested]:
+def _tested_pairs(config: pytest.Config) -> list[Tested]:
+    given = Given(config)
+    named = given.by_pair()
     sources = [(name, file) for name in SOURCES for file in named[name]]
     for name in FOLLOWING:
         if len(named[name]) > len(sources):
@@ -230,7 +232,7 @@ def _settled(config: pytest.Config, named: Mapping[str, list[Any]]) -> list[Test
     from wdport.errors import WdportError
     from wdport.parity.pytest_items import Tested, message
 
-    given, verdicts = Given(config), _verdicts(config)
+    verdicts = _verdicts(config)
     ports = named["converted"] + [file.with_suffix(".keras") for _, file in sources[len(named["converted"]) :]]
     for name, file in [*sources, *(("converted", file) for file in ports)]:
         if not file.exists():
@@ -280,15 +282,10 @@ def _typed(declared: Declared, value: Any) -> Any:
     if declared.base is bool:
         return bool(value)
     if declared.base is int:
-        return _whole(declared.title, value)
+        if not str(value or 0).isdecimal():
+            raise pytest.UsageError(f"--wdport-{declared.title}: {value!r} is not a whole number")
+        return int(value or 0)
     return tuple(value or ()) if declared.repeats else value
-
-
-def _whole(name: str, value: Any) -> int:
-    """The number of an option; 0 if it is not given."""
-    if not str(value or 0).isdecimal():
-        raise pytest.UsageError(f"--wdport-{name}: {value!r} is not a whole number")
-    return int(value or 0)
 
 
 def _labels(sources: list[Path], ports: list[Path]) -> list[str]:

@@ -28,7 +28,7 @@ VAGUE = frozenset({
 """Names that say nothing of what they hold."""
 
 INTERFACES = {
-    "wdport/cli/sample_request.py": {"known"},
+    "wdport/cli/sample.py": {"known"},
     "wdport/cli/results.py": {"known"},
     "wdport/compare/setting_values.py": {"found"},
     "wdport/conversion/convert.py": {"shown"},

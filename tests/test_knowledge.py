@@ -31,7 +31,7 @@ GENERAL = {
 }
 """Files where "coefficient" is the word of mathematics; no other word of the list may be there."""
 
-DEFAULTS = {"cli/sample_request.py": {"coefficient"}}
+DEFAULTS = {"cli/sample.py": {"coefficient"}}
 """Words that the command line's texts for this family may have: the default output."""
 
 

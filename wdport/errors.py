@@ -146,9 +146,7 @@ class WdportError(Exception):
     def line(self, wording: Wording) -> str:
         """The message, with options named in the given wording."""
         part = _one(self._part, wording) if _FLAG.fullmatch(self._part) else self._part
-        return self._line(part, worded(self._what, wording), worded(self._fix, wording))
-
-    def _line(self, part: str, what: str, fix: str) -> str:
+        what, fix = worded(self._what, wording), worded(self._fix, wording)
         room = MAX_MESSAGE_CHARS - len("error: " + ": " + "; ")
         # However long the advice is, 70 characters remain for the place and the fault.
         fix = printable(fix, room - 70)

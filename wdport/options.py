@@ -1,8 +1,8 @@
-"""Declared options of a request: sentence, bounds, kind of file and exclusions are declared at a field's type.
+"""Declared options of a request: sentence, bounds and kind of file are declared at a field, exclusions at its type.
 
-A request is a frozen dataclass whose fields have annotated types::
+A request is a frozen dataclass whose fields are options::
 
-    cases: Annotated[int, Option("Also compare on N more random inputs.", metavar="N", bounds=(0, MAX_CASES))] = 0
+    cases: int = option("Also compare on N more random inputs.", "N", default=0, bounds=(0, MAX_CASES))
 
 The command (:mod:`wdport.cli.click_options`), the pytest plugin and the action are derived from it. Importing this
 module imports neither click nor numpy.
@@ -45,7 +45,7 @@ class Option:
     work. ``files`` is the kind of its file, or the suffixes, and ``metavar`` is FILE if not stated. ``group`` is its
     section of the help if not that of ``GROUPS``. ``bounds`` and ``choices`` are the values that it takes, and
     ``former_choices`` the present values by former ones; a shell completes it to ``completions``, several
-    ``by_comma``. ``default`` is a word for None; the other values are then whole numbers from 1. An option is listed
+    ``by_comma``. ``word`` stands for None; the other values are then whole numbers from 1. An option is listed
     ``after`` another one if not after the previous field. It may be given several times if its type is a tuple or a
     dictionary. ``once`` refuses a second value, where two ``names`` would overrule each other.
     """
@@ -59,7 +59,7 @@ class Option:
     bounds: tuple[int, int] | None = None
     choices: tuple[str, ...] = ()
     former_choices: Mapping[str, str] = field(default_factory=dict)
-    default: str = ""
+    word: str = ""
     after: str = ""
     once: bool = False
     completions: Callable[[], Iterable[str]] | None = None
@@ -73,6 +73,30 @@ class Operand(Option):
     """An argument of the command: required if its field has no default, repeated if its type is a tuple."""
 
     help: str = ""
+
+
+REQUIRED: Final = MISSING
+"""The default of a field without one."""
+
+
+def shared(option: Option, default: Any = None) -> Any:
+    """The field of an option that several requests have."""
+    return field(default=default, metadata={"option": option})
+
+
+def option(help: str, metavar: str | None = None, *, default: Any = None, **settings: Any) -> Any:
+    """The field of an option; ``settings`` are fields of :class:`Option`."""
+    return shared(Option(help, metavar, **settings), default)
+
+
+def switch(help: str, **settings: Any) -> Any:
+    """The field of an option without a value."""
+    return option(help, default=False, **settings)
+
+
+def operand(metavar: str | None = None, *, default: Any = REQUIRED, **settings: Any) -> Any:
+    """The field of an argument."""
+    return shared(Operand(metavar=metavar, **settings), default)
 
 
 class Argument:
@@ -154,33 +178,27 @@ def require_bounds(request: Any) -> None:
             raise UsageError(option.flags[0], f"invalid value {value!r:.40}", f"give {whole_numbers(*bounds)}")
 
 
+@lru_cache
 def options_of(request: type) -> Mapping[str, Declared]:
     """The options of a request by the names of their fields, in their order, those of a base class last."""
-    return _options_of(request)
-
-
-@lru_cache
-def _options_of(request: type) -> Mapping[str, Declared]:
     hints = get_type_hints(request, include_extras=True)
     names = list(get_annotations(request))
     listed = sorted(fields(request), key=lambda field: names.index(field.name) if field.name in names else len(names))
-    declared_options = [declared for field in listed if (declared := _declared(field, hints[field.name]))]
-    return MappingProxyType({declared.name: declared for declared in declared_options})
+    return MappingProxyType(
+        {field.name: _declared(field, hints[field.name]) for field in listed if "option" in field.metadata}
+    )
 
 
-def _declared(field: Field[Any], hint: Any) -> Declared | None:
-    """The option of a field; None if its type declares none."""
+def _declared(field: Field[Any], hint: Any) -> Declared:
+    """The option of a field of this type."""
     markers = getattr(hint, "__metadata__", ())
-    option = next((marker for marker in markers if isinstance(marker, Option)), None)
-    if option is None:
-        return None
-    plain = hint.__origin__
+    plain = hint.__origin__ if markers else hint
     members = (
         [member for member in get_args(plain) if member is not NoneType] if NoneType in get_args(plain) else [plain]
     )
     base = get_origin(members[0]) or members[0]
     required = field.default is MISSING
-    return Declared(field.name, option, base, None if required else field.default, required, markers)
+    return Declared(field.name, field.metadata["option"], base, None if required else field.default, required, markers)
 
 
 MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one that fits]", files="table",

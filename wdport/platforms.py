@@ -30,7 +30,8 @@ _NO_ALLOCATION: Final = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENO
 
 def unsupported() -> str:
     """Return the name of this operating system if it lacks what readers and writers need; "" otherwise."""
-    has_all = hasattr(os, "pread") and hasattr(os, "pwrite") and _has_locks()
+    has_locks = importlib.util.find_spec("fcntl") is not None
+    has_all = hasattr(os, "pread") and hasattr(os, "pwrite") and has_locks
     return "" if has_all else "Windows" if os.name == "nt" else os.name
 
 
@@ -117,7 +118,3 @@ def write_through_cache(descriptor: int) -> None:
     import fcntl
 
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~DIRECT)
-
-
-def _has_locks() -> bool:
-    return importlib.util.find_spec("fcntl") is not None

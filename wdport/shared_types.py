@@ -37,6 +37,11 @@ Number = Annotated[float, Meta(extra_json_schema={NOT_FINITE: True})]
 """A number; one that is not finite is the string ``inf``, ``-inf`` or ``nan``, since JSON has none."""
 
 
+def about(description: str) -> Meta:
+    """The description of a field."""
+    return Meta(description=description)
+
+
 def given(name: str, value: object = True) -> dict[str, object]:
     """Return the schema of objects that have the field ``name`` with a value that matches ``value``."""
     return {"type": "object", "required": [name], "properties": {name: value}}

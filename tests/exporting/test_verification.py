@@ -109,10 +109,10 @@ def of_network(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], N
     """Change the network that is lowered."""
 
     def patched(patch: pytest.MonkeyPatch) -> None:
-        from wdport.cli import export_program
+        from wdport.sampling import network
 
-        made = export_program.stored_network
-        patch.setattr(export_program, "stored_network", lambda *given: change(made(*given)))
+        made = network.stored_network
+        patch.setattr(network, "stored_network", lambda *given: change(made(*given)))
 
     return patched
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from wdport.cli.documents import give, require_document
 from wdport.cli.execute import group
-from wdport.cli.generate_request import FORMATS
-from wdport.cli.generate_run import document_of, write_texts
+from wdport.cli.generate import FORMATS, document_of, write_texts
 from wdport.cli.main import main
 from wdport.errors import error_of
 from wdport.exporting.artifact import write_artifact

@@ -85,7 +85,7 @@ def _argument(declared: Declared) -> click.Argument:
 
 
 def _option(declared: Declared) -> click.Option:
-    option, default = declared.option, declared.option.default or declared.default
+    option, default = declared.option, declared.option.word or declared.default
     settings: dict[str, Any] = {"metavar": declared.metavar, "type": _type(declared)}
     if declared.base is bool:
         switch = any("/" in flag for flag in declared.flags)
@@ -106,8 +106,8 @@ def _option(declared: Declared) -> click.Option:
 
 def _type(declared: Declared) -> Any:
     option = declared.option
-    if option.default:
-        return CountOr(option.default)
+    if option.word:
+        return CountOr(option.word)
     if option.choices:
         return OneOf(option.choices, option.former_choices)
     if option.bounds:

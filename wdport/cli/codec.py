@@ -1,15 +1,19 @@
-"""What `wdport encode` and `wdport decode` share: the checks, the run, the document and the summary."""
+"""`wdport encode` and `wdport decode`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import open_regular
+from wdport.cli.click_options import verb
 from wdport.cli.console import facts, size
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_jax, start_jax
@@ -17,17 +21,22 @@ from wdport.cli.model_inputs import model_inputs
 from wdport.errors import InputError, UsageError
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
-from wdport.files.model_target import Target
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, Option
+from wdport.files.model_target import Target, file_target
+from wdport.files.sealed_archive import sealed_archive
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, operand, option, shared, switch
 
 if TYPE_CHECKING:
     from wdport.cli.results import CodedDocument
-    from wdport.conversion.load import Converted
     from wdport.model import Array, Coded
 
 DTYPES = ("float32", "bfloat16")
 LATENTS = (".npz", ".npy")
 
+LARGEST = 2.0
+"""Values beyond it are of another scale, such as 0 to 255; a little more than 1 is what resizing makes."""
+
+FPS = 16.0
+"""Frames per second of Wan's own videos."""
 
 Work = Callable[[Any], tuple[Sequence[int], Sequence[int]]]
 """Writes the output with a coder, and returns the shapes of the latents and of the video."""
@@ -39,23 +48,126 @@ class CodingRequest:
 
     model: str
     normalised: bool = False
-    chunk: Annotated[
-        int,
-        Option(
-            "Process N latent frames at a time. N affects memory use, and affects results only by rounding.", "N",
-            bounds=(1, 1 << 16),
-        ),
-    ] = 1  # fmt: skip
-    dtype: Annotated[str, Option("Dtype of the weights.", choices=DTYPES)] = "float32"
-    compute_dtype: Annotated[
-        str | None, Option("Dtype of the activations.  [default: --dtype]", choices=DTYPES, group="model")
-    ] = None
-    sha256: Annotated[str | None, SHA256] = None
-    json_file: Annotated[str | None, JSON] = None
-    force: Annotated[bool, FORCE_OUTPUT] = False
+    chunk: int = option("Process N latent frames at a time. N affects memory use, and affects results only by "
+                        "rounding.", "N", default=1, bounds=(1, 1 << 16))  # fmt: skip
+    dtype: str = option("Dtype of the weights.", default="float32", choices=DTYPES)
+    compute_dtype: str | None = option("Dtype of the activations.  [default: --dtype]", choices=DTYPES, group="model")
+    sha256: str | None = shared(SHA256)
+    json_file: str | None = shared(JSON)
+    force: bool = shared(FORCE_OUTPUT, False)
 
 
-def run_coding(
+@dataclass(frozen=True, kw_only=True)
+class EncodeRequest(CodingRequest):
+    """The command's arguments and options."""
+
+    model: str = operand(files="converted")
+    video: Path = operand(files=(".npy", ".npz", ".gif", ".mp4"))
+    output: Path | None = option("NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz next to "
+                                 "it]", files=(".npz",))  # fmt: skip
+    normalised: bool = switch("Normalize the latents, as diffusion models expect.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeRequest(CodingRequest):
+    """The command's arguments and options."""
+
+    model: str = operand(files="converted")
+    latents: Path = operand(files=LATENTS)
+    output: Path | None = option("NAME.npy, .gif or .mp4.  [default: LATENTS.video.npy next to them]",
+                                 files=(".npy", ".gif", ".mp4"))  # fmt: skip
+    output_dtype: str | None = option("Values of an .npy file: from -1 to 1, or bytes.  [default: float32; .gif and "
+                                      ".mp4 are bytes]", choices=("float32", "uint8"), group="outputs")  # fmt: skip
+    truncate: bool = switch("Convert to bytes by truncation (half a level too dark on average) instead of rounding.",
+                            group="outputs")  # fmt: skip
+    normalised: bool = switch("The latents are normalized, as returned by diffusion models.")
+    fps: float | None = option("Frames per second of a .gif or .mp4.  [default: 16]", group="outputs")
+
+
+@verb("encode", EncodeRequest)
+def encode(request: EncodeRequest) -> int:
+    """Encode a VIDEO with a converted MODEL, an autoencoder, into latents.
+
+    VIDEO is an array (B, T, H, W, C) of floating-point values from -1 to 1 or of bytes from 0 to 255, a .gif or .mp4
+    file, or a folder of .png images, one for each frame.
+    """
+
+    def plan(array: Array, coded: Coded, target: Target) -> tuple[Work, dict[str, Any]]:
+        if array.shape[-1] != coded.channels:
+            what = f"has {array.shape[-1]} channels, and the model {coded.channels}"
+            raise UsageError(video, what, "give them on the last axis")
+        if str(array.dtype) == "uint8":
+            array = array / 127.5 - 1.0
+        elif array.dtype.kind != "f":
+            raise UsageError(video, f"holds {array.dtype}", "give floating-point values from -1 to 1, or bytes (uint8)")
+        elif (largest := float(np.abs(array).max())) > LARGEST:
+            what = f"has values up to {largest:.3g}, and the model takes -1 to 1"
+            raise UsageError(video, what, "scale them, or give bytes (uint8)")
+
+        def work(coder: Any) -> tuple[Sequence[int], Sequence[int]]:
+            mean, logvar = coder.encode(array.astype("float32"), chunk=request.chunk, normalise=request.normalised,
+                                        compute_dtype=request.compute_dtype)  # fmt: skip
+            with sealed_archive(target.output) as file:
+                np.savez(file, latents=mean, logvar=logvar)
+            return mean.shape, array.shape
+
+        return work, {"values": "float32", "truncated": False, "fps": None}
+
+    video = request.video
+    path = request.output or video.with_name(f"{video.stem}.latents.npz")
+    return _run(request, "encode", video, ("video",), partial(file_target, path, (".npz",)), plan)
+
+
+@verb("decode", DecodeRequest)
+def decode(request: DecodeRequest) -> int:
+    """Decode LATENTS (B, t, h, w, z) with a converted MODEL, an autoencoder, into a video.
+
+    Frames are written as they are decoded, so memory does not depend on their number.
+    """
+    from wdport.files.animation import BYTES, require_frames, video_target, write_video
+
+    latents = request.latents
+    path = request.output or latents.with_name(f"{latents.stem}.video.npy")
+    played = path.suffix in BYTES
+    _require_fitting(played, request)
+
+    def plan(array: Array, coded: Coded, target: Target) -> tuple[Work, dict[str, Any]]:
+        if array.shape[-1] != coded.latent_channels:
+            what = f"has {array.shape[-1]} channels, and the model {coded.latent_channels}"
+            raise UsageError(latents, what, "give its latents, channels last")
+        if array.dtype.kind != "f":
+            raise UsageError(latents, f"holds {array.dtype}", "give floating-point latents")
+        shape = coded.video(array.shape)
+        require_frames(target.path, shape)
+        values, fps = "uint8" if played else request.output_dtype or "float32", request.fps or FPS
+
+        def work(coder: Any) -> tuple[Sequence[int], Sequence[int]]:
+            parts = coder.decode_in_parts(
+                array.astype("float32"), chunk=request.chunk, output=values, normalised=request.normalised,
+                truncate=request.truncate, compute_dtype=request.compute_dtype,
+            )  # fmt: skip
+            write_video(target, shape, parts, fps)
+            return array.shape, shape
+
+        return work, {"values": values, "truncated": request.truncate, "fps": fps if played else None}
+
+    return _run(request, "decode", latents, ("latents", "mean"), partial(video_target, path), plan)
+
+
+def _require_fitting(played: bool, request: DecodeRequest) -> None:
+    """Raise :class:`UsageError` for options that contradict each other."""
+    fps = request.fps
+    if played and request.output_dtype == "float32":
+        raise UsageError("--output-dtype", "a .gif or .mp4 holds bytes", "leave it out, or write a .npy file")
+    if request.truncate and not played and request.output_dtype != "uint8":
+        raise UsageError("--truncate", "is for bytes", "add --output-dtype uint8")
+    if fps is not None and not played:
+        raise UsageError("--fps", "a .npy file has no frames per second", "leave it out")
+    if fps is not None and not 0.1 <= fps <= 1000:
+        raise UsageError("--fps", f"{fps:g} frames per second", "give a number from 0.1 to 1000")
+
+
+def _run(
     request: CodingRequest, direction: Literal["encode", "decode"], source: Path, names: tuple[str, ...],
     target_of: Callable[[InputFiles, bool], Target],
     plan: Callable[[Array, Coded, Target], tuple[Work, Mapping[str, Any]]],
@@ -70,16 +182,25 @@ def run_coding(
         plan: checks the array, and returns the work and the fields of the document that only this verb knows.
     """
     from wdport.cli.results import CodedDocument
-    from wdport.conversion.load import load_model
+    from wdport.conversion.load import load_model, open_converted
+    from wdport.families.roles import Autoencoder
 
     inputs = model_inputs(request.model, request.sha256, **{names[0]: source})
-    converted, coded = _open_coded(request.model, request.normalised)
+    converted = open_converted(request.model)
+    family: Any = converted.family
+    if not isinstance(family, Autoencoder):
+        what = f"a {family.name} model encodes and decodes no videos"
+        raise UsageError(converted.path, what, "give a converted autoencoder; wdport.load_model runs this one")
+    coded = family.coded(converted.config)
+    if request.normalised and not coded.normalises:
+        what = "the model's config.json has no mean and deviation for every channel of its latents"
+        raise UsageError("--normalised", what, "leave it out")
     target = target_of(inputs, request.force)
     document = require_document(request.json_file, inputs, {"-o": target.path}, request.force)
     work, settings = plan(read_coded(source, names), coded, target)
     require_jax()
     start_jax()
-    started, family = time.monotonic(), cast(Any, converted.family)
+    started = time.monotonic()
     coder, digest = family.coder(load_model(converted.path, request.dtype)), inputs.sha256(names[0])
     inputs.end_reading()
     latents, video = work(coder)
@@ -115,28 +236,10 @@ def _shown(shape: Sequence[int]) -> str:
     return f"{several}{frames} frames of {height} x {width}, {channels} channels"
 
 
-def _open_coded(model: str, normal: bool) -> tuple[Converted, Coded]:
-    """Open a converted autoencoder; raises :class:`UsageError` for other models, and if it cannot normalise."""
-    from wdport.conversion.load import open_converted
-    from wdport.families.roles import Autoencoder
-
-    converted = open_converted(model)
-    if not isinstance(converted.family, Autoencoder):
-        what = f"a {converted.family.name} model encodes and decodes no videos"
-        raise UsageError(converted.path, what, "give a converted autoencoder; wdport.load_model runs this one")
-    coded = converted.family.coded(converted.config)
-    if normal and not coded.normalises:
-        what = "the model's config.json has no mean and deviation for every channel of its latents"
-        raise UsageError("--normalised", what, "leave it out")
-    return converted, coded
-
-
 def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     """An array (B, T, H, W, C), or of one video (T, H, W, C), from an ``.npy`` or ``.npz`` file; in an ``.npz`` file it
     has one of these names, or is the only one. A ``video`` may also be one that :func:`read_video` reads. Raises
     :class:`InputError`, and :class:`MachineError` as that function does."""
-    import numpy as np
-
     from wdport.data.arrays import opened_npz, understood
     from wdport.data.numpy_files import read_array
     from wdport.data.table import data_file

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from glob import escape, glob
+from typing import Any, ClassVar, Final
 
 import click
 from click.shell_completion import (
@@ -31,13 +31,7 @@ SERIES: Final = (".csv", ".npy", ".npz", ".arff", ".mat", ".txt")
 KNOWN: Final = (".csv", ".npy", ".npz", ".txt")
 
 
-if TYPE_CHECKING:
-    _Type = click.ParamType[str]  # no type parameter at run time before click 8.3
-else:
-    _Type = click.ParamType
-
-
-class FilePath(_Type):
+class FilePath(click.types.StringParamType):
     """A file name, completed to folders and to files with certain suffixes; any file if there are none."""
 
     name = "file"
@@ -68,7 +62,7 @@ class FolderPath(FilePath):
         return [CompletionItem(name, type="path") for name in folders]
 
 
-class Suggested(_Type):
+class Suggested(click.types.StringParamType):
     """Any text, completed to known values; with ``several``, values separated by commas."""
 
     name = "text"
@@ -88,20 +82,10 @@ def matching(begun: str, endings: tuple[str, ...]) -> list[str]:
 
     A leading ``~`` is kept.
     """
-    folder, slash, start = begun.rpartition("/")
-    try:
-        entries = sorted(os.scandir(Path(os.path.expanduser(f"{folder}{slash}") or ".")), key=lambda entry: entry.name)
-    except OSError:
-        return []
-    names = []
-    for entry in entries:
-        if not entry.name.startswith(start) or (entry.name.startswith(".") and not start.startswith(".")):
-            continue
-        if entry.is_dir():
-            names.append(f"{folder}{slash}{entry.name}/")
-        elif not endings or entry.name.endswith(endings):
-            names.append(f"{folder}{slash}{entry.name}")
-    return names
+    folder = begun[: begun.rfind("/") + 1]
+    paths = sorted(glob(f"{escape(os.path.expanduser(folder) + begun.removeprefix(folder))}*"))
+    names = [(f"{folder}{os.path.basename(path)}", os.path.isdir(path)) for path in paths]
+    return [name + "/" * is_folder for name, is_folder in names if is_folder or name.endswith(endings or "")]
 
 
 class _Bash(BashComplete):
@@ -191,7 +175,6 @@ complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 
 
 def prepare() -> None:
-    """Register the shells if a shell requests completion; the bash script works from bash 4.4 on."""
-    if VARIABLE in os.environ:
-        for shell in (_Bash, _Zsh, _Fish):
-            add_completion_class(shell)
+    """Register the shells; the bash script works from bash 4.4 on."""
+    for shell in (_Bash, _Zsh, _Fish):
+        add_completion_class(shell)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any, Final, TextIO
 
 import click
@@ -32,10 +33,8 @@ _STYLES: Final[Mapping[Severity, dict[str, Any]]] = {
 }
 
 _GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
-_WORD: Final = re.compile(r"(\s*)(\S+)")
-
-Word = tuple[str, str]
-"""The space before it, and the word."""
+_SOLID: Final = "\0"
+"""A space at which a line is not broken; printable text has no such character."""
 
 
 @dataclass
@@ -86,10 +85,6 @@ class Console:
                 click.echo(err=True)
         self.error(line)
 
-    def stage(self, name: str, seconds: float) -> None:
-        """Print how long a part of the run took, under -v."""
-        self.detail(f"{seconds:8.2f} s  {name}")
-
 
 console: Final = Console()
 """The console of this process."""
@@ -125,34 +120,26 @@ def wrapped(line: str, width: int) -> list[str]:
     start = len(line) - len(line.lstrip())
     gaps = [gap.end() for gap in _GAP.finditer(line) if gap.end() <= width // 2]
     hang = " " * (gaps[-1] if gaps else min(start + 2, width // 2))
-    first, *rest = _whole(_WORD.findall(line), width - len(hang))
-    lines = ["".join(first)]
-    for gap, word in rest:
-        if len(lines[-1]) + len(gap) + len(word) <= width:
-            lines[-1] += gap + word
-        else:
-            lines.append(hang + word)
-    return lines
+    parts = wrap(
+        _unbroken(line[start:], width - len(hang)), width, initial_indent=line[:start], subsequent_indent=hang,
+        expand_tabs=False, replace_whitespace=False, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return [part.replace(_SOLID, " ") for part in parts]
 
 
-def _whole(words: Sequence[Word], room: int) -> list[Word]:
-    """The words, those in brackets joined if they fit into ``room``."""
-    merged: list[Word] = []
-    start = 0
-    while start < len(words):
-        end, depth = start, 0
-        text = ""
-        while end < len(words):
-            gap, word = words[end]
-            text += (gap if text else "") + word
-            depth += sum(map(word.count, "([{")) - sum(map(word.count, ")]}"))
-            end += 1
-            if depth <= 0 or len(text) > room:
+def _unbroken(text: str, room: int) -> str:
+    """The text with solid spaces in brackets that fit into ``room``."""
+    words, joined = text.split(" "), list[str]()
+    while words:
+        for end in range(1, len(words) + 1):
+            part = _SOLID.join(words[:end])
+            depth = sum(map(part.count, "([{")) - sum(map(part.count, ")]}"))
+            if depth <= 0 or len(part) > room:
                 break
-        joined = depth == 0 and len(text) <= room
-        merged.append((words[start][0], text if joined else words[start][1]))
-        start = end if joined else start + 1
-    return merged
+        fits = depth == 0 and len(part) <= room
+        joined.append(part if fits else words[0])
+        del words[: end if fits else 1]
+    return " ".join(joined)
 
 
 def painted(line: str, mark: Mark) -> str:
@@ -197,6 +184,17 @@ def size(count: int) -> str:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
         number /= 1000
     return f"{number:.2f} GB"
+
+
+def counted(number: int, word: str) -> str:
+    """``1 tensor``, ``2 tensors``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def first_of(lines: Sequence[str], limit: int) -> list[str]:
+    """The first lines, and how many more there are."""
+    more = len(lines) - limit
+    return [*lines[:limit], f"and {more} more, all with --json"] if more > 0 else list(lines)
 
 
 def facts(pairs: Sequence[tuple[str, object]]) -> str:

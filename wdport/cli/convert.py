@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import arguments, verb
-from wdport.cli.console import LONGEST_FACT, console, facts, size
+from wdport.cli.console import LONGEST_FACT, console, facts, first_of, size
 from wdport.cli.documents import give, require_document
 from wdport.cli.progress import progress_bar
 from wdport.errors import InputError, printable
@@ -25,10 +25,13 @@ from wdport.options import (
     MODEL,
     NO_CONFIG,
     NORM_STATS,
+    REQUIRED,
     SHA256,
     TRANSFORM,
-    Operand,
-    Option,
+    operand,
+    option,
+    shared,
+    switch,
 )
 
 if TYPE_CHECKING:
@@ -45,64 +48,39 @@ MOST_VALUES = 10
 class ConvertRequest:
     """The command's argument and options."""
 
-    checkpoint: Annotated[str, Operand(files="checkpoint")]
-    output: Annotated[
-        str | None,
-        Option("NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras next to the "
-               "input]", files="converted"),
-    ] = None  # fmt: skip
-    dtype: Annotated[
-        str,
-        Option("Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.",
-               choices=("float32", "bfloat16", "float16"), group="outputs"),
-    ] = "float32"  # fmt: skip
-    max_memory: Annotated[
-        str | None, Option("Memory limit for tensors, such as 512MiB (.safetensors, .npz, folder).", "SIZE")
-    ] = None
-    max_shard_size: Annotated[
-        str | None, Option("Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]", "SIZE", group="outputs")
-    ] = None
-    config: Annotated[
-        str | None, Option("Training configuration (YAML), for settings that the shapes do not "
-                           "determine.", files="table")
-    ] = None  # fmt: skip
-    values: Annotated[
-        dict[str, str], Option("One configuration value, such as num_heads=8; repeatable.", "KEY=VALUE", group="model")
-    ]
-    norm_stats: Annotated[str | None, NORM_STATS] = None
-    data: Annotated[str | None, DATA] = None
-    transform: Annotated[str | None, TRANSFORM] = None
-    mapping: Annotated[str | None, MAPPING] = None
-    model: Annotated[str | None, MODEL] = None
-    key: Annotated[str | None, KEY] = None
-    no_config: Annotated[bool, NO_CONFIG] = False
-    sha256: Annotated[str | None, SHA256] = None
-    strict: Annotated[
-        bool, Option("Fail instead of assuming settings that neither the file nor the configuration specifies.")
-    ] = False
-    force: Annotated[bool, FORCE_OUTPUT] = False
-    cast: Annotated[bool, Option("Accept float64 weights that float32 cannot represent exactly.")] = False
-    allow_nonfinite: Annotated[bool, Option("Accept NaN and infinite weights.")] = False
-    with_optimizer: Annotated[
-        bool,
-        Option("Also convert the optimizer's state (Adam, AdamW, SGD), to NAME.optimizer.safetensors next to the "
-               "output.", group="outputs"),
-    ] = False  # fmt: skip
-    optimizer: Annotated[
-        str | None,
-        Option(
-            "adam or adamw, if the checkpoint does not say which.", "NAME", choices=("adam", "adamw"), group="inputs"
-        ),
-    ] = None
-    optimizer_key: Annotated[
-        str | None, Option("Key of the optimizer's state, if the checkpoint contains several.", "NAME", group="inputs")
-    ] = None
-    parameter_names: Annotated[
-        str | None,
-        Option("Names of the parameters in the optimizer's order (JSON list), if the shapes do not determine them.",
-               files=(".json",)),
-    ] = None  # fmt: skip
-    json_file: Annotated[str | None, JSON] = None
+    checkpoint: str = operand(files="checkpoint")
+    output: str | None = option("NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: "
+                                ".keras next to the input]", files="converted")  # fmt: skip
+    dtype: str = option("Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.",
+                        default="float32", choices=("float32", "bfloat16", "float16"), group="outputs")  # fmt: skip
+    max_memory: str | None = option("Memory limit for tensors, such as 512MiB (.safetensors, .npz, folder).", "SIZE")
+    max_shard_size: str | None = option("Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]",
+                                        "SIZE", group="outputs")  # fmt: skip
+    config: str | None = option("Training configuration (YAML), for settings that the shapes do not determine.",
+                                files="table")  # fmt: skip
+    values: dict[str, str] = option("One configuration value, such as num_heads=8; repeatable.",
+                                    "KEY=VALUE", default=REQUIRED, group="model")  # fmt: skip
+    norm_stats: str | None = shared(NORM_STATS)
+    data: str | None = shared(DATA)
+    transform: str | None = shared(TRANSFORM)
+    mapping: str | None = shared(MAPPING)
+    model: str | None = shared(MODEL)
+    key: str | None = shared(KEY)
+    no_config: bool = shared(NO_CONFIG, False)
+    sha256: str | None = shared(SHA256)
+    strict: bool = switch("Fail instead of assuming settings that neither the file nor the configuration specifies.")
+    force: bool = shared(FORCE_OUTPUT, False)
+    cast: bool = switch("Accept float64 weights that float32 cannot represent exactly.")
+    allow_nonfinite: bool = switch("Accept NaN and infinite weights.")
+    with_optimizer: bool = switch("Also convert the optimizer's state (Adam, AdamW, SGD), to "
+                                  "NAME.optimizer.safetensors next to the output.", group="outputs")  # fmt: skip
+    optimizer: str | None = option("adam or adamw, if the checkpoint does not say which.",
+                                   "NAME", choices=("adam", "adamw"), group="inputs")  # fmt: skip
+    optimizer_key: str | None = option("Key of the optimizer's state, if the checkpoint contains several.",
+                                       "NAME", group="inputs")  # fmt: skip
+    parameter_names: str | None = option("Names of the parameters in the optimizer's order (JSON list), if the shapes "
+                                         "do not determine them.", files=(".json",))  # fmt: skip
+    json_file: str | None = shared(JSON)
 
 
 @verb("convert", ConvertRequest)
@@ -173,8 +151,7 @@ def values_text(findings: Sequence[ValueFinding]) -> list[str]:
     lines = []
     for level in ("warning", "note"):
         texts = [printable(finding.text, LONGEST_FACT) for finding in findings if finding.level == level]
-        more = [f"and {len(texts) - MOST_VALUES} more, all with --json"] if len(texts) > MOST_VALUES else []
-        lines += [f"  {level:<8} {text}" for text in (*texts[:MOST_VALUES], *more)]
+        lines += [f"  {level:<8} {text}" for text in first_of(texts, MOST_VALUES)]
     return lines
 
 
@@ -183,7 +160,7 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
 
     The model is already written, so nothing here may fail: any value may be missing from a family.
     """
-    source, mapping = manifest["source"], manifest["mapping"]
+    source, mapping, written = manifest["source"], manifest["mapping"], manifest["output"]
     prefixes = source["prefixes"] or ()
     layout = f"weights under {source['key']}" if source["layout"] == "fabric" else source["layout"]
     layout += f", {' '.join(prefixes)} stripped" if prefixes else ""
@@ -202,16 +179,13 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
         ("series", _units(manifest["config"])),
         ("features", _features(manifest["config"])),
         ("tensors", f"{counts}; every variable filled once"),
-        ("keeps", ", ".join(manifest["output"].get("kept", ()))),
-        ("stored as", manifest["output"].get("dtype", "")),
+        ("keeps", ", ".join(written.get("kept", ()))),
+        ("stored as", written.get("dtype", "")),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
         ("recomputed", f"{', '.join(recomputed)} (not accurate in 16 bits)" if recomputed else ""),
         *(("note", note) for note in manifest.get("notes", [])),
         ("ignored", ", ".join(f"{name} ({why})" for name, why in manifest["ignored"].items())),
-        (
-            "wrote",
-            f"{output} ({size(manifest['output']['bytes'])}, {manifest['output']['variables']} variables)",
-        ),
+        ("wrote", f"{output} ({size(written['bytes'])}, {written['variables']} variables)"),
     ]
     return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
 

@@ -66,13 +66,9 @@ def require_document(json_file: str | None, inputs: Mapping[str, Path], outputs:
 
 
 def give(
-    kind: str,
-    content: Callable[[], object],
-    document: Destination,
-    text: Callable[[], str],
-    asked: bool = False,
+    kind: str, content: Callable[[], object], document: Destination, text: Callable[[], str], asked: bool = False,
     verdict: Callable[[], str] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Print the text, or the document if --json has no file; otherwise write the document to the file.
 
     Under -q only ``verdict``, one line, is printed; without it, text that is ``asked`` for and is written to no file.
@@ -80,13 +76,10 @@ def give(
     if document == STDOUT:
         click.echo(rendered(kind, content()))
         return
+    printed = verdict or (text if asked and document is None else None) if console.quiet else text
     try:
-        if not console.quiet:
-            console.show(text())
-        elif verdict is not None:
-            console.show(verdict())
-        elif asked and document is None:
-            console.show(text())
+        if printed is not None:
+            console.show(printed())
     finally:  # also if the reader of the text has closed the pipe
         if isinstance(document, OutputPath):
             from wdport.files.atomic import write_text

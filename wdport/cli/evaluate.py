@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from wdport.cli.click_options import verb
 from wdport.cli.completion import CONVERTED
@@ -16,14 +15,10 @@ from wdport.cli.model_inputs import open_sampled
 from wdport.cli.progress import scores_bar
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.files.outputs import OutputPath
-from wdport.options import FORCE, JSON, Operand, Option
+from wdport.options import FORCE, JSON, REQUIRED, operand, option, shared, switch
 
-if TYPE_CHECKING:  # they import jax, but the last
-    from wdport.evaluation.result import Evaluation
-    from wdport.evaluation.sweep import Sweep
-    from wdport.files.json_document import NamedFile
-    from wdport.model import Array
+if TYPE_CHECKING:
+    from wdport.evaluation.document import EvaluationDocument
 
 SAMPLES = (".npz", ".npy", ".csv")
 
@@ -32,50 +27,28 @@ SAMPLES = (".npz", ".npy", ".csv")
 class EvaluateRequest:
     """The command's argument and options."""
 
-    samples: Annotated[str, Operand(metavar="SAMPLES|MODEL", files=(*SAMPLES, *CONVERTED))]
-    data: Annotated[str, Option("Real data (CSV, NPY, ARFF, MAT), whose windows are compared.", files="series")]
-    against: Annotated[
-        str | None, Option("Other samples to score, such as those of the PyTorch model.",
-                           names=("--other-samples",), former=("--against",), files=SAMPLES)
-    ] = None  # fmt: skip
-    sweep: Annotated[
-        str | None,
-        Option('Sample from MODEL with several settings and score each: "ddpm:1000 ddim:20,50 '
-               'ddim-textbook:eta1:50".  [default for a MODEL: its default sampler]', "SETTINGS"),
-    ] = None  # fmt: skip
-    count: Annotated[
-        int | None,
-        Option(
-            "Number of samples for every setting of --sweep.  [default: 2000]",
-            names=("-n", "--count"),
-            bounds=(5, 1 << 24),
-        ),
-    ] = None
-    scale: Annotated[
-        str | None,
-        Option("Scale of a MODEL's samples, as for wdport sample.  [default: data, if MODEL contains scales]",
-               "S,S,...|FILE|data"),
-    ] = None  # fmt: skip
-    unconditional: Annotated[bool, Option("Do not condition a MODEL that can be conditioned.")] = False
-    metrics: Annotated[
-        str | None,
-        Option("context-fid, correlational, discriminative, predictive, dtw-js, sliced-wasserstein.  [default: all]",
-               "NAME,..."),
-    ] = None  # fmt: skip
-    repeats: Annotated[
-        int, Option("Repetitions of every score, each with its own random subsets and training runs.", bounds=(1, 1000))
-    ] = 5
-    seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 31) - 1))] = 0
-    encoder: Annotated[
-        str | None,
-        Option("A converted encoder of series, for Context-FID.  [default: a new one is trained on the data]", "MODEL",
-               files="converted"),
-    ] = None  # fmt: skip
-    html_file: Annotated[
-        str | None, Option("Also write a page with figures.", names=("--html",), files=(".html",))
-    ] = None  # fmt: skip
-    json_file: Annotated[str | None, JSON] = None
-    force: Annotated[bool, FORCE] = False
+    samples: str = operand(metavar="SAMPLES|MODEL", files=(*SAMPLES, *CONVERTED))
+    data: str = option("Real data (CSV, NPY, ARFF, MAT), whose windows are compared.", default=REQUIRED, files="series")
+    against: str | None = option("Other samples to score, such as those of the PyTorch model.",
+                                 names=("--other-samples",), former=("--against",), files=SAMPLES)  # fmt: skip
+    sweep: str | None = option('Sample from MODEL with several settings and score each: "ddpm:1000 ddim:20,50 '
+                               'ddim-textbook:eta1:50".  [default for a MODEL: its default sampler]',
+                               "SETTINGS")  # fmt: skip
+    count: int | None = option("Number of samples for every setting of --sweep.  [default: 2000]",
+                               names=("-n", "--count"), bounds=(5, 1 << 24))  # fmt: skip
+    scale: str | None = option("Scale of a MODEL's samples, as for wdport sample.  [default: data, if MODEL contains "
+                               "scales]", "S,S,...|FILE|data")  # fmt: skip
+    unconditional: bool = switch("Do not condition a MODEL that can be conditioned.")
+    metrics: str | None = option("context-fid, correlational, discriminative, predictive, dtw-js, sliced-wasserstein.  "
+                                 "[default: all]", "NAME,...")  # fmt: skip
+    repeats: int = option("Repetitions of every score, each with its own random subsets and training runs.",
+                          default=5, bounds=(1, 1000))  # fmt: skip
+    seed: int = option("Random seed.", default=0, bounds=(0, (1 << 31) - 1))
+    encoder: str | None = option("A converted encoder of series, for Context-FID.  [default: a new one is trained on "
+                                 "the data]", "MODEL", files="converted")  # fmt: skip
+    html_file: str | None = option("Also write a page with figures.", names=("--html",), files=(".html",))
+    json_file: str | None = shared(JSON)
+    force: bool = shared(FORCE, False)
 
 
 @verb("evaluate", EvaluateRequest)
@@ -86,12 +59,11 @@ def command(request: EvaluateRequest) -> int:
     MODEL is sampled first.
     """
     samples, data, scale, encoder = request.samples, request.data, request.scale, request.encoder
-    is_model = request.sweep is not None or _is_model(Path(samples))
-    if request.count is not None and not is_model:
-        raise UsageError("--count", "is for a model", "leave it out: all samples of a file are scored")
-    for option, value in (("--scale", scale), ("--unconditional", request.unconditional)):
-        if value and not is_model:
-            raise UsageError(option, "is for a model", "leave it out: all samples of a file are scored")
+    # An .npz file is a converted model only with --sweep.
+    is_model = request.sweep is not None or Path(samples).suffix.lower() not in SAMPLES
+    for name, value in (("--count", request.count), ("--scale", scale), ("--unconditional", request.unconditional)):
+        if value and not is_model:  # a count is at least 5
+            raise UsageError(name, "is for a model", "leave it out: all samples of a file are scored")
     scales = scale if scale is not None and scale.endswith(".npy") else None
     inputs = InputFiles(samples=samples, data=data, against=request.against, encoder=encoder, scale=scales)
     inputs.with_manifests("samples", "encoder")
@@ -112,11 +84,12 @@ def command(request: EvaluateRequest) -> int:
         open_sampled(samples, None, None)  # refuses a model that is not for sampling
     require_jax()
     start_jax()
-    from wdport.cli.sample_request import condition_of
+    from wdport.cli.sample import condition_of
     from wdport.conversion.load import load_model
     from wdport.evaluation.api import chosen_metrics, evaluate
     from wdport.evaluation.document import document_of, text_of
     from wdport.evaluation.sweep import sweep as every
+    from wdport.files.json_document import NamedFile
 
     chosen, swept = chosen_metrics(request.metrics), None
     encoder_model = None if encoder is None else load_model(encoder)
@@ -131,40 +104,25 @@ def command(request: EvaluateRequest) -> int:
         else:
             evaluation = evaluate(sets, data, **settings)
     inputs.end_reading()
-    name = printable(Path(samples).name, None)
-    title = (
-        f"{name}: {len(evaluation.real)} real windows of {evaluation.shape[0]} steps and {evaluation.shape[1]} features"
-    )
+    name, (length, features) = Path(samples).name, evaluation.shape[:2]
+    windows = f"{len(evaluation.real)} real windows of {length} steps and {features} features"
+    title = f"{printable(name, None)}: {windows}"
+
+    def content() -> EvaluationDocument:
+        return document_of(name, NamedFile(inputs["data"].name, inputs.sha256("data")), evaluation, swept)
+
     try:
-        give("evaluation", lambda: document_of(Path(samples).name, _named(inputs, "data"), evaluation, swept),
-             document, lambda: f"{title}\n{text_of(evaluation, swept)}", asked=True)  # fmt: skip
+        give("evaluation", content, document, lambda: f"{title}\n{text_of(evaluation, swept)}", asked=True)
     finally:  # the scores are printed first: figures may fail
         if page is not None:
-            drawn = swept.samples if swept else {name: sample_set.values for name, sample_set in sets.items()}
-            _write_page(page, evaluation, drawn, title, swept)
-            if not console.machine and not console.quiet:
-                console.show(f"  wrote  {request.html_file}")
+            from wdport.evaluation.figures import page_of
+            from wdport.files.atomic import write_text
+
+            if swept is None:
+                drawn = {label: sample_set.values for label, sample_set in sets.items()}
+            else:  # those that matter first
+                first = [str(swept.full().setting), str(swept.cheapest().setting)]
+                drawn = {label: swept.samples[label] for label in dict.fromkeys([*first, *swept.samples])}
+            write_text(page, page_of(evaluation, drawn, title, swept))
+            console.account(f"  wrote  {request.html_file}")
     return 0
-
-
-def _is_model(path: Path) -> bool:
-    """Whether this is a converted model by its name; an ``.npz`` file is one only with --sweep."""
-    return path.suffix.lower() not in SAMPLES
-
-
-def _named(inputs: InputFiles, name: str) -> NamedFile:
-    from wdport.files.json_document import NamedFile
-
-    return NamedFile(inputs[name].name, inputs.sha256(name))
-
-
-def _write_page(
-    output: OutputPath, evaluation: Evaluation, sets: Mapping[str, Array], title: str, swept: Sweep | None
-) -> None:
-    from wdport.evaluation.figures import page_of
-    from wdport.files.atomic import write_text
-
-    if swept is not None:  # those that matter first
-        first = [str(swept.full().setting), str(swept.cheapest().setting)]
-        sets = {name: sets[name] for name in dict.fromkeys([*first, *sets])}
-    write_text(output, page_of(evaluation, sets, title, swept))

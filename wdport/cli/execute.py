@@ -7,14 +7,14 @@ import platform
 import sys
 import time
 from contextlib import suppress
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 import click
 from click.shell_completion import shell_complete
 
 from wdport.checkpoint.regular_file import require_supported
 from wdport.cli import completion
-from wdport.cli.console import console
+from wdport.cli.console import console, facts
 from wdport.cli.documents import give_faults
 from wdport.cli.foreign_errors import failure_of, lost_output
 from wdport.cli.signals import discard_output, signal_of
@@ -22,8 +22,6 @@ from wdport.cli.verb import HELP, Verbs, usage_error
 from wdport.errors import WdportError
 from wdport.files.temporary import WRITTEN
 from wdport.version import VERSION
-
-_E = TypeVar("_E", bound=Exception)
 
 LIBRARIES = ("numpy", "jax", "keras", "torch", "h5py", "safetensors", "click")
 """Packages whose versions are shown if they were imported."""
@@ -58,7 +56,10 @@ COMPLETION = 'Tab completion: eval "$(_WDPORT_COMPLETE=bash_source wdport)"; als
 class _Verbs(Verbs):
     """All verbs."""
 
-    modules: ClassVar = {name: f"wdport.cli.{name}" for name in VERBS}
+    modules: ClassVar = {
+        **{name: f"wdport.cli.{name}:command" for name in VERBS},
+        **{name: f"wdport.cli.codec:{name}" for name in ("encode", "decode")},
+    }
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in VERBS:
@@ -87,15 +88,16 @@ def execute(words: list[str]) -> int:
         code = _complete() if completion.VARIABLE in os.environ else _run(words)
         fault = lost_output()
         return _fail(fault) if fault else code
-    except WdportError as error:
-        return _fail(_unless_interrupted(error))
     except click.ClickException as error:
         return _fail(usage_error(error))
     except BrokenPipeError:
-        discard_output()
+        discard_output(sys.stdout)
         return READER_GONE
     except Exception as error:
-        _unless_interrupted(error)
+        if signal_of(error) is not None:  # an interruption may have caused it
+            raise
+        if isinstance(error, WdportError):
+            return _fail(error)
         if os.environ.get("WDPORT_DEBUG", "0") not in ("", "0"):
             raise
         return _fail(failure_of(error))
@@ -119,13 +121,6 @@ def _complete() -> int:
     return shell_complete(group, {}, "wdport", completion.VARIABLE, os.environ[completion.VARIABLE])
 
 
-def _unless_interrupted(error: _E) -> _E:
-    """Raise an error that an interruption may have caused."""
-    if signal_of(error) is not None:
-        raise error
-    return error
-
-
 def _fail(error: WdportError) -> int:
     """Print all collected faults on standard output, and the error line on standard error."""
     with suppress(OSError):
@@ -138,23 +133,17 @@ def _tell_run() -> None:
     """Print the summary on standard error under -v."""
     if not console.verbose:
         return
-    with suppress(OSError):
-        for line in _lines():
-            console.detail(line)
-
-
-def _lines() -> list[str]:
-    seconds = time.monotonic() - console.started
-    machine = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    lines = [
-        f"  wdport    {VERSION}, {os.path.dirname(os.path.dirname(__file__))}",
-        f"  python    {machine}",
-        f"  versions  {', '.join(_versions())}",
-        f"  folder    {_folder()}",
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    rows = [
+        ("wdport", f"{VERSION}, {os.path.dirname(os.path.dirname(__file__))}"),
+        ("python", f"Python {platform.python_version()} on {system}"),
+        ("versions", ", ".join(_versions())),
+        ("folder", _folder()),
+        ("programs", _cache()),
+        ("total", f"{time.monotonic() - console.started:.2f} s{_memory()}"),
     ]
-    if "jax" in sys.modules:
-        lines.append(f"  programs  {_cache()}")
-    return [*lines, f"  total     {seconds:.2f} s{_memory()}"]
+    with suppress(OSError):
+        console.detail(facts(rows))
 
 
 def _versions() -> list[str]:
@@ -176,9 +165,9 @@ def _folder() -> str:
 
 
 def _cache() -> str:
-    import jax
-
-    folder = getattr(jax.config, "jax_compilation_cache_dir")
+    if "jax" not in sys.modules:
+        return ""
+    folder = sys.modules["jax"].config.jax_compilation_cache_dir
     return f"compiled programs are kept in {folder}" if folder else "compiled programs are not kept"
 
 

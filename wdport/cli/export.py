@@ -2,20 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from wdport.cli.click_options import verb
-from wdport.cli.documents import require_document
-from wdport.cli.export_request import ExportRequest
+from msgspec import UNSET
+
+from wdport.cli.click_options import arguments, verb
+from wdport.cli.console import facts, size
+from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.model_inputs import model_inputs, not_sampled, open_own
+from wdport.cli.model_inputs import SAMPLERS, model_inputs, not_sampled, open_own, stored_variables
 from wdport.cli.verb import given_options
+from wdport.cli.verification import passes, unverified, verified_artifact, verified_row
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
+from wdport.files.json_document import output_file
+from wdport.files.model_target import Target, stem_of
+from wdport.model import FORMER_SAMPLERS
+from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, SHA256, operand, option, shared, switch
+from wdport.shared_types import POLICIES
 
-OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "sizes",
-          "inputs")  # fmt: skip
+if TYPE_CHECKING:
+    from wdport.cli.results import ExportDocument
+    from wdport.conversion.inverse import Restored
+    from wdport.conversion.load import Converted
+    from wdport.exporting.api import Exported, Order
+    from wdport.exporting.verification import Verification
+
+OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "sizes", "inputs")
 """Options of programs, which do not apply to a file of tensors."""
+
+DESCRIBED = ("what", "batch", "programs", "condition", "compute_dtype", "precision")
+"""Facts of an exported file that the document repeats."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """The command's argument and options."""
+
+    model: str = operand(files="converted")
+    to: str = option("Export a program, or the checkpoint's own tensors for PyTorch.",
+                     default="stablehlo", choices=("stablehlo", "torch"))  # fmt: skip
+    what: str | None = option("The denoiser of a diffusion model, its complete sampler, or the network of any model "
+                              "with its own inputs and outputs.  [default: denoiser if the model draws samples, else "
+                              "network]", choices=("denoiser", "sampler", "network"))  # fmt: skip
+    platforms: str = option("Comma-separated list of cpu, cuda, rocm and tpu; they need not be available on this "
+                            "machine.", "NAMES", default="cpu", by_comma=True,
+                            completions=lambda: ("cpu", "cuda", "rocm", "tpu"))  # fmt: skip
+    batch: int | None = option("Fixed batch size.  [default: any]",
+                               "N", names=("--batch-size",), former=("--batch",), bounds=(1, 1 << 24))  # fmt: skip
+    sizes: tuple[str, ...] = option("Fix another size that may differ between calls of the network, such as n=512.",
+                                    "NAME=N", default=(), names=("--size",))  # fmt: skip
+    sampler: str | None = option("As for wdport sample, with --what sampler.  [default: ddpm; for a flow, heun]",
+                                 "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)  # fmt: skip
+    steps: int | None = option("As for wdport sample.  [default: all; 20 for dpm++2m-sde]")
+    eta: float = option("Noise level of ddim.", default=0.0)
+    dtype: str = option("Keras dtype policy of the network.", default="float32", choices=("float32", "mixed_bfloat16"))
+    precision: str = option("Precision of float32 matrix products and convolutions; default lets a TPU or GPU use "
+                            "fewer bits.", default="highest", choices=("highest", "default"))  # fmt: skip
+    mapping: str | None = option("The table of your own model; a denoiser or sampler needs its settings for sampling.",
+                                 files="table", group="model")  # fmt: skip
+    function: str | None = shared(MODEL)
+    inputs: tuple[str, ...] = option("One input of your own model, such as 'x: b 3 48 48', if its table lists none.",
+                                     "'NAME: AXES'", default=(), group="model")  # fmt: skip
+    like: str | None = option("With --to torch, the checkpoint that supplies the tensors that MODEL lacks.",
+                              files="checkpoint")  # fmt: skip
+    optimizer: str | None = option(
+        "With --to torch, the file written by convert --with-optimizer, to write a training checkpoint (.pt).",
+        names=("--optimizer-file",), former=("--optimizer",), files=(".safetensors",))  # fmt: skip
+    key: str | None = shared(KEY)
+    sha256: str | None = shared(SHA256)
+    json_file: str | None = shared(JSON)
+    output: str | None = option("NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  [default: "
+                                "MODEL.stablehlo or MODEL.torch.safetensors next to it]",
+                                files=(".stablehlo", ".safetensors", ".pt"))  # fmt: skip
+    verify: bool = switch("Compare the programs with MODEL, in a process without wdport, or the tensors with the "
+                          "checkpoint; write nothing if they differ.")  # fmt: skip
+    force: bool = shared(FORCE_OUTPUT, False)
 
 
 @verb("export", ExportRequest)
@@ -26,15 +91,14 @@ def command(request: ExportRequest) -> int:
     flatbuffers.
     """
     from wdport.exporting.artifact import export_target
-    from wdport.files.model_target import stem_of
 
     model, output, what = request.model, request.output, request.what
     read = model_inputs(model, request.sha256, mapping=request.mapping, like=request.like, optimizer=request.optimizer)
     if request.to == "torch":
-        return _to_torch(request, read)
-    for option, value in (("--like", request.like), ("--optimizer-file", request.optimizer), ("--key", request.key)):
+        return _export_torch(request, read)
+    for name, value in (("--like", request.like), ("--optimizer-file", request.optimizer), ("--key", request.key)):
         if value:
-            raise UsageError(option, "requires --to torch", "leave it out, or add --to torch")
+            raise UsageError(name, "requires --to torch", "leave it out, or add --to torch")
     converted = open_own(model, request.mapping, request.function, request.inputs)
     why = not_sampled(converted)
     what = what or ("network" if why else "denoiser")
@@ -45,28 +109,16 @@ def command(request: ExportRequest) -> int:
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
     target = export_target(path, read, request.force)
     document = require_document(request.json_file, read, {"-o": target.path}, request.force)
-
     require_jax()
     start_jax()
-    from wdport.cli.export_program import export_program
-
-    return export_program(request, what, converted, target, document, sizes)
-
-
-def _to_torch(request: ExportRequest, inputs: InputFiles) -> int:
-    options = given_options()
-    for option in (options[name] for name in OTHERS if name in options):
-        raise UsageError(option, "requires --to stablehlo; --to torch writes tensors", "leave it out")
-    from wdport.cli.export_torch import export_torch
-
-    return export_torch(request, inputs)
+    return _export_program(request, what, converted, target, document, sizes)
 
 
 def _require_fitting(what: str, request: ExportRequest) -> None:
     """Raise :class:`UsageError` for options of another kind of export."""
     options = {"--sampler": request.sampler, "--steps": request.steps is not None, "--eta": request.eta}
-    if what != "sampler" and (option := next((name for name, value in options.items() if value), "")):
-        raise UsageError(option, "requires --what sampler", "leave it out, or add --what sampler")
+    if what != "sampler" and (first := next((name for name, value in options.items() if value), "")):
+        raise UsageError(first, "requires --what sampler", "leave it out, or add --what sampler")
     if what != "network" and (request.sizes or request.inputs):
         raise UsageError("--size" if request.sizes else "--input", "requires --what network", "leave it out, or add it")
 
@@ -79,3 +131,172 @@ def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
             raise UsageError("--size", f"{printable(pair, 40)!r} is not NAME=N", "write for example --size n=512, once")
         sizes[name] = int(value)
     return sizes
+
+
+def _export_torch(request: ExportRequest, inputs: InputFiles) -> int:
+    """Write PyTorch tensors and print a summary."""
+    options = given_options()
+    for name in (options[name] for name in OTHERS if name in options):
+        raise UsageError(name, "requires --to stablehlo; --to torch writes tensors", "leave it out")
+    from wdport.conversion.inverse import restored
+    from wdport.conversion.load import open_converted
+    from wdport.exporting.to_torch import torch_output, verify_tensors, write_restored
+    from wdport.families.registry import own_model
+    from wdport.files.atomic import copy_file
+    from wdport.mapping.table import load_table
+
+    mapping = request.mapping
+    converted = open_converted(inputs["model"], own_model(mapping, request.function, None, ()))
+    target = torch_output(converted, request.output, inputs, request.force)
+    document = require_document(request.json_file, inputs, {"-o": target.path}, request.force)
+    back = restored(converted, load_table(Path(mapping)) if mapping else None, inputs.get("like"), request.key)
+    with unverified(target, request.verify) as first:
+        written = write_restored(first, converted, back, inputs.get("optimizer"))
+        verification = None
+        if request.verify:
+            where = back.key if request.optimizer else None
+            verification = verify_tensors(converted, first.path, back, inputs.get("like"), where)
+            if not passes(verification, target, lambda: copy_file(first.path, target.output), document):
+                return verification.exit_code
+    name = converted.path.name
+    described = {field: getattr(back, field) for field in ("prefixes", "recomputed", "chosen", "left_out")}
+    give("export", lambda: _document(name, "torch", target.path, verification, tensors=len(back.tensors), **described),
+         document, lambda: _torch_text(name, back, target.path, written, verification))  # fmt: skip
+    return 0
+
+
+def _document(
+    name: str, to: Literal["stablehlo", "torch"], path: Path, verification: Verification | None, **described: Any
+) -> ExportDocument:
+    """What was written; ``described`` are the fields of this kind of file."""
+    from wdport.cli.results import ExportDocument
+
+    gates = [gate.document() for gate in verification.gates] if verification else UNSET
+    return ExportDocument(model=name, to=to, output=output_file(path), verified=gates, **described)
+
+
+def _torch_text(name: str, back: Restored, path: Path, written: int, verification: Verification | None) -> str:
+    rows = [
+        ("tensors", f"{len(back.tensors)} of the checkpoint's names, shapes and dtypes"),
+        ("names", f"without the prefix {' and '.join(back.prefixes)} of the checkpoint" if back.prefixes else ""),
+        ("recomputed", f"{len(back.recomputed)} tables, by their formulas; --like gives the stored ones"
+         if back.recomputed else ""),
+        ("by choice", f"{len(back.chosen)} that arithmetic joined, equal in function" if back.chosen else ""),
+        ("left out", _left_out(back.left_out)),
+        verified_row(verification),
+        ("wrote", f"{path} ({size(written)})"),
+    ]  # fmt: skip
+    return f"{printable(name, None)}: back in PyTorch's layout\n{facts(rows)}"
+
+
+def _left_out(names: Mapping[str, str]) -> str:
+    if not names:
+        return ""
+    listed = ", ".join(list(names)[:3]) + (", ..." if len(names) > 3 else "")
+    return f"{len(names)} that the conversion dropped ({listed}); --like gives them"
+
+
+def _export_program(
+    request: ExportRequest, what: str, converted: Converted, target: Target, document: Destination,
+    sizes: Mapping[str, int],
+) -> int:  # fmt: skip
+    """Write the programs of ``what`` to ``target`` and print a summary."""
+    import keras  # noqa: F401  before our modules that need it: importing it imports the ports
+
+    from wdport.exporting.api import Order, checked_platforms
+    from wdport.exporting.artifact import write_compared
+
+    names = checked_platforms(name.strip() for name in request.platforms.split(",") if name.strip())
+    order = Order(**arguments(Order, request, what=what, platforms=names, sizes=sizes))
+    with unverified(target, request.verify) as first:
+        exported, verification = _exported(converted, request.dtype, first, order), None
+        if request.verify:
+            verification = verified_artifact(converted, first.path)
+            if not passes(
+                verification, target, lambda: write_compared(target, first.path, verification.compared()), document
+            ):
+                return verification.exit_code
+            exported = replace(exported, path=target.path, size=target.path.stat().st_size)
+    name = converted.path.name
+    give("export", lambda: _program_document(name, exported, verification), document,
+         lambda: _program_text(name, exported, verification))  # fmt: skip
+    return 0
+
+
+def _exported(converted: Converted, dtype: str, target: Target, order: Order) -> Exported:
+    """Export the network, or what draws samples."""
+    from wdport.exporting.api import export_functions, export_network
+    from wdport.exporting.lowering import functions_of, held_as
+    from wdport.sampling.network import stored_network
+
+    family, config, compute_dtype = converted.family, converted.config, POLICIES[dtype][0]
+    if order.what != "network":
+        network = stored_network(family, config, stored_variables(converted), dtype)
+        return export_network(network, compute_dtype, config, target, order)
+    model = family.build(config, dtype)
+    functions, values = functions_of(family, config, model), held_as(model, stored_variables(converted))
+    return export_functions(functions, values, compute_dtype, config.to_dict(), target, order)
+
+
+def _program_document(name: str, exported: Exported, verification: Verification | None) -> ExportDocument:
+    """What was written; shapes are those of one sample, and of a network's whole arrays."""
+    from wdport.cli.results import ExportedSampler
+
+    held, plan = exported.facts, exported.plan
+    arrays = {array[0]: array[1] for array in (exported.state, exported.decoded) if array}
+    return _document(
+        name, "stablehlo", exported.path, verification, platforms=exported.platforms, classes=held.get("classes"),
+        arrays=UNSET if "programs" in held else arrays,
+        sampler=None if plan is None else ExportedSampler(plan.sampler, len(plan.steps), plan.eta),
+        **{field: held.get(field, UNSET) for field in DESCRIBED},
+    )  # fmt: skip
+
+
+def _program_text(name: str, exported: Exported, verification: Verification | None) -> str:
+    held = exported.facts
+    rows = [
+        *(_sampled_rows(exported) if exported.state else _network_rows(held["programs"])),
+        ("platforms", ", ".join(exported.platforms)),
+        ("computes in", f"{held['compute_dtype']}, {held['precision']} precision of products"),
+        verified_row(verification),
+        ("wrote", f"{exported.path} ({size(exported.size)})"),
+    ]
+    return f"{printable(name, None)}: {held['what']} exported\n{facts(rows)}"
+
+
+def _sampled_rows(exported: Exported) -> list[tuple[str, str]]:
+    held, plan = exported.facts, exported.plan
+    eta = f", eta {plan.eta:g}" if plan and plan.eta else ""
+    batch = held["batch"] or "b"
+
+    def named(array: tuple[str, tuple[int, ...]]) -> str:
+        return f"{array[0]} {_shaped((batch, *array[1]))}"
+
+    state = named(exported.state) if exported.state else ""
+    decoded = f", {named(exported.decoded)}" if exported.decoded else ""
+    spec: Any = held.get("condition")
+    condition = f", {spec['name']} {(batch, *spec['shape'])}".replace("'", "") if spec else ""
+    shape = state.partition(" ")[2]
+    return [
+        ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}" if plan else ""),
+        ("takes", ("seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)") + condition),
+        ("gives", f"{state}{decoded}" if plan else f"prediction {shape}"),
+    ]
+
+
+def _network_rows(programs: Any) -> list[tuple[str, str]]:
+    """Of one program what it takes and gives, of several a row each."""
+
+    def arrays(specs: Any) -> str:
+        return ", ".join(f"{spec['name']} {_shaped(spec['shape'])}" for spec in specs)
+
+    if len(programs) == 1:
+        (program,) = programs.values()
+        return [("takes", arrays(program["inputs"])), ("gives", arrays(program["outputs"]))]
+    return [
+        (name, f"{arrays(program['inputs'])} -> {arrays(program['outputs'])}") for name, program in programs.items()
+    ]
+
+
+def _shaped(shape: Any) -> str:
+    return f"({', '.join(map(str, shape))})"

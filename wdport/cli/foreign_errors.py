@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
@@ -40,8 +40,11 @@ _MEMORY: Final = re.compile(
 def failure_of(error: Exception) -> WdportError:
     """The error to report for ``error``; an :class:`InternalError` for a bug in wdport."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    if isinstance(error, OSError) and (fault := _printing(error, frames) or lost_output()):
-        return fault
+    if isinstance(error, OSError):
+        functions = ((frame.f_globals.get("__name__"), frame.f_code.co_name) for frame in frames)
+        printing = ("click.utils", "echo") in functions  # to an unbuffered stream, whose errors are raised at once
+        if fault := _lost(error) if printing else lost_output():
+            return fault
     if isinstance(error, MemoryError) or _MEMORY.search(str(error)) or getattr(error, "errno", None) == errno.ENOMEM:
         return out_of_memory()
     if library := next(filter(None, map(_imported, frames)), None):
@@ -92,15 +95,8 @@ def lost_output() -> MachineError | None:
     return None
 
 
-def _printing(error: OSError, frames: Iterable[FrameType]) -> MachineError | None:
-    """The same for an unbuffered stream, whose errors are raised at once."""
-    functions = ((frame.f_globals.get("__name__"), frame.f_code.co_name) for frame in frames)
-    printing = ("click.utils", "echo") in functions
-    return _lost(error) if printing else None
-
-
 def _lost(error: OSError) -> MachineError:
-    discard_output()
+    discard_output(sys.stdout)
     fix = ("free some space, or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else "") + "send it elsewhere"
     return MachineError("standard output", f"could not be written ({error.strerror})", fix)
 

@@ -2,24 +2,87 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import verb
-from wdport.cli.documents import require_document
-from wdport.cli.generate_request import FORMATS, GenerateRequest
+from wdport.cli.console import counted, facts, size
+from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.prompts import read_prompts
-from wdport.errors import UsageError
+from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
+from wdport.errors import UsageError, printable
 from wdport.families.roles import Completing
+from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
-from wdport.files.model_target import file_target
+from wdport.files.json_document import NamedFile, output_file
+from wdport.files.model_target import Target, file_target
 from wdport.files.outputs import require_apart
+from wdport.files.sealed_archive import sealed_archive
+from wdport.limits import MAX_STEPS
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, operand, option, shared
+from wdport.shared_types import POLICIES
 
-if TYPE_CHECKING:  # imports numpy
-    from wdport.conversion.load import Converted
+if TYPE_CHECKING:
+    from wdport.cli.results import GeneratedDocument
+    from wdport.generation import Generated
+    from wdport.generation.prompts import Words
+
+FORMATS: Final = (".txt", ".json", ".npz")
+
+NOTHING: Final = -1
+"""After the end of a shorter text, in an array."""
+
+SETTINGS: Final = ("length", "block_length", "steps", "threshold", "edit", "temperature", "top_k", "top_p", "seed")
+"""Options that :func:`wdport.generate` takes as they are, and that the document states."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateRequest:
+    """The command's argument and options."""
+
+    model: str = operand(files="converted")
+    texts: tuple[str, ...] = option("A text, with [MASK] for every token to fill in; repeatable.",
+                                    "TEXT", default=(), names=("--text",), group="inputs")  # fmt: skip
+    text_file: str | None = option("File with one text per line.", files=TEXTS)
+    prompt_ids: str | None = option("Token numbers instead of texts: a list of lists (.json), or an array (.npy).",
+                                    files=TOKENS)  # fmt: skip
+    gap: int = option("Number of tokens for each [MASK] of a prompt.", "N", default=1, bounds=(1, 1 << 16))
+    length: int = option("Number of tokens to append to each prompt.  [default: 0, only fill]",
+                         "N", default=0, bounds=(0, 1 << 20), show_default=False)  # fmt: skip
+    block_length: int | None = option("Number of tokens per block; the tokens of a block are generated together.  "
+                                      "[default: 32 with --length, otherwise all]",
+                                      "N", bounds=(1, 1 << 20))  # fmt: skip
+    steps: int | None = option("Maximum number of steps per block.  [default: one per token]", bounds=(1, MAX_STEPS))
+    threshold: float = option("Keep a token as soon as its probability exceeds P; 1 disables this.", "P", default=0.95)
+    edit: float | None = option("Replace generated tokens with others whose probability exceeds P, for at most 17 "
+                                "steps after a block is full.  [default: never]", "P")  # fmt: skip
+    temperature: float = option("At 0, take the most probable token; above 0, draw tokens.", "T", default=0.0)
+    top_k: int | None = option("Draw from the K most probable tokens.", "K", bounds=(1, MAX_STEPS))
+    top_p: float | None = option("Draw from the most probable tokens whose probabilities add up to P.", "P")
+    end: str | None = option("Token that ends a text, given by its number or its name.", "TOKEN")
+    forbid: tuple[str, ...] = option("Token that is never generated, given by its number or its name; repeatable.",
+                                     "TOKEN", default=())  # fmt: skip
+    mask: int | None = option("Number of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
+    tokenizer: str | None = option("tokenizer.json, or the folder that contains it.  [default: the one in the model's "
+                                   "file]", files=(".json",), group="model")  # fmt: skip
+    seed: int = option("Random seed.", default=0, bounds=(0, (1 << 32) - 1))
+    batch: int | None = option("Number of prompts per network call.  [default: depends on the size of the vocabulary]",
+                               "N", names=("--batch-size",), former=("--batch",), bounds=(1, 1 << 20))  # fmt: skip
+    output: str | None = option("NAME.txt (one text per line), .json or .npz (tokens and steps).  [default: print the "
+                                "texts]", files=FORMATS)  # fmt: skip
+    animate: str | None = option("Write the first texts after every step, as a .gif or as pages of a .txt.",
+                                 files=(".gif", ".txt"))  # fmt: skip
+    dtype: str = option("Keras dtype policy of the network.", default="float32", choices=tuple(POLICIES))
+    sha256: str | None = shared(SHA256)
+    json_file: str | None = shared(JSON)
+    force: bool = shared(FORCE_OUTPUT, False)
 
 
 @verb("generate", GenerateRequest)
@@ -28,34 +91,132 @@ def command(request: GenerateRequest) -> int:
 
     In each step, the network predicts every missing token of a block, and the most probable predictions are kept.
     """
-    from wdport.files.animation import frames_target
+    from wdport.conversion.load import load_model, open_converted
+    from wdport.files.animation import TEXTS as SHOWN
+    from wdport.files.animation import frames_target, write_frames
 
     force, tokenizer, file = request.force, request.tokenizer, request.text_file or request.prompt_ids
     inputs = InputFiles(model=request.model, prompts=file, tokenizer=tokenizer).with_manifests("model")
     prompts = read_prompts(request.texts, request.text_file, request.prompt_ids)
     inputs.check(partial(require_sha256, request.model, request.sha256))
-    converted = _opened(request.model)
+    converted = open_converted(request.model)
+    if not isinstance(converted.family, Completing):
+        what, fix = f"a {converted.family.name} model generates no text", "give a converted masked language model"
+        raise UsageError(converted.path, what, f"{fix}; wdport.load_model runs this one")
     target = file_target(Path(request.output), FORMATS, inputs, force) if request.output else None
     moving = frames_target(Path(request.animate), force, inputs) if request.animate else None
-    named = {option: output.path for option, output in (("-o", target), ("--animate", moving)) if output}
+    named = {name: output.path for name, output in (("-o", target), ("--animate", moving)) if output}
     require_apart(named.items(), {})
     document = require_document(request.json_file, inputs, named, force)
     require_jax()
     start_jax(request.dtype)
-    from wdport.cli.generate_run import run
+    import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
-    run(request, inputs, prompts, converted, target, moving, document)
+    from wdport.generation import generate
+    from wdport.generation.program import generator_of
+
+    started = time.monotonic()
+    model = load_model(converted.path, request.dtype)
+    masked = generator_of(model).mask(request.mask)
+    end, forbid = request.end, request.forbid
+    words = _words(model, masked, tokenizer, prompts, (end, *forbid), target)
+    texts = () if words is None else [words.encode(text, bool(request.length)) for text in prompts.texts]
+    arrays = [np.asarray(tokens, np.int64) for tokens in (*prompts.tokens, *texts)]
+    with_gaps: list[Any] = [np.repeat(array, np.where(array == masked, request.gap, 1)) for array in arrays]
+    settings: dict[str, Any] = {
+        **{name: getattr(request, name) for name in SETTINGS},
+        "mask": masked,
+        "end": None if end is None else _number("--end", end, words),
+        "forbid": [_number("--forbid", token, words) for token in forbid],
+    }
+    read = None if prompts.file is None else NamedFile(prompts.file.name, inputs.sha256("prompts"))
+    inputs.end_reading()
+    generated = generate(model, with_gaps, words=words, batch=request.batch, **settings)
+    seconds = time.monotonic() - started
+    result = document_of(converted.path.name, read, generated, {**settings, "dtype": request.dtype}, seconds)
+    if target is not None:
+        write_texts(target, result)
+        result = replace(result, output=output_file(target.path))
+    if moving is not None:
+        frame = (lambda tokens: " ".join(map(str, tokens))) if generated.words is None else generated.words.frame
+        some = range(min(len(generated), SHOWN))
+        write_frames(moving, [[frame(tokens) for tokens in generated.frames(index, masked)] for index in some])
+    give("generated", lambda: result, document, lambda: _text(result, target), asked=target is None)
     return 0
 
 
-def _opened(model: str) -> Converted:
-    """Open a converted language model; raises :class:`UsageError` for other models."""
-    from wdport.conversion.load import open_converted
+def document_of(
+    model: str, prompts: NamedFile | None, generated: Generated, settings: Mapping[str, Any], seconds: float
+) -> GeneratedDocument:
+    """The completed texts and the settings that they were made with; ``prompts`` is their file."""
+    from wdport.cli.results import GeneratedDocument, GeneratedText
 
-    converted = open_converted(model)
-    if not isinstance(converted.family, Completing):
-        what = f"a {converted.family.name} model generates no text"
-        raise UsageError(
-            converted.path, what, "give a converted masked language model; wdport.load_model runs this one"
-        )
-    return converted
+    texts = [None] * len(generated) if generated.words is None else generated.texts
+    parts = zip(generated.tokens, generated.steps, texts, strict=True)
+    completed = [GeneratedText(tokens.tolist(), steps.tolist(), text) for tokens, steps, text in parts]
+    return GeneratedDocument(
+        model=model, prompts=prompts, output=None, texts=completed, generated=generated.wanted,
+        network_calls=generated.calls, **settings, seconds=round(seconds, 3),
+    )  # fmt: skip
+
+
+def _lines(document: GeneratedDocument) -> str:
+    """One line per text; without a tokenizer its tokens."""
+    return "\n".join(
+        " ".join(map(str, text.tokens) if text.text is None else text.text.split("\n")) for text in document.texts
+    )
+
+
+def _text(document: GeneratedDocument, target: Target | None) -> str:
+    """The texts, or a short summary if they are in a file."""
+    if target is None or document.output is None:
+        return _lines(document)
+    rows = [
+        ("generated", f"{document.generated} tokens by {document.network_calls} network calls"),
+        ("took", f"{document.seconds:.1f} s"),
+        ("wrote", f"{target.path} ({size(document.output.bytes)})"),
+    ]
+    return f"{document.model}: {counted(len(document.texts), 'text')}\n{facts(rows)}"
+
+
+def write_texts(target: Target, document: GeneratedDocument) -> None:
+    """Write the texts: a line each, the document, or arrays (n, N) padded with -1."""
+    if target.format == "txt":
+        write_text(target.output, _lines(document) + "\n")
+    elif target.format == "json":
+        write_text(target.output, rendered("generated", document) + "\n")
+    else:
+        lengths = np.array([len(text.tokens) for text in document.texts], np.int32)
+        padded: dict[str, Any] = {}
+        for name in ("tokens", "steps"):
+            padded[name] = np.full((len(lengths), int(lengths.max())), NOTHING, np.int32)
+            for row, text in zip(padded[name], document.texts, strict=True):
+                row[: len(text.tokens)] = getattr(text, name)
+        with sealed_archive(target.output) as file:
+            np.savez(file, **padded, lengths=lengths)
+
+
+def _words(
+    model: Any, mask: int, file: str | None, prompts: Prompts, named: Sequence[str | None], target: Target | None
+) -> Words | None:
+    """The tokenizer; None if it is not needed and not there."""
+    from wdport.generation.program import model_words
+    from wdport.generation.prompts import installed
+
+    by_name = any(token is not None and not token.isdecimal() for token in named)
+    needed = bool(prompts.texts) or by_name or (target is not None and target.format == "txt")
+    words: Words | None = model_words(model, mask, file) if needed or file or installed() else None
+    if words is None and needed:
+        fix = "give --tokenizer FILE, the tokenizer.json of its folder, or tokens with --prompt-ids"
+        raise UsageError("--text" if prompts.texts else "--tokenizer", "the model's file has no tokenizer.json", fix)
+    return words
+
+
+def _number(option: str, token: str, words: Words | None) -> int:
+    """The number of a token that is given by number or name."""
+    token_id = words.number(token) if words is not None else None
+    if token_id is None and token.isascii() and token.isdecimal() and len(token) < 10:
+        return int(token)
+    if token_id is None:
+        raise UsageError(option, f"the tokenizer has no token {printable(token, 40)!r}", "give its number")
+    return token_id

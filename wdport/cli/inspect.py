@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import verb
-from wdport.cli.console import facts, size
+from wdport.cli.console import counted, facts, first_of, size
 from wdport.cli.documents import give, require_document
 from wdport.conversion.manifest_schema import contradiction_of
 from wdport.errors import InputError, WdportError, printable
@@ -24,7 +24,7 @@ from wdport.files.keras_reader import open_weights
 from wdport.files.manifest_seal import manifest_of
 from wdport.files.model_files import read_metadata, read_variables, size_at
 from wdport.files.model_target import KERAS, format_at
-from wdport.options import JSON, KEY, SHA256, Operand, Option
+from wdport.options import JSON, KEY, SHA256, operand, shared, switch
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from wdport.conversion.manifest_schema import Account, ConfigEntry
 
 MANIFEST_END: Final = ".wdport.json"
+CONTENTS: Final = ("key", "prefixes", "other_keys", "ignored", "not_read", "shared")
+"""Facts about a checkpoint that the document repeats."""
+
 MOST_LINES: Final = 10
 MOST_NAMES: Final = 4
 
@@ -42,11 +45,11 @@ MOST_NAMES: Final = 4
 class InspectRequest:
     """The command's argument and options."""
 
-    file: Annotated[str, Operand(files="model")]
-    key: Annotated[str | None, KEY] = None
-    sha256: Annotated[str | None, SHA256] = None
-    every: Annotated[bool, Option("List every tensor.", names=("--tensors",))] = False
-    json_file: Annotated[str | None, JSON] = None
+    file: str = operand(files="model")
+    key: str | None = shared(KEY)
+    sha256: str | None = shared(SHA256)
+    every: bool = switch("List every tensor.", names=("--tensors",))
+    json_file: str | None = shared(JSON)
 
 
 @verb("inspect", InspectRequest)
@@ -72,19 +75,16 @@ def _converted(path: Path) -> InspectionDocument | None:
     from wdport.mapping.table import CUSTOM
 
     form = format_at(path)
-    if form is None:
-        return None
-    if form not in KERAS and read_metadata(path).manifest is None:
-        return None  # a checkpoint in this format
+    if form is None or (form not in KERAS and read_metadata(path).manifest is None):
+        return None  # a checkpoint, which may have the same format
     account, _ = open_account(path)
     if account is None:
         return replace(_shipped(path), manifest=f"none: saved by Keras, {UNTOLD}")
     if account.family == CUSTOM:
         _check_own(path, account)
         built_by = str(account.values["keras"])
-        inspection = _inspection_of(
-            path, f"your own, built by {built_by}", account.config, account.variables, account.dtypes
-        )
+        model = f"your own, built by {built_by}"
+        inspection = _inspection_of(path, model, account.config, account.variables, account.dtypes)
         inspection = replace(inspection, built_by=built_by)
     else:
         inspection = _shipped(path)
@@ -105,13 +105,14 @@ def _shipped(path: Path) -> InspectionDocument:
     converted = open_converted(path)
     for _ in sound_variables(converted):
         pass
-    values, origins = converted.config.to_dict(), converted.origins
-    config: dict[str, ConfigEntry] = {
-        name: {"value": value, "origin": origins.get(name, "default")} for name, value in values.items()
-    }
+    config = _entries(converted.config.to_dict(), converted.origins)
     variant = converted.account.variant if converted.account else "variant unknown"
-    dtypes = converted.dtypes or {}
-    return _inspection_of(path, f"{converted.family.name}, {variant}", config, converted.variables, dtypes)
+    model = f"{converted.family.name}, {variant}"
+    return _inspection_of(path, model, config, converted.variables, converted.dtypes or {})
+
+
+def _entries(values: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, ConfigEntry]:
+    return {name: {"value": value, "origin": origins.get(name, "default")} for name, value in values.items()}
 
 
 def _check_own(path: Path, account: Account) -> None:
@@ -126,12 +127,9 @@ def _check_own(path: Path, account: Account) -> None:
 
 
 def _inspection_of(
-    path: Path,
-    model: str,
-    config: Mapping[str, ConfigEntry],
-    variables: Mapping[str, Sequence[int]],
+    path: Path, model: str, config: Mapping[str, ConfigEntry], variables: Mapping[str, Sequence[int]],
     dtypes: Mapping[str, str],
-) -> InspectionDocument:
+) -> InspectionDocument:  # fmt: skip
     from wdport.cli.results import InspectionDocument, StoredTensor
 
     return InspectionDocument(
@@ -168,14 +166,9 @@ def _checkpoint(path: Path, key: str | None) -> InspectionDocument:
             files={name: str(file) for name, file in checkpoint.files.items()},
             config_json=checkpoint.config,
             model="",
-            key=checkpoint.key,
-            prefixes=checkpoint.prefixes,
-            other_keys=checkpoint.other_keys,
-            ignored=checkpoint.ignored,
-            not_read=checkpoint.not_read,
-            shared=checkpoint.shared,
             config={},
             tensors={name: StoredTensor(info.dtype, info.shape) for name, info in checkpoint.tensors.items()},
+            **{name: getattr(checkpoint, name) for name in CONTENTS},
         )
         # last: it may take a prefix from the names
         model, config, notes = _recognise(checkpoint, key)
@@ -190,12 +183,9 @@ def _recognise(checkpoint: Checkpoint, key: str | None) -> tuple[str, dict[str, 
         prepared = prepared_from(checkpoint, Settings(key=key))
     except WdportError as error:
         return f"not recognised: {error.what}; {error.fix}", {}, []
-    values, origins = prepared.config.to_dict(), prepared.resolved.origins
-    config: dict[str, ConfigEntry] = {
-        name: {"value": values[name], "origin": origins.get(name, "default")} for name in values
-    }
-    return f"{prepared.table.family}, {prepared.table.variant} layout ({prepared.table.path})", config, [
-        *prepared.notes, *prepared.resolved.notes]  # fmt: skip
+    table, resolved = prepared.table, prepared.resolved
+    model = f"{table.family}, {table.variant} layout ({table.path})"
+    return model, _entries(prepared.config.to_dict(), resolved.origins), [*prepared.notes, *resolved.notes]
 
 
 def _text(inspection: InspectionDocument, every: bool) -> str:
@@ -223,7 +213,8 @@ def _text(inspection: InspectionDocument, every: bool) -> str:
         settings = [(name, f"{printable(row['value'], LONGEST)}  ({row['origin']})")
                     for name, row in inspection.config.items() if row["value"] not in ({}, [])]  # fmt: skip
         parts += ["config", facts(settings)]
-    parts += ["tensors" if every else "groups", facts(_every(tensors) if every else _groups(tensors))]
+    listed = [(name, f"{info.dtype} {tuple(info.shape)}") for name, info in tensors.items()]
+    parts += ["tensors", facts(listed)] if every else ["groups", facts(_groups(tensors))]
     return "\n".join(parts)
 
 
@@ -244,18 +235,12 @@ def _config_json(config: Mapping[str, object] | UnsetType | None) -> str:
 
 def _rows(label: str, lines: Sequence[str]) -> list[tuple[str, str]]:
     """One row per line, the label before the first."""
-    more = len(lines) - MOST_LINES
-    listed = [*lines[:MOST_LINES], f"and {more} more, all with --json"] if more > 0 else lines
-    return [(label if number == 0 else "", line) for number, line in enumerate(listed)]
+    return [(label if number == 0 else "", line) for number, line in enumerate(first_of(lines, MOST_LINES))]
 
 
 def _names(names: Sequence[str]) -> str:
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _every(tensors: Mapping[str, StoredTensor]) -> list[tuple[str, str]]:
-    return [(name, f"{info.dtype} {tuple(info.shape)}") for name, info in tensors.items()]
 
 
 def _groups(tensors: Mapping[str, StoredTensor]) -> list[tuple[str, str]]:
@@ -265,7 +250,4 @@ def _groups(tensors: Mapping[str, StoredTensor]) -> list[tuple[str, str]]:
         parts = name.replace("/", ".").split(".")
         end = 2 if len(parts) > 2 and parts[1].isdigit() else 1
         groups.setdefault(".".join(parts[:end]), []).append(prod(info.shape))
-    return [
-        (name, f"{len(counts)} tensor{'' if len(counts) == 1 else 's'}, {sum(counts):,} values")
-        for name, counts in groups.items()
-    ]
+    return [(name, f"{counted(len(counts), 'tensor')}, {sum(counts):,} values") for name, counts in groups.items()]

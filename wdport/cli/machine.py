@@ -18,13 +18,6 @@ from wdport.cli.console import console
 from wdport.errors import MachineError, printable
 from wdport.jax_settings import Unusable, reset_jax, use_compile_cache
 
-try:
-    from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
-except ImportError:  # Windows
-    _LIMITED = False
-else:
-    _LIMITED = True
-
 JAX_BYTES: Final = 2 << 30
 """Of address space: sampling a small model takes 1.75 GiB on two cores; with 1.5 GiB a library ends the process."""
 
@@ -39,7 +32,11 @@ PARSE: Final = "from jaxlib import xla_client; xla_client.make_cpu_client()"
 
 def require_jax(torch: bool = False) -> None:
     """Raise :class:`MachineError` if XLA would end the process; jax is not imported here."""
-    _require_addresses(torch)
+    limit, least = address_limit(), TORCH_BYTES if torch else JAX_BYTES
+    least += PER_CORE * max(0, (os.cpu_count() or 1) - 2)
+    if limit is not None and limit < least:
+        what = f"address space is limited to {limit >> 20} MiB; {least >> 20} are needed, and more for the model"
+        raise MachineError("memory", what, "raise the limit (ulimit -v)")
     _require_flags()
 
 
@@ -97,18 +94,12 @@ def start_jax(dtype: str = "float32") -> None:
 
 def address_limit() -> int | None:
     """The address-space limit of this process in bytes; None without a limit."""
-    if not _LIMITED:
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
+    except ImportError:  # Windows
         return None
     limit = getrlimit(RLIMIT_AS)[0]
     return None if limit == RLIM_INFINITY else limit
-
-
-def _require_addresses(torch: bool) -> None:
-    limit, least = address_limit(), TORCH_BYTES if torch else JAX_BYTES
-    least += PER_CORE * max(0, (os.cpu_count() or 1) - 2)
-    if limit is not None and limit < least:
-        what = f"address space is limited to {limit >> 20} MiB; {least >> 20} are needed, and more for the model"
-        raise MachineError("memory", what, "raise the limit (ulimit -v)")
 
 
 def _require_flags() -> None:

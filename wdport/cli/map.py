@@ -3,20 +3,20 @@ files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
 from wdport.cli.click_options import verb
-from wdport.cli.console import LONGEST_FACT, facts
+from wdport.cli.console import LONGEST_FACT, counted, facts, first_of
 from wdport.cli.documents import give, require_document
 from wdport.cli.verb import Verbs
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.options import JSON, KEY, MAPPING, SET, Operand, Option
+from wdport.options import JSON, KEY, MAPPING, REQUIRED, SET, Option, operand, option, shared, switch
 from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
@@ -34,9 +34,12 @@ CONFIG = Option("Configuration (YAML), as for convert.", files="table")
 
 
 class _MapVerbs(Verbs):
-    """Verbs in separate modules are imported when called."""
+    """The verbs of tables."""
 
-    modules: ClassVar = {"outline": "wdport.cli.map_outline", "suggest": "wdport.cli.map_suggest"}
+    modules: ClassVar = {
+        **{name: f"wdport.cli.map_{name}:command" for name in ("outline", "suggest")},
+        **{name: f"wdport.cli.map:{name}" for name in ("check", "diff", "explain")},
+    }
 
 
 @click.group(name="map", cls=_MapVerbs, no_args_is_help=False)
@@ -48,27 +51,20 @@ def command() -> None:
 class CheckRequest:
     """The arguments and options of `wdport map check`."""
 
-    table: Annotated[str, Operand(files="table")]
-    checkpoint: Annotated[str | None, Operand(files="checkpoint")] = None
-    model: Annotated[str | None, MODEL] = None
-    config: Annotated[str | None, CONFIG] = None
-    values: Annotated[dict[str, str], SET]
-    key: Annotated[str | None, KEY] = None
-    strict: Annotated[
-        bool, Option("Treat warnings as faults.", names=("--warnings-as-faults",), former=("--strict",))
-    ] = False
-    every: Annotated[
-        bool, Option("List every row and the number of tensors that it matches.", names=("--rows",))
-    ] = False  # fmt: skip
-    read: Annotated[bool, Option("Also read the weights, and report unusual values.", names=("--values",))] = False
-    dtype: Annotated[
-        str, Option("With --values, the dtype of the port.", choices=("float32", "bfloat16", "float16"))
-    ] = "float32"  # fmt: skip
-    settings: Annotated[bool, Option("Build your two models and compare their hyper-parameters.")] = False
-    reference: Annotated[
-        str | None, Option("With --settings, your own PyTorch model.", "MODULE:FUNCTION", group="model")
-    ] = None  # fmt: skip
-    json_file: Annotated[str | None, JSON] = None
+    table: str = operand(files="table")
+    checkpoint: str | None = operand(default=None, files="checkpoint")
+    model: str | None = shared(MODEL)
+    config: str | None = shared(CONFIG)
+    values: dict[str, str] = shared(SET, REQUIRED)
+    key: str | None = shared(KEY)
+    strict: bool = switch("Treat warnings as faults.", names=("--warnings-as-faults",), former=("--strict",))
+    every: bool = switch("List every row and the number of tensors that it matches.", names=("--rows",))
+    read: bool = switch("Also read the weights, and report unusual values.", names=("--values",))
+    dtype: str = option("With --values, the dtype of the port.",
+                        default="float32", choices=("float32", "bfloat16", "float16"))  # fmt: skip
+    settings: bool = switch("Build your two models and compare their hyper-parameters.")
+    reference: str | None = option("With --settings, your own PyTorch model.", "MODULE:FUNCTION", group="model")
+    json_file: str | None = shared(JSON)
 
 
 @verb("check", CheckRequest, short_help="Look for faults in a table, and for tensors that it does not map.")
@@ -108,14 +104,14 @@ def check(request: CheckRequest) -> int:
 class ExplainRequest:
     """The arguments and options of `wdport map explain`."""
 
-    name: Annotated[str, Operand()]
-    file: Annotated[str, Operand(metavar="CHECKPOINT|CONVERTED", files="any")]
-    mapping: Annotated[str | None, MAPPING] = None
-    model: Annotated[str | None, MODEL] = None
-    config: Annotated[str | None, CONFIG] = None
-    values: Annotated[dict[str, str], SET]
-    key: Annotated[str | None, KEY] = None
-    json_file: Annotated[str | None, JSON] = None
+    name: str = operand()
+    file: str = operand(metavar="CHECKPOINT|CONVERTED", files="any")
+    mapping: str | None = shared(MAPPING)
+    model: str | None = shared(MODEL)
+    config: str | None = shared(CONFIG)
+    values: dict[str, str] = shared(SET, REQUIRED)
+    key: str | None = shared(KEY)
+    json_file: str | None = shared(JSON)
 
 
 @verb("explain", ExplainRequest, short_help="Show where a variable comes from, or where a tensor goes.")
@@ -137,7 +133,8 @@ def explain(request: ExplainRequest) -> int:
     settings = Settings(request.config, request.values, request.mapping, request.key, model=request.model)
     routes = routes_of(file, settings)
     matches = routes.explain(name)
-    give("explanation", lambda: explanation(name, routes, matches), document, lambda: _explain_text(name, matches),
+    give("explanation", lambda: explanation(name, routes, matches), document, 
+         lambda: "\n".join([printable(name, LONGEST_FACT), *(facts(_route(match)) for match in matches)]),
          asked=True)  # fmt: skip
     return 0
 
@@ -146,11 +143,11 @@ def explain(request: ExplainRequest) -> int:
 class DiffRequest:
     """The arguments and options of `wdport map diff`."""
 
-    first: Annotated[str, Operand(metavar="A", files="any")]
-    second: Annotated[str, Operand(metavar="B", files="any")]
-    key_a: Annotated[str | None, Option("Key of the state_dict in A, if A has several.", "NAME")] = None
-    key_b: Annotated[str | None, Option("Key of the state_dict in B, if B has several.", "NAME")] = None
-    json_file: Annotated[str | None, JSON] = None
+    first: str = operand(metavar="A", files="any")
+    second: str = operand(metavar="B", files="any")
+    key_a: str | None = option("Key of the state_dict in A, if A has several.", "NAME")
+    key_b: str | None = option("Key of the state_dict in B, if B has several.", "NAME")
+    json_file: str | None = shared(JSON)
 
 
 @verb("diff", DiffRequest, short_help="Compare two tables, checkpoints or converted files.")
@@ -166,10 +163,6 @@ def diff(request: DiffRequest) -> int:
     give("difference", lambda: difference, document, lambda: _diff_text(difference, first, second),
          asked=True)  # fmt: skip
     return 0
-
-
-for _each in (check, explain, diff):
-    command.add_command(_each)
 
 
 def _check_text(table_check: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> Marked:
@@ -200,27 +193,20 @@ def _check_text(table_check: Check, sound: bool, every: bool, report: SettingsRe
     lines += _listed("faults", table_check.faults)
     lines += _listed("warnings", [warning.sentence for warning in table_check.warnings])
     lines += _listed("notes", [remark.sentence for remark in table_check.remarks if remark.level == "note"])
-    lines += _odd(table_check)
+    if table_check.values is not None:
+        values = _listed("values", [f"{finding.level}: {finding.text}" for finding in table_check.values])
+        lines += values or ["values", "  nothing is odd"]
     lines += _settings_lines(report) if report is not None else []
     return joined(lines)
 
 
-def _odd(table_check: Check) -> list[str]:
-    """Unusual values, if checked."""
-    if table_check.values is None:
-        return []
-    lines = _listed("values", [f"{finding.level}: {finding.text}" for finding in table_check.values])
-    return lines or ["values", "  nothing is odd"]
-
-
 def _settings_lines(report: SettingsReport) -> list[str]:
     """Hyper-parameters that differ between the two models."""
-    count = f"settings: {report.compared} compared at {_count(report.layers, 'layer')}"
-    lines = _listed(count, [f"{setting.candidate}: {setting.text}" for setting in report.of("differs")])
-    lines = lines or [f"{count}; none differ"]
-    return lines + _listed(
-        "read only in training", [f"{setting.candidate}: {setting.text}" for setting in report.of("training")]
+    count = f"settings: {report.compared} compared at {counted(report.layers, 'layer')}"
+    differ, training = (
+        [f"{setting.candidate}: {setting.text}" for setting in report.of(kind)] for kind in ("differs", "training")
     )
+    return [*(_listed(count, differ) or [f"{count}; none differ"]), *_listed("read only in training", training)]
 
 
 def _claimed(table_check: Check) -> str:
@@ -245,19 +231,13 @@ def _check_line(table_check: Check, sound: bool) -> Marked:
 
 def _check_count(table_check: Check) -> str:
     """How many faults and warnings there are."""
-    return f"{_count(len(table_check.faults), 'fault')}, {_count(len(table_check.warnings), 'warning')}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    return f"{counted(len(table_check.faults), 'fault')}, {counted(len(table_check.warnings), 'warning')}"
 
 
 def _listed(title: str, lines: Iterable[str]) -> list[str]:
     """A title and indented lines; nothing without lines."""
-    every = list(lines)
-    more = len(every) - MOST
-    visible = [*every[:MOST], f"and {more} more, all with --json"] if more > 0 else every
-    return [title, *(f"  {printable(line, LONGEST_FACT)}" for line in visible)] if every else []
+    visible = first_of(list(lines), MOST)
+    return [title, *(f"  {printable(line, LONGEST_FACT)}" for line in visible)] if visible else []
 
 
 _FATES = {
@@ -266,10 +246,6 @@ _FATES = {
     "tied": "the same as {}, bit for bit, and then left out",
     "ignored": "not the network's: {}",
 }
-
-
-def _explain_text(name: str, matches: Sequence[RouteFacts]) -> str:
-    return "\n".join([printable(name, LONGEST_FACT), *(facts(_route(match)) for match in matches)])
 
 
 def _route(route: RouteFacts) -> list[tuple[str, str]]:

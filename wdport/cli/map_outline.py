@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, NamedTuple
 
 from wdport.cli.click_options import verb
 from wdport.cli.console import LONGEST_FACT, facts, width_of
@@ -15,7 +15,7 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.options import INPUTS, JSON, Operand, Option
+from wdport.options import INPUTS, JSON, operand, option, shared, switch
 
 if TYPE_CHECKING:
     from wdport.porting.outline.result import Outline, Step, Value
@@ -23,28 +23,18 @@ if TYPE_CHECKING:
 WIDEST = (40, 24, 30, 62)
 """Widths in characters of all columns but the last; a longer text shifts the next column."""
 
-HEADER = ("", "step", "kind", "axes", "PyTorch", "Keras")
-
 
 @dataclass(frozen=True, kw_only=True)
 class OutlineRequest:
     """The command's argument and options."""
 
-    checkpoint: Annotated[str | None, Operand(files="checkpoint")] = None
-    reference: Annotated[
-        str | None, Option("Function that builds your PyTorch model.", "MODULE:FUNCTION", group="model")
-    ] = None
-    inputs: Annotated[tuple[str, ...], INPUTS] = ()
-    mapping: Annotated[
-        str | None, Option("A table that names the function and the inputs.", files="table", group="model")
-    ] = None
-    config: Annotated[
-        str | None, Option("Arguments for the function (YAML or JSON), if a table names them.", files="table")
-    ] = None  # fmt: skip
-    every: Annotated[
-        bool, Option("List every block, including those with the same structure.", names=("--rows",))
-    ] = False  # fmt: skip
-    json_file: Annotated[str | None, JSON] = None
+    checkpoint: str | None = operand(default=None, files="checkpoint")
+    reference: str | None = option("Function that builds your PyTorch model.", "MODULE:FUNCTION", group="model")
+    inputs: tuple[str, ...] = shared(INPUTS, ())
+    mapping: str | None = option("A table that names the function and the inputs.", files="table", group="model")
+    config: str | None = option("Arguments for the function (YAML or JSON), if a table names them.", files="table")
+    every: bool = switch("List every block, including those with the same structure.", names=("--rows",))
+    json_file: str | None = shared(JSON)
 
 
 @verb("outline", OutlineRequest, short_help="List the layers of a PyTorch model, and the corresponding Keras layers.")
@@ -75,12 +65,24 @@ def command(request: OutlineRequest) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class OutlineRow:
-    """A line of the table: number, name, kind, axes, PyTorch side, Keras side; a heading has no number."""
+class OutlineRow(NamedTuple):
+    """A line of the table: a step, which has a ``number``, the header, or a heading: a name and a call in PyTorch."""
 
-    cells: tuple[str, ...]
-    depth: int = 0
+    depth: int
+    number: str
+    name: str
+    kind: str = ""
+    axes: str = ""
+    torch: str = ""
+    keras: str = ""
+
+    @property
+    def is_heading(self) -> bool:
+        """Whether it is a heading of steps, which has no columns."""
+        return not (self.number or self.keras)
+
+
+HEADER = OutlineRow(0, "", "step", "kind", "axes", "PyTorch", "Keras")
 
 
 def outline_text(outline: Outline, every: bool, columns: int | None = None) -> str:
@@ -92,20 +94,20 @@ def outline_text(outline: Outline, every: bool, columns: int | None = None) -> s
     versions = outline.versions
     head = [
         ("model", f"{outline.root.type}: {outline.weights:,} parameters in {layers} layers; {page.last} steps"),
-        *(("input", f"{value.source}: {value}{_kind(value)}") for value in outline.inputs),
+        *(("input", f"{value.source}: {value}" + (f", {value.kind}" if value.kind != "float" else ""))
+          for value in outline.inputs),
         ("output", "; ".join(map(str, outline.root.outputs))),
         ("run", f"float64, batch {outline.batch}; torch {versions['torch']}, keras {versions['keras']}"),
         *(("note", note) for note in outline.notes),
         *(("not called", f"{name}: {torch}") for name, torch in outline.uncalled.items()),
     ]  # fmt: skip
-    lines = [printable(outline.target, None), facts(head), "", *_table([OutlineRow(HEADER), *rows], columns)]
+    table = list(_wide([HEADER, *rows]))
+    if columns is not None and max(map(len, table)) > columns:
+        table = list(_narrow(rows))
+    lines = [printable(outline.target, None), facts(head), "", *table]
     lines += _section("where Keras's default differs", page.defaults)
     lines += _section("to watch", page.notes)
     return "\n".join(lines)
-
-
-def _kind(value: Value) -> str:
-    return "" if value.kind == "float" else f", {value.kind}"
 
 
 class _Page:
@@ -129,7 +131,7 @@ class _Page:
         for group in unfolded if self._every else fold(around.steps):
             repeated, several = group.times > 1, len(group.steps) > 1
             if repeated and several:
-                yield OutlineRow(("", f"{group.times} times, {group.range or 'the same layers'}:"), depth)
+                yield OutlineRow(depth, "", f"{group.times} times, {group.range or 'the same layers'}:")
             named = dict(zip((step.name for step in group.steps), group.names, strict=True))
             for step in group.steps:
                 times = ", ".join(filter(None, (f"{group.times} times", group.range)))
@@ -150,7 +152,7 @@ class _Page:
         if step.what == "module":
             arguments = ", ".join(f"{value.name}={source(value)}" for value in step.inputs)
             call = f"{step.type.rpartition('.')[2]}({arguments})"
-            yield OutlineRow(("", name, "", "", f"{call}, {times}" if times else call), depth)
+            yield OutlineRow(depth, "", name, torch=f"{call}, {times}" if times else call)
             self._before = ""
             yield from self._inside(step, depth + 1)
             self._before = step.name
@@ -162,7 +164,7 @@ class _Page:
             if step.inputs and {value.source for value in step.inputs} != {self._before}:
                 torch += f" of {', '.join(dict.fromkeys(map(source, step.inputs)))}"
         self._before = step.name if step.what == "layer" else f"[{step.number}]"
-        yield OutlineRow((str(step.number), name, step.kind, axes, torch, step.keras_text), depth)
+        yield OutlineRow(depth, str(step.number), name, step.kind, axes, torch, step.keras_text)
 
     def _say(self, step: Step) -> None:
         """Keep the notes on a step, or on the class of a module, for the end."""
@@ -173,39 +175,29 @@ class _Page:
                 numbers.setdefault(f"{of}{text}", []).append(number)
 
 
-def _table(rows: Sequence[OutlineRow], columns: int | None) -> list[str]:
-    lines = list(_wide(rows))
-    return lines if columns is None or max(map(len, lines)) <= columns else list(_narrow(rows[1:]))
-
-
 def _narrow(rows: Sequence[OutlineRow]) -> Iterator[str]:
     """A step's number, name, kind and axes; below it the PyTorch side, then the Keras side."""
-    number = max((len(row.cells[0]) for row in rows), default=0)
+    width = max((len(row.number) for row in rows), default=0)
     for row in rows:
-        cells, indent = (*row.cells, *("",) * 6)[:6], " " * (number + 2 + 2 * row.depth)
-        if not cells[0]:  # a heading
-            yield printable(f"{indent}{'  '.join(filter(None, cells[1:]))}", LONGEST_FACT)
+        indent = " " * (width + 2 + 2 * row.depth)
+        if row.is_heading:
+            yield printable(f"{indent}{'  '.join(filter(None, row[2:]))}", LONGEST_FACT)
             continue
-        yield printable(f"{cells[0]:>{number}}  {'  ' * row.depth}{'  '.join(filter(None, cells[1:4]))}", LONGEST_FACT)
-        for side, text in (("PyTorch", cells[4]), ("Keras", cells[5])):
+        yield printable(f"{row.number:>{width}}  {'  ' * row.depth}{'  '.join(filter(None, row[2:5]))}", LONGEST_FACT)
+        for side, text in (("PyTorch", row.torch), ("Keras", row.keras)):
             if text:
                 yield printable(f"{indent}  {side:<7}  {text}", LONGEST_FACT)
 
 
 def _wide(rows: Sequence[OutlineRow]) -> Iterator[str]:
-    cells = [(*row.cells[:1], "  " * row.depth + row.cells[1], *row.cells[2:]) for row in rows]
-    number = max(len(row[0]) for row in cells) if cells else 1
-    widths = [
-        min(max((len(row[column]) for row in cells if len(row) > 5), default=0), max_width)
-        for column, max_width in enumerate(WIDEST, 1)
-    ]
-    for row in cells:
-        if len(row) <= 5:  # a heading: no columns
-            text = f"{'':>{number}}  {row[1]}"
-            yield printable(text + (f"  {row[4]}" if len(row) > 4 else ""), LONGEST_FACT)
-            continue
-        columns = "  ".join(f"{cell:<{width}}" for cell, width in zip(row[1:5], widths, strict=True))
-        yield printable(f"{row[0]:>{number}}  {columns}  {row[5]}".rstrip(), LONGEST_FACT)
+    rows = [row._replace(name="  " * row.depth + row.name) for row in rows]
+    columns = zip(*(row[2:6] for row in rows if not row.is_heading), strict=True)
+    widths = [min(max(map(len, column)), widest) for column, widest in zip(columns, WIDEST, strict=True)]
+    number = max(len(row.number) for row in rows)
+    for row in rows:
+        cells = [f"{cell:<{width}}" for cell, width in zip(row[2:6], widths, strict=True)]
+        text = "  ".join(filter(None, (row.name, row.torch)) if row.is_heading else [*cells, row.keras])
+        yield printable(f"{row.number:>{number}}  {text}".rstrip(), LONGEST_FACT)
 
 
 def _section(title: str, places_by_text: Mapping[str, Sequence[int]]) -> list[str]:

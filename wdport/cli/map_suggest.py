@@ -11,10 +11,10 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from wdport.cli.click_options import verb
-from wdport.cli.console import console
+from wdport.cli.console import console, counted
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax_on_cpu
 from wdport.cli.progress import steps
@@ -24,7 +24,7 @@ from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
 from wdport.files.temporary import scratch_folder
-from wdport.options import FORCE, INPUTS, JSON, Option
+from wdport.options import FORCE, INPUTS, JSON, option, shared, switch
 from wdport.text_marks import Marked, joined, marked
 
 if TYPE_CHECKING:
@@ -46,23 +46,17 @@ ENDS = (0, 130, 143)
 class SuggestRequest:
     """The command's options."""
 
-    reference: Annotated[str | None, Option("The PyTorch model.", "MODULE:FUNCTION", group="model")] = None
-    model: Annotated[
-        str | None,
-        Option("The Keras model.", "MODULE:FUNCTION", names=("--keras-model",), former=("--model",), group="model"),
-    ] = None
-    inputs: Annotated[tuple[str, ...], INPUTS] = ()
-    config: Annotated[str | None, Option("Arguments for both functions (YAML).", files="table")] = None
-    checkpoint: Annotated[
-        str | None, Option("Checkpoint with whose weights the table is also proved.", files="checkpoint")
-    ] = None
-    output: Annotated[str | None, Option("File to write the table to.  [default: print it]", files="table")] = None
-    no_proof: Annotated[bool, Option("Skip verify; the table is then not proved.")] = False
-    json_file: Annotated[str | None, JSON] = None
-    watch: Annotated[
-        bool, Option("Try again whenever a file in the folder of the Keras model is saved.")
-    ] = False  # fmt: skip
-    force: Annotated[bool, FORCE] = False
+    reference: str | None = option("The PyTorch model.", "MODULE:FUNCTION", group="model")
+    model: str | None = option("The Keras model.", "MODULE:FUNCTION",
+                               names=("--keras-model",), former=("--model",), group="model")  # fmt: skip
+    inputs: tuple[str, ...] = shared(INPUTS, ())
+    config: str | None = option("Arguments for both functions (YAML).", files="table")
+    checkpoint: str | None = option("Checkpoint with whose weights the table is also proved.", files="checkpoint")
+    output: str | None = option("File to write the table to.  [default: print it]", files="table")
+    no_proof: bool = switch("Skip verify; the table is then not proved.")
+    json_file: str | None = shared(JSON)
+    watch: bool = switch("Try again whenever a file in the folder of the Keras model is saved.")
+    force: bool = shared(FORCE, False)
 
 
 @verb("suggest", SuggestRequest, short_help="Find the mapping table for a PyTorch model and a Keras model.")
@@ -87,7 +81,7 @@ def command(request: SuggestRequest) -> int:
     path = target.path if target else None
     document = require_document(request.json_file, read, {"-o": path} if path else {}, request.force)
     if request.watch:
-        return _watch(model, ["suggest", *_again()])
+        return _watch(model)
     start_jax_on_cpu()
     from wdport.porting.suggest import Models, loads_itself, prove, suggest, suggestion_document
 
@@ -118,23 +112,18 @@ def command(request: SuggestRequest) -> int:
     return suggestion.verdict.exit_code if suggestion.verdict is not None else MisfitError.exit_code
 
 
-def _again() -> list[str]:
-    """The options of this call, except --watch."""
-    words = sys.argv[1:]
-    return [word for word in words[words.index("suggest") + 1 :] if word != "--watch"]
-
-
-def _watch(model: str, words: list[str]) -> int:
+def _watch(model: str) -> int:
     """Run the command in a separate process until it finds a table, again whenever a Python file in the folder of the
     Keras model is saved."""
     sys.path.insert(0, os.getcwd())
     spec = find_spec(model.partition(":")[0])
     if spec is None or not spec.origin:
         raise UsageError(model, "its file is not found", "run in your project's folder and environment")
-    folder = Path(spec.origin).parent
+    folder, words = Path(spec.origin).parent, sys.argv[sys.argv.index("suggest", 1) + 1 :]
+    repeated = [sys.executable, "-m", "wdport", "map", "suggest", *(word for word in words if word != "--watch")]
     while True:
         before = _times(folder)
-        done = _try([sys.executable, "-m", "wdport", "map", *words])
+        done = _try(repeated)
         if done in ENDS:
             return done
         console.note(f"watching {folder}; save the model to try again, or press Ctrl-C")
@@ -184,8 +173,7 @@ def _arguments(config: str | None) -> dict[str, object]:
 
 
 def _text(suggestion: Suggestion, target: Path | None) -> Marked:
-    plural = "s" if suggestion.passes != 1 else ""
-    runs = f"{suggestion.passes} run{plural} of the Keras model, {suggestion.seconds:.1f} s"
+    runs = f"{counted(suggestion.passes, 'run')} of the Keras model, {suggestion.seconds:.1f} s"
     if suggestion.stop is not None:
         return joined(_stopped(suggestion, runs))
     lines: list[str] = [f"found {suggestion.layers} layers in {runs}"]

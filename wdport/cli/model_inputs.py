@@ -36,9 +36,8 @@ def open_own(model: str, mapping: str | None, function: str | None, inputs: Sequ
     user_family = own_model(mapping, function, None, inputs)
     if user_family is None and (inputs or function):
         what = "is for a model of your own" + ("" if mapping else ", which --mapping describes")
-        raise UsageError(
-            "--input" if inputs else "--keras-model", what, "leave it out, or give the table of your own model"
-        )
+        fix = "leave it out, or give the table of your own model"
+        raise UsageError("--input" if inputs else "--keras-model", what, fix)
     if mapping and user_family is None:
         raise UsageError("--mapping", "is the table of a model that wdport ships", "leave it out")
     return open_converted(model, user_family)

@@ -67,13 +67,13 @@ def _timed() -> Iterator[Step]:
     def begin(step: str) -> None:
         nonlocal name, since
         now = time.monotonic()
-        console.stage(name, now - since)
+        console.detail(f"{now - since:8.2f} s  {name}")
         name, since = step, now
 
     try:
         yield begin
     finally:
-        console.stage(name, time.monotonic() - since)
+        begin("")
 
 
 def _shown() -> bool:

@@ -30,9 +30,6 @@ class Prompts:
     tokens: Sequence[Array | list[int]] = ()
     file: Path | None = None
 
-    def __len__(self) -> int:
-        return len(self.texts) or len(self.tokens)
-
 
 def read_prompts(texts: Sequence[str], text_file: str | None, ids: str | None) -> Prompts:
     """The prompts of exactly one of these options; raises :class:`UsageError` and :class:`InputError`."""
@@ -52,7 +49,7 @@ def read_lines(path: Path) -> list[str]:
     """One text a line; empty lines are left out."""
     fix = "give a UTF-8 file with one text on every line"
     try:
-        lines = [line for line in _read(path, fix).decode().splitlines() if line.strip()]
+        lines = [line for line in read_option(path, MAX_BYTES, fix).decode().splitlines() if line.strip()]
     except UnicodeDecodeError:
         raise InputError(path, "is not UTF-8", fix) from None
     if not lines:
@@ -71,7 +68,7 @@ def _tokens(path: Path) -> list[Array | list[int]]:
 
 def _json(path: Path) -> list[Array | list[int]]:
     try:
-        entries = json.loads(_read(path, _TOKENS_FIX))
+        entries = json.loads(read_option(path, MAX_BYTES, _TOKENS_FIX))
     except (ValueError, RecursionError):
         raise InputError(path, "is not JSON", _TOKENS_FIX) from None
     if not isinstance(entries, list):
@@ -96,7 +93,3 @@ def _npy(path: Path) -> list[Array | list[int]]:
     if array.ndim != 2 or array.dtype.kind not in "iu":
         raise InputError(path, f"has an array of shape {array.shape} and {array.dtype}", _TOKENS_FIX)
     return list(array)
-
-
-def _read(path: Path, fix: str) -> bytes:
-    return read_option(path, MAX_BYTES, fix)

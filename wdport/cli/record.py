@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
@@ -28,7 +28,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, file_target
 from wdport.files.temporary import track_write
-from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
+from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, operand, option, shared
 from wdport.recorder import Input, Refusal, read_input, record_file
 
 if TYPE_CHECKING:
@@ -39,22 +39,16 @@ if TYPE_CHECKING:
 class RecordRequest:
     """The command's arguments, the function of the model and the checkpoint, and its options."""
 
-    subject: Annotated[tuple[str, ...], Operand(metavar="[MODULE:FUNCTION] CHECKPOINT", files="checkpoint")]
-    mapping: Annotated[
-        str | None,
-        Option("The table of your own model, with the function and the inputs.", files="table", group="model"),
-    ] = None  # fmt: skip
-    output: Annotated[
-        str | None, Option("NAME.npz.  [default: NAME.run.npz next to the checkpoint]", files=(".npz",))
-    ] = None  # fmt: skip
-    leave_out: Annotated[
-        tuple[str, ...], Option("Modules not to record, such as 'ema.*'; repeatable.", "PATTERN")
-    ] = ()  # fmt: skip
-    inputs: Annotated[tuple[str, ...], INPUTS] = ()
-    key: Annotated[str | None, KEY] = None
-    sha256: Annotated[str | None, SHA256] = None
-    json_file: Annotated[str | None, JSON] = None
-    force: Annotated[bool, FORCE_OUTPUT] = False
+    subject: tuple[str, ...] = operand(metavar="[MODULE:FUNCTION] CHECKPOINT", files="checkpoint")
+    mapping: str | None = option("The table of your own model, with the function and the inputs.",
+                                 files="table", group="model")  # fmt: skip
+    output: str | None = option("NAME.npz.  [default: NAME.run.npz next to the checkpoint]", files=(".npz",))
+    leave_out: tuple[str, ...] = option("Modules not to record, such as 'ema.*'; repeatable.", "PATTERN", default=())
+    inputs: tuple[str, ...] = shared(INPUTS, ())
+    key: str | None = shared(KEY)
+    sha256: str | None = shared(SHA256)
+    json_file: str | None = shared(JSON)
+    force: bool = shared(FORCE_OUTPUT, False)
 
 
 @verb("record", RecordRequest, arity=lambda options: (1 if "--mapping" in options else 2, 2))
@@ -77,11 +71,8 @@ def command(request: RecordRequest) -> int:
     try:
         arguments = _recorder_arguments(reference, checkpoint, mapping, key, request.inputs)
         notes = arguments.pop("notes", ())
-        with (
-            track_write(target.path),
-            redirect_stdout(sys.stderr),
-            steps() as say,
-        ):  # the model may print; standard output is for the result
+        # The model may print; standard output is for the result.
+        with track_write(target.path), redirect_stdout(sys.stderr), steps() as say:
             index = record_file(checkpoint=checkpoint, output=str(target.path), key=key,
                                 leave_out=request.leave_out, say=say or (lambda _: None), **arguments)  # fmt: skip
     except Refusal as refusal:
@@ -165,17 +156,11 @@ def _document(index: dict[str, Any], target: Path, notes: Sequence[str]) -> Reco
     from wdport.cli.results import RecordingDocument
 
     return RecordingDocument(
-        reference=index["reference"],
-        checkpoint=index["checkpoint"],
-        output=output_file(target),
-        recording_format=index["schema"],
-        tensors=len(index["tensors"]),
-        modules=list(index["names"]),
-        repeats=bool(index["repeats"]),
-        evaluating=bool(index["evaluating"]),
-        notes=[*notes, *index["notes"]],
+        reference=index["reference"], checkpoint=index["checkpoint"], output=output_file(target),
+        recording_format=index["schema"], tensors=len(index["tensors"]), modules=list(index["names"]),
+        repeats=bool(index["repeats"]), evaluating=bool(index["evaluating"]), notes=[*notes, *index["notes"]],
         environment=index["environment"],
-    )
+    )  # fmt: skip
 
 
 def _text(index: dict[str, Any], target: Path, notes: Sequence[str] = ()) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from wdport.compare.findings import GateFacts
 from wdport.conversion.manifest_schema import ConfigEntry, Manifest
@@ -14,55 +14,49 @@ from wdport.conversion.values import ValueFinding
 from wdport.exporting.artifact import ConditionFacts, ProgramFacts
 from wdport.files.json_document import NamedFile, OutputFile
 from wdport.parity.recording_file import CheckpointFacts, Environment
-from wdport.shared_types import Count, JsonShape, Positive, Sha256
+from wdport.shared_types import Count, JsonShape, Positive, Sha256, about
 
 
 @dataclass(frozen=True)
 class StoredTensor:
     """One tensor or variable."""
 
-    dtype: Annotated[str, Meta(description="Dtype in the file.")]
-    shape: Annotated[JsonShape, Meta(description="Shape of the tensor or variable.")]
+    dtype: Annotated[str, about("Dtype in the file.")]
+    shape: Annotated[JsonShape, about("Shape of the tensor or variable.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class InspectionDocument:
     """What ``wdport inspect --json`` prints: what is in a checkpoint or a converted file."""
 
-    file: Annotated[str, Meta(description="Name of the file or folder, without its path.")]
-    what: Annotated[str, Meta(description="Kind of the file, such as `converted model (keras)`.")]
-    bytes: Annotated[Count, Meta(description="Size of the file or folder in bytes.")]
-    files: Annotated[Mapping[str, str] | UnsetType, Meta(description=
-        "Paths of the files of a checkpoint, by name.")] = UNSET  # fmt: skip
-    config_json: Annotated[Mapping[str, object] | UnsetType | None, Meta(description=
+    file: Annotated[str, about("Name of the file or folder, without its path.")]
+    what: Annotated[str, about("Kind of the file, such as `converted model (keras)`.")]
+    bytes: Annotated[Count, about("Size of the file or folder in bytes.")]
+    files: Annotated[Mapping[str, str] | UnsetType, about("Paths of the files of a checkpoint, by name.")] = UNSET
+    config_json: Annotated[Mapping[str, object] | UnsetType | None, about(
         "`config.json` next to a checkpoint; null if there is none.")] = UNSET  # fmt: skip
-    model: Annotated[str, Meta(description=
-        "Model family and key layout, or why the file is not recognized; may be empty.")]  # fmt: skip
-    key: Annotated[str | UnsetType | None, Meta(description=
+    model: Annotated[str, about("Model family and key layout, or why the file is not recognized; may be empty.")]
+    key: Annotated[str | UnsetType | None, about(
         "Dotted key of the state_dict; null if the file itself is the state_dict.")] = UNSET  # fmt: skip
-    prefixes: Annotated[Sequence[str] | UnsetType, Meta(description=
-        "Prefixes that are removed from every name.")] = UNSET  # fmt: skip
-    other_keys: Annotated[Sequence[str] | UnsetType, Meta(description=
+    prefixes: Annotated[Sequence[str] | UnsetType, about("Prefixes that are removed from every name.")] = UNSET
+    other_keys: Annotated[Sequence[str] | UnsetType, about(
         "Other contents of a checkpoint besides the state_dict.")] = UNSET  # fmt: skip
-    ignored: Annotated[Mapping[str, str] | UnsetType, Meta(description=
+    ignored: Annotated[Mapping[str, str] | UnsetType, about(
         "Entries that are not tensors of the model, each with the reason.")] = UNSET  # fmt: skip
-    not_read: Annotated[Sequence[str] | UnsetType, Meta(description=
+    not_read: Annotated[Sequence[str] | UnsetType, about(
         "Descriptions of the parts of the file that are not read.")] = UNSET  # fmt: skip
-    shared: Annotated[Sequence[Sequence[str]] | UnsetType, Meta(description=
+    shared: Annotated[Sequence[Sequence[str]] | UnsetType, about(
         "For each storage that several tensors share, the names of these tensors.")] = UNSET  # fmt: skip
-    config: Annotated[Mapping[str, ConfigEntry], Meta(description=
-        "Configuration of the model, by name; empty if unknown.")]  # fmt: skip
-    tensors: Annotated[Mapping[str, StoredTensor], Meta(description=
+    config: Annotated[Mapping[str, ConfigEntry], about("Configuration of the model, by name; empty if unknown.")]
+    tensors: Annotated[Mapping[str, StoredTensor], about(
         "Tensors of a checkpoint or variables of a converted file, by name.")]  # fmt: skip
-    built_by: Annotated[str | UnsetType, Meta(description=
+    built_by: Annotated[str | UnsetType, about(
         "For a converted file of your own model, the function that builds the Keras model.")] = UNSET  # fmt: skip
-    source: Annotated[NamedFile | UnsetType, Meta(description=
-        "Checkpoint from which a converted file was made.")] = UNSET  # fmt: skip
-    mapping: Annotated[NamedFile | UnsetType, Meta(description=
-        "Mapping table with which a converted file was made.")] = UNSET  # fmt: skip
-    manifest: Annotated[str | UnsetType, Meta(description=
+    source: Annotated[NamedFile | UnsetType, about("Checkpoint from which a converted file was made.")] = UNSET
+    mapping: Annotated[NamedFile | UnsetType, about("Mapping table with which a converted file was made.")] = UNSET
+    manifest: Annotated[str | UnsetType, about(
         "Phrase that states whether the manifest next to a converted file agrees with the file.")] = UNSET  # fmt: skip
-    notes: Annotated[Sequence[str] | UnsetType, Meta(description=
+    notes: Annotated[Sequence[str] | UnsetType, about(
         "Notes about the model, such as a conditioning input that it takes.")] = UNSET  # fmt: skip
 
 
@@ -70,190 +64,172 @@ class InspectionDocument:
 class OptimizerFacts:
     """A converted optimizer."""
 
-    name: Annotated[str, Meta(description="Name of the file.")]
-    sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
-    kind: Annotated[Literal["Adam", "AdamW", "SGD"], Meta(description="Class of the optimizer in PyTorch.")]
-    parameters: Annotated[Count, Meta(description="Number of parameters.")]
-    groups: Annotated[Count, Meta(description="Number of parameter groups.")]
-    steps: Annotated[Count, Meta(description=
-        "Largest step count of any parameter; 0 for SGD, which does not count steps.")]  # fmt: skip
-    schedule: Annotated[str, Meta(description="Class of the learning-rate schedule in PyTorch; empty for none.")]
-    left_out: Annotated[Sequence[str], Meta(description=
-        "Parameters that were left out because their tensors were dropped.")]  # fmt: skip
+    name: Annotated[str, about("Name of the file.")]
+    sha256: Annotated[Sha256, about("SHA-256 of the file.")]
+    kind: Annotated[Literal["Adam", "AdamW", "SGD"], about("Class of the optimizer in PyTorch.")]
+    parameters: Annotated[Count, about("Number of parameters.")]
+    groups: Annotated[Count, about("Number of parameter groups.")]
+    steps: Annotated[Count, about("Largest step count of any parameter; 0 for SGD, which does not count steps.")]
+    schedule: Annotated[str, about("Class of the learning-rate schedule in PyTorch; empty for none.")]
+    left_out: Annotated[Sequence[str], about("Parameters that were left out because their tensors were dropped.")]
 
 
 class ConversionDocument(Manifest):
     """What ``wdport convert --json`` prints: the manifest of the file, and findings on unusual values."""
 
-    values: Annotated[Sequence[ValueFinding], Meta(description="Findings on unusual values of tensors.")]
-    optimizer: Annotated[OptimizerFacts | None, Meta(description=
-        "The optimizer's state; null if it was not converted.")]  # fmt: skip
+    values: Annotated[Sequence[ValueFinding], about("Findings on unusual values of tensors.")]
+    optimizer: Annotated[OptimizerFacts | None, about("The optimizer's state; null if it was not converted.")]
 
 
 @dataclass(frozen=True)
 class RecordingDocument:
     """What ``wdport record --json`` prints."""
 
-    reference: Annotated[str, Meta(description="Function that builds the PyTorch model, `module:name`.")]
-    checkpoint: Annotated[CheckpointFacts, Meta(description="The checkpoint.")]
-    output: Annotated[OutputFile, Meta(description="The recording.")]
-    recording_format: Annotated[Positive, Meta(description="Value of `schema` in the recording's index.")]
-    tensors: Annotated[Count, Meta(description="Number of tensors of the state_dict.")]
-    modules: Annotated[Sequence[str], Meta(description="Paths of the modules that were recorded.")]
-    repeats: Annotated[bool, Meta(description="Whether a second run produced the same outputs, bit for bit.")]
-    evaluating: Annotated[bool, Meta(description="Whether the module was in evaluation mode.")]
-    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
-    environment: Annotated[Environment, Meta(description="Environment in which the model was run.")]
+    reference: Annotated[str, about("Function that builds the PyTorch model, `module:name`.")]
+    checkpoint: Annotated[CheckpointFacts, about("The checkpoint.")]
+    output: Annotated[OutputFile, about("The recording.")]
+    recording_format: Annotated[Positive, about("Value of `schema` in the recording's index.")]
+    tensors: Annotated[Count, about("Number of tensors of the state_dict.")]
+    modules: Annotated[Sequence[str], about("Paths of the modules that were recorded.")]
+    repeats: Annotated[bool, about("Whether a second run produced the same outputs, bit for bit.")]
+    evaluating: Annotated[bool, about("Whether the module was in evaluation mode.")]
+    notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
+    environment: Annotated[Environment, about("Environment in which the model was run.")]
 
 
 @dataclass(frozen=True)
 class SamplesFile(OutputFile):
     """The file of samples."""
 
-    arrays: Annotated[
-        Mapping[str, JsonShape],
-        Meta(description="Shape of every array in the file; the first axis is the axis of the samples."),
-    ]
+    arrays: Annotated[Mapping[str, JsonShape], about(
+        "Shape of every array in the file; the first axis is the axis of the samples.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class KnownValues:
     """Known values."""
 
-    values: Annotated[Count, Meta(description="Number of known values.")]
-    of: Annotated[Count, Meta(description="Total number of values.")]
+    values: Annotated[Count, about("Number of known values.")]
+    of: Annotated[Count, about("Total number of values.")]
 
 
 @dataclass(frozen=True)
 class SamplesDocument:
     """What ``wdport sample --json`` prints."""
 
-    model: Annotated[str, Meta(description="Name of the converted file.")]
-    output: Annotated[SamplesFile, Meta(description="The file of samples.")]
-    features: Annotated[Sequence[str], Meta(description=
+    model: Annotated[str, about("Name of the converted file.")]
+    output: Annotated[SamplesFile, about("The file of samples.")]
+    features: Annotated[Sequence[str], about(
         "Names of the features, which are the last axis of every array; empty if the model has no names.")]  # fmt: skip
-    figures: Annotated[Sequence[str], Meta(description="Names of the figures that were drawn.")]
-    count: Annotated[Count, Meta(description="Number of samples.")]
-    already: Annotated[
-        Count, Meta(description="Number of these samples that had already been drawn by an earlier, interrupted run.")
-    ]
-    not_finite: Annotated[Count, Meta(description="Number of samples that contain non-finite values.")]
-    sampler: Annotated[str, Meta(description="Name of the sampler.")]
-    network_calls: Annotated[Count, Meta(description="Number of network calls per sample.")]
-    eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
-    seed: Annotated[Count, Meta(description="Random seed. The seed and the index of a sample determine the sample.")]
-    dtype: Annotated[str, Meta(description="Dtype in which the network computes.")]
-    units: Annotated[str | None, Meta(description=
-        "Description of the units of decoded samples; null if samples are not decoded.")]  # fmt: skip
-    not_decoded: Annotated[str | None, Meta(description="Why samples are not decoded; null if they are.")]
-    known: Annotated[KnownValues | None, Meta(description=
-        "Known values, passed with `--known`; null if there are none.")]  # fmt: skip
-    labels: Annotated[str | None, Meta(description="Class labels, as given; null for a model without classes.")]
-    condition: Annotated[Mapping[str, str] | None, Meta(description=
+    figures: Annotated[Sequence[str], about("Names of the figures that were drawn.")]
+    count: Annotated[Count, about("Number of samples.")]
+    already: Annotated[Count, about(
+        "Number of these samples that had already been drawn by an earlier, interrupted run.")]  # fmt: skip
+    not_finite: Annotated[Count, about("Number of samples that contain non-finite values.")]
+    sampler: Annotated[str, about("Name of the sampler.")]
+    network_calls: Annotated[Count, about("Number of network calls per sample.")]
+    eta: Annotated[float, about("Fraction of noise that a DDIM step adds; 0 for none.")]
+    seed: Annotated[Count, about("Random seed. The seed and the index of a sample determine the sample.")]
+    dtype: Annotated[str, about("Dtype in which the network computes.")]
+    units: Annotated[str | None, about("Description of the units of decoded samples; null if samples are not decoded.")]
+    not_decoded: Annotated[str | None, about("Why samples are not decoded; null if they are.")]
+    known: Annotated[KnownValues | None, about("Known values, passed with `--known`; null if there are none.")]
+    labels: Annotated[str | None, about("Class labels, as given; null for a model without classes.")]
+    condition: Annotated[Mapping[str, str] | None, about(
         "Condition, as given, by the name of the network's input; null if no condition was used.")]  # fmt: skip
-    batch: Annotated[Positive, Meta(description="Number of samples per call.")]
-    devices: Annotated[Positive, Meta(description="Number of devices.")]
-    processes: Annotated[Positive, Meta(description="Number of processes.")]
-    seconds: Annotated[float, Meta(description="Time that this run spent on drawing samples, in seconds.")]
-    compiling_seconds: Annotated[float, Meta(description=
-        "Part of `seconds` that was spent on compilation.")]  # fmt: skip
-    rate: Annotated[float | None, Meta(description="Samples per second, excluding compilation; null if unknown.")]
+    batch: Annotated[Positive, about("Number of samples per call.")]
+    devices: Annotated[Positive, about("Number of devices.")]
+    processes: Annotated[Positive, about("Number of processes.")]
+    seconds: Annotated[float, about("Time that this run spent on drawing samples, in seconds.")]
+    compiling_seconds: Annotated[float, about("Part of `seconds` that was spent on compilation.")]
+    rate: Annotated[float | None, about("Samples per second, excluding compilation; null if unknown.")]
 
 
 @dataclass(frozen=True)
 class TrainingDocument:
     """What ``wdport train --json`` prints."""
 
-    model: Annotated[str, Meta(description=
+    model: Annotated[str, about(
         "Name of the converted file, of the checkpoint, or of the configuration of a new model.")]  # fmt: skip
-    data: Annotated[NamedFile, Meta(description="The training data.")]
-    steps: Annotated[Count, Meta(description="Number of steps in the whole run.")]
-    resumed_optimizer: Annotated[str | None, Meta(description=
+    data: Annotated[NamedFile, about("The training data.")]
+    steps: Annotated[Count, about("Number of steps in the whole run.")]
+    resumed_optimizer: Annotated[str | None, about(
         "Name of the file that contains the resumed optimizer, which may be the checkpoint; null for a new "
         "optimizer.")]  # fmt: skip
-    epochs: Annotated[Sequence[Mapping[str, float]], Meta(description=
+    epochs: Annotated[Sequence[Mapping[str, float]], about(
         "Metrics of every epoch, by name: epoch, steps, loss, the loss of every part, learning_rate and "
         "seconds.")]  # fmt: skip
-    outputs: Annotated[Sequence[OutputFile], Meta(description="The files of the run.")]
-    seconds: Annotated[float, Meta(description="Duration in seconds, including compilation.")]
+    outputs: Annotated[Sequence[OutputFile], about("The files of the run.")]
+    seconds: Annotated[float, about("Duration in seconds, including compilation.")]
 
 
 @dataclass(frozen=True)
 class CodedDocument:
     """What ``wdport encode --json`` and ``wdport decode --json`` print."""
 
-    model: Annotated[str, Meta(description="Name of the converted file.")]
-    direction: Annotated[Literal["encode", "decode"], Meta(description=
-        "Whether a video was encoded or latents were decoded.")]  # fmt: skip
-    input: Annotated[NamedFile, Meta(description="The file that was read.")]
-    output: Annotated[OutputFile, Meta(description="The file that was written.")]
-    latents: Annotated[JsonShape, Meta(description="Shape of the latents: videos, frames, height, width, channels.")]
-    video: Annotated[JsonShape, Meta(description="Shape of the video: videos, frames, height, width, channels.")]
-    values: Annotated[Literal["float32", "uint8"], Meta(description="Dtype of the written values.")]
-    normalised: Annotated[bool, Meta(description=
-        "Whether the latents are normalized by the model's mean and standard deviation.")]  # fmt: skip
-    truncated: Annotated[bool, Meta(description=
-        "Whether values were converted to bytes by truncation instead of rounding.")]  # fmt: skip
-    dtype: Annotated[str, Meta(description="Keras dtype policy of the model.")]
-    compute_dtype: Annotated[str, Meta(description="Dtype of the activations.")]
-    chunk: Annotated[Positive, Meta(description="Number of latent frames that are processed at a time.")]
-    fps: Annotated[float | None, Meta(description=
-        "Frames per second of a playable video file; null for other files.")]  # fmt: skip
-    seconds: Annotated[float, Meta(description="Duration in seconds, including compilation.")]
+    model: Annotated[str, about("Name of the converted file.")]
+    direction: Annotated[Literal["encode", "decode"], about("Whether a video was encoded or latents were decoded.")]
+    input: Annotated[NamedFile, about("The file that was read.")]
+    output: Annotated[OutputFile, about("The file that was written.")]
+    latents: Annotated[JsonShape, about("Shape of the latents: videos, frames, height, width, channels.")]
+    video: Annotated[JsonShape, about("Shape of the video: videos, frames, height, width, channels.")]
+    values: Annotated[Literal["float32", "uint8"], about("Dtype of the written values.")]
+    normalised: Annotated[bool, about("Whether the latents are normalized by the model's mean and standard deviation.")]
+    truncated: Annotated[bool, about("Whether values were converted to bytes by truncation instead of rounding.")]
+    dtype: Annotated[str, about("Keras dtype policy of the model.")]
+    compute_dtype: Annotated[str, about("Dtype of the activations.")]
+    chunk: Annotated[Positive, about("Number of latent frames that are processed at a time.")]
+    fps: Annotated[float | None, about("Frames per second of a playable video file; null for other files.")]
+    seconds: Annotated[float, about("Duration in seconds, including compilation.")]
 
 
 @dataclass(frozen=True)
 class GeneratedText:
     """One completed text."""
 
-    tokens: Annotated[Sequence[Count], Meta(description="Tokens of the text.")]
-    steps: Annotated[Sequence[int], Meta(description=
+    tokens: Annotated[Sequence[Count], about("Tokens of the text.")]
+    steps: Annotated[Sequence[int], about(
         "For every token, the step that last set it, counting from 0; -1 for a given token.")]  # fmt: skip
-    text: Annotated[str | None, Meta(description="The text without special tokens; null without a tokenizer.")]
+    text: Annotated[str | None, about("The text without special tokens; null without a tokenizer.")]
 
 
 @dataclass(frozen=True)
 class GeneratedDocument:
     """What ``wdport generate --json`` prints, and ``-o NAME.json`` holds."""
 
-    model: Annotated[str, Meta(description="Name of the converted file.")]
-    prompts: Annotated[NamedFile | None, Meta(description=
-        "The file of the prompts; null if they were passed with `--text`.")]  # fmt: skip
-    output: Annotated[OutputFile | None, Meta(description=
+    model: Annotated[str, about("Name of the converted file.")]
+    prompts: Annotated[NamedFile | None, about("The file of the prompts; null if they were passed with `--text`.")]
+    output: Annotated[OutputFile | None, about(
         "The file that was written; null if no file was written, and in the written file itself.")]  # fmt: skip
-    texts: Annotated[Sequence[GeneratedText], Meta(description="The texts, in the order of the prompts.")]
-    generated: Annotated[Count, Meta(description="Total number of generated tokens.")]
-    network_calls: Annotated[Count, Meta(description="Number of network calls for all texts.")]
-    mask: Annotated[Count, Meta(description="The mask token.")]
-    end: Annotated[Count | None, Meta(description="Token that ends a text; null for none.")]
-    forbid: Annotated[
-        Sequence[Count], Meta(description="Tokens that are never generated, in addition to the mask token.")
-    ]
-    steps: Annotated[Positive | None, Meta(description=
-        "Maximum number of steps per block; null for one step per token.")]  # fmt: skip
-    length: Annotated[Count, Meta(description="Number of tokens to append to each prompt.")]
-    block_length: Annotated[Positive | None, Meta(description=
-        "Number of tokens to fill in per block; null for the default.")]  # fmt: skip
-    threshold: Annotated[float, Meta(description="Probability above which a token is kept.")]
-    edit: Annotated[float | None, Meta(description=
+    texts: Annotated[Sequence[GeneratedText], about("The texts, in the order of the prompts.")]
+    generated: Annotated[Count, about("Total number of generated tokens.")]
+    network_calls: Annotated[Count, about("Number of network calls for all texts.")]
+    mask: Annotated[Count, about("The mask token.")]
+    end: Annotated[Count | None, about("Token that ends a text; null for none.")]
+    forbid: Annotated[Sequence[Count], about("Tokens that are never generated, in addition to the mask token.")]
+    steps: Annotated[Positive | None, about("Maximum number of steps per block; null for one step per token.")]
+    length: Annotated[Count, about("Number of tokens to append to each prompt.")]
+    block_length: Annotated[Positive | None, about("Number of tokens to fill in per block; null for the default.")]
+    threshold: Annotated[float, about("Probability above which a token is kept.")]
+    edit: Annotated[float | None, about(
         "Probability above which a generated token is replaced; null if no token is replaced.")]  # fmt: skip
-    temperature: Annotated[float, Meta(description="Temperature; at 0, the most probable token is taken.")]
-    top_k: Annotated[Positive | None, Meta(description=
+    temperature: Annotated[float, about("Temperature; at 0, the most probable token is taken.")]
+    top_k: Annotated[Positive | None, about(
         "Number of most probable tokens from which each token is drawn; null for all tokens.")]  # fmt: skip
-    top_p: Annotated[float | None, Meta(description=
+    top_p: Annotated[float | None, about(
         "Total probability of the tokens from which each token is drawn; null for all tokens.")]  # fmt: skip
-    seed: Annotated[Count, Meta(description="Random seed.")]
-    dtype: Annotated[str, Meta(description="Keras dtype policy of the model.")]
-    seconds: Annotated[float, Meta(description="Duration in seconds, including compilation.")]
+    seed: Annotated[Count, about("Random seed.")]
+    dtype: Annotated[str, about("Keras dtype policy of the model.")]
+    seconds: Annotated[float, about("Duration in seconds, including compilation.")]
 
 
 @dataclass(frozen=True)
 class ExportedSampler:
     """The sampler in an exported file."""
 
-    name: Annotated[str, Meta(description="Name of the sampler.")]
-    network_calls: Annotated[Count, Meta(description="Number of network calls per sample.")]
-    eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
+    name: Annotated[str, about("Name of the sampler.")]
+    network_calls: Annotated[Count, about("Number of network calls per sample.")]
+    eta: Annotated[float, about("Fraction of noise that a DDIM step adds; 0 for none.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,39 +237,35 @@ class ExportDocument:
     """What ``wdport export --json`` prints. The fields from ``what`` on are for a StableHLO file, those from
     ``tensors`` on for a PyTorch file."""
 
-    model: Annotated[str, Meta(description="Name of the converted file.")]
-    to: Annotated[Literal["stablehlo", "torch"], Meta(description="Kind of file that was written.")]
-    what: Annotated[Literal["denoiser", "sampler", "network"] | UnsetType, Meta(description=
-        "What the programs compute.")] = UNSET  # fmt: skip
-    output: Annotated[OutputFile, Meta(description="The file that was written.")]
-    platforms: Annotated[Sequence[str] | UnsetType, Meta(description="Platforms on which the programs run.")] = UNSET
-    batch: Annotated[Positive | UnsetType | None, Meta(description=
+    model: Annotated[str, about("Name of the converted file.")]
+    to: Annotated[Literal["stablehlo", "torch"], about("Kind of file that was written.")]
+    what: Annotated[Literal["denoiser", "sampler", "network"] | UnsetType, about("What the programs compute.")] = UNSET
+    output: Annotated[OutputFile, about("The file that was written.")]
+    platforms: Annotated[Sequence[str] | UnsetType, about("Platforms on which the programs run.")] = UNSET
+    batch: Annotated[Positive | UnsetType | None, about(
         "Number of samples per call; null if any number is possible.")] = UNSET  # fmt: skip
-    arrays: Annotated[Mapping[str, JsonShape] | UnsetType, Meta(description=
+    arrays: Annotated[Mapping[str, JsonShape] | UnsetType, about(
         "For every array that the program takes or returns, the shape of one sample; absent for a "
         "network.")] = UNSET  # fmt: skip
-    programs: Annotated[Mapping[str, ProgramFacts] | UnsetType, Meta(description=
+    programs: Annotated[Mapping[str, ProgramFacts] | UnsetType, about(
         "The network's programs by name, each with its inputs and outputs; absent for a denoiser or "
         "sampler.")] = UNSET  # fmt: skip
-    classes: Annotated[Positive | UnsetType | None, Meta(description=
+    classes: Annotated[Positive | UnsetType | None, about(
         "Number of classes; null for a model without labels, and for a network.")] = UNSET  # fmt: skip
-    condition: Annotated[ConditionFacts | UnsetType, Meta(description=
+    condition: Annotated[ConditionFacts | UnsetType, about(
         "The conditioning input, which is the last input; absent if there is none.")] = UNSET  # fmt: skip
-    compute_dtype: Annotated[str | UnsetType, Meta(description="Dtype in which the network computes.")] = UNSET
-    precision: Annotated[
-        str | UnsetType, Meta(description="Precision of float32 matrix products and convolutions.")
-    ] = UNSET
-    sampler: Annotated[ExportedSampler | UnsetType | None, Meta(description=
+    compute_dtype: Annotated[str | UnsetType, about("Dtype in which the network computes.")] = UNSET
+    precision: Annotated[str | UnsetType, about("Precision of float32 matrix products and convolutions.")] = UNSET
+    sampler: Annotated[ExportedSampler | UnsetType | None, about(
         "The sampler; null for a denoiser or network.")] = UNSET  # fmt: skip
-    tensors: Annotated[Count | UnsetType, Meta(description="Number of tensors.")] = UNSET
-    prefixes: Annotated[Sequence[str] | UnsetType, Meta(description=
+    tensors: Annotated[Count | UnsetType, about("Number of tensors.")] = UNSET
+    prefixes: Annotated[Sequence[str] | UnsetType, about(
         "Prefixes that were removed from the tensor names in the checkpoint.")] = UNSET  # fmt: skip
-    recomputed: Annotated[Sequence[str] | UnsetType, Meta(description=
-        "Tensors that were computed from their formulas.")] = UNSET  # fmt: skip
-    chosen: Annotated[Sequence[str] | UnsetType, Meta(description=
-        "Tensors that the conversion combined arithmetically and that the export separated again. The model "
-        "computes the same results, but these tensors are not bit-identical to the originals.")] = UNSET  # fmt: skip
-    left_out: Annotated[Mapping[str, str] | UnsetType, Meta(description=
+    recomputed: Annotated[Sequence[str] | UnsetType, about("Tensors that were computed from their formulas.")] = UNSET
+    chosen: Annotated[Sequence[str] | UnsetType, about(
+        "Tensors that the conversion combined arithmetically and that the export separated again. The model computes "
+        "the same results, but these tensors are not bit-identical to the originals.")] = UNSET  # fmt: skip
+    left_out: Annotated[Mapping[str, str] | UnsetType, about(
         "Checkpoint tensors that the file does not contain, each with the reason.")] = UNSET  # fmt: skip
-    verified: Annotated[Sequence[GateFacts] | UnsetType, Meta(description=
+    verified: Annotated[Sequence[GateFacts] | UnsetType, about(
         "The gates that `--verify` ran; absent without this option.")] = UNSET  # fmt: skip

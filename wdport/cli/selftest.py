@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from wdport.cli.click_options import verb
 from wdport.cli.documents import STDOUT, file_of, give, reports, require_reports
@@ -11,7 +10,7 @@ from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, WdportError
-from wdport.options import FORCE, JSON, Option
+from wdport.options import FORCE, JSON, option, shared, switch
 from wdport.parity.selftest.checkout import all_faults
 
 
@@ -24,18 +23,15 @@ def _families() -> list[str]:
 class SelftestRequest:
     """The command's options."""
 
-    quick: Annotated[bool, Option("Try a few faults, in seconds, without diagnosis or correct variants.")] = False
-    edits: Annotated[bool, Option("", hidden=True)] = False
-    family: Annotated[
-        str,
-        Option("Try only this family's faults, such as unet2d.", "NAME", completions=_families, show_default=False),
-    ] = ""
-    rules: Annotated[bool, Option("Show what fixed tolerances would have found in the same runs.")] = False
-    json_file: Annotated[str | None, JSON] = None
-    markdown_file: Annotated[
-        str | None, Option("Also write the result as Markdown to FILE.", names=("--markdown",), files=(".md",))
-    ] = None  # fmt: skip
-    force: Annotated[bool, FORCE] = False
+    quick: bool = switch("Try a few faults, in seconds, without diagnosis or correct variants.")
+    edits: bool = switch("", hidden=True)
+    family: str = option("Try only this family's faults, such as unet2d.",
+                         "NAME", default="", completions=_families, show_default=False)  # fmt: skip
+    rules: bool = switch("Show what fixed tolerances would have found in the same runs.")
+    json_file: str | None = shared(JSON)
+    markdown_file: str | None = option("Also write the result as Markdown to FILE.",
+                                       names=("--markdown",), files=(".md",))  # fmt: skip
+    force: bool = shared(FORCE, False)
 
 
 @verb("selftest", SelftestRequest)
@@ -48,9 +44,8 @@ def command(request: SelftestRequest) -> int:
     """
     json_file, markdown_file = request.json_file, request.markdown_file
     if request.edits:
-        raise UsageError(
-            "--edits", "needs a source checkout of wdport", "run there: python -m parity_tests.edits -o FILE"
-        )
+        fix = "run there: python -m parity_tests.edits -o FILE"
+        raise UsageError("--edits", "needs a source checkout of wdport", fix)
     if request.quick and request.family:
         raise UsageError("--family", "--quick has faults of only one family", "leave one of them out")
     requested = reports(("--json", "json", file_of(json_file)), ("--markdown", "markdown", markdown_file))
@@ -70,12 +65,8 @@ def command(request: SelftestRequest) -> int:
         with postponed(failed):
             write_text(outputs["--markdown"], render_markdown(result))
     with postponed(failed):
-        give(
-            "selftest",
-            result.document,
-            STDOUT if json_file == STDOUT else outputs.get("--json"),
-            lambda: render(result, request.rules),
-            verdict=lambda: verdict_lines(result),
-        )
+        document = STDOUT if json_file == STDOUT else outputs.get("--json")
+        give("selftest", result.document, document, lambda: render(result, request.rules),
+             verdict=lambda: verdict_lines(result))  # fmt: skip
     raise_first(failed)
     return result.exit_code

@@ -96,17 +96,11 @@ def open_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, mode)  # gets the lowest free descriptor, which is this one
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # characters that the encoding of the terminal lacks
-
-
-def discard_output() -> None:
-    """Discard buffered output: Python would try again at exit, and fail."""
-    _discard(sys.stdout)
 
 
 def end_output() -> None:
@@ -115,10 +109,11 @@ def end_output() -> None:
         try:
             stream.flush()
         except OSError:
-            _discard(stream)
+            discard_output(stream)
 
 
-def _discard(stream: TextIO) -> None:
+def discard_output(stream: TextIO) -> None:
+    """Discard the buffered output of a stream: Python would try again at exit, and fail."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

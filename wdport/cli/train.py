@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from math import inf, isfinite
+from math import inf
 from pathlib import Path
 
 from wdport.checkpoint.expected_hash import require_sha256
@@ -28,10 +27,7 @@ def command(request: TrainRequest) -> int:
     other options is refused.
     """
     chosen, join = parse_devices(request.devices, request.distributed, request.shard_weights)
-    _require_positive({"--lr": request.lr, "--clip": request.clip, "--ema": request.ema, "--min-snr": request.min_snr})
-    for option, value in (("--weight-decay", request.weight_decay), ("--energy", request.energy)):
-        if value is not None and not (isfinite(value) and value >= 0.0):
-            raise UsageError(option, f"is {value:g}", "give a number from 0")
+    _require_numbers(request)
     _require_begun(request)
     inputs = InputFiles(model=request.resume, data=request.data, mapping=request.mapping, config=request.config,
                         condition=request.condition, targets=request.targets)  # fmt: skip
@@ -52,6 +48,17 @@ def command(request: TrainRequest) -> int:
             raise
         leave(error)
     return 0
+
+
+def _require_numbers(request: TrainRequest) -> None:
+    """Raise :class:`UsageError` for a number out of its bounds."""
+    for option, value, limit in (("--lr", request.lr, inf), ("--clip", request.clip, inf), ("--ema", request.ema, 1.0),
+                                 ("--min-snr", request.min_snr, inf)):  # fmt: skip
+        if value is not None and not 0.0 < value < limit:
+            raise UsageError(option, f"is {value:g}", "give a number above 0" + " and below 1" * (limit == 1.0))
+    for option, value in (("--weight-decay", request.weight_decay), ("--energy", request.energy)):
+        if value is not None and not 0.0 <= value < inf:
+            raise UsageError(option, f"is {value:g}", "give a number from 0")
 
 
 def _require_begun(request: TrainRequest) -> None:
@@ -96,11 +103,3 @@ def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
     for option, value in (("--schedule", request.schedule), ("--warmup", request.warmup)):
         if optimizer_file.is_file() and value is not None:
             raise UsageError(option, f"is for a new optimizer, and {optimizer_file.name} is used", "leave it out")
-
-
-def _require_positive(options: Mapping[str, float | None]) -> None:
-    for option, value in options.items():
-        limit = 1.0 if option == "--ema" else inf
-        if value is not None and not (0.0 < value < limit):
-            fix = "give a number above 0" + (" and below 1" if limit == 1.0 else "")
-            raise UsageError(option, f"is {value:g}", fix)

@@ -14,6 +14,7 @@ import numpy as np
 
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.optimizer import has_optimizer
+from wdport.cli.click_options import arguments
 from wdport.cli.console import console, facts, size
 from wdport.cli.documents import Destination, give
 from wdport.cli.progress import steps
@@ -44,7 +45,7 @@ from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import wait_for_all
 from wdport.training.recipe import RATE, optimizer_of
 from wdport.training.run import Report, TrainingRun, save_trained, train
-from wdport.training.run_folder import STATES, WRITTEN
+from wdport.training.run_folder import FILES
 from wdport.training.supervised import MaskedTraining
 
 
@@ -61,7 +62,6 @@ class _Begin:
 
 def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, document: Destination) -> None:
     """Train, and write the files; of several processes the first one does."""
-
     began = time.monotonic()
     with _begun(request) as begin:
         recipe = _chosen(request, begin.recipe)
@@ -71,7 +71,9 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
             optimizer: Any = load_optimizer(begin.optimizer_file, model, learning_rate=request.lr, settings=changed,
                                             clip_norm=recipe.clip,
                                             gradient_accumulation_steps=recipe.gradient_accumulation_steps)  # fmt: skip
-            _note_end(begin.resumed, optimizer)
+            if optimizer.rates is not None and len(optimizer.rates) == 1:
+                rate = f"the rate stays {float(optimizer.rates[0, 0]):.3g} unless --lr is given"
+                console.note(f"{begin.resumed}: its learning-rate schedule has ended; {rate}")
         else:
             optimizer = optimizer_of(recipe, request.warmup, request.config or "--recipe")
         _note_recipe(request, recipe, begin)
@@ -87,28 +89,26 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
                 if weights is not None:
                     save_trained(plain, held.output(name), weights)
 
-        training = training_model(
-            model, loss=request.loss, energy=recipe.energy or 0.0, min_snr=request.min_snr, seed=request.seed,
-            law=recipe.law or UNIFORM, drop_condition=request.drop_condition, mask_rate=request.mask_rate,
-            mask_span=request.mask_span,
-        )  # fmt: skip
+        training = training_model(**arguments(training_model, request, model=model, energy=recipe.energy or 0.0,
+                                              law=recipe.law or UNIFORM))  # fmt: skip
         data = _data(request, training)
         digest = inputs.sha256("data")
         inputs.end_reading()
         with steps() as show:
-            result = train(
-                training, data, request.folder, optimizer=optimizer, recipe=recipe, seed=request.seed, ema=request.ema,
-                condition=_array(request.condition), targets=_array(request.targets), transform=request.transform,
-                save_every=request.save_every, devices=devices, shard_weights=request.shard_weights,
-                stream=request.stream, orbax=request.orbax, tensorboard=request.tensorboard, force=request.force,
-                validation_split=request.validation_split, patience=request.patience,
+            result = train(**arguments(
+                train, request, model=training, data=data, optimizer=optimizer, recipe=recipe,
+                condition=read_init(request.condition) if request.condition else None,
+                targets=read_init(request.targets) if request.targets else None, devices=devices,
                 report=_reporting(show) if first else None, finish=finish,
-            )  # fmt: skip
+            ))  # fmt: skip
         wait_for_all()
     if first:
-        content = _document(
-            request, digest, begin.resumed if begin.optimizer_file else None, result, time.monotonic() - began
-        )
+        content = TrainingDocument(
+            model=request.name, data=NamedFile(request.data.name, digest), steps=result.steps,
+            resumed_optimizer=begin.resumed if begin.optimizer_file else None, epochs=result.epochs,
+            outputs=[output_file(path) for name in FILES if (path := request.folder / name).is_file()],
+            seconds=round(time.monotonic() - began, 3),
+        )  # fmt: skip
         give("training", lambda: content, document, lambda: _text(content, request.folder))
 
 
@@ -125,20 +125,14 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
         return
     if request.resume is None:
         config: Any = request.config
-        recipe = recipe_of(config, request.recipe == "public")
+        recipe = recipe_of(config, request.recipe == PUBLIC)
         series = read_series(request.data)
         family, resolved, assumed = new_configuration(config, series, request.values, request.transform)
         if assumed:
             listed = ", ".join(f"{name}={value}" for name, value in assumed.items())
             console.note(f"{request.name} does not state these sizes, which are assumed: {listed}")
-
-        def make(dtype: str | None) -> KerasModel:
-            model: KerasModel = family.fresh(resolved, request.seed, dtype)
-            return model
-
-        yield _Begin(make, None, recipe)
+        yield _Begin(lambda dtype: family.fresh(resolved, request.seed, dtype), None, recipe)
         return
-
     with scratch_folder() as folder:
         path = Path(request.resume)
         if is_checkpoint(request.resume):
@@ -155,7 +149,6 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
 
 def _recipe(request: TrainRequest, family: Family) -> Recipe:
     """The recipe of the configuration that is given, or of the file next to the checkpoint."""
-
     public = request.recipe == PUBLIC
     if request.config:
         return recipe_of(request.config, public)
@@ -177,10 +170,6 @@ def _require_no_recipe(request: TrainRequest) -> None:
         raise UsageError("--recipe", "this model has no public training script", "leave it out")
 
 
-def _array(path: str | None) -> Array | None:
-    return None if path is None else read_init(path)
-
-
 def _data(request: TrainRequest, training: NetworkTraining) -> Array | str:
     """The data file, or the tokens of a text in samples of ``--length`` for a masked language model."""
     if not isinstance(training, MaskedTraining) or request.data.suffix not in TEXTS:
@@ -199,40 +188,23 @@ def _data(request: TrainRequest, training: NetworkTraining) -> Array | str:
 
 def _chosen(request: TrainRequest, recipe: Recipe) -> Recipe:
     """A recipe with the values of options in place of its own."""
-    options: dict[str, Any] = {
-        "learning_rate": request.lr,
-        "schedule": request.schedule,
-        "weight_decay": request.weight_decay,
-        "clip": request.clip,
-        "epochs": request.epochs,
-        "batch_size": request.batch_size,
-        "gradient_accumulation_steps": request.gradient_accumulation_steps,
-        "energy": request.energy,
-    }
+    options = {"learning_rate": request.lr, **arguments(Recipe, request)}
     return replace(recipe, **{name: value for name, value in options.items() if value is not None})
 
 
 def _note_recipe(request: TrainRequest, recipe: Recipe, begin: _Begin) -> None:
-    """Note how the public script trains, or how a configuration's run differs from it."""
-    steps = "steps by the Min-SNR law" if recipe.law else "uniform steps"
+    """Note how the public script trains, or how a new optimizer's run with its configuration differs from it."""
     if request.recipe is not None:
-        rate = (
-            f"{recipe.schedule} to {recipe.learning_rate:g}"
-            if begin.optimizer_file is None
-            else "the optimizer's own rates"
-        )
+        steps = "steps by the Min-SNR law" if recipe.law else "uniform steps"
+        new = begin.optimizer_file is None
+        rate = f"{recipe.schedule} to {recipe.learning_rate:g}" if new else "the optimizer's own rates"
         summary = f"{steps}, {rate}, weight decay {recipe.weight_decay:g}, gradients clipped at {recipe.clip:g}"
         console.note(f"the public recipe: {summary}")
         return
-    if begin.optimizer_file is None and request.config is not None and not is_library_configuration(request.config):
-        _note_difference(request, recipe, request.config)
-
-
-def _note_difference(request: TrainRequest, recipe: Recipe, config: str) -> None:
-    """Note how a run differs from that of the public training script with the same configuration."""
-
+    if begin.optimizer_file is not None or request.config is None or is_library_configuration(request.config):
+        return
     try:
-        public = recipe_of(config, True)
+        public = recipe_of(request.config, True)
     except MisfitError:  # of a schedule that needs measured values
         return
     decay = 0.01 if recipe.weight_decay is None else recipe.weight_decay
@@ -245,7 +217,6 @@ def _note_difference(request: TrainRequest, recipe: Recipe, config: str) -> None
 
 def _converted(request: TrainRequest, path: Path) -> Path:
     """Convert the checkpoint, with its optimizer if it has one."""
-
     assert request.resume is not None
     with open_checkpoint(Path(request.resume), key=request.key) as checkpoint:
         with_optimizer = has_optimizer(checkpoint.tree)
@@ -261,7 +232,6 @@ def _converted(request: TrainRequest, path: Path) -> Path:
 
 def _plain(begin: _Begin, model: KerasModel) -> KerasModel:
     """The trained model under the float32 policy, as every converted model is stored."""
-
     plain = begin.make(None)
     values = variables_by_path(model)
     for name, variable in variables_by_path(plain).items():
@@ -269,45 +239,23 @@ def _plain(begin: _Begin, model: KerasModel) -> KerasModel:
     return plain
 
 
-def _note_end(name: str, optimizer: Any) -> None:
-    if optimizer.rates is not None and len(optimizer.rates) == 1:
-        rate = f"{float(optimizer.rates[0, 0]):.3g}"
-        console.note(f"{name}: its learning-rate schedule has ended; the rate stays {rate} unless --lr is given")
-
-
 def _reporting(show: Callable[[str], None] | None) -> Report | None:
     """Shows the step, its loss and the rate, at most a few times a second; None without a terminal."""
     if show is None:
         return None
     show("compiling")
-    began: list[float] = []
-    last = [0.0]
+    began = last = 0.0
 
     def report(done: int, total: int, loss: Callable[[], float]) -> None:
+        nonlocal began, last
         now = time.monotonic()
-        began.append(now) if not began else None
-        if now - last[0] > 0.2 or done == total:
-            last[0] = now
-            rate = (done - 1) / max(now - began[0], 1e-9)
+        began = began or now
+        if now - last > 0.2 or done == total:
+            last = now
+            rate = (done - 1) / max(now - began, 1e-9)
             show(f"step {done} of {total}, loss {loss():.4g}" + (f", {rate:.3g} steps/s" if rate else ""))
 
     return report
-
-
-def _document(
-    request: TrainRequest, data: str, resumed: str | None, result: TrainingRun, seconds: float
-) -> TrainingDocument:
-
-    names = (*STATES, *WRITTEN)
-    return TrainingDocument(
-        model=request.name,
-        data=NamedFile(request.data.name, data),
-        steps=result.steps,
-        resumed_optimizer=resumed,
-        epochs=result.epochs,
-        outputs=[output_file(request.folder / name) for name in names if (request.folder / name).is_file()],
-        seconds=round(seconds, 3),
-    )
 
 
 def _text(document: TrainingDocument, folder: Path) -> str:
@@ -320,9 +268,8 @@ def _text(document: TrainingDocument, folder: Path) -> str:
     parts = [name for name in last if name not in ("epoch", "steps", "loss", "learning_rate", "seconds")
              and not name.startswith("val_")]  # fmt: skip
     if "accuracy" in last:
-        loss_rows.append(
-            ("accuracy", f"{first['accuracy']:.1%} in the first epoch, {last['accuracy']:.1%} in the last")
-        )
+        accuracy = f"{first['accuracy']:.1%} in the first epoch, {last['accuracy']:.1%} in the last"
+        loss_rows.append(("accuracy", accuracy))
     elif len(parts) > 1:
         loss_rows.append(("by level", ", ".join(f"{name} {last[name]:.4g}" for name in parts)))
     resumed = document.resumed_optimizer

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from importlib import import_module
 from itertools import pairwise
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
@@ -58,14 +58,6 @@ def unexpected(context: click.Context, more: Sequence[str], words: Sequence[str]
         if second in more and os.path.exists(f"{first} {second}"):
             fix = f"quote a name with spaces: {f'{first} {second}'!r}"
     return UsageError(context.command_path, what, fix)
-
-
-def no_such_verb(path: str, word: str, names: Iterable[str], is_file: bool) -> UsageError:
-    """An error for a word in the place of a verb."""
-    verbs = list(names)
-    fix = f"the verb comes first, such as {path} {verbs[0]} FILE" if is_file else f"{path} --help lists them"
-    names = [*verbs, "--help", "--version"]
-    return UsageError(path, f"no verb {printable(word, LONGEST_WORD)!r}", did_you_mean(word, names, fix))
 
 
 def mistyped_option(path: str, word: str, names: Iterable[str]) -> UsageError | None:
@@ -268,21 +260,17 @@ def given_options() -> dict[str, str]:
 
 
 class Verbs(click.Group):
-    """A group whose verbs are imported when they are called, so that ``--help`` stays fast; click's own has them all in
-    memory."""
+    """A group whose verbs, named as MODULE:NAME, are imported when they are called, so that ``--help`` stays fast;
+    click's own has them all in memory."""
 
-    command_class = Verb
     modules: ClassVar[Mapping[str, str]] = {}
-    """Verbs in separate modules, where they are called ``command``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(dict.fromkeys([*self.modules, *super().list_commands(ctx)]))
+        return list(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in self.modules:
-            command: click.Command = import_module(self.modules[cmd_name]).command
-            return command
-        return super().get_command(ctx, cmd_name)
+        command: click.Command | None = resolve_name(self.modules[cmd_name]) if cmd_name in self.modules else None
+        return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -293,15 +281,17 @@ class Verbs(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         word, names = str(args[0]), self.list_commands(ctx)
         if word not in names and not ctx.resilient_parsing:
-            raise no_such_verb(ctx.command_path, word, names, "." in word or os.sep in word)
+            path, is_file = ctx.command_path, "." in word or os.sep in word
+            fix = f"the verb comes first, such as {path} {names[0]} FILE" if is_file else f"{path} --help lists them"
+            fix = did_you_mean(word, [*names, "--help", "--version"], fix)
+            raise UsageError(path, f"no verb {printable(word, LONGEST_WORD)!r}", fix)
         return super().resolve_command(ctx, args)
 
 
-if TYPE_CHECKING:  # no type parameter at run time before click 8.3
-    _Choice = click.Choice[str]
-    _Number = click.ParamType[int | None]
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]  # no type parameter at run time before click 8.2
 else:
-    _Choice, _Number = click.Choice, click.ParamType
+    _Choice = click.Choice
 
 
 SHORT: Final = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
@@ -333,7 +323,7 @@ class OneOf(_Choice):
         raise UsageError(name_of(param), f"unknown name {printable(text, 40)!r}", fix)
 
 
-class Whole(_Number):
+class Whole(click.types.IntParamType):
     """A whole number from ``minimum`` to ``maximum``; click's own type has them in the help, and takes 1_0 for 10."""
 
     name = "integer"
@@ -342,7 +332,7 @@ class Whole(_Number):
         self.minimum, self.maximum = minimum, maximum
         self.values = whole_numbers(minimum, maximum)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = str(value)
         digits = text[1:] if text[:1] in "+-" else text
         if digits.isascii() and digits.isdecimal() and len(digits) <= 30 and self.minimum <= int(text) <= self.maximum:
@@ -359,5 +349,5 @@ class CountOr(Whole):
         super().__init__(1, 10**18 - 1)
         self.word, self.values = word, f"a whole number of at least 1, or {word}"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return None if value == self.word else super().convert(value, param, ctx)

@@ -9,15 +9,9 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from wdport.compare.findings import Gate
-    from wdport.parity.policy import Policy
 
 from wdport.checkpoint.regular_file import state_of
 from wdport.cli.click_options import parameters, parse_values, request_of
@@ -33,7 +27,7 @@ from wdport.errors import UsageError, WdportError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
 from wdport.files.outputs import require_apart
-from wdport.options import Operand
+from wdport.options import operand
 from wdport.parity.verify_options import REPRO_KINDS, PairOptions, RunOptions
 
 
@@ -41,9 +35,7 @@ from wdport.parity.verify_options import REPRO_KINDS, PairOptions, RunOptions
 class Arguments:
     """The command's arguments."""
 
-    files: Annotated[
-        tuple[str, ...], Operand(metavar="[CHECKPOINT] CONVERTED", files=(*CHECKPOINTS, *CONVERTED, ".stablehlo"))
-    ]
+    files: tuple[str, ...] = operand(metavar="[CHECKPOINT] CONVERTED", files=(*CHECKPOINTS, *CONVERTED, ".stablehlo"))
 
 
 @click.command(name="verify", cls=Verb, arity=lambda options: (1, 1) if "--against" in options else (2, 2),
@@ -90,7 +82,12 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
         start_jax_on_cpu()
         say = show or (lambda _: None)
-        canaries = _canaries(terms.policy, say) if terms.any and not run.no_canary else None
+        canaries = None
+        if terms.any and not run.no_canary:
+            from wdport.parity.selftest.run import canary_gate
+
+            say("trying known faults")
+            canaries = canary_gate(terms.policy)
         with _no_forged_reports([report.path for report in requested]):
             compared = verify_pair(pair, say, run.repro)
     verdict = judge(compared, terms, today, canaries)
@@ -132,28 +129,13 @@ def _no_forged_reports(paths: Sequence[str | os.PathLike[str]]) -> Iterator[None
         raise
 
 
-def _canaries(policy: Policy | None, say: Callable[[str], None]) -> Gate:
-    """The known-faults gate."""
-    from wdport.parity.selftest.run import canary_gate
-
-    say("trying known faults")
-    return canary_gate(policy)
-
-
 def _files(files: tuple[str, ...], against: str | None) -> tuple[str | None, str]:
-    """The checkpoint, unless a recording replaces it, and the converted file."""
-    if against is None:
-        _require_pair(files)
-    elif len(files) != 1:
-        raise UsageError("--against", "the recording replaces CHECKPOINT", "give only CONVERTED")
-    return (files[0] if against is None else None), files[-1]
-
-
-def _require_pair(files: tuple[str, ...]) -> None:
-    """Refuse anything but CHECKPOINT and CONVERTED in this order; require torch.
-
-    Only file names are checked, so that it is instant.
-    """
+    """The checkpoint, unless a recording replaces it, and the converted file. Only file names are checked, so that it
+    is instant; requires torch for a checkpoint."""
+    if against is not None:
+        if len(files) != 1:
+            raise UsageError("--against", "the recording replaces CHECKPOINT", "give only CONVERTED")
+        return None, files[0]
     if len(files) < 2:
         only = "CHECKPOINT" if files and format_at(Path(files[0])) in KERAS else "CONVERTED"
         missing = f"{only} is missing" if files else "CHECKPOINT and CONVERTED are missing"
@@ -162,12 +144,13 @@ def _require_pair(files: tuple[str, ...]) -> None:
     if len(files) > 2:
         what = f"unexpected argument {printable(files[2], 60)!r}"
         raise UsageError("wdport verify", what, "give CHECKPOINT and CONVERTED")
-    first, second = (format_at(Path(file)) for file in files)
-    if first in KERAS and second is None:
-        names = [printable(file, 60) for file in files]
-        fix = f"give CHECKPOINT first: wdport verify {names[1]} {names[0]}"
-        raise UsageError("wdport verify", f"swapped? {names[0]} is a converted model", fix)
+    checkpoint, converted = files
+    if format_at(Path(checkpoint)) in KERAS and format_at(Path(converted)) is None:
+        first, second = (printable(file, 60) for file in files)
+        fix = f"give CHECKPOINT first: wdport verify {second} {first}"
+        raise UsageError("wdport verify", f"swapped? {first} is a converted model", fix)
     require_torch("wdport verify", ", or use a recording: wdport verify CONVERTED --against FILE")
+    return checkpoint, converted
 
 
 def _repro_files(folder: str | None) -> list[Report]:
