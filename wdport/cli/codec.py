@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular_file import open_regular
 from wdport.cli.console import facts, size
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_jax, start_jax
@@ -137,8 +136,7 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     :class:`InputError`, and :class:`MachineError` as that function does."""
     import numpy as np
 
-    from wdport.data.arrays import opened_npz, understood
-    from wdport.data.numpy_files import read_array
+    from wdport.data.arrays import npy_array, opened_npz
     from wdport.data.table import data_file
     from wdport.data.videos import is_video, read_video
 
@@ -149,8 +147,7 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
         raise InputError(path, "is not an .npy or .npz file", f"save it with numpy.save or numpy.savez{also}")
     with data_file(path) as file:
         if path.suffix == ".npy":
-            with open_regular(file) as opened, understood(".npy"):
-                array = read_array(opened, file.stat().st_size)
+            array = npy_array(file)
         else:
             with opened_npz(file) as arrays:
                 candidates = (*names, *(arrays.files if len(arrays) == 1 else ()))

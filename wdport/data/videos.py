@@ -58,7 +58,6 @@ def read_video(path: Path) -> Array:
 
 
 def _in_order(folder: Path) -> list[Path]:
-    """The images in a folder."""
     images = (file for file in folder.iterdir() if file.suffix == _IMAGES)
     # frame_10.png after frame_9.png.
     return sorted(images, key=lambda file: [(part.zfill(20), part) for part in re.split(r"([0-9]+)", file.name)])
