@@ -52,6 +52,14 @@ def read_at(descriptor: int, buffer: memoryview, position: int) -> int:
     return len(data)
 
 
+def write_at(descriptor: int, data: bytes | memoryview, position: int) -> None:
+    """Write all of ``data`` at ``position``."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view, position = view[written:], position + written
+
+
 def allocate(descriptor: int, size: int) -> None:
     """Extend a new file to ``size`` bytes; raises ``OSError`` now, not midway, if the disk has no room for them."""
     if hasattr(os, "posix_fallocate"):

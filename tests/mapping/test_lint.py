@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from wdport.mapping.coverage import cover
-from wdport.mapping.lint import Remark, lint
+from wdport.mapping.lint import RemarkFacts, lint
 from wdport.mapping.names import overlap, parse_pattern
 from wdport.mapping.plan import Misfits, make_plan
 from wdport.mapping.shipped import shipped_tables
@@ -194,8 +194,8 @@ def test_coverage_of_lists_and_ties() -> None:
 
 
 def test_a_remark_says_where_it_stands() -> None:
-    assert Remark("note", 3, "x", "common.yaml").place == "common.yaml, line 3"
-    assert Remark("note", 0, "x").place == ""
+    assert RemarkFacts("note", "common.yaml", 3, "x").place == "common.yaml, line 3"
+    assert RemarkFacts("note", "", 0, "x").place == ""
 
 
 def test_a_table_of_thousands_of_names_is_soon_read() -> None:

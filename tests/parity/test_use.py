@@ -140,7 +140,7 @@ SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
     ("scaled", "scale (ddim)", conditions._cycled, "np.resize(values, (count", "np.resize(values[::-1], (count"),
     ("scaled", "no scale (ddim)", conditions._without, "    return None", "    return np.ones(count)"),
     ("vectors", "guidance 2.5 (heun)", conditions.guided, "full_like(condition, null)", "zeros_like(condition)"),
-    ("classes", "labels (ddim)", job._batches, "condition[rows]", "condition[: len(rows)]"),
+    ("classes", "labels (ddim)", job.Job._batches, "condition[rows]", "condition[: len(rows)]"),
     ("known", "known values, repeated steps (ddim)", known._fitted, "decoding.decode(state)", "state"),
     ("waveletdiff", "known values, repeated steps (ddim)", repeat.repeated, "+ 1.0 - ratio**2", ""),
     ("waveletdiff", "noise of a seed", noise.sample_keys, "fold_in(key, index)", "fold_in(key, 0 * index)"),

@@ -26,6 +26,8 @@ _SCRIPT: Final = "__torch__"
 _TRAINING: Final = "training"
 """The first attribute of a TorchScript module that is neither a parameter nor a buffer."""
 
+Items = Iterator[tuple[object, object]]
+
 
 @dataclass
 class ModuleTensors:
@@ -109,9 +111,7 @@ class _ModuleWalk:
             what = f"a module of more than {MAX_MODULE_ENTRIES} parameters, buffers and submodules"
             raise Fault(what, LOAD_TRUSTED)
 
-    def _python(
-        self, node: UnloadedObject, prefix: str
-    ) -> tuple[Iterator[tuple[object, object]], Iterator[tuple[object, object]]]:
+    def _python(self, node: UnloadedObject, prefix: str) -> tuple[Items, Items]:
         attributes = _attributes(node) or {}
         parameters, buffers, modules = (_table(attributes, name) for name in _TABLES)
         self._count(parameters, buffers, modules)
@@ -127,9 +127,7 @@ class _ModuleWalk:
         leaves = ((name, leaf) for table in (parameters, persistent) for name, leaf in table.items())
         return _present(leaves), _present(iter(modules.items()))
 
-    def _script(
-        self, node: UnloadedObject, prefix: str
-    ) -> tuple[Iterator[tuple[object, object]], Iterator[tuple[object, object]]]:
+    def _script(self, node: UnloadedObject, prefix: str) -> tuple[Items, Items]:
         """Split a TorchScript module's attributes: torch writes parameters and buffers first, then ``training``, then
         others."""
         attributes = _attributes(node) or {}
@@ -152,7 +150,7 @@ def _table(attributes: Mapping[object, object], name: str) -> Mapping[object, ob
     return table if isinstance(table, dict) else {}
 
 
-def _present(items: Iterator[tuple[object, object]]) -> Iterator[tuple[object, object]]:
+def _present(items: Items) -> Items:
     return ((name, value) for name, value in items if value is not None)
 
 

@@ -139,11 +139,9 @@ def _global(tape: Tape) -> None:
 
 def _reduce(tape: Tape) -> None:
     arguments, function = tape.pop(), tape.pop()
-    if type(arguments) is tuple and isinstance(function, UnloadedObject):
+    if type(arguments) is not tuple or not isinstance(function, Constructor):
         tape.push(_applied(tape, function, arguments, "call"))
         return
-    if type(arguments) is not tuple or not isinstance(function, Constructor):
-        raise Fault("the pickle calls something that cannot be called", NOT_WRITTEN_BY_TORCH)
     # Copying a memoised list takes a few bytes of the file and any amount of work, so the items are counted.
     copied = arguments[0] if arguments and type(arguments[0]) is list else []
     tape.spend(_PAIR_WORK * len(copied))

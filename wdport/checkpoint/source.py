@@ -163,10 +163,10 @@ class Span:
             self._accept(self.source.crc(self.start, self.nbytes))
             self.source.read_into(self.start + offset, target)
 
-    def read(self) -> bytes:
-        """Return all bytes of the span, for small records."""
-        buffer = bytearray(self.nbytes)
-        self.read_into(memoryview(buffer))
+    def read(self, offset: int = 0, count: int | None = None) -> bytes:
+        """Return ``count`` bytes from ``offset`` within the span, by default all, for small records."""
+        buffer = bytearray(self.nbytes if count is None else count)
+        self.read_into(memoryview(buffer), offset)
         return bytes(buffer)
 
     def _accept(self, crc: int) -> None:

@@ -85,7 +85,6 @@ def unknown(module: str, name: str) -> UnloadedObject:
 
 
 def unreadable(fault: Fault) -> UnloadedObject:
-    """Return the leaf for a valid tensor of an unsupported kind."""
     return UnloadedObject("torch", "Tensor", "call", fault.what, fault.fix)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.regular_file import open_regular
 from wdport.cli.click_options import verb
 from wdport.cli.console import facts, size
 from wdport.cli.documents import give, require_document
@@ -240,8 +239,7 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     """An array (B, T, H, W, C), or of one video (T, H, W, C), from an ``.npy`` or ``.npz`` file; in an ``.npz`` file it
     has one of these names, or is the only one. A ``video`` may also be one that :func:`read_video` reads. Raises
     :class:`InputError`, and :class:`MachineError` as that function does."""
-    from wdport.data.arrays import opened_npz, understood
-    from wdport.data.numpy_files import read_array
+    from wdport.data.arrays import npy_array, opened_npz
     from wdport.data.table import data_file
     from wdport.data.videos import is_video, read_video
 
@@ -252,8 +250,7 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
         raise InputError(path, "is not an .npy or .npz file", f"save it with numpy.save or numpy.savez{also}")
     with data_file(path) as file:
         if path.suffix == ".npy":
-            with open_regular(file) as opened, understood(".npy"):
-                array = read_array(opened, file.stat().st_size)
+            array = npy_array(file)
         else:
             with opened_npz(file) as arrays:
                 candidates = (*names, *(arrays.files if len(arrays) == 1 else ()))

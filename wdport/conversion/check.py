@@ -21,7 +21,7 @@ from wdport.conversion.values import ValueFinding, find_unusual_values
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import find_family, own_model
 from wdport.mapping.coverage import CoverageFacts, cover
-from wdport.mapping.lint import Remark, lint
+from wdport.mapping.lint import RemarkFacts, lint
 from wdport.mapping.moves import Plan
 from wdport.mapping.rows import Table
 from wdport.mapping.table import CUSTOM, load_table
@@ -70,7 +70,7 @@ class Check:
     """
 
     table: Table
-    remarks: tuple[Remark, ...]
+    remarks: tuple[RemarkFacts, ...]
     checkpoint: str = ""
     coverage: CoverageFacts | None = None
     planned: Mapping[str, int] | None = None
@@ -88,7 +88,7 @@ class Check:
         return (*errors, *(self.misfits or left))
 
     @property
-    def warnings(self) -> tuple[Remark, ...]:
+    def warnings(self) -> tuple[RemarkFacts, ...]:
         return tuple(remark for remark in self.remarks if remark.level == "warning")
 
 
@@ -124,13 +124,13 @@ def check_table(
         return _with_checkpoint(check, opened, settings, planned, values)
 
 
-def _unknown_family(table: Table) -> tuple[Remark, ...]:
+def _unknown_family(table: Table) -> tuple[RemarkFacts, ...]:
     if table.family == CUSTOM:
         return ()
     try:
         find_family(table.family, table.path)
     except MisfitError as error:
-        return (Remark("error", 0, f"family: {error.what}; {error.fix}"),)
+        return (RemarkFacts("error", "", 0, f"family: {error.what}; {error.fix}"),)
     return ()
 
 

@@ -22,7 +22,8 @@ from wdport.conversion.manifest_schema import Manifest
 from wdport.conversion.optimizer import DECOUPLED, Optimised, converted_optimizer
 from wdport.conversion.optimizer_file import Model, optimizer_output, optimizer_path, optimizer_written, weights_digest
 from wdport.conversion.prepare import Prepared, Settings, prepare
-from wdport.conversion.stream_writer import Plans, Storage, write_streamed
+from wdport.conversion.stream import VariableStream
+from wdport.conversion.stream_writer import Storage, write_streamed
 from wdport.conversion.values import ValueFinding, ValueLint
 from wdport.data.units import read_units
 from wdport.errors import InputError, UsageError, require_paths
@@ -113,7 +114,6 @@ class OptimizerRequest:
 
 
 def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
-    """Return the summary of an optimizer's state."""
     from wdport.optimizers.schedules import kind_of
 
     decoupled = state.kind == "adam" and all(group.get(DECOUPLED) for group in state.groups)
@@ -236,13 +236,14 @@ def convert(
     beside = request.target(target.path, {"checkpoint": Path(checkpoint), **inputs}, force)
     storage = Storage(dtype, max_memory, max_shard_size)
     streams = storage.streams(target)
+    units = read_units(norm_stats, data, transform)
     settings = Settings(
         config,
         values,
         mapping,
         key,
         strict,
-        read_units(norm_stats, data, transform),
+        None if units is None else units.flags(),
         model=model,
         shapes=streams,
         beside=not no_config,
@@ -253,7 +254,9 @@ def convert(
         lint = ValueLint(prepared.plan, dtype)
         with request.written(prepared, beside, lambda: _stored(prepared, target, manifest)) as moved:
             if streams:
-                manifest = _streamed(Plans(prepared, target, storage, allow_nonfinite, cast, progress, lint.add))
+                dtypes = storage.dtypes(prepared)
+                stream = VariableStream(prepared, dtypes, max_memory, allow_nonfinite, cast, lint.add)
+                manifest = _streamed(stream, target, storage, progress)
             else:
                 arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.add)
                 manifest = write_arrays(prepared, target, arrays)
@@ -268,9 +271,8 @@ def convert(
                       odd, moved, doubts)  # fmt: skip
 
 
-def _streamed(plans: Plans) -> Manifest:
+def _streamed(stream: VariableStream, target: ModelTarget, storage: Storage, progress: Progress | None) -> Manifest:
     """Write a file or a folder in bounded memory, with the manifest next to it."""
-    target = plans.target
     with ExitStack() as stack:
         if target.format in (FOLDER, ORBAX):
             # The manifest is renamed last: whoever finds it finds the folder that it describes.
@@ -278,7 +280,7 @@ def _streamed(plans: Plans) -> Manifest:
             file = stack.enter_context(whole_folder(target.output, holds_ours))
         else:
             file, beside = stack.enter_context(replacing(target.output, target.manifest))
-        manifest = write_streamed(plans, file)
+        manifest = write_streamed(stream, target, storage, file, progress)
         beside.write_text(render_manifest(manifest), encoding="utf-8")
     return manifest
 

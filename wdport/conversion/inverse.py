@@ -21,7 +21,7 @@ from wdport.errors import MisfitError
 from wdport.mapping.moves import Plan
 from wdport.mapping.shipped import choose_table
 from wdport.mapping.table import Table
-from wdport.model import Array, Constant
+from wdport.model import Array
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[s
     dtypes = {entry["source"]: entry["dtype"] for entry in manifest["tensors"]}
     dtypes |= {name: dtypes[same] for name, same in manifest["ties"].items()}
     tensors = _inverted(plan, variables, dtypes)
-    tables = {name: _table(constants[constant]) for name, constant in plan.checks.items() if name not in tensors}
+    tables = {name: typed(constants[constant].values, "float32") for name, constant in plan.checks.items()
+              if name not in tensors}  # fmt: skip
     prefixes = tuple(manifest["source"]["prefixes"])
     return Restored({**tensors, **tables}, tuple(tables), dict(plan.drops), _chosen(plan), prefixes, plan,
                     manifest["source"]["key"])  # fmt: skip
@@ -117,10 +118,6 @@ def _require_table(account: Account, table: Table, path: Path) -> None:
 
 def _inverted(plan: Plan, variables: Mapping[str, Array], dtypes: Mapping[str, str]) -> dict[str, Array]:
     return {name: typed(array, dtypes[name]) for name, array in plan.invert(variables.__getitem__)}
-
-
-def _table(constant: Constant) -> Array:
-    return typed(constant.values, "float32")
 
 
 def _chosen(plan: Plan) -> tuple[str, ...]:

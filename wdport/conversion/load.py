@@ -123,9 +123,8 @@ def open_converted(path: str | PathLike[str], own_family: OwnFamily | None = Non
     account, metadata = open_account(file)
     form = format_of(file)
     if own_family is not None:
-        converted = Converted(
-            file, form, own_family, own_family.load_config(_stored_values(account)), account, snapshot
-        )
+        values = account.values if account is not None and account.family == CUSTOM else {}
+        converted = Converted(file, form, own_family, own_family.load_config(values), account, snapshot)
         if metadata.config_json is not None:
             own_family.require_saved(
                 converted.config, file, json.loads(metadata.config_json), _is_installed_keras(account)
@@ -224,10 +223,6 @@ def format_of(file: Path) -> str:
         fix = "give the converted model that it was exported from; wdport/exporting/loader.py runs this file"
         raise InputError(file, "is an exported program, not a converted model", fix)
     raise InputError(file, "is not a converted model", f"give a file that ends in {', '.join(FORMATS)}")
-
-
-def _stored_values(account: Account | None) -> dict[str, object]:
-    return account.values if account is not None and account.family == CUSTOM else {}
 
 
 def load_model(

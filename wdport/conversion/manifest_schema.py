@@ -16,6 +16,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.rounding import STORED
+from wdport.files.json_document import NamedFile
 from wdport.files.manifest_seal import CONVERT_AGAIN, manifest_of, unsealed
 from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 from wdport.mapping.axes import Shape
@@ -155,14 +156,6 @@ _WHOLE = ("name", "sha256", "bytes")
 
 
 @dataclass(frozen=True)
-class FileHash:
-    """A file that the conversion read: its name and SHA-256."""
-
-    name: str
-    sha256: str
-
-
-@dataclass(frozen=True)
 class Account:
     """A manifest: the file's source, the configuration with the origin of each value, and the path, shape, dtype and
     SHA-256 of every variable. ``config_json`` is the SHA-256 of Keras's model description in an archive."""
@@ -170,8 +163,8 @@ class Account:
     manifest: Mapping[str, object] = field(repr=False)
     family: str
     variant: str
-    source: FileHash
-    mapping: FileHash
+    source: NamedFile
+    mapping: NamedFile
     config: Mapping[str, ConfigEntry]
     variables: Mapping[str, Shape] = field(repr=False)
     digests: Mapping[str, str] = field(repr=False)
@@ -210,8 +203,8 @@ def read_account(text: bytes) -> Account:
             manifest,
             str(mapping["family"]),
             str(mapping["variant"]),
-            FileHash(str(source["name"]), str(source["sha256"])),
-            FileHash(str(mapping["name"]), str(mapping["sha256"])),
+            NamedFile(str(source["name"]), str(source["sha256"])),
+            NamedFile(str(mapping["name"]), str(mapping["sha256"])),
             config,
             {str(target["path"]): tuple(map(int, target["shape"])) for target in targets},
             {str(target["path"]): str(target["sha256"]) for target in targets},

@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, cast
@@ -97,16 +97,13 @@ def optimizer_written(path: OutputPath, optimised: Optimised, model: Model) -> I
                        "sha256": digests})  # fmt: skip
 
     shapes = {name: array.shape for name, array in arrays.items()}
-    with replacing(path) as (file,):
-        writer = SafetensorsWriter(file, shapes, text(), {name: array.dtype.name for name, array in arrays.items()})
-        try:
-            for name, array in arrays.items():
-                writer.write(name, array)
-            # The placeholder has the length of a digest, so the text still fits into its place in the header.
-            yield lambda weights: belongs.update(weights=weights)
-            writer.finish(text())
-        finally:
-            writer.close()
+    dtypes = {name: array.dtype.name for name, array in arrays.items()}
+    with replacing(path) as (file,), closing(SafetensorsWriter(file, shapes, text(), dtypes)) as writer:
+        for name, array in arrays.items():
+            writer.write(name, array)
+        # The placeholder has the length of a digest, so the text still fits into its place in the header.
+        yield lambda weights: belongs.update(weights=weights)
+        writer.finish(text())
 
 
 def read_optimizer(path: Path) -> tuple[Optimised, Model]:

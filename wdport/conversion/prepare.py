@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -90,19 +90,12 @@ def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
 _MOVE = "correct it, or move it out of the folder"
 
 
-class UnitSettings(Protocol):
-    """What a model's windows are in the units of the data, as :class:`wdport.data.units.Units`."""
-
-    def flags(self) -> dict[str, Any]:
-        """As settings of a family's configuration."""
-        ...
-
-
 @dataclass(frozen=True)
 class Settings:
     """The user's settings for a checkpoint: a configuration file, single values, a table, a key.
 
-    ``strict`` refuses any assumption. ``units`` convert windows to the units of the data. ``known`` is a complete
+    ``strict`` refuses any assumption. ``units`` are the
+    :meth:`~wdport.data.units.Units.flags` of the data. ``known`` is a complete
     configuration, as a converted file contains it, instead of a configuration file and the configuration stored in the
     checkpoint. ``model``, ``reference`` and ``inputs`` are for the user's own model: functions that build it in
     Keras and in PyTorch, as ``module:name``, and its inputs, if the table does not state them; ``own`` is all of this
@@ -117,7 +110,7 @@ class Settings:
     mapping: PathText | None = None
     key: str | None = None
     strict: bool = False
-    units: UnitSettings | None = None
+    units: Mapping[str, object] | None = None
     known: Mapping[str, object] | None = None
     model: str | None = None
     reference: str | None = None
@@ -185,13 +178,6 @@ def prepare(path: PathText, settings: Settings) -> Iterator[Prepared]:
     """
     with open_checkpoint(Path(path), key=settings.key, likely=settings.likely) as checkpoint:
         yield prepared_from(checkpoint, settings)
-
-
-@contextmanager
-def prepare_headers(path: PathText, settings: Settings) -> Iterator[Prepared]:
-    """Open ``path`` as :func:`prepare` does, but plan with :func:`planned_from`."""
-    with open_checkpoint(Path(path), key=settings.key, likely=settings.likely) as checkpoint:
-        yield planned_from(checkpoint, settings)
 
 
 def prepared_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
@@ -304,8 +290,7 @@ def _configured(checkpoint: Checkpoint, family: Family, settings: Settings) -> t
 def training_configuration(checkpoint: Checkpoint, family: Family) -> tuple[dict[str, object], Path] | None:
     """The training configuration next to the checkpoint and its path, if it is one of the family; raises
     :class:`InputError` for a file of that name that cannot be read."""
-    config_file = checkpoint.training_config if isinstance(family, ConfiguredBeside) else None
-    if config_file is None or not isinstance(family, ConfiguredBeside):
+    if not isinstance(family, ConfiguredBeside) or (config_file := checkpoint.training_config) is None:
         return None
     try:
         document = load_yaml(config_file.data, config_file.path).plain()
@@ -323,9 +308,7 @@ def user_configuration(family: Family, settings: Settings) -> tuple[dict[str, ob
         file = Path(settings.config)
         config = family.read_settings(read_yaml(file, "give the training configuration").plain(), file)
     flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
-    if settings.units is not None:
-        flags |= settings.units.flags()
-    return config, flags
+    return config, {**flags, **(settings.units or {})}
 
 
 def source_of(checkpoint: Checkpoint) -> ConfigurationSource:

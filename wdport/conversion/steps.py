@@ -155,12 +155,9 @@ def all_steps(shaped: list[SizedMove], budget: Budget) -> list[BufferStep]:
     if needed:
         name = max(needed, key=needed.__getitem__)
         fix = f"give `--max-memory {-(-needed[name] >> 20)}MiB` or more"
-        raise UsageError(name, f"does not fit into `--max-memory {_size(budget.total)}`", fix)
+        size = f"{budget.total >> 20}MiB" if budget.total >= 1 << 20 else str(budget.total)
+        raise UsageError(name, f"does not fit into `--max-memory {size}`", fix)
     return steps
-
-
-def _size(count: int) -> str:
-    return f"{count >> 20}MiB" if count >= 1 << 20 else str(count)
 
 
 def slowest(side: ExpressionSide, sizes: Mapping[str, int]) -> str:
@@ -170,7 +167,6 @@ def slowest(side: ExpressionSide, sizes: Mapping[str, int]) -> str:
 
 
 def aligned(size: int) -> int:
-    """Round a number of bytes up to the alignment."""
     return -(-size // ALIGNED) * ALIGNED
 
 

@@ -11,12 +11,14 @@ Values whose dtype does not change are moved as bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from queue import Empty, Full, Queue
-from threading import Event, Thread
-from typing import Final, TypeVar
+from queue import Empty, Queue
+from threading import Event
+from typing import Any, Final, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -69,65 +71,22 @@ class Buffers:
         self._free.put(buffer)
 
 
-def prefetch(items: Iterator[T], stop: Event) -> Iterator[T]:
+def prefetch(items: Generator[T], stop: Event) -> Generator[T]:
     """Yield the same items, produced in another thread, one ahead of the consumer.
 
-    An exception in the thread is raised here. When this iterator ends or is closed, ``stop`` is set and the thread has
-    ended.
+    An exception in the thread is raised here. When this iterator ends or is closed by one, ``stop`` is set, so that no
+    stage waits for a buffer of another that has ended; then the thread has ended, and ``items`` are closed.
     """
-    passed: Queue[T | _End] = Queue(1)
-
-    def make() -> None:
-        end = _End()
+    end: Any = object()
+    with closing(items), ThreadPoolExecutor(1) as pool:
+        ahead: Future[T] = pool.submit(next, items, end)
         try:
-            for item in items:
-                if not _put(passed, item, stop):
-                    return
-        except StageEnded:
-            return
-        # Whatever it is: the consumer raises it in its own thread, and this one ends.
-        except BaseException as error:
-            end.error = error
-        _put(passed, end, stop)
-
-    thread = Thread(target=make, daemon=True)
-    thread.start()
-    try:
-        while not isinstance(item := _got(passed, stop), _End):
-            yield item
-        if item.error is not None:
-            raise item.error
-        thread.join()
-    except BaseException:
-        # All stages check this event while they wait, so none of them waits for another one that has ended.
-        stop.set()
-        thread.join()
-        raise
-
-
-class _End:
-    """The end of the items, or the error that ended them."""
-
-    error: BaseException | None = None
-
-
-def _put(passed: Queue[T | _End], item: T | _End, stop: Event) -> bool:
-    while not stop.is_set():
-        try:
-            passed.put(item, timeout=_WAIT)
-            return True
-        except Full:
-            continue
-    return False
-
-
-def _got(passed: Queue[T | _End], stop: Event) -> T | _End:
-    while not stop.is_set():
-        try:
-            return passed.get(timeout=_WAIT)
-        except Empty:
-            continue
-    raise StageEnded
+            while (item := ahead.result()) is not end:
+                ahead = pool.submit(next, items, end)
+                yield item
+        except BaseException:
+            stop.set()
+            raise
 
 
 USUAL = 1 << 30
@@ -136,7 +95,7 @@ USUAL = 1 << 30
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive bytes of a variable, beginning at byte ``start``; ``release`` frees their memory for reuse.
+    """Consecutive bytes of a variable, beginning at byte ``start``; ``release``, if any, frees their memory for reuse.
 
     ``done`` is the number of processed bytes of the checkpoint's tensors.
     """
@@ -144,7 +103,7 @@ class Piece:
     name: str
     start: int
     data: memoryview
-    release: Callable[[], None]
+    release: Callable[[], None] | None
     done: int
 
 
@@ -216,7 +175,7 @@ class VariableStream:
         tensors = tuple(self.prepared.checkpoint.tensors[name] for name in move.sources)
         return SizedMove(move, tensors, tuple((self.prepared.variables[n], self.dtypes[n]) for n in move.targets))
 
-    def _read(self) -> Iterator[_Read]:
+    def _read(self) -> Generator[_Read]:
         for step in self._steps:
             buffer = self._inputs.take()
             arrays = self._arrays(step, buffer)
@@ -251,7 +210,7 @@ class VariableStream:
         self.prepared.checkpoint.read_run(name, part[0] * inner, run.data, once=step.once)
         return run.view(NUMPY[dtype]).reshape([sizes[n] for n in step.rule.source.names])
 
-    def _change(self, read: Iterator[_Read]) -> Iterator[Piece]:
+    def _change(self, read: Generator[_Read]) -> Generator[Piece]:
         done, output = 0, None
         for loaded in read:
             step, names = loaded.step, loaded.step.move.sources
@@ -324,7 +283,7 @@ class VariableStream:
             if step.target is not None:
                 size = prod(self.prepared.variables[name]) * ITEMSIZE[self.dtypes[name]]
                 start = size // step.sizes[slowest(step.rule.target, step.sizes)] * step.target[0]
-            release: Callable[[], None] = _nothing
+            release = None
             if buffer is not None and owner is not None and name == step.move.targets[-1]:
                 release = partial(owner.give, buffer)
             yield Piece(name, start, data, release, done)
@@ -380,7 +339,3 @@ def _views(buffer: Array, shapes: Sequence[Shape], dtype: str) -> list[Array]:
         arrays.append(buffer[start : start + size].view(NUMPY[dtype]).reshape(shape))
         start += aligned(size)
     return arrays
-
-
-def _nothing() -> None:
-    """Do nothing: there is no buffer to release."""

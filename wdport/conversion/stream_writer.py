@@ -23,54 +23,40 @@ from wdport.conversion.manifest_schema import Manifest, OutputEntry
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import STORED
 from wdport.conversion.stream import VariableStream
-from wdport.conversion.values import See
 from wdport.errors import MachineError, UsageError
 from wdport.files import npz_file
 from wdport.files.inputs import sha256_at
+from wdport.files.json_document import OutputFile
 from wdport.files.manifest_seal import BLANK, folder_sha256, sealed
 from wdport.files.model_files import Hashes, Written, size_at, stored_digests
-from wdport.files.model_target import FOLDER, KERAS, ORBAX, ModelTarget, Target
+from wdport.files.model_target import FOLDER, KERAS, ORBAX, Target
 from wdport.files.npz_file import NpzWriter
 from wdport.files.orbax_folder import OrbaxWriter
 from wdport.files.safetensors_writer import PlannedTensor, SafetensorsWriter
-from wdport.files.sharded_writer import ShardedWriter, ShardPart
+from wdport.files.sharded_writer import ShardedWriter
 
 
-@dataclass(frozen=True)
-class Plans:
-    """A planned conversion, its target and its settings."""
-
-    prepared: Prepared
-    target: ModelTarget
-    storage: Storage
-    allow_nonfinite: bool = False
-    cast: bool = False
-    progress: Progress | None = None
-    see: See = lambda name, array: None
-
-
-def write_streamed(plans: Plans, file: Path) -> Manifest:
+def write_streamed(
+    stream: VariableStream, target: Target, storage: Storage, file: Path, progress: Progress | None
+) -> Manifest:
     """Write the variables to ``file``, the target's temporary file or folder; return the manifest to be written next to
     it.
 
-    Raises as :class:`wdport.conversion.stream.VariableStream` does.
+    Raises as :meth:`wdport.conversion.stream.VariableStream.pieces` does.
     """
-    prepared, target = plans.prepared, plans.target
-    dtypes = plans.storage.dtypes(prepared)
-    stream = VariableStream(prepared, dtypes, plans.storage.max_memory, plans.allow_nonfinite, plans.cast, plans.see)
 
-    def manifest(hashes: Hashes | None, source: str = BLANK, parts: list[ShardPart] | None = None) -> Manifest:
-        base = make_manifest(prepared, target, hashes, source, dtypes)
+    def manifest(hashes: Hashes | None, source: str = BLANK, parts: list[OutputFile] | None = None) -> Manifest:
+        base = make_manifest(stream.prepared, target, hashes, source, stream.dtypes)
         output: OutputEntry = {**base["output"]}
-        if plans.storage.dtype != "float32":
-            output["dtype"] = plans.storage.dtype
+        if storage.dtype != "float32":
+            output["dtype"] = storage.dtype
         if parts:
-            output["files"] = [{"name": part.name, "sha256": part.sha256, "bytes": part.size} for part in parts]
+            output["files"] = [{"name": part.name, "sha256": part.sha256, "bytes": part.bytes} for part in parts]
         return {**base, "output": output}
 
     with (
-        prepared.checkpoint.hashed() as hashed,
-        closing(_open(file, plans, stream.entries, manifest)) as writer,
+        stream.prepared.checkpoint.hashed() as hashed,
+        closing(_open(file, target.format, storage, stream.entries, manifest)) as writer,
         ThreadPoolExecutor(1) as thread,
         closing(stream.pieces()) as pieces,
     ):
@@ -82,9 +68,10 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
             hashing = thread.submit(digests[piece.name].update, piece.data)
             writer.write_at(piece.name, piece.start, piece.data)
             hashing.result()
-            piece.release()
-            if plans.progress:
-                plans.progress(piece.done, stream.total)
+            if piece.release is not None:
+                piece.release()
+            if progress:
+                progress(piece.done, stream.total)
         # A checkpoint that was read in order is hashed by now, apart from the parts that no variable needs.
         hashes, source = Hashes({name: hasher.hexdigest() for name, hasher in digests.items()}), hashed.hexdigest()
         parts = writer.finished() if isinstance(writer, ShardedWriter) else None
@@ -99,13 +86,14 @@ def write_streamed(plans: Plans, file: Path) -> Manifest:
 
 
 def _open(
-    file: Path, plans: Plans, entries: list[PlannedTensor], manifest: Callable[[Hashes | None], Manifest]
-) -> ShardedWriter | SafetensorsWriter | NpzWriter | OrbaxWriter:
-    if plans.target.format == FOLDER:
-        return ShardedWriter(file, entries, plans.storage.max_shard_size or SHARD_SIZE)
-    if plans.target.format == ORBAX:
+    file: Path, kind: str, storage: Storage, entries: list[PlannedTensor],
+    manifest: Callable[[Hashes | None], Manifest],
+) -> ShardedWriter | SafetensorsWriter | NpzWriter | OrbaxWriter:  # fmt: skip
+    if kind == FOLDER:
+        return ShardedWriter(file, entries, storage.max_shard_size or SHARD_SIZE)
+    if kind == ORBAX:
         return OrbaxWriter(file, entries)
-    if plans.target.format == "npz":
+    if kind == "npz":
         return NpzWriter(file, entries)
     shapes, dtypes = ({entry.name: entry.shape for entry in entries}, {entry.name: entry.dtype for entry in entries})
     return SafetensorsWriter(file, shapes, sealed(manifest(None)), dtypes)

@@ -4,7 +4,7 @@ of two files by their headers."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -19,6 +19,7 @@ from wdport.conversion.values import ValueFinding
 from wdport.errors import UsageError, printable
 from wdport.mapping.coverage import CoverageFacts
 from wdport.mapping.diff import DifferenceDocument, Properties, difference, table_facts, table_listing
+from wdport.mapping.lint import RemarkFacts
 from wdport.mapping.table import load_table
 from wdport.shared_types import Count
 
@@ -80,17 +81,6 @@ def _properties(shape: Sequence[int], dtype: str) -> Properties:
 
 
 @dataclass(frozen=True)
-class RemarkFacts:
-    """A remark on one line of a mapping table."""
-
-    level: Annotated[Literal["error", "warning", "note"], Meta(description=
-        "`error`: no checkpoint can fit the table. `warning`: the table may nevertheless be correct.")]  # fmt: skip
-    file: Annotated[str, Meta(description="Path of the table, or of an included table.")]
-    line: Annotated[Count, Meta(description="Line number; 0 for the table as a whole.")]
-    what: Annotated[str, Meta(description="The remark in one sentence.")]
-
-
-@dataclass(frozen=True)
 class CheckDocument:
     """What ``wdport map check --json`` prints."""
 
@@ -134,9 +124,7 @@ def check_document(check: Check, sound: bool, report: SettingsReport | None = No
         variant=table.variant,
         sound=sound,
         faults=check.faults,
-        remarks=[
-            RemarkFacts(remark.level, remark.file or table.path, remark.line, remark.what) for remark in check.remarks
-        ],
+        remarks=[replace(remark, file=remark.file or table.path) for remark in check.remarks],
         checkpoint=check.checkpoint or None,
         coverage=check.coverage,
         plan=check.planned,

@@ -33,11 +33,9 @@ class ValueFinding:
     text: Annotated[str, Meta(description="The finding in one sentence.")]
 
 
-def value_finding(
-    kind: str, level: Literal["warning", "note"], name: str, count: int, total: int, what: str
-) -> ValueFinding:
-    """Return a finding on ``count`` of a tensor's ``total`` values."""
-    return ValueFinding(kind, level, (name,), count, total, f"{name}: {count} of {total} values {what}")
+def _warning(kind: str, name: str, count: int, total: int, what: str) -> ValueFinding:
+    """A warning on ``count`` of a tensor's ``total`` values."""
+    return ValueFinding(kind, "warning", (name,), count, total, f"{name}: {count} of {total} values {what}")
 
 
 See = Callable[[str, Array], None]
@@ -145,7 +143,7 @@ class ValueLint:
         """Find values that the dtype of the port cannot hold."""
         for name, stats in self._stats.items():
             if stats.nonfinite:
-                yield value_finding("nonfinite", "warning", name, stats.nonfinite, stats.size, "are NaN or infinite")
+                yield _warning("nonfinite", name, stats.nonfinite, stats.size, "are NaN or infinite")
             peak = max(abs(stats.low), abs(stats.high)) if stats.size > stats.nonfinite else 0.0
             if peak > LARGEST[self._dtype]:
                 text = (
@@ -154,15 +152,13 @@ class ValueLint:
                 yield ValueFinding("overflow", "warning", (name,), 1, stats.size, text)
             if stats.lost >= LOST * stats.size:
                 what = f"are not zero and become zero in {self._dtype}"
-                yield value_finding("underflow", "warning", name, stats.lost, stats.size, what)
+                yield _warning("underflow", name, stats.lost, stats.size, what)
 
     def _variances(self) -> Iterator[ValueFinding]:
         for name in (norm.tensors["variance"] for norm in self._norms if "variance" in norm.tensors):
             if name in self._stats and (count := int(np.count_nonzero(self._stats[name].values < 0))):
-                size = self._stats[name].size
-                yield value_finding(
-                    "negative variance", "warning", name, count, size, "are negative, which a variance cannot be"
-                )
+                what = "are negative, which a variance cannot be"
+                yield _warning("negative variance", name, count, self._stats[name].size, what)
 
     def _centred(self) -> Iterator[ValueFinding]:
         """Find norms that may multiply by 1 + scale; some batch and group norms are trained from 0."""
@@ -227,12 +223,9 @@ class ValueLint:
                 relation = (
                     "one tensor in the checkpoint, different variables in the port" if one else "equal bit for bit"
                 )
-                text = f"{names[0]}, {_several(same)}: {relation}; if they are tied, add a row under tied:"
+                others = same[0] + (f" and {len(same) - 1} more" if len(same) > 1 else "")
+                text = f"{names[0]}, {others}: {relation}; if they are tied, add a row under tied:"
                 yield ValueFinding("twice", "note", (names[0], *same), 1 + len(same), 1 + len(same), text)
-
-
-def _several(names: Sequence[str]) -> str:
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _equal_bytes(read: Read, first: str, second: str) -> bool:

@@ -13,6 +13,7 @@ from wdport.checkpoint.regular_file import open_regular
 from wdport.data.numpy_files import Arrays, read_array
 from wdport.data.table import ColumnTable, table_of
 from wdport.errors import UsageError, WdportError
+from wdport.model import Array
 
 _SHOWN = 20
 
@@ -34,13 +35,17 @@ def understood(kind: str) -> Iterator[None]:
         raise Fault(f"is not a {kind} file, or is damaged ({lines[0]})", f"write it again as {kind}") from error
 
 
+def npy_array(path: Path) -> Array:
+    """Read the array in an ``.npy`` file; raises :class:`Fault`."""
+    with open_regular(path) as file, understood(".npy"):
+        return read_array(file, os.fstat(file.fileno()).st_size)
+
+
 def read_npy(path: Path, key: str | None) -> ColumnTable:
     """Read the table in an ``.npy`` file: (T, F), or (T,) for one feature."""
     # The readers of all formats have one signature; an .npy file has no keys.
     del key
-    with open_regular(path) as file, understood(".npy"):
-        array = read_array(file, os.fstat(file.fileno()).st_size)
-    return table_of(array)
+    return table_of(npy_array(path))
 
 
 def read_npz(path: Path, key: str | None) -> ColumnTable:

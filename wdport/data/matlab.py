@@ -46,23 +46,18 @@ def read_mat(path: Path, key: str | None) -> ColumnTable:
             raise Fault("is a MATLAB 7.3 file", "save it with save(..., '-v7')")
         size = os.fstat(file.fileno()).st_size
         # Before scipy reads anything: it ends the process on an invalid type of numbers.
-        is_complex = _require_sound(file, size)
+        complex_names = _require_sound(file, size)
         file.seek(0)
         variables = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(file)}
         candidates = [
             n for n, (shape, kind) in variables.items() if kind in _NUMERIC and len(shape) == 2 and shape[0] > 1
         ]
         name = choose_key(key, candidates, list(variables))
-        if variables[name][1] not in _NUMERIC:
-            raise Fault(
-                f"{name} is {variables[name][1]}, not a full array of numbers",
-                "choose another with key in Python, or save it in a separate file",
-            )
-        if name in is_complex:
-            raise Fault(
-                f"{name} holds complex numbers", "choose another with key in Python, or save it in a separate file"
-            )
-        _require_room(name, *variables[name], size)
+        shape, kind = variables[name]
+        if kind not in _NUMERIC or name in complex_names:
+            what = "holds complex numbers" if kind in _NUMERIC else f"is {kind}, not a full array of numbers"
+            raise Fault(f"{name} {what}", "choose another with key in Python, or save it in a separate file")
+        _require_room(name, shape, kind, size)
         file.seek(0)
         # Only this variable is unpacked.
         array = scipy.io.loadmat(file, variable_names=[name])[name]

@@ -129,7 +129,7 @@ def transform_dataset(
     path = Path(source) if isinstance(source, str | PathLike) else None
     target = None if output is None else array_output(Path(output), path)
     series = _series(source, columns, key)
-    statistics = _statistics(series, normalize)
+    statistics = normalize if isinstance(normalize, Statistics) else Statistics.of(series.values) if normalize else None
     values = series.values if statistics is None else statistics.normalize(series.values)
     windows = sliding_windows(_cast(values, kind), transform.length, stride)
     shape = (len(windows), transform.coefficients, windows.shape[2])
@@ -164,12 +164,6 @@ def _series(source: PathText | Series | Array, columns: Sequence[str] | None, ke
         raise UsageError(("key", key), "requires a file", "leave it out")
     series = source if isinstance(source, Series) else Series.of(source)
     return series if columns is None else series.choose(columns)
-
-
-def _statistics(series: Series, normalize: bool | Statistics) -> Statistics | None:
-    if isinstance(normalize, Statistics):
-        return normalize
-    return Statistics.of(series.values) if normalize else None
 
 
 def _cast(values: Array, kind: np.dtype[Any]) -> Array:

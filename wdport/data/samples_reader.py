@@ -13,8 +13,8 @@ import numpy as np
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import open_regular
-from wdport.data.arrays import opened_npz, understood
-from wdport.data.numpy_files import map_array, read_array
+from wdport.data.arrays import npy_array, opened_npz, understood
+from wdport.data.numpy_files import map_array
 from wdport.data.table import checked_names, data_file
 from wdport.data.text_tables import read_text
 from wdport.files.samples_writer import FEATURES
@@ -83,11 +83,6 @@ Found = tuple[Array, tuple[str, ...]]
 """The array of a file, and the names of the features, if it has them."""
 
 
-def _npy(path: Path) -> Found:
-    with open_regular(path) as file, understood(".npy"):
-        return read_array(file, os.fstat(file.fileno()).st_size), ()
-
-
 def _npz(path: Path) -> Found:
     with opened_npz(path) as archive:
         names = archive.files
@@ -119,4 +114,6 @@ def _csv(path: Path) -> Found:
     return values[:, 2:].reshape(-1, count, values.shape[1] - 2), names
 
 
-_READERS: Final[Mapping[str, Callable[[Path], Found]]] = {".npy": _npy, ".npz": _npz, ".csv": _csv}
+_READERS: Final[Mapping[str, Callable[[Path], Found]]] = {
+    ".npy": lambda path: (npy_array(path), ()), ".npz": _npz, ".csv": _csv,
+}  # fmt: skip

@@ -52,7 +52,6 @@ def split(line: str, delimiter: str | None, quote: str = '"') -> list[str]:
 
 
 def too_wide() -> Fault:
-    """Return the fault for a table with too many columns."""
     return Fault(f"has more than {MAX_FEATURES} columns", "give one row per time step and one column per feature")
 
 

@@ -19,7 +19,7 @@ from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import UNIFORM, Network, Run
 from wdport.diffusion.reference_samplers import Change, Noise, flow_states, flow_steps
 from wdport.diffusion.sampler_steps import CLEAN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
-from wdport.diffusion.schedules import Array
+from wdport.diffusion.schedules import Array, step_count
 from wdport.errors import UsageError
 
 if TYPE_CHECKING:
@@ -203,10 +203,8 @@ class Flow:
 
     def grid(self, steps: int | None = None) -> Array:
         """(S+1,) equally spaced times from the first to 1; raises :class:`UsageError`."""
-        count = STEPS if steps is None else steps
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= MOST:
-            raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {MOST}")
-        return np.linspace(SINGULAR if self.target == "noise" else 0.0, 1.0, int(count) + 1)
+        first = SINGULAR if self.target == "noise" else 0.0
+        return np.linspace(first, 1.0, step_count(steps, STEPS, MOST) + 1)
 
     def at(self, sampler: str, grid: Array, eta: float = 0.0, target: str = "", changed: bool = False) -> SamplingPlan:
         """The plan over these times, for another ``target`` if given; raises :class:`UsageError`."""

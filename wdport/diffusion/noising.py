@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
 from wdport.diffusion.schedules import Array
-
-TARGETS: Final = ("noise", "sample", "velocity")
 
 
 class NoiseLevel(NamedTuple):
@@ -30,19 +28,6 @@ class NoiseLevel(NamedTuple):
     target_noise: Tensor
 
 
-class Noising(Protocol):
-    """The levels that training draws."""
-
-    @property
-    def target(self) -> str:
-        """What the network predicts, one of :data:`TARGETS`."""
-        ...
-
-    def at(self, uniform: Tensor) -> NoiseLevel:
-        """The levels of uniform numbers (B,) in [0, 1), in their dtype."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class StepNoising:
     """Of a diffusion: ``times`` (S,) and ``alpha_bar`` (S,), float64, of the steps that are drawn, with equal
@@ -54,7 +39,8 @@ class StepNoising:
     law: Array | None = None
 
     def at(self, uniform: Tensor) -> NoiseLevel:
-        """See :class:`Noising`; the step is floor(S u), or the first whose cumulative probability is above u."""
+        """The levels of uniform numbers u (B,) in [0, 1), in their dtype: the step is floor(S u), or the first whose
+        cumulative probability is above u."""
         # In float64 on the host; each row is rounded once, to the dtype of the batch.
         signal, noise = np.sqrt(self.alpha_bar), np.sqrt(1.0 - self.alpha_bar)
         one, none = np.ones_like(signal), np.zeros_like(signal)
@@ -79,7 +65,7 @@ class FlowNoising:
     network_time: Callable[[Tensor], Tensor] = lambda time: time
 
     def at(self, uniform: Tensor) -> NoiseLevel:
-        """See :class:`Noising`; the time is the uniform number."""
+        """The levels of uniform numbers (B,) in [0, 1), the times, in their dtype."""
         if self.path == "linear":
             signal, noise = uniform, 1.0 - uniform
             slopes = jnp.ones_like(uniform), -jnp.ones_like(uniform)
@@ -91,6 +77,9 @@ class FlowNoising:
         target_factors = {"noise": (none, one), "sample": (one, none), "velocity": slopes}[self.target]
         return NoiseLevel(self.network_time(uniform), signal, noise, *target_factors)
 
+
+Noising = StepNoising | FlowNoising
+"""The levels that training draws."""
 
 MIN_SNR_GAMMA: Final = 5.0
 """Of the law of Min-SNR."""

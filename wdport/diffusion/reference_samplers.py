@@ -290,12 +290,7 @@ def ddim_states(
     def step(x: Array, t: int, t_prev: int) -> tuple[Array, float]:
         alpha_bar_prev = alpha_bar[t_prev] if t_prev > 0 else one
         prediction = _prediction(network, target, alpha_bar[t], x, t, change)
-        if target == "noise":
-            noise = prediction
-            x0 = (x - np.sqrt(one - alpha_bar[t]) * noise) / np.sqrt(alpha_bar[t])
-        else:
-            x0 = prediction
-            noise = (x - np.sqrt(alpha_bar[t]) * x0) / np.sqrt(one - alpha_bar[t])
+        x0, noise = clean_and_noise(target, np.sqrt(alpha_bar[t]), np.sqrt(one - alpha_bar[t]), x, prediction)
         # The public code does not shorten the direction by sigma, and takes beta of the single step when it strides.
         mean = np.sqrt(alpha_bar_prev) * x0 + np.sqrt(one - alpha_bar_prev) * noise
         sigma = init.dtype.type(eta) * np.sqrt((one - alpha_bar_prev) / (one - alpha_bar[t])) * np.sqrt(beta[t])

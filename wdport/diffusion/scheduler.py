@@ -22,7 +22,7 @@ from wdport.diffusion.diffusion import Diffusion, Loop
 from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_scheduler import KINDS, ReferenceScheduler
 from wdport.diffusion.sampler_steps import END, NOTHING, Point, Row, View, shares, x, z
-from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille
+from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille, step_count
 from wdport.errors import UsageError, did_you_mean, printable
 from wdport.model import Clipping
 
@@ -249,10 +249,7 @@ class Scheduler:
     def steps(self, count: int | None = None) -> Array:
         """(S,) int64, the library's steps for this number of them plus one; all of them if ``None``."""
         last = self.num_train_timesteps
-        if count is None:
-            count = last
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= last:
-            raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {last}")
+        count = step_count(count, last, last)
         if self.timestep_spacing == "linspace":
             # Halves are rounded to even, as in the library, which also uses NumPy here.
             steps = np.linspace(0, last - 1, count).round()[::-1]

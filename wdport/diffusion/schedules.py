@@ -85,12 +85,16 @@ def step_list(count: int | None = None) -> Array:
     Below 1000 it strides by 1000 // count from 1000 and appends 1 if the stride does not end there, so S often differs
     from ``count``: 50 gives 51 steps, 300 gives 334. Raises :class:`UsageError` outside 1 to 1000.
     """
-    if count is None:
-        count = STEPS
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= STEPS:
-        raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {STEPS}")
-    steps = np.arange(STEPS, 0, -(STEPS // int(count)))
+    steps = np.arange(STEPS, 0, -(STEPS // step_count(count, STEPS, STEPS)))
     return steps if steps[-1] == 1 else np.append(steps, 1)
+
+
+def step_count(count: int | None, default: int, largest: int) -> int:
+    """``count``, or ``default`` for None; raises :class:`UsageError` unless it is a whole number up to ``largest``."""
+    count = default if count is None else count
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= largest:
+        raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {largest}")
+    return int(count)
 
 
 def even_steps(alpha_bar: Array, count: int | None, last: int) -> Array:
@@ -107,9 +111,7 @@ def even_steps(alpha_bar: Array, count: int | None, last: int) -> Array:
     values = np.asarray(alpha_bar, np.float64)[1 : last + 1]
     heard = np.flatnonzero(values >= SIGNAL**2)
     start = int(heard[-1]) + 1 if heard.size else last
-    count = FEW if count is None else count
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= start:
-        raise UsageError("steps", f"invalid step count {count!r}", f"give a whole number from 1 to {start}")
+    count = step_count(count, FEW, start)
     # log1p keeps the digits of 1 - alpha_bar where alpha_bar is small.
     ratios = np.log(values[:start]) - np.log1p(-values[:start])
     targets = np.linspace(ratios[-1], ratios[0], count)

@@ -129,8 +129,7 @@ def export_functions(
     config: Mapping[str, object], target: Target, order: Order,
 ) -> Exported:  # fmt: skip
     """Export functions of these values, as :func:`export` does; ``config`` is the model's, as JSON values."""
-    if order.sampler is not None or order.steps is not None or order.eta:
-        raise UsageError("sampler", "a network has none", "leave out sampler, steps and eta, or export a sampler")
+    _require_no_sampler("network", order)
     lowering = _lowering(order)
     dtype = "float64" if any(str(array.dtype) == "float64" for array in values.values()) else "float32"
     lowered = lower_functions(functions, values, dtype, lowering)
@@ -156,8 +155,7 @@ def export_network(
         raise UsageError("sizes", "are for a network", "leave them out, or export a network")
     plan, sampler = None, {}
     if _one_of("what", order.what, KINDS) == "denoiser":
-        if order.sampler is not None or order.steps is not None or order.eta:
-            raise UsageError("sampler", "a denoiser has none", "leave out sampler, steps and eta, or export a sampler")
+        _require_no_sampler("denoiser", order)
         lowered = lower_denoiser(network, lowering)
     else:
         plan = plan_of(network, order.sampler, order.steps, order.eta)
@@ -168,6 +166,11 @@ def export_network(
     size, about = write_artifact(target, facts, lowered.programs, lowered.arrays), network.about
     decoded = None if isinstance(about.decoding, NotDecoded) else (about.decoded.name, about.decoding.shape)
     return Exported(target.path, size, facts, lowering.platforms, plan, (about.state.name, about.shape), decoded)
+
+
+def _require_no_sampler(what: str, order: Order) -> None:
+    if order.sampler is not None or order.steps is not None or order.eta:
+        raise UsageError("sampler", f"a {what} has none", "leave out sampler, steps and eta, or export a sampler")
 
 
 def _lowering(order: Order) -> Lowering:
@@ -219,8 +222,7 @@ def condition_facts(condition: Condition | None) -> dict[str, object]:
 
 def _provenance(lowering: Lowering) -> dict[str, object]:
     """Return the versions that made the artifact, and its targets."""
-    versions = {"wdport": VERSION, "jax": jax.__version__}
-    return {**versions, "platforms": list(lowering.platforms), "batch": lowering.batch}
+    return {"wdport": VERSION, "jax": jax.__version__, "platforms": list(lowering.platforms), "batch": lowering.batch}
 
 
 def _plan_facts(plan: SamplingPlan, order: Order) -> dict[str, object]:

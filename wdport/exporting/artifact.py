@@ -26,7 +26,7 @@ from wdport.compare.findings import GateFacts
 from wdport.errors import InputError
 from wdport.files.model_target import Needed, Target, file_target
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.zip_seal import digests_in
+from wdport.files.zip_seal import digests_in, member_sha256
 from wdport.model import Array
 from wdport.shared_types import Count, Number, Positive, Sha256
 
@@ -225,8 +225,7 @@ def member_digests(path: Path) -> dict[str, str]:
             if len(set(names)) != len(names):
                 raise Fault("has two members of one name", EXPORT_AGAIN)
             for name in names:
-                with archive.open(name) as member:
-                    digests_by_name[name] = hashlib.file_digest(member, "sha256").hexdigest()  # type: ignore[arg-type]
+                digests_by_name[name] = member_sha256(archive, name)
                 if digests is not None and digests_by_name[name] != digests.get(name):
                     raise Fault(f"its member {name} is not the one that wdport wrote", EXPORT_AGAIN)
     except UNZIPPING as error:

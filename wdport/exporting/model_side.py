@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from operator import methodcaller
 from typing import Any, cast
 
 import jax
@@ -74,7 +75,6 @@ class ModelSide:
             return tensors(stateless(self.model, trained, others, inputs))
 
     def call(self, *inputs: Array) -> list[Array]:
-        """The outputs of the model's call."""
         groups = self.model.trainable_variables, self.model.non_trainable_variables
         with self.context():
             result = self._program([[variable.value for variable in group] for group in groups], self._cast(inputs))
@@ -158,7 +158,7 @@ def _call_trials(signature: Signature, side: ModelSide, facts: Mapping[str, Any]
         sizes |= {axis: stated_sizes[axis] + index * step for axis, step in free.items()}
         inputs = _drawn(signature, sizes, SEED + index, fixed.get("b", batch))
         names = tuple(port.name for port in signature.outputs)
-        trials.append(ProgramTrial(CALL, inputs, names, _calling(inputs)))
+        trials.append(ProgramTrial(CALL, inputs, names, methodcaller("call", *inputs)))
     return trials
 
 
@@ -190,8 +190,7 @@ def _function_trials(
                 size if isinstance(size, int) else default for size, default in zip(stated, shape, strict=False)
             ]
         inputs = tuple(_values(spec, shape, rng) for spec, shape in zip(specs, shapes, strict=True))
-
-        expected = _calling(inputs) if name == CALL else _calling_method(name, inputs)
+        expected = methodcaller("call", *inputs) if name == CALL else methodcaller("method", name, *inputs)
         trials.append(ProgramTrial(name, inputs, outputs, expected))
     return trials
 
@@ -220,16 +219,8 @@ def denoiser_trials(converted: Converted, network: Network, batches: Sequence[in
         inputs = inputs if about.condition is not None and about.condition.taken else inputs[:2]
         # Rounded to float32, so that both sides get the same values in either precision.
         narrow = (inputs[0], inputs[1].astype(np.float32), *map(_rounded, inputs[2:]))
-        trials.append(ProgramTrial("denoise", narrow, ("",), _calling(inputs), network.dtype))
+        trials.append(ProgramTrial("denoise", narrow, ("",), methodcaller("call", *inputs), network.dtype))
     return trials
-
-
-def _calling(inputs: tuple[Array, ...]) -> Callable[[ModelSide], list[Array]]:
-    return lambda side: side.call(*inputs)
-
-
-def _calling_method(name: str, inputs: tuple[Array, ...]) -> Callable[[ModelSide], list[Array]]:
-    return lambda side: side.method(name, *inputs)
 
 
 def sampler_plan(network: Network, settings: Mapping[str, Any]) -> SamplingPlan:
@@ -254,12 +245,6 @@ def sampler_trials(network: Network, plan: SamplingPlan, batches: Sequence[int])
         tape = np.stack(slots) if slots else np.zeros((0, *init.shape), np.float32)
         seeded = (np.asarray(SEED + index), indices, *condition)
         taped = (other[0], *([other[1:]] if plan.slots else []), *condition)
-        trials.append(ProgramTrial("drawn", seeded, names, _sampling(plan, init, tape, condition)))
-        trials.append(ProgramTrial("given", taped, names, _sampling(plan, other[0], other[1:], condition)))
+        for name, inputs, start, noise in (("drawn", seeded, init, tape), ("given", taped, other[0], other[1:])):
+            trials.append(ProgramTrial(name, inputs, names, methodcaller("sample", plan, start, noise, condition)))
     return trials
-
-
-def _sampling(
-    plan: SamplingPlan, init: Array, tape: Array, condition: tuple[Array, ...]
-) -> Callable[[ModelSide], list[Array]]:
-    return lambda side: side.sample(plan, init, tape, condition)

@@ -38,15 +38,12 @@ SUFFIXES = (".safetensors", ".pt", ".pth")
 _NEEDS = dict.fromkeys(SUFFIXES[1:], Needed("torch", "torch", "torch"))
 
 
-def torch_target(path: Path, inputs: Mapping[str, Path], force: bool) -> Target:
-    """Return the target; raises :class:`UsageError` or :class:`MachineError` if it cannot be written."""
-    return file_target(path, SUFFIXES, inputs, force, needs=_NEEDS)
+def write_tensors(target: Target, tensors: Mapping[str, Any]) -> int:
+    """Write a state_dict, or in torch's format a training program's checkpoint, under a temporary name, rename it and
+    return the size in bytes.
 
-
-def write_tensors(target: Target, tensors: Mapping[str, Array]) -> int:
-    """Write a state_dict under a temporary name, rename it and return the size in bytes.
-
-    ``torch.load`` reads it with ``weights_only=True``. Raises :class:`MachineError` if writing fails.
+    ``torch.load`` reads it with ``weights_only=True``, containers and numbers as they are. Raises
+    :class:`MachineError` if writing fails.
     """
     with whole_file(target.output) as file:
         if target.format == "safetensors":
@@ -64,14 +61,6 @@ def _write_safetensors(file: IO[bytes], tensors: Mapping[str, Array]) -> None:
     file.write(header_bytes(entries, {"format": "pt"}))
     for entry in entries:
         file.write(np.ascontiguousarray(tensors[entry.name]).reshape(-1).view(np.uint8).data)
-
-
-def write_training(target: Target, tree: Mapping[str, Any]) -> int:
-    """Write a training program's checkpoint as :func:`write_tensors` does: containers and numbers as they are, and
-    tensors for arrays."""
-    with whole_file(target.output) as file:
-        file.write(_pickled(tree))
-        return file.tell()
 
 
 def _pickled(tree: Mapping[str, Any]) -> memoryview:
@@ -151,7 +140,7 @@ def torch_output(converted: Converted, output: PathText | None, inputs: InputFil
     path = Path(output) if output else converted.path.with_name(default)
     if optimizer and path.suffix == ".safetensors":
         raise UsageError(path, "cannot hold the state of an optimizer", "end the name in .pt")
-    return torch_target(path, inputs, force)
+    return file_target(path, SUFFIXES, inputs, force, needs=_NEEDS)
 
 
 def write_restored(target: Target, converted: Converted, back: Restored, optimizer: Path | None) -> int:
@@ -163,7 +152,7 @@ def write_restored(target: Target, converted: Converted, back: Restored, optimiz
     if belongs.family != converted.family.name or set(state.members) - set(converted.variables) or back.plan is None:
         raise MisfitError(optimizer, f"is not of the model in {converted.path.name}", "give its own optimizer")
     require_weights(optimizer, state, belongs, sound_variables(converted))
-    return write_training(target, training_file(state, back.plan, back.tensors, back.key))
+    return write_tensors(target, training_file(state, back.plan, back.tensors, back.key))
 
 
 def verify_tensors(
@@ -209,8 +198,6 @@ def _is_original(converted: Converted, checkpoint: Checkpoint) -> bool:
 
 
 class _Check:
-    """The findings of the comparison so far."""
-
     def __init__(self, converted: Converted, exported: Checkpoint, back: Restored) -> None:
         self._converted, self._exported, self._back, self._plan = converted, exported, back, cast("Plan", back.plan)
         self.compared = self.expected = 0

@@ -94,7 +94,7 @@ class WeightsFile:
         # An archive's member is checked before HDF5's structure is parsed; a plain .weights.h5 file has no CRC.
         check_crc(span)
         self._span = span
-        self.contents: Hdf5Contents = read_hdf5(self._read, span.nbytes)
+        self.contents: Hdf5Contents = read_hdf5(span.read, span.nbytes)
 
     @property
     def arrays(self) -> set[str]:
@@ -112,11 +112,6 @@ class WeightsFile:
         if dataset.dtype == np.bool_ and stored.size and stored.max() > 1:
             raise Fault("a bool array holds bytes other than 0 and 1", COPY_AGAIN, path)
         return array
-
-    def _read(self, offset: int, count: int) -> bytes:
-        buffer = bytearray(count)
-        self._span.read_into(memoryview(buffer), offset)
-        return bytes(buffer)
 
 
 @contextmanager

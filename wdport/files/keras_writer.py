@@ -47,7 +47,6 @@ class ArchiveWriter:
         self._hdf5 = WeightsWriter(os.dup(self._weights.fileno()), variables)
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
-        """Put one array in its place."""
         self._hdf5.write(name, array)
 
     def finish(self, manifest: str) -> None:
@@ -84,7 +83,6 @@ class WeightsWriter:
             self._file = h5py.File(self._quiet, "w")
 
     def write(self, name: str, array: NDArray[np.float32]) -> None:
-        """Put one array in its place."""
         place = self._places[name]
         with deferred_signals():
             # Without times, equal weights give equal bytes.

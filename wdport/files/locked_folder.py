@@ -15,7 +15,6 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final
 
 from wdport.checkpoint.regular_file import require_supported
@@ -169,7 +168,6 @@ class RunFolder:
         self.facts = facts
 
     def _read(self) -> dict[str, object]:
-        """The facts in the folder."""
         try:
             stored = json.loads(read_private(self.folder / RUN, MAX_RUN_BYTES, ANEW))
         except (FileNotFoundError, ValueError, RecursionError):
@@ -215,7 +213,7 @@ class RunFolder:
     def __enter__(self) -> RunFolder:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _is_unfinished(self, name: str) -> bool:

@@ -21,7 +21,7 @@ from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.reading import decode
 from wdport.checkpoint.safetensors import read_safetensors
-from wdport.checkpoint.source import CHUNK, Source, Span
+from wdport.checkpoint.source import Source, Span
 from wdport.errors import InputError, InternalError, MachineError
 from wdport.files.keras_reader import ASSETS, KerasArchive, dataset_paths, open_weights
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST, file_sha256
@@ -86,9 +86,8 @@ def write_model(
     ``config.json`` and ``assets`` are other files, by name, for an archive.
     """
     config_json = json.dumps(document)
-    writer = _open(file, target.format, variables, manifest(None), config_json, assets or {})
     digests = {}
-    try:
+    with closing(_open(file, target.format, variables, manifest(None), config_json, assets or {})) as writer:
         for name, array in arrays:
             writer.write(name, array)
             digests[name] = digest(array)
@@ -96,8 +95,6 @@ def write_model(
             raise InternalError(target.path, "not every variable was written", "report this")
         hashes = Hashes(digests, _sha256(config_json.encode()) if target.format == "keras" else None)
         writer.finish(manifest(hashes))
-    finally:
-        writer.close()
     # Read by the strict reader, not by the library that wrote the file.
     for name, array in read_variables(file, variables):
         if digest(array) != digests[name]:
@@ -191,9 +188,7 @@ def stored_digests(path: Path, entries: Sequence[PlannedTensor]) -> dict[str, st
             spans = read_safetensors(files.enter_context(closing(Source(path)))).spans
         for entry in entries:
             hashed, span = hashlib.sha256(), spans[entry.name]
-            for start in range(0, span.nbytes, CHUNK):
-                piece = bytearray(min(CHUNK, span.nbytes - start))
-                span.read_into(memoryview(piece), start)
+            for piece in span.source.pieces(span.start, span.nbytes):
                 hashed.update(piece)
             hashes[entry.name] = hashed.hexdigest()
     return hashes
@@ -234,7 +229,6 @@ def _sha256(data: bytes) -> str:
 
 
 def _read(path: Path, entries: Sequence[PlannedTensor]) -> Iterator[tuple[PlannedTensor, Array, str]]:
-    """Yield every stored variable and its dtype."""
     names = [entry.name for entry in entries]
     if path.is_dir() and (path / ITEM).is_dir():
         with located(path):

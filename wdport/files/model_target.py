@@ -49,7 +49,6 @@ class Target:
 
     @property
     def path(self) -> Path:
-        """Its path."""
         return self.output.path
 
 

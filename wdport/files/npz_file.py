@@ -54,7 +54,6 @@ class NpzWriter:
         self._member.write(data)
 
     def finish(self, manifest: str) -> None:
-        """Write the manifest and close."""
         self._end()
         self._archive.writestr(zipfile.ZipInfo(MANIFEST, _EPOCH), manifest)
         self.close()
@@ -93,16 +92,10 @@ def values_of(members: Mapping[str, Span], entry: PlannedTensor) -> Span:
     head, span = _header(entry), members.get(entry.name)
     if span is None:
         raise Fault("is missing", CONVERT_AGAIN, entry.name)
-    if span.nbytes != len(head) + entry.nbytes or not _begins(span, head):
+    if span.nbytes != len(head) + entry.nbytes or span.read(0, len(head)) != head:
         raise Fault(f"is not a {entry.dtype} array of shape {entry.shape}", CONVERT_AGAIN, entry.name)
     # No CRC: reading the header above has already checked that of the whole member.
     return Span(span.source, span.start + len(head), entry.nbytes, None, entry.name)
-
-
-def _begins(span: Span, head: bytes) -> bool:
-    stored = bytearray(len(head))
-    span.read_into(memoryview(stored))
-    return bytes(stored) == head
 
 
 def _header(entry: PlannedTensor) -> bytes:

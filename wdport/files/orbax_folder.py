@@ -70,7 +70,6 @@ class OrbaxWriter:
             _sync(Path(parent))
 
     def close(self) -> None:
-        """Release the arrays."""
         self._arrays.clear()
 
 

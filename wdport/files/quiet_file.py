@@ -16,7 +16,7 @@ from typing import Any, Final
 import h5py
 
 from wdport.files.defer_signals import deferred_signals
-from wdport.platforms import CLOEXEC, read_at
+from wdport.platforms import CLOEXEC, read_at, write_at
 
 _WRITING: Final = {"w": os.O_CREAT | os.O_TRUNC, "r+": 0}
 
@@ -97,11 +97,8 @@ class QuietFile(io.RawIOBase):
         super().close()
 
     def _attempt(self, view: memoryview) -> None:
-        position = self._position
         try:
-            while view:
-                written = os.pwrite(self._file, view, position)
-                view, position = view[written:], position + written
+            write_at(self._file, view, self._position)
         except OSError as error:
             self._refusal = error
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from wdport.checkpoint.dtypes import ITEMSIZE, SAFETENSORS
 from wdport.errors import InternalError
-from wdport.platforms import CLOEXEC, DIRECT, allocate, write_through_cache
+from wdport.platforms import CLOEXEC, DIRECT, allocate, write_at, write_through_cache
 
 STAGE: Final = 4 << 20
 """Bytes per write: aligned to pages in memory and in the file, as ``O_DIRECT`` requires."""
@@ -47,7 +47,6 @@ class ForwardFile:
         self._filled, self.size = 0, 0
 
     def write(self, data: memoryview) -> None:
-        """Write the next bytes."""
         while data:
             count = min(len(data), STAGE - self._filled)
             self._stage[self._filled : self._filled + count] = data[:count]
@@ -129,11 +128,9 @@ class SafetensorsWriter:
         allocate(self._file, self._start + size)
 
     def write(self, name: str, array: NDArray[Any]) -> None:
-        """Write one array to its place."""
         self.write_at(name, 0, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
     def write_at(self, name: str, start: int, data: memoryview) -> None:
-        """Write bytes of an array to their place."""
         write_at(self._file, data, self._start + self._offsets[name] + start)
 
     def finish(self, manifest: str) -> None:
@@ -169,11 +166,3 @@ def header_bytes(entries: Iterable[PlannedTensor], metadata: Mapping[str, str]) 
     # The format pads the header with blanks, so that tensors begin at a multiple of 8 bytes in a mapped file.
     text += b" " * (-len(text) % _ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
-
-
-def write_at(file: int, data: bytes | memoryview, position: int) -> None:
-    """Write all of ``data`` to an open file at ``position``."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(file, view, position)
-        view, position = view[written:], position + written

@@ -278,6 +278,5 @@ def _candles(panel: Axes, values: Array) -> Axes:
         panel.set_zorder(below.get_zorder() + 1)
         panel.patch.set_visible(False)
     panel.tick_params(labelsize=8)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
+    panel.spines[["top", "right"]].set_visible(False)
     return back

@@ -13,25 +13,18 @@ import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from wdport.errors import InternalError
+from wdport.files.json_document import OutputFile
 from wdport.files.manifest_seal import INDEX, MANIFEST
 from wdport.files.safetensors_writer import ForwardFile, PlannedTensor, header_bytes
 from wdport.platforms import require_room
 
 SHARD: Final = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
-
-
-@dataclass(frozen=True)
-class ShardPart:
-    """One finished file of a folder: its name, SHA-256 and size."""
-
-    name: str
-    sha256: str
-    size: int
 
 
 @dataclass
@@ -75,12 +68,12 @@ class ShardedWriter:
         document = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
         return (json.dumps(document, indent=2) + "\n").encode()
 
-    def finished(self) -> list[ShardPart]:
+    def finished(self) -> list[OutputFile]:
         """Return the index and the shards, after all variables are written."""
         while self._at < len(self._expected):
             self._next()
-        index = ShardPart(INDEX, hashlib.sha256(self.index).hexdigest(), len(self.index))
-        return [index, *(ShardPart(shard.name, shard.digest.hexdigest(), shard.position) for shard in self._shards)]
+        index = OutputFile(INDEX, hashlib.sha256(self.index).hexdigest(), len(self.index))
+        return [index, *(OutputFile(shard.name, shard.digest.hexdigest(), shard.position) for shard in self._shards)]
 
     def write_at(self, name: str, start: int, data: memoryview) -> None:
         """Write the next bytes of the variable ``name``, which begin at its byte ``start``."""
@@ -145,10 +138,8 @@ class ShardedWriter:
 
 
 def _sync(file: ForwardFile) -> None:
-    try:
+    with closing(file):
         file.finish()
-    finally:
-        file.close()
 
 
 def _grouped(entries: Sequence[PlannedTensor], max_bytes: int) -> list[list[PlannedTensor]]:

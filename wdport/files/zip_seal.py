@@ -18,17 +18,19 @@ FORMAT: Final = 1
 SEAL: Final = sealed({}).encode()[:10]
 """How a seal begins."""
 
-PIECE: Final = 1 << 20
-"""Bytes that are hashed at a time."""
-
 _FIX: Final = "write it again with wdport"
 
 
 def seal_of(archive: zipfile.ZipFile) -> bytes:
-    """The seal of an archive's members."""
-    digests = {member.filename: _digest(archive, member) for member in archive.infolist()}
+    digests = {member.filename: member_sha256(archive, member) for member in archive.infolist()}
     # A zip comment has at most 65,535 bytes: enough for several hundred members.
     return sealed({"format": FORMAT, "members": digests}).encode()
+
+
+def member_sha256(archive: zipfile.ZipFile, member: zipfile.ZipInfo | str) -> str:
+    """The SHA-256 of a member's content; raises as zipfile does if it is damaged."""
+    with archive.open(member) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def digests_in(archive: zipfile.ZipFile) -> Mapping[str, str] | None:
@@ -64,11 +66,3 @@ class Hashed:
         """Raise :class:`Fault` if the digest is not this one."""
         if expected is not None and self._digest.hexdigest() != expected:
             raise Fault("is not what wdport wrote", _FIX, name)
-
-
-def _digest(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
-    digest = hashlib.sha256()
-    with archive.open(member) as file:
-        for piece in iter(lambda: file.read(PIECE), b""):
-            digest.update(piece)
-    return digest.hexdigest()

@@ -9,26 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from wdport.mapping.axes import Rule
 from wdport.mapping.names import NamePattern, alike, overlap
 from wdport.mapping.rows import Row, Table
 from wdport.mapping.table import CUSTOM
 from wdport.recorder import parse_input
+from wdport.shared_types import Count
 
 Level = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True)
-class Remark:
-    """One remark on a table: the line, the included file that contains it (empty for the table itself), and the
-    text."""
+class RemarkFacts:
+    """A remark on one line of a mapping table."""
 
-    level: Level
-    line: int
-    what: str
-    file: str = ""
+    level: Annotated[Level, Meta(description=
+        "`error`: no checkpoint can fit the table. `warning`: the table may nevertheless be correct.")]  # fmt: skip
+    file: Annotated[str, Meta(description="Path of the table, or of an included table.")]
+    line: Annotated[Count, Meta(description="Line number; 0 for the table as a whole.")]
+    what: Annotated[str, Meta(description="The remark in one sentence.")]
 
     @property
     def place(self) -> str:
@@ -54,8 +57,8 @@ class _Fault:
     repeated: bool = False
 
 
-def lint(table: Table) -> tuple[Remark, ...]:
-    """Return all remarks that need only the table, by line."""
+def lint(table: Table) -> tuple[RemarkFacts, ...]:
+    """Return all remarks that need only the table, by line; ``file`` is empty for the table itself."""
     faults = [*_meetings(table.rows), *_unsolved(table.rows), *_rows_for_families(table)]
     dead = {id(fault.row) for fault in faults if fault.dead}
     # A layer whose rows are alternatives is still usable if one of them is.
@@ -75,8 +78,8 @@ def lint(table: Table) -> tuple[Remark, ...]:
     return tuple(sorted(dict.fromkeys(remarks), key=lambda remark: (remark.file, remark.line)))
 
 
-def _remark(level: Level, row: Row, what: str) -> Remark:
-    return Remark(level, row.line, what, row.file)
+def _remark(level: Level, row: Row, what: str) -> RemarkFacts:
+    return RemarkFacts(level, row.file, row.line, what)
 
 
 def groups(rows: Iterable[Row]) -> list[list[Row]]:
@@ -185,7 +188,7 @@ def _rows_for_families(table: Table) -> Iterator[_Fault]:
             yield _Fault(row, what)
 
 
-def _filled_twice(rows: tuple[Row, ...]) -> Iterator[Remark]:
+def _filled_twice(rows: tuple[Row, ...]) -> Iterator[RemarkFacts]:
     """Yield variables that two rows fill. Rows of one layer are alternatives, and so is an optional row."""
     for a, p, b, q in _pairs((row, pattern) for row in rows for pattern in row.keras):
         if a is not b and ((a.layer is not None and a.layer == b.layer) or not _required([a]) or not _required([b])):
@@ -199,7 +202,7 @@ def _filled_twice(rows: tuple[Row, ...]) -> Iterator[Remark]:
         yield _remark("error" if certain else "warning", b, f"{both} is also filled by {other}")
 
 
-def _bad_ties(table: Table) -> Iterator[Remark]:
+def _bad_ties(table: Table) -> Iterator[RemarkFacts]:
     """Yield ties to tensors that no row claims."""
     claimed = [pattern for row in table.rows if row.same_as is None for pattern in row.torch]
     for row in table.rows:
@@ -212,30 +215,30 @@ def _meets(pattern: NamePattern, others: Iterable[NamePattern]) -> bool:
     return any(alike(other.text) == near and overlap(pattern, other).both is not None for other in others)
 
 
-def _repeated_taps(table: Table) -> Iterator[Remark]:
+def _repeated_taps(table: Table) -> Iterator[RemarkFacts]:
     """Yield duplicate comparisons of layers."""
     lines: dict[tuple[str, str, str | None], int] = {}
     for tap in table.taps:
         key = tap.torch.text, tap.keras.text, tap.when
         if key in lines and not tap.implied:
             what = f"{tap.torch.text} is already compared with {tap.keras.text} in line {lines[key]}"
-            yield Remark("warning", tap.line, what, tap.file)
+            yield RemarkFacts("warning", tap.file, tap.line, what)
         lines.setdefault(key, tap.line)
 
 
-def _heading(table: Table) -> Iterator[Remark]:
+def _heading(table: Table) -> Iterator[RemarkFacts]:
     """Yield remarks on the fields of the whole table."""
     claimed = [pattern for row in table.rows for pattern in row.torch]
     if table.signature is not None and not _meets(table.signature, claimed):
-        yield Remark("warning", 0, f"signature: no row claims {table.signature.text}")
+        yield RemarkFacts("warning", "", 0, f"signature: no row claims {table.signature.text}")
     if table.family != CUSTOM:
         return
     for name, text in (("torch", table.torch), ("keras", table.keras)):
         module, _, function = text.partition(":")
         if text and not (module and function):
-            yield Remark("warning", 0, f"{name}: {text!r} is not MODULE:FUNCTION")
+            yield RemarkFacts("warning", "", 0, f"{name}: {text!r} is not MODULE:FUNCTION")
     for text in table.inputs:
         try:
             parse_input(text)
         except ValueError as error:
-            yield Remark("error", 0, f"inputs: {error}")
+            yield RemarkFacts("error", "", 0, f"inputs: {error}")

@@ -255,7 +255,6 @@ class YamlFields:
         return self.pairs("sizes", int, lambda size: size > 0, "{h: 3, w: 3}")
 
     def rule(self, text: str) -> Rule:
-        """Parse a rule's text."""
         try:
             return parse_rule(text.strip(), text)
         except AxisError as error:

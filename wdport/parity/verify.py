@@ -117,7 +117,7 @@ def compare_files(
         return fresh_verdict(pair, say, repro, resume)
     started, say, user_family = time.monotonic(), say or (lambda _: None), pair.own
     units = read_units(pair.norm_stats, pair.data, pair.transform)
-    settings = Settings(pair.config, dict(pair.values), units=units)
+    settings = Settings(pair.config, dict(pair.values), units=None if units is None else units.flags())
     with both_files(pair, user_family) as files:
         prepared, opened = files.prepared, files.converted
         say("reading both files")

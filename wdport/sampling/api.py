@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from wdport.checkpoint.regular_file import open_regular
-from wdport.data.arrays import understood
-from wdport.data.numpy_files import read_array
+from wdport.data.arrays import npy_array
 from wdport.data.table import data_file
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
@@ -112,5 +109,5 @@ def one_condition(**conditions: ArrayLike | str | None) -> dict[str, Any]:
 
 def read_init(path: str | PathLike[str]) -> Array:
     """Read x_T from a ``.npy`` file; raises :class:`InputError` for any other file."""
-    with data_file(path) as file, open_regular(file) as opened, understood(".npy"):
-        return read_array(opened, os.fstat(opened.fileno()).st_size)
+    with data_file(path) as file:
+        return npy_array(file)

@@ -53,7 +53,6 @@ class Samples:
 
     @staticmethod
     def join(parts: Sequence[Samples]) -> Samples:
-        """Concatenate several batches."""
         decoded = [part.decoded for part in parts if part.decoded is not None]
         states = np.concatenate([part.state for part in parts])
         return Samples(states, np.concatenate(decoded) if decoded else None, parts[0].names, parts[0].features)

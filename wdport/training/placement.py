@@ -169,6 +169,5 @@ def _everywhere(count: int) -> list[jax.Device]:
 
 
 def wait_for_all() -> None:
-    """Wait until every process is here."""
     if jax.process_count() > 1:
         gathered(np.zeros(1, np.int32), KEPT)

@@ -133,7 +133,6 @@ class RunState:
             raise UsageError("loss", f"is not a finite number after {done} steps; {fate}", fix)
 
     def save(self, done: int) -> None:
-        """Save the state after ``done`` steps."""
         self.done = done
         self.saves.write(self.values(), {"steps": done, "rows": self.rows, "begins": self.begins})
 

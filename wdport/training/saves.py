@@ -57,7 +57,14 @@ def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | 
     if not path.exists():
         return None
     try:
-        flat, facts = _read(path)
+        with located(path):
+            with opened_npz(path) as file:
+                facts: dict[str, Any] = unsealed(file[_FACTS].tobytes())
+                flat = {name: file[name] for name in file.files if name != _FACTS}
+            if facts.pop("format") != FORMAT:
+                raise Fault("was written by another release of wdport", "use that release")
+            if _described(flat) != facts.pop("arrays"):
+                raise Fault("has other arrays than were written", "copy it again")
         names, rows = facts["rows"], flat.pop(_ROWS)
         facts["rows"] = [{name: int(value) if name in WHOLE else value for name, value in zip(names, row, strict=True)}
                          for row in rows.tolist()]  # fmt: skip
@@ -70,25 +77,12 @@ def read_state(folder: Path) -> tuple[dict[str, list[Array]], dict[str, Any]] | 
     return arrays, facts
 
 
-def _read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    with located(path):
-        with opened_npz(path) as file:
-            facts = unsealed(file[_FACTS].tobytes())
-            flat = {name: file[name] for name in file.files if name != _FACTS}
-        if facts.pop("format") != FORMAT:
-            raise Fault("was written by another release of wdport", "use that release")
-        if _described(flat) != facts.pop("arrays"):
-            raise Fault("has other arrays than were written", "copy it again")
-    return flat, facts
-
-
 def _described(flat: Mapping[str, Array]) -> dict[str, list[Any]]:
     """Dtype, SHA-256 and shape of every array."""
     return {name: [array.dtype.str, digest(array), *array.shape] for name, array in flat.items()}
 
 
 def digest(array: Array) -> str:
-    """SHA-256 of an array's values."""
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
 
 
@@ -117,7 +111,6 @@ class Saves:
         return self._opened
 
     def exist(self) -> bool:
-        """Whether a state was saved."""
         if self._other.exists():
             return True
         if self.orbax:

@@ -60,7 +60,6 @@ class StateSource:
 
     @property
     def count(self) -> int:
-        """How many states there are."""
         return len(self.data) - self.overlap
 
     def feed(self, numbers: Array) -> Array:
@@ -220,7 +219,6 @@ def _condition(declared: Condition | None, values: Array | None, count: int, dty
 
 
 def _streams(size: int, stream: bool | None) -> bool:
-    """Whether data of so many bytes are streamed."""
     if stream is not None:
         return stream
     statistics = jax.local_devices()[0].memory_stats()  # None for a CPU

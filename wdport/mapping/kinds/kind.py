@@ -48,7 +48,6 @@ def keras_permutation(axes: Axes) -> tuple[int, ...] | None:
 
 
 def keras_order(axes: Axes) -> Axes:
-    """The axes in Keras's order."""
     order = keras_permutation(axes)
     return axes if order is None else tuple(axes[axis] for axis in order)
 
