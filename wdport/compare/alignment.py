@@ -61,7 +61,7 @@ class Alignment:
         self._layers = layers_by_path(candidate.models["float64"])
         self._inputs = len(signature.inputs)
         taps = align(table, reference.names, self._layers, features, signature.axes, signature.words.one)
-        modules: Mapping[str, torch.nn.Module] = getattr(reference, "modules", {})
+        modules = reference.modules
         # A shared module has several paths, and the table may name any of them.
         self.modules = dict(modules["float64"].named_modules(remove_duplicate=False)) if modules else {}
         self.taps = padded_by(taps, self.modules)
@@ -102,9 +102,8 @@ class Alignment:
         theirs = {name: call.caller for name, call in observation.calls.items()}
         ours = {name: call.caller for name, call in shapes.items()}
         self.left_out = left_out(self.taps, theirs, ours)
-        self.timed = (
-            scalar_fed(observation.inputs, observation.calls) if len(observation.inputs) == self._inputs else {}
-        )
+        complete = len(observation.inputs) == self._inputs
+        self.timed = scalar_fed(observation.inputs, observation.calls) if complete else {}
         self._once = [tap for tap in self.taps if tap not in self.left_out]
         self.taps, faults = _every_call(self._once, observation, ours)
         self.compare_settings(observation, shapes)
@@ -143,11 +142,8 @@ class Alignment:
         try:
             yield
         except WdportError as error:
-            differ = [
-                f"{difference.reference} -> {difference.candidate}: {difference.text}"
-                for difference in self.settings.of("differs")
-            ]
-            if differ:
+            differing = self.settings.of("differs")
+            if differ := [f"{setting.reference} -> {setting.candidate}: {setting.text}" for setting in differing]:
                 error.details = (*(error.details or (f"{error.where}: {error.what}",)), *differ)
             raise
 
@@ -194,12 +190,8 @@ def compare_settings(
                 pair = _with_shapes(pair, tap, reference or {}, port or {})
             try:
                 pair_count, differing = compare_pair(pair)
-            except (
-                TypeError,
-                ValueError,
-                AttributeError,
-                IndexError,
-            ):  # a user's own class may have any values
+            # A user's own class may have any values.
+            except (TypeError, ValueError, AttributeError, IndexError):
                 unread[layer_of(tap.reference)] = None
                 continue
             count, compared = count + bool(pair_count), compared + pair_count

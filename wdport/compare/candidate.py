@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from typing import cast as cast_to
@@ -199,17 +199,14 @@ class PortSide:
         layer = self.probes[dtype].layers[path]
 
         def run(inputs: Array) -> Any:
-            if dtype == "float64":
-                with exact_float64():
-                    return layer(inputs)
-            return layer(inputs)
+            with exact_float64() if dtype == "float64" else nullcontext():
+                return layer(inputs)
 
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             return np.asarray(CompiledProgram(run, FAST_COMPILE)(cast(values, np.dtype(dtype))))
 
     def eagerly(self, inputs: tuple[Array, ...]) -> Outputs:
         """The float64 outputs, run step by step."""
-        with jax.default_matmul_precision("highest"), jax.enable_x64(True), TRACING:
-            # TRACING is held around the run: an eager run calls the model's Python code, which another thread may be
-            # tracing.
+        # TRACING is held, since another thread may be tracing the model's Python code, which an eager run calls.
+        with _exactly():
             return Probe(self._candidate.models["float64"], (), eager=True).whole(inputs)

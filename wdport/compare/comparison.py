@@ -213,19 +213,15 @@ class Companion(Protocol):
 
     def dtypes(self, case: Case) -> Sequence[str]:
         """The dtypes in which it runs in a case, only float64 in those without numerics."""
-        ...
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Its output."""
-        ...
 
     def compare(self, case: str, output: Array, truth: Array) -> None:
         """Add a float64 output and the reference's."""
-        ...
 
     def compare_single(self, output: Array, reference: Array, truth: Array) -> None:
         """Add a float32 output, the reference's and the truth."""
-        ...
 
 
 @dataclass
@@ -285,7 +281,7 @@ class Comparison:
     @property
     def modules(self) -> Mapping[str, torch.nn.Module]:
         """The reference's modules by dtype; empty if it is a recording."""
-        return getattr(self.reference, "modules", {})
+        return self.reference.modules
 
     @property
     def precision(self) -> tuple[str, str]:

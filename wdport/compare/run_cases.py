@@ -119,9 +119,8 @@ class _Engine:
         self.signature, self.logic = result.signature, result.bounds["logic"]
         self.ranges = Ranges()
         self.plain: PlainUse | None = None
-        self.largest = (
-            0  # values in the inputs of a case so far: before a larger one, the arrays of others are released
-        )
+        # The most values in the inputs of a case so far: before a larger one, the arrays of others are released.
+        self.largest = 0
         self.first: Outputs | None = None  # the port's on the first inputs
         self.own_values = False  # whether isolated sides get other values, such as an input of another size
 
@@ -295,14 +294,12 @@ class _Engine:
         result, (outputs, through) = self.result, started.port.result()
         self.first = outputs if self.first is None else self.first
         running = self._tap_errors(through, started, started.calls, started.into)
-        padded = {
-            name for name in started.into.misfed if (error := running[name]) is not None and error[1] <= self.logic
-        }
         # Other inputs, such as fewer zeros around them, and equal outputs.
+        padded = {name for name in started.into.misfed if (error := running[name]) and error[1] <= self.logic}
         running |= dict.fromkeys(padded, (0.0, 0.0))
         running |= self._arranged(running, through, started, outputs)
         isolated, isolated_outputs, into = running, outputs, started.into
-        if any(error is not None and not max(error) <= self.logic for error in running.values()):
+        if self._differing(running):
             doubtful = self._doubtful(started.taps, started.into)
             isolated_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
             port = {**answered, "": Call((), isolated_outputs)}
@@ -356,20 +353,20 @@ class _Engine:
             errors[name] = (0.0, inf) if error is None else error
         return errors
 
+    def _differing(self, errors: Mapping[str, tuple[float, float] | None]) -> list[str]:
+        """The names with an error beyond the bound; NaN is."""
+        return [name for name, error in errors.items() if error is not None and not max(error) <= self.logic]
+
     def _arranged(
         self, errors: Mapping[str, tuple[float, float] | None], through: Calls, started: _Started, outputs: Outputs
     ) -> dict[str, tuple[float, float]]:
         """Set no error for layers that hold the reference's values in another order, if the output agrees and no other
         layers differ: the order of keys, for example, is mathematically arbitrary."""
-        taps = started.taps
-        differing = [
-            tap for tap in taps if (error := errors[tap.reference]) is not None and not max(error) <= self.logic
-        ]
+        differing = self._differing(errors)
         if not differing or not started.outputs or not max(output_errors(outputs, started.outputs)) <= self.logic:
             return {}
-        orders = {
-            tap.reference: rearranged(tap, through, started.calls, started.observation.calls) for tap in differing
-        }
+        orders = {tap.reference: rearranged(tap, through, started.calls, started.observation.calls)
+                  for tap in started.taps if tap.reference in differing}  # fmt: skip
         if not all(orders.values()):
             return {}
         self.result.arranged |= {name: order for name, order in orders.items() if order}
@@ -377,10 +374,7 @@ class _Engine:
 
     def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, Explained]:
         """The relative errors that one rounding explains, by tap; measured only if an error exceeds the bound."""
-        exceeding = [
-            error for side in errors for error in side.values() if error is not None and not max(error) <= self.logic
-        ]
-        if not exceeding:
+        if not any(map(self._differing, errors)):
             return {}
         by_tap, output = explained(self.result.reference.conditioning(started.case, "float64"), started.observation)
         return {**by_tap, OUTPUT: output}
@@ -442,10 +436,8 @@ class _Engine:
                 error = output_errors((isolated_outputs[index],), (isolated[index],))[0] if isolated else inf
                 measured.isolated = max(measured.isolated, error)
                 continue
-            floors = floors_of(started.case)
-            errors = [
-                output_errors((side[index],), (reference[index],), floors)[0] for side in (outputs, isolated_outputs)
-            ]
+            floors, sides = floors_of(started.case), (outputs, isolated_outputs)
+            errors = [output_errors((side[index],), (reference[index],), floors)[0] for side in sides]
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
             measured.isolated = max(measured.isolated, beyond(measured, errors[1], spread.isolated))
             shares = (0.0, 0.0) if extremes else (float32_share(reference[index]), float32_share(outputs[index]))
@@ -496,10 +488,7 @@ def _values(inputs: Sequence[Array]) -> int:
 
 def _size(observation: Observation) -> int:
     """The bytes of a case's recorded arrays; calls share some."""
-    runs = [
-        observation.calls,
-        *((calls for _, calls in observation.single.isolated) if observation.single is not None else ()),
-    ]
+    runs = [observation.calls, *(calls for _, calls in (observation.single.isolated if observation.single else ()))]
     arrays = (leaf for run in runs for call in run.values() for leaf in leaves([*call.inputs, *call.outputs]))
     # A layer's output is the next one's input: one array, counted once.
     return sum({id(array): array.nbytes for array in arrays}.values())

@@ -133,9 +133,8 @@ def _channels(_: object, ours: object, pair: Pair) -> object:
         return UNKNOWN
     if isinstance(ours, str):
         words = {"channels_first": 1, "channels_last": pair.rank - 1}
-        return (
-            next((word for word, axis in words.items() if axis == channels_axis), UNKNOWN) if ours in words else UNKNOWN
-        )
+        fitting = (word for word, axis in words.items() if axis == channels_axis and ours in words)
+        return next(fitting, UNKNOWN)
     if not isinstance(ours, int) or not is_keras(pair.layer, *NORMS):
         return UNKNOWN
     return ours if ours % pair.rank == channels_axis else channels_axis

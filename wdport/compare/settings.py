@@ -129,7 +129,8 @@ def _stated(pair: Pair) -> Iterator[tuple[Compared, object, object]]:
             continue  # the port's own layer has what Keras's has not
         if check.torch and check.how not in ("present", "none") and not _is_plain(theirs):
             continue
-        if check.keras and not (_is_plain(ours) or check.how == "margins" or _is_function(check, ours)):
+        is_function = check.how in ("is", "names") and callable(ours)
+        if check.keras and not (_is_plain(ours) or check.how == "margins" or is_function):
             continue
         if (check.keras, check.how, check.torch) not in visited:
             visited.add((check.keras, check.how, check.torch))
@@ -162,10 +163,6 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, (tuple, list)):
         return not any(isinstance(element, (tuple, list)) for element in value)
     return value is None or isinstance(value, (bool, int, float, str))
-
-
-def _is_function(check: Compared, value: object) -> bool:
-    return check.how in ("is", "names") and callable(value)
 
 
 def _differing(check: Compared, theirs: object, ours: object, pair: Pair) -> list[Setting]:

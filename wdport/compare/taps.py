@@ -89,9 +89,8 @@ def align(
         if tap.candidate not in layers:
             raise IncompleteError((table.path, tap.candidate), "the Keras model has no such layer", fix)
     for side in ("reference", "candidate"):
-        names = [getattr(tap, side) for tap in taps]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(getattr(tap, side) for tap in taps).items():
+            if count > 1:
                 raise IncompleteError((table.path, name), "is named by two taps", fix)
     if not taps:
         raise IncompleteError(table.path, "has no taps, so no layer would be compared", "add a taps section")

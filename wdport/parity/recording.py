@@ -133,6 +133,7 @@ class Replay:
     recorded = True
 
     def __init__(self, recording: Recording) -> None:
+        self.modules: dict[str, Any] = {}
         with reading(recording.path):
             index = recording.index
             self._recording = recording
