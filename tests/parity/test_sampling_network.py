@@ -15,7 +15,7 @@ from wdport.compare.calls import Case
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.layers import RMSNorm, Standardize
-from wdport.parity.sampling_network import SamplingNetwork
+from wdport.parity.trajectories import SamplingNetwork
 
 CASE = Case(seed=1, batch=1, scale=1.0)
 

@@ -19,8 +19,7 @@ from jax.extend.core import get_opaque_trace_state
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
 from wdport.compare.calls import Call, ExpectedCall, Outputs, call_name, layer_of
-from wdport.compare.pairwise_sums import sums_pairwise
-from wdport.compare.programs import CompiledProgram
+from wdport.compare.programs import CompiledProgram, sums_pairwise
 from wdport.errors import IncompleteError, MisfitError
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path
@@ -148,7 +147,7 @@ class Probe:
     that is ``None``.
 
     ``eager`` runs it eagerly instead of compiled: much faster if the model's code changes between runs. ``pairwise``
-    isolates layers with their sums computed pairwise: see :mod:`wdport.compare.pairwise_sums`.
+    isolates layers with their sums computed pairwise: see :mod:`wdport.compare.programs`.
     """
 
     def __init__(

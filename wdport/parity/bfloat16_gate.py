@@ -22,7 +22,7 @@ from wdport.compare.probe import Probe
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
-from wdport.parity.sampling_network import WHOLE, SamplingNetwork
+from wdport.parity.trajectories import WHOLE, SamplingNetwork
 from wdport.recorder import isolate, lifted, record, run
 
 if TYPE_CHECKING:

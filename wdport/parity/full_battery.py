@@ -21,8 +21,8 @@ from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
-from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.trajectories import (
+    SamplingNetwork,
     TrajectoryReference,
     file_process,
     reference_network,

@@ -127,7 +127,7 @@ class Recording:
 
 
 class Replay:
-    """A recorded reference: see :class:`wdport.parity.build_reference.Reference`."""
+    """A recorded reference: see :class:`wdport.compare.reference.Reference`."""
 
     framework = "torch"
     recorded = True

@@ -38,8 +38,8 @@ from wdport.parity.gates import constants_gate, preflight_gate
 from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, ResumedStart
-from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
+from wdport.parity.trajectories import SamplingNetwork
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
 from wdport.version import VERSION

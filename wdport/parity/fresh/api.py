@@ -21,7 +21,6 @@ from wdport.errors import IncompleteError, WdportError
 from wdport.model import Array
 from wdport.options import PathText
 from wdport.parity.file_pair import BothFiles, both_files
-from wdport.parity.fresh.described import described
 from wdport.parity.fresh.gate import (
     RUNS,
     WORDS,
@@ -41,7 +40,7 @@ from wdport.parity.fresh.process import Worker
 from wdport.parity.model_pair import source_tensors
 from wdport.parity.verdict import TERMS
 from wdport.parity.verdict_api import Verdict
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_request import Pair, described
 
 Say = Callable[[str], None]
 FRESH: Final = "N"

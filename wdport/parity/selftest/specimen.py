@@ -33,7 +33,7 @@ from wdport.files.model_target import choose_target
 from wdport.files.temporary import scratch_folder
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
-from wdport.parity.build_reference import family_reference
+from wdport.parity.model_pair import family_reference
 from wdport.parity.policy.judge import under
 from wdport.parity.run_gates import Setup
 from wdport.parity.verdict_api import Verdict
