@@ -16,7 +16,6 @@ from wdport.compare.programs import release_memory
 from wdport.compare.results import TapResult
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled, Trained
-from wdport.model import Array
 from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
@@ -30,7 +29,7 @@ from wdport.parity.trajectories import (
     trial_condition,
 )
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
-from wdport.recorder import highest_precision, lifted, run
+from wdport.recorder import highest_precision, lifted
 
 SEED = 5
 # With a gain of 32, so that attention's logits are large.
@@ -134,18 +133,9 @@ def _optimizer_steps(
 
 def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> TrajectoryReference:
     """The reference's side of trajectories (E)."""
-
     about, modules = family.diffused(prepared.config), comparison.modules
-
-    def single(inputs: tuple[Array, ...]) -> Array:
-        return run(modules["float32"], inputs)[0]
-
-    def double(inputs: tuple[Array, ...]) -> Array:
-        with lifted():
-            return run(modules["float64"], inputs)[0]
-
-    condition = trial_condition(about)
-    wide, narrow = (reference_network(comparison.signature, condition, network) for network in (double, single))
+    wide, narrow = (reference_network(comparison.signature, trial_condition(about), modules[dtype], dtype)
+                    for dtype in ("float64", "float32"))  # fmt: skip
     return TrajectoryReference(wide, file_process(family, prepared), about.shape, narrow)
 
 

@@ -160,9 +160,8 @@ class PortAlone:
         """Give it weights, or, without names, those of the converted file."""
         if not self.failure:
             try:
-                self.failure = _failure(
-                    self._worker.ask({"do": "use", "dtype": dtype, "names": list(names)}, arrays).facts
-                )
+                question = {"do": "use", "dtype": dtype, "names": list(names)}
+                self.failure = _failure(self._worker.ask(question, arrays).facts)
             except BrokenMessage as error:
                 self.failure = f"its process gives {error}"
 
@@ -296,11 +295,10 @@ class FreshGate:
             else:
                 pair = ErrorPair()
                 pair.add(port, sides[1][index], sides[2][index])
-                if not max(pair.rms_ratio, pair.max_ratio) <= NUMERICS:
+                if not pair.ratio <= NUMERICS:
                     moves = self._moves(inputs, "float32", answer, truth)[index]
                     pair.allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))
-                ratio = max(pair.rms_ratio, pair.max_ratio)
-                self.measures.append(measure(name, "float32", ratio, "numerics", part))
+                self.measures.append(measure(name, "float32", pair.ratio, "numerics", part))
 
     def _fail(self, name: str, part: str, why: str) -> None:
         """An output that cannot be compared fails the gate, with the first run of each reason."""

@@ -19,7 +19,6 @@ from wdport.diffusion.process import Process
 from wdport.errors import IncompleteError, InternalError, MisfitError
 from wdport.families.faults import Bounds, Kill, Mutant, fate
 from wdport.families.roles import Sampled, Trained
-from wdport.model import Array
 from wdport.parity.diagnose import tapped
 from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.result import rejected_by
@@ -33,7 +32,6 @@ from wdport.parity.trajectories import (
     trial_condition,
 )
 from wdport.parity.verdict_api import Verdict
-from wdport.recorder import lifted, run
 
 JUDGED = ("0", "A", "A'", "B")
 """The gates of the network, in the order in which they are asked."""
@@ -178,17 +176,10 @@ def run_sampler_faults(
 
 def _reference(family: Sampled, specimen: Specimen) -> TrajectoryReference:
     """The reference's network with the schedule in its tensors."""
-    module = specimen.live.modules["float64"]
     sources = {constant: source for source, constant in specimen.plan.checks.items()}
     process = family.process(specimen.config, lambda name: specimen.tensors[sources[name]])
-    about = family.diffused(specimen.config)
-    signature = specimen.family.signature(specimen.config)
-
-    def double(inputs: tuple[Array, ...]) -> Array:
-        with lifted():
-            return run(module, inputs)[0]
-
-    network = reference_network(signature, trial_condition(about), double)
+    about, signature = family.diffused(specimen.config), specimen.family.signature(specimen.config)
+    network = reference_network(signature, trial_condition(about), specimen.live.modules["float64"])
     return TrajectoryReference(network, process, about.shape)
 
 
@@ -203,12 +194,8 @@ def run_training_faults(
     family, config, model = specimen.family, specimen.config, specimen.model("float64")
     with jax.enable_x64(True):
         objective = trained.objective(config, model)
-    for fault, margin, killed in kill_training_faults(
-        specimen.plan.moves,
-        lambda: family.build_reference(config, specimen.tensors, "float64"),
-        model,
-        objective,
-        faults,
-        limit,
-    ):
+    kills = kill_training_faults(specimen.plan.moves,
+                                 lambda: family.build_reference(config, specimen.tensors, "float64"),
+                                 model, objective, faults, limit)  # fmt: skip
+    for fault, margin, killed in kills:
         yield fate(specimen.name, TRAINING_PLACE, "D", fault, margin, killed)
