@@ -71,9 +71,8 @@ def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields]
             used |= set(unit.names)
             filled |= set(side.direct_variables(path))
             if others:
-                doubts.append(
-                    Doubt(unit.path, f"goes into {path} only by name and order; {others} others fit its shape")
-                )
+                text = f"goes into {path} only by name and order; {others} others fit its shape"
+                doubts.append(Doubt(unit.path, text))
     rows += _loose(side, shapes, used, filled, doubts)
     for name in shapes:
         # BatchNorm's counter of training steps, which inference does not read.
@@ -123,11 +122,8 @@ def _loose(
         if name in filled:
             continue
         shape = tuple(variable.shape)
-        fits = {
-            tensor: next(tensor_rules(tensor_shape, shape), None)
-            for tensor, tensor_shape in shapes.items()
-            if tensor not in used
-        }
+        fits = {tensor: next(tensor_rules(tensor_shape, shape), None)
+                for tensor, tensor_shape in shapes.items() if tensor not in used}  # fmt: skip
         left: Sequence[str] = [tensor for tensor, rule in fits.items() if rule is not None]
         if not left:
             continue

@@ -24,7 +24,7 @@ from wdport.porting.candidate_rows import (
 )
 from wdport.porting.fingerprints import Print
 from wdport.porting.keras_side import InputCall, KerasSide
-from wdport.porting.torch_run import TorchRun
+from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible
 
 Matched = Mapping[str, FillOption]
@@ -83,16 +83,13 @@ class Candidates:
                 shapes.append(value.result.array.shape)
                 if value.result.array.shape == output.shape:  # for example an activation
                     numbers.add(value.number)
-        reshaped = [
-            shape for shape in shapes if len(shape) > 2 and shape[0] == len(output) and prod(shape) == output.size
-        ]
-        return list(dict.fromkeys(shape[1:] for shape in reshaped))
+        fitting = (shape for shape in shapes if len(shape) > 2 and shape[0] == len(output))
+        return list(dict.fromkeys(shape[1:] for shape in fitting if prod(shape) == output.size))
 
     def _shuffled(self, unit: Unit, call_index: int) -> int:
         """The factor of a pixel shuffle after a convolution in PyTorch; 0 if there is none."""
-        numbers = {
-            value.number for value in self._run.prints.find(Print(np.asarray(unit.calls[call_index].outputs[0])))
-        }
+        output = np.asarray(unit.calls[call_index].outputs[0])
+        numbers = {value.number for value in self._run.prints.find(Print(output))}
         for value in self._run.values:
             if value.by == "pixel_shuffle" and numbers & set(value.sources):
                 factor = value.arguments.get("1", value.arguments.get("upscale_factor", 0))
@@ -117,11 +114,10 @@ class Candidates:
         unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: InputCall, call_index: int,
         earlier: Sequence[InputCall],
     ) -> FillOption | None:  # fmt: skip
-        if event.inputs and (
-            option := flattened(unit, keras, kind, below, event.inputs[0], _flat(event, earlier), call_index)
-        ):
-            return option
-        return layer_option(unit, keras, kind, below, call_index=call_index)
+        option = None
+        if event.inputs:
+            option = flattened(unit, keras, kind, below, event.inputs[0], _flat(event, earlier), call_index)
+        return option or layer_option(unit, keras, kind, below, call_index=call_index)
 
     def _assigned_paths(self, matched: Matched) -> set[str]:
         """Units that are assigned to a layer, and their parts and wholes."""
@@ -144,9 +140,8 @@ class Candidates:
         prints = [Print(array) for array in inputs]
         used = {str(row["torch"]) for option in matched.values() for row in option.rows if "rule" in row}
         # Integers give no unique print, and a layer with several variables may take them from other modules.
-        spare = len(self._side.direct_variables(keras.rpartition("/")[0])) > 1 or all(
-            fingerprint.exact for fingerprint in prints
-        )
+        several = len(self._side.direct_variables(keras.rpartition("/")[0])) > 1
+        spare = several or all(fingerprint.exact for fingerprint in prints)
         closed = {option.unit.module_path for option in matched.values() if option.kind}
         orders = [option.unit.order for option in matched.values()]
         candidates: list[tuple[tuple[float, ...], FillOption]] = []
@@ -169,8 +164,9 @@ class Candidates:
 
     def _root(self) -> list[Unit]:
         """The parameters of the model itself."""
-        root_tensors = {name: array for name, array in _state(self._run).items() if "." not in name}
-        bits = sum({self._run.bits[name] for name in root_tensors})
+        state = self._run.module.state_dict()
+        root_tensors = {name: recorder.to_array(tensor) for name, tensor in state.items() if "." not in name}
+        bits = joined_bits(self._run.bits[name] for name in root_tensors)
         return [Unit("", (), root_tensors, "", "", (), -1, bits)] if root_tensors else []
 
 
@@ -188,7 +184,3 @@ def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
     # Cheap, and before any plan is made: most units are excluded by their number of weights.
     spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
     return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
-
-
-def _state(run: TorchRun) -> dict[str, Array]:
-    return {name: recorder.to_array(tensor) for name, tensor in run.module.state_dict().items()}

@@ -31,7 +31,7 @@ from wdport.porting.fingerprints import Print
 from wdport.porting.keras_side import InputCall, KerasSide
 from wdport.porting.matching import RunOutcome
 from wdport.porting.suggest import Place
-from wdport.porting.torch_run import TorchRun, TorchValue
+from wdport.porting.torch_run import TorchRun, TorchValue, joined_bits
 from wdport.porting.units import Unit, likeness, module_of, possible, torch_kinds
 
 if TYPE_CHECKING:
@@ -217,10 +217,9 @@ def _setting_differences(
     if module is None:
         return []
     input_shape, shape = np.shape(event.inputs[0]) if event.inputs else (), () if placed is None else placed.shape
+    pair = Pair(kind, module, layer, fed=tuple(fed), input_shape=input_shape, output_shape=shape)
     try:
-        compared = compare_pair(Pair(kind, module, layer, fed=tuple(fed), input_shape=input_shape, output_shape=shape))[
-            1
-        ]
+        _, compared = compare_pair(pair)
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         return []
     differences = [setting for setting in compared if setting.level == "differs"]
@@ -286,8 +285,7 @@ def _suspects(state: _SearchState, bits: int = 0) -> list[TorchValue]:
     """PyTorch's values that depend only on what was found and on ``bits``, and that no Keras layer has: the last
     first."""
     numbers = set[int]()
-    for unit in state.matched_units():
-        bits |= unit.bits
+    bits |= joined_bits(unit.bits for unit in state.matched_units())
     for event in state.outcome.events:
         if event.path in state.outcome.matched:
             numbers |= {value.number for array in event.outputs for value in state.values(array)}
@@ -303,9 +301,8 @@ _PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "
 
 def _torch_values(state: _SearchState, event: InputCall) -> Iterator[tuple[TorchValue, int]]:
     """PyTorch's values computed from the same inputs, and from which of them: first those that no layer has yet."""
-    covered = {
-        value.number for other in state.outcome.events for array in other.outputs for value in state.values(array)
-    }
+    arrays = (array for event in state.outcome.events for array in event.outputs)
+    covered = {value.number for array in arrays for value in state.values(array)}
     computed = []
     for input_index, array in enumerate(event.inputs):
         numbers = {value.number for value in state.values(array)}
@@ -347,9 +344,8 @@ def _in_layer_layout(
 
 def _described(state: _SearchState, value: TorchValue) -> str:
     """The function or module that computed a value, with its settings."""
-    arguments = ", ".join(
-        f"{name} {argument}" if not name.isdigit() else str(argument) for name, argument in value.arguments.items()
-    )
+    listed = value.arguments.items()
+    arguments = ", ".join(str(argument) if name.isdigit() else f"{name} {argument}" for name, argument in listed)
     name = f"{value.names[0]} ({value.by})" if value.names else value.by.strip("_")
     return f"{name}{f' ({arguments})' if arguments else ''}"
 
@@ -397,17 +393,13 @@ def _misfit_settings(state: _SearchState, event: InputCall) -> list[str]:
 def _next_unit(state: _SearchState, event: InputCall) -> Unit | None:
     """The next module: one of the layer's kind and shape that depends only on what was found."""
     layer, used = state.side.layers[event.path], {unit.path for unit in state.matched_units()}
-    bits = 0
-    for unit in state.matched_units():
-        bits |= unit.bits
+    bits = joined_bits(unit.bits for unit in state.matched_units())
     below = {name: tuple(variable.shape) for name, variable in state.side.variables_below(event.path).items()}
     candidates = []
     for unit in state.units:
         if unit.path in used or not unit.tensors or unit.part.startswith("chunk"):
             continue
-        depends = 0
-        for fingerprint in unit.prints[0] if unit.prints else ():
-            depends |= state.run.depends(fingerprint)
+        depends = joined_bits(map(state.run.depends, unit.prints[0] if unit.prints else ()))
         fits = any(layer_option(unit, event.path, kind, below) for kind in possible(unit, layer))
         # A module that depends on weights that were not found yet comes later in the model.
         candidates.append((bool(depends & ~bits), not fits, unit.order, -likeness(unit.path, event.path), unit))

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from wdport.errors import WdportError
-from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Plan, make_plan
 from wdport.model import Array
-from wdport.porting.candidate_rows import Fields, FillOption, table_of_rows
+from wdport.porting.candidate_rows import Fields, FillOption, planned, table_of_rows
 from wdport.porting.fingerprints import NEAR, Print
 from wdport.porting.keras_side import KerasSide
 from wdport.porting.matching import RunOutcome
-from wdport.porting.torch_run import TorchRun
+from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import Unit, likeness, possible
 from wdport.porting.writing import Doubt
 from wdport.recorder import ATTENTION
@@ -93,7 +91,7 @@ def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fiel
     unseen = option.kind == "attention_packed" and f"{option.unit.path}.{ATTENTION[0]}" not in join.run.calls
     if not option.kind or agreed is None:
         yield from option.rows
-        layer = subject if subject in join.side.layers else _parent(subject, "/")
+        layer = subject if subject in join.side.layers else subject.rpartition("/")[0]
         if not option.unit.part and not option.unit.members and _is_equal(join, option.unit.path, layer):
             yield {"torch": option.unit.path, "keras": layer}
     # With a mask, for example, what happens in it is not recorded.
@@ -108,14 +106,9 @@ def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fiel
 
 def tensor_rows(join: _Join, option: FillOption) -> Iterator[Fields]:
     """The rows of a layer's tensors, one by one."""
-    targets = {
-        name: tuple(variable.shape)
-        for name, variable in join.side.variables_below(str(option.rows[0]["keras"])).items()
-    }
-    plan = make_plan(table_of_rows(option.rows), {name: a.shape for name, a in option.unit.names.items()}, targets, {})
-    if not isinstance(plan, Plan):
-        return
-    for move in plan.moves:
+    below = join.side.variables_below(str(option.rows[0]["keras"]))
+    plan = planned(option.rows, option.unit.names, {name: tuple(below[name].shape) for name in below})
+    for move in plan.moves if plan is not None else ():
         rule = f"{move.rule.source} -> {move.rule.target}"
         row: Fields = {
             "torch": list(move.sources) if len(move.sources) > 1 else move.sources[0],
@@ -152,16 +145,14 @@ def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Fil
         return
     three = [paths.get(part) for part in ATTENTION[:3]]
     if None in three:
-        join.doubts.append(
-            Doubt(module_path, f"{', '.join(paths)} found, but not {', '.join(set(ATTENTION) - set(paths))}")
-        )
+        missing = ", ".join(set(ATTENTION) - set(paths))
+        join.doubts.append(Doubt(module_path, f"{', '.join(paths)} found, but not {missing}"))
         return
     yield from _split(unit, "in_proj_weight", "in_proj_bias", [str(path) for path in three])
     for part in ATTENTION:
         if part in paths:
-            yield _row_with(
-                {"torch": f"{module_path}.{part}", "keras": paths[part]}, up_to="shift" if part == "key" else ""
-            )
+            row = {"torch": f"{module_path}.{part}", "keras": paths[part]}
+            yield _row_with(row, up_to="shift" if part == "key" else "")
     if "out" in paths:
         yield {"torch": f"{module_path}.out_proj.weight", "keras": f"{paths['out']}/kernel", "rule": "linear"}
         if "out_proj.bias" in unit.tensors:
@@ -231,17 +222,13 @@ def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str])
     """Whether these rows fill exactly the variables of these layers from all of the unit's tensors, with the values
     that were found."""
     targets = {name: variable for path in paths for name, variable in join.side.variables_below(path).items()}
-    try:
-        shapes: dict[str, Shape] = {name: tuple(variable.shape) for name, variable in targets.items()}
-        plan = make_plan(table_of_rows(rows), {name: array.shape for name, array in unit.names.items()}, shapes, {})
-    except (WdportError, ValueError):
-        return False
-    if not isinstance(plan, Plan):
+    plan = planned(rows, unit.names, {name: tuple(variable.shape) for name, variable in targets.items()})
+    if plan is None:
         return False
     values = {name: array for option in join.outcome.matched.values() for name, array in option.values.items()}
-    planned = dict(plan.apply(unit.names.__getitem__, rounded=False))
+    moved = dict(plan.apply(unit.names.__getitem__, rounded=False))
     # Exactly: the same numbers, moved by another row.
-    return all(name in values and (planned[name] == values[name]).all() for name in planned)
+    return all(name in values and (moved[name] == values[name]).all() for name in moved)
 
 
 def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
@@ -251,7 +238,8 @@ def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
         torch, keras = str(row["torch"]), str(row.get("keras"))
         if row.get("rule") in ("attention_weight", "attention_output"):
             module, layer = torch.removesuffix(".weight"), keras.removesuffix("/kernel")
-            layers.setdefault((_parent(module, "."), _parent(layer, "/")), {})[layer.rpartition("/")[2]] = module
+            (parent, _, name), outer = layer.rpartition("/"), module.rpartition(".")[0]
+            layers.setdefault((outer, parent), {})[name] = module
     for (torch, keras), parts in layers.items():
         names = {part: module.removeprefix(f"{torch}.") for part, module in _roles(parts).items()}
         if len(names) != len(ATTENTION) or not torch or not keras:
@@ -259,13 +247,10 @@ def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
         changed = {part: name for part, name in names.items() if name != f"{'out' if part == 'out' else part[0]}_proj"}
         joined_row = _row_with({"torch": torch, "keras": keras, "kind": "attention"}, names=changed)
         inside = [row for row in rows if any(f"{row['torch']}.".startswith(f"{module}.") for module in parts.values())]
-        if _is_same(join, [joined_row], inside) and _is_tap(join, torch, keras):
+        both = _outputs(join, torch, keras) if _is_same(join, [joined_row], inside) else None
+        if both is not None and Print(both[0]).same(Print(both[1])):
             rows = [joined_row if row is inside[0] else row for row in rows if row is inside[0] or row not in inside]
     return rows
-
-
-def _parent(path: str, joint: str) -> str:
-    return path.rpartition(joint)[0]
 
 
 def _roles(parts: Mapping[str, str]) -> dict[str, str]:
@@ -300,12 +285,6 @@ def _is_equal(join: _Join, torch: str, keras: str) -> bool:
     theirs, ours = both
     join.compared.add(keras)
     return ours.shape == theirs.shape and bool(np.allclose(ours, theirs, rtol=NEAR))
-
-
-def _is_tap(join: _Join, torch: str, keras: str) -> bool:
-    """Whether a module's and a layer's outputs have the same values, in any order."""
-    both = _outputs(join, torch, keras)
-    return both is not None and Print(both[0]).same(Print(both[1]))
 
 
 def _outputs(join: _Join, torch: str, keras: str) -> tuple[Array, Array] | None:
@@ -370,9 +349,7 @@ def _unused_tensor_rows(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]
         if name in used:
             first.setdefault(join.run.bits[name], name)
     parameters = {name for name, _ in join.run.module.named_parameters(remove_duplicate=False)}
-    read_bits = 0
-    for value in join.run.values:
-        read_bits |= value.depends
+    read_bits = joined_bits(value.depends for value in join.run.values)
     for name in state:
         if name in used:
             continue
@@ -383,9 +360,8 @@ def _unused_tensor_rows(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]
         # A parameter may be trained, so it is never dropped as a table.
         elif name not in parameters:
             yield {"torch": name, "drop": "a table that the Keras model computes"}
-            join.doubts.append(
-                Doubt(name, "dropped, a buffer without a variable in Keras; the models agree with its values")
-            )
+            doubt = "dropped, a buffer without a variable in Keras; the models agree with its values"
+            join.doubts.append(Doubt(name, doubt))
         elif not read_bits & join.run.bits[name]:
             yield {"torch": name, "drop": "the forward pass does not read it"}
             join.doubts.append(Doubt(name, "the forward pass does not read it, dropped"))
