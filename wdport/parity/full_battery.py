@@ -15,19 +15,12 @@ from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.programs import release_memory
 from wdport.compare.results import TapResult
 from wdport.conversion.prepare import Prepared
-from wdport.families.roles import Sampled, Trained
+from wdport.families.roles import Trained
 from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
-from wdport.parity.trajectories import (
-    SamplingNetwork,
-    TrajectoryReference,
-    file_process,
-    reference_network,
-    trajectories_gate,
-    trial_condition,
-)
+from wdport.parity.trajectories import SamplingNetwork, trajectories_gate, trajectory_reference
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted
 
@@ -77,8 +70,9 @@ def run_full_battery(
         if sampling is not None:
             say("sampling trajectories")
             with highest_precision(), comparison.clock.gate("E"):
-                reference = _reference(sampling.family, prepared, comparison)
-                path, trajectories = trajectories_gate(reference, models, (sampling.family, prepared.config))
+                # Nothing holds the reference afterwards: it would keep the float32 module in memory.
+                path, trajectories = trajectories_gate(trajectory_reference(sampling.family, prepared, comparison),
+                                                       models, (sampling.family, prepared.config))  # fmt: skip
             release_memory()
         say("running the port eagerly")
         with comparison.clock.gate("A"):
@@ -131,22 +125,12 @@ def _optimizer_steps(
                               PortTraining(objective), BATCH)  # fmt: skip
 
 
-def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> TrajectoryReference:
-    """The reference's side of trajectories (E)."""
-    about, modules = family.diffused(prepared.config), comparison.modules
-    wide, narrow = (reference_network(comparison.signature, trial_condition(about), modules[dtype], dtype)
-                    for dtype in ("float64", "float32"))  # fmt: skip
-    return TrajectoryReference(wide, file_process(family, prepared), about.shape, narrow)
-
-
 def _variables(
     prepared: Prepared, gradients: dict[str, float], step_errors: Mapping[str, dict[str, float]]
 ) -> tuple[VariableResult, ...]:
     sources = {target: " + ".join(move.sources) for move in prepared.plan.moves for target in move.targets}
+    quantities = [step_errors.get(size, {}) for size in ("gradient", "first moment", "second moment", "value")]
     return tuple(
-        VariableResult(sources[name], name, gradients[name], step_errors.get("gradient", {}).get(name, 0.0),
-                       step_errors.get("first moment", {}).get(name, 0.0),
-                       step_errors.get("second moment", {}).get(name, 0.0),
-                       step_errors.get("value", {}).get(name, 0.0))
-        for name in gradients
-    )  # fmt: skip
+        VariableResult(sources[name], name, error, *(quantity.get(name, 0.0) for quantity in quantities))
+        for name, error in gradients.items()
+    )

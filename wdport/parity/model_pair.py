@@ -8,7 +8,7 @@ biases would hide missing ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -28,6 +28,7 @@ from wdport.errors import MachineError, MisfitError, UsageError
 from wdport.families.roles import KeptByKeras, Referenced
 from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
+from wdport.mapping.plan import Move
 from wdport.model import Array, KerasModel, Signature
 from wdport.recorder import CASES, LONGEST, Input, build, checked_inputs, highest_precision, lifted, run
 
@@ -47,7 +48,7 @@ class Sides:
     @property
     def references(self) -> Mapping[str, torch.nn.Module]:
         """The reference's modules by dtype; empty if it is a recording."""
-        return getattr(self.reference, "modules", {})
+        return self.reference.modules
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,17 @@ def file_variables(prepared: Prepared, converted: Converted) -> dict[str, Array]
 
 def unrounded(prepared: Prepared, weights: Weights) -> Weights:
     """Add the unrounded float64 results of the arithmetic on the tensors."""
-    exact: dict[str, Array] = {}
-    for move in prepared.plan.moves:
-        if not move.exact and all(name in weights.tensors for name in move.sources):
-            arrays = move.apply([weights.tensors[name] for name in move.sources], rounded=False)
-            exact |= zip(move.targets, arrays, strict=True)
-    return replace(weights, exact=exact)
+    return replace(weights, exact=_unrounded([move for move in prepared.plan.moves if not move.exact], weights.tensors))
+
+
+def _unrounded(moves: Sequence[Move], tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """The variables that these moves fill in float64, as far as their tensors are there."""
+    variables: dict[str, Array] = {}
+    for move in moves:
+        if all(name in tensors for name in move.sources):
+            arrays = move.apply([tensors[name] for name in move.sources], rounded=False)
+            variables |= zip(move.targets, arrays, strict=True)
+    return variables
 
 
 def _tensor(prepared: Prepared, name: str) -> Array:
@@ -175,11 +181,7 @@ def correct_port(prepared: Prepared, weights: Weights) -> KerasModel:
 
     Without the checkpoint, it has the file's variables, which preflight (0) compares with the recording.
     """
-    variables = dict(weights.variables)
-    for move in prepared.plan.moves:
-        if all(name in weights.tensors for name in move.sources):
-            arrays = move.apply([weights.tensors[name] for name in move.sources], rounded=False)
-            variables |= zip(move.targets, arrays, strict=True)
+    variables = weights.variables | _unrounded(prepared.plan.moves, weights.tensors)
     with jax.enable_x64(True):
         model = prepared.family.build(prepared.config, "float64")
         for path, variable in variables_by_path(model).items():

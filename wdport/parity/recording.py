@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wdport.compare.calls import Case
+from wdport.compare.calls import Call, Case, layer_of
 from wdport.errors import IncompleteError, InputError
 from wdport.model import Array
 from wdport.parity.recording_file import (
@@ -23,26 +23,12 @@ from wdport.parity.recording_file import (
     number,
     pair,
     reading,
-    sha256,
-    shape,
     table,
+    tensors,
     text,
     texts,
 )
-from wdport.recorder import (
-    EXTREMES,
-    FAST,
-    SCHEMA,
-    UNUSUAL,
-    Call,
-    CaseSweep,
-    Conditioning,
-    Observation,
-    Single,
-    Spread,
-    Tensors,
-    layer_of,
-)
+from wdport.recorder import EXTREMES, FAST, SCHEMA, UNUSUAL, CaseSweep, Conditioning, Observation, Single, Spread
 
 Known = dict[str, Array]
 """Arrays by reference, so that none is read twice within a case."""
@@ -58,7 +44,7 @@ class Recording:
         schema = self.index["schema"]
         if type(schema) is not int or schema != SCHEMA:
             raise InputError(path, f"has the format {schema!r}, this wdport reads {SCHEMA}", AGAIN)
-        self.tensors = {name: _tensors(table(facts)) for name, facts in table(self.index["tensors"]).items()}
+        self.tensors = {name: tensors(facts) for name, facts in table(self.index["tensors"]).items()}
         values = table(self.index.get("values", {}))
         self.values: dict[str, Array] = {name: self.array(text(reference)) for name, reference in values.items()}
         self.names = texts(self.index["names"])
@@ -205,12 +191,6 @@ def open_recording(path: Path) -> Iterator[Recording]:
         yield recording
     finally:
         file.close()
-
-
-def _tensors(facts: Mapping[str, object]) -> Tensors:
-    if set(facts) != {"shape", "dtype", "sha256"}:
-        raise ValueError("a tensor has fields other than shape, dtype and sha256")
-    return Tensors(shape(facts["shape"]), text(facts["dtype"]), sha256(facts["sha256"]))
 
 
 def _case(facts: Mapping[str, object]) -> Case:

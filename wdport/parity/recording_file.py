@@ -28,6 +28,7 @@ from wdport.checkpoint.zip_archive import read_flat_members
 from wdport.errors import InputError, printable
 from wdport.limits import MAX_EMPTY_SHAPE, MAX_ITEM_BYTES, MAX_RANK, MAX_RECORDED, MAX_RECORDED_BYTES
 from wdport.model import Array
+from wdport.recorder import Tensors
 from wdport.shared_types import Count, Sha256
 
 LARGEST: Final = 1 << 48
@@ -92,19 +93,18 @@ def pair(value: object) -> tuple[float, float]:
     return first, second
 
 
-def sha256(value: object) -> str | None:
-    """A SHA-256 hash, or ``None``."""
-    if value is not None and not _SHA256.fullmatch(text(value)):
-        raise ValueError(f"{_shown(value)} is not a SHA-256")
-    return value if isinstance(value, str) else None
-
-
-def shape(value: object) -> tuple[int, ...]:
-    """An array shape."""
-    sizes = tuple(map(count, items(value)))
-    if len(sizes) > MAX_RANK:
-        raise ValueError(f"a shape has {len(sizes)} axes")
-    return sizes
+def tensors(value: object) -> Tensors:
+    """The description of a tensor."""
+    facts = table(value)
+    if set(facts) != {"shape", "dtype", "sha256"}:
+        raise ValueError("a tensor has fields other than shape, dtype and sha256")
+    shape, digest = tuple(map(count, items(facts["shape"]))), facts["sha256"]
+    if len(shape) > MAX_RANK:
+        raise ValueError(f"a shape has {len(shape)} axes")
+    dtype, digest = text(facts["dtype"]), None if digest is None else text(digest)
+    if digest is not None and not _SHA256.fullmatch(digest):
+        raise ValueError(f"{_shown(digest)} is not a SHA-256")
+    return Tensors(shape, dtype, digest)
 
 
 def _shown(value: object) -> str:

@@ -25,6 +25,7 @@ import numpy as np
 
 from wdport import recorder
 from wdport.compare.calls import Case
+from wdport.compare.comparison import Comparison
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure
 from wdport.compare.gate_bounds import TRAJECTORY
 from wdport.compare.layouts import axes, laid_out
@@ -163,6 +164,14 @@ def file_process(family: Sampled, prepared: Prepared) -> Process:
     """The noise process that a checkpoint was trained to reverse, from its tables, recomputed if stored in 16 bits."""
     sources = {constant: source for source, constant in prepared.plan.checks.items()}
     return family.process(prepared.config, lambda name: source_array(prepared, sources[name], cast=True))
+
+
+def trajectory_reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> TrajectoryReference:
+    """The reference's side of a comparison."""
+    about, modules = family.diffused(prepared.config), comparison.modules
+    wide, narrow = (reference_network(comparison.signature, trial_condition(about), modules[dtype], dtype)
+                    for dtype in ("float64", "float32"))  # fmt: skip
+    return TrajectoryReference(wide, file_process(family, prepared), about.shape, narrow)
 
 
 def trajectories_gate(

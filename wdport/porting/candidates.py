@@ -11,17 +11,8 @@ from wdport import recorder
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer
-from wdport.porting.candidate_rows import (
-    FillOption,
-    as_stored,
-    divided,
-    flattened,
-    heads_option,
-    layer_option,
-    merged,
-    shuffled,
-    tensor_options,
-)
+from wdport.porting import candidate_rows as rows
+from wdport.porting.candidate_rows import FillOption
 from wdport.porting.fingerprints import Print
 from wdport.porting.keras_side import InputCall, KerasSide
 from wdport.porting.torch_run import TorchRun, joined_bits
@@ -60,14 +51,14 @@ class Candidates:
                     options.append(option)
             # Only where the plain row does not fit: a Dense kernel with a head axis.
             if "linear" in possible(unit, layer) and not any(other.unit is unit for other in options):
-                option = heads_option(unit, keras, below, call_index)
+                option = rows.heads_option(unit, keras, below, call_index)
                 options += [option] if option else []
             if not unit.kinds and kinds_of_layer(layer):
-                options += as_stored(unit, keras, below, call_index)
+                options += rows.as_stored(unit, keras, below, call_index)
             if type(unit.module).__name__ == "Conv2d" and (up := self._shuffled(unit, call_index)):
-                options += shuffled(unit, keras, below, up, call_index)
+                options += rows.shuffled(unit, keras, below, up, call_index)
             if "linear" in possible(unit, layer):
-                options += divided(unit, keras, below, self._divided(unit, call_index), call_index)
+                options += rows.divided(unit, keras, below, self._divided(unit, call_index), call_index)
         # Several modules as one layer only if no single module fits.
         if not any(not option.unit.part for option in options) and "linear" in (kinds_of_layer(layer) or ()):
             options += self._merged(keras, below, prints, assigned)
@@ -107,7 +98,7 @@ class Candidates:
             for start in range(len(fed) - count + 1):
                 units = [unit for unit, _ in fed[start : start + count]]
                 if sum(len(unit.tensors["weight"]) for unit in units) == width:
-                    yield from merged(units, keras, below, fed[start][1])
+                    yield from rows.merged(units, keras, below, fed[start][1])
 
     @staticmethod
     def _fitting(
@@ -116,8 +107,8 @@ class Candidates:
     ) -> FillOption | None:  # fmt: skip
         option = None
         if event.inputs:
-            option = flattened(unit, keras, kind, below, event.inputs[0], _flat(event, earlier), call_index)
-        return option or layer_option(unit, keras, kind, below, call_index=call_index)
+            option = rows.flattened(unit, keras, kind, below, event.inputs[0], _flat(event, earlier), call_index)
+        return option or rows.layer_option(unit, keras, kind, below, call_index=call_index)
 
     def _assigned_paths(self, matched: Matched) -> set[str]:
         """Units that are assigned to a layer, and their parts and wholes."""
@@ -158,7 +149,7 @@ class Candidates:
                 if full_name in used or array.dtype.kind != "f":
                     continue
                 key = (0.0 if near else 1.0 if inside else 2.0, away, -likeness(full_name, keras))
-                candidates += [(key, option) for option in tensor_options(unit, name, keras, shape)]
+                candidates += [(key, option) for option in rows.tensor_options(unit, name, keras, shape)]
         # Only the keys are compared: options have no order.
         yield from (option for _, option in sorted(candidates, key=lambda candidate: candidate[0]))
 
