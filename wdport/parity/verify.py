@@ -16,7 +16,7 @@ from wdport.files.inputs import Snapshot
 from wdport.options import PathText
 from wdport.parity.compare_recording import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.file_pair import both_files, contradictions
-from wdport.parity.fresh.api import fresh_verdict
+from wdport.parity.fresh.gate import fresh_verdict
 from wdport.parity.model_pair import converted_weights, unequal_variables, user_reference
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.resumed_gate import open_resumed

@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from wdport import recorder
 from wdport.checkpoint import open_checkpoint
+from wdport.compare.run_cases import Say
 from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.files.temporary import scratch_folder
@@ -87,7 +88,7 @@ class Search:
 
 def search(
     side: KerasSide, run: TorchRun, units: Sequence[Unit], inputs: Sequence[Array],
-    say: Callable[[str], None] | None = None, max_passes: int = MOST_PASSES,
+    say: Say | None = None, max_passes: int = MOST_PASSES,
 ) -> Search:  # fmt: skip
     """Run the model, and after every dead end run it again with the last unsettled guess changed."""
     prefix: list[Decision] = []
@@ -118,7 +119,6 @@ def _progress(outcome: RunOutcome) -> tuple[bool, int]:
     return (deepest.dead_end is not None and deepest.dead_end.reason == "end", len(deepest.matched))
 
 
-Say = Callable[[str], None]
 Verify = Callable[[Path, Path, "Path | None"], "Verdict"]
 """Runs verify on a table, a checkpoint and, if there is one, a configuration."""
 
