@@ -666,13 +666,9 @@ class Observation:
 
 
 def observe(
-    modules: Mapping[str, Module],
-    case: Case,
-    inputs: tuple[Array, ...],
-    names: Collection[str] | None = None,
-    taps: Collection[str] | None = None,
-    note: Note = _silent,
-) -> Observation:
+    modules: Mapping[str, Module], case: Case, inputs: tuple[Array, ...], names: Collection[str] | None = None,
+    taps: Collection[str] | None = None, note: Note = _silent,
+) -> Observation:  # fmt: skip
     """Run one case: ``names`` are the modules to record, ``taps`` those to isolate; all if ``None``."""
     double, single = modules["float64"], modules["float32"]
     with highest_precision():
@@ -867,12 +863,9 @@ def module_names(module: Module) -> list[str]:
 
 
 def record(
-    module: Module,
-    inputs: Sequence[Nested],
-    names: Collection[str] | None = None,
-    note: Note = _silent,
+    module: Module, inputs: Sequence[Nested], names: Collection[str] | None = None, note: Note = _silent,
     output_names: list[str] | None = None,
-) -> tuple[Outputs, dict[str, Call]]:
+) -> tuple[Outputs, dict[str, Call]]:  # fmt: skip
     """Run ``module``; returns its outputs, and every call of its submodules in order of completion.
 
     A submodule that is called too often is not recorded, which is reported to ``note``.
@@ -1407,13 +1400,9 @@ class Subject:
 
 
 def build(
-    target: str,
-    checkpoint: str,
-    key: str | None = None,
-    tensors: Mapping[str, Array] | None = None,
-    arguments: Mapping[str, object] | None = None,
-    spare: Collection[str] = (),
-) -> Subject:
+    target: str, checkpoint: str, key: str | None = None, tensors: Mapping[str, Array] | None = None,
+    arguments: Mapping[str, object] | None = None, spare: Collection[str] = (),
+) -> Subject:  # fmt: skip
     """Build the model of ``module:factory`` with the checkpoint's weights, in float32 and in float64.
 
     ``tensors`` are those of the checkpoint, if they were read before; the model need not have the ``spare`` ones.
@@ -1812,13 +1801,8 @@ def _described(
         return {name: [refer(call.inputs), refer(call.outputs), call.caller, list(call.names)]
                 for name, call in calls.items()}  # fmt: skip
 
-    document: dict[str, object] = {
-        **asdict(case),
-        "inputs": refer(observation.inputs),
-        "outputs": refer(observation.outputs),
-    }
-    document["names"] = list(observation.names)
-    document["calls"], document["single"] = listed(observation.calls), None
+    document = {**asdict(case), "inputs": refer(observation.inputs), "outputs": refer(observation.outputs),
+                "names": list(observation.names), "calls": listed(observation.calls), "single": None}  # fmt: skip
     document["conditioning"] = {
         dtype: [{name: asdict(spread) for name, spread in measured.taps.items()}, refer(measured.outputs)]
         for dtype, measured in moves.items()

@@ -85,11 +85,8 @@ def _relu(negative_slope: float = 0.0, max_value: float | None = None, threshold
 
 
 def _clip(low: float, high: float, alias: str) -> ActivationFunction:
-    return (
-        ActivationFunction("relu", _relu(0.0, high), alias)
-        if low == 0
-        else ActivationFunction("clip", {"min": low, "max": high}, alias)
-    )
+    name, parameters = ("relu", _relu(0.0, high)) if low == 0 else ("clip", {"min": low, "max": high})
+    return ActivationFunction(name, parameters, alias)
 
 
 def _celu(alpha: float, alias: str) -> ActivationFunction:
@@ -102,11 +99,8 @@ def _softplus(beta: float, threshold: float, alias: str) -> ActivationFunction:
     return ActivationFunction("softplus", {"beta": float(beta), "threshold": bend}, alias)
 
 
-_SAME_EVERYWHERE = [
-    activation
-    for activation in ACTIVATIONS
-    if not activation.parameters and activation.keras.startswith("activations.")
-]
+_SAME_EVERYWHERE = [activation for activation in ACTIVATIONS
+                    if not activation.parameters and activation.keras.startswith("activations.")]  # fmt: skip
 """Activations without settings, which Keras has under one name."""
 
 _TORCH: Mapping[str, Callable[[Any, str], ActivationFunction | None]] = {

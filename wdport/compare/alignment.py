@@ -161,12 +161,9 @@ MASKED = "mask_zero True passes a mask to later layers, and no module of the ref
 
 
 def compare_settings(
-    taps: Sequence[Tap],
-    modules: Mapping[str, torch.nn.Module],
-    layers: Mapping[str, KerasLayer],
-    reference: Calls | None = None,
-    port: Calls | None = None,
-) -> SettingsReport:
+    taps: Sequence[Tap], modules: Mapping[str, torch.nn.Module], layers: Mapping[str, KerasLayer],
+    reference: Calls | None = None, port: Calls | None = None,
+) -> SettingsReport:  # fmt: skip
     """Compare the settings of the two layers of every tap.
 
     Args:

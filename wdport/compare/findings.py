@@ -30,12 +30,8 @@ class Term:
         return f"{self.name} ({self.letter})"
 
     def gate(
-        self,
-        compared: int,
-        expected: int,
-        measures: tuple[Measure, ...] = (),
-        facts: tuple[Finding, ...] = (),
-    ) -> Gate:
+        self, compared: int, expected: int, measures: tuple[Measure, ...] = (), facts: tuple[Finding, ...] = (),
+    ) -> Gate:  # fmt: skip
         """An outcome of this gate; arguments as those of :class:`Gate`."""
         return Gate(self.letter, self.name, compared, expected, measures, facts, self.meaning)
 

@@ -243,10 +243,8 @@ def _matched_by_place(
     arrays: Sequence[Array], port_count: int, theirs: Collection[int], ours: Collection[int]
 ) -> list[tuple[int, int]] | None:
     """Pairs of positions of inputs in their order, without the masks if other inputs remain on both sides and fit."""
-    places = [
-        [place for place in range(count) if place not in masks]
-        for count, masks in ((len(arrays), theirs), (port_count, ours))
-    ]
+    counted = ((len(arrays), theirs), (port_count, ours))
+    places = [[place for place in range(count) if place not in masks] for count, masks in counted]
     for left, right in (places, [list(range(len(arrays))), list(range(port_count))]):
         if len(left) != len(right):  # the port may take bitwise equal arrays once
             left = [place for n, place in enumerate(left)

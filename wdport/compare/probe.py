@@ -151,14 +151,9 @@ class Probe:
     """
 
     def __init__(
-        self,
-        model: KerasModel,
-        paths: Collection[str],
-        eager: bool = False,
-        training: bool | None = False,
-        *,
+        self, model: KerasModel, paths: Collection[str], eager: bool = False, training: bool | None = False, *,
         pairwise: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         layers = layers_by_path(model)
         self.model, self._training = model, training
         self.layers = {path: layers[path] for path in paths}
@@ -256,12 +251,9 @@ class Probe:
         return outputs, calls
 
     def _traced_isolate(
-        self,
-        trainable: list[jax.Array],
-        fixed: list[jax.Array],
-        inputs: tuple[Tensor, ...],
+        self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...],
         answers: dict[str, Plain],
-    ) -> tuple[list[jax.Array], Found]:
+    ) -> tuple[list[jax.Array], Found]:  # fmt: skip
         calls: Found = {}
         inside = {path: layer for path, layer in self.layers.items() if any(layer_of(call) == path for call in answers)}
         with intercepted(inside, self._answering(answers, calls)) as callers:
@@ -320,12 +312,9 @@ def run_layer(layer: KerasLayer, inputs: Sequence[object], names: Sequence[str] 
 
 
 def stateless(
-    model: KerasModel,
-    trainable: list[jax.Array],
-    fixed: list[jax.Array],
-    inputs: tuple[Tensor, ...],
+    model: KerasModel, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...],
     training: bool | None = False,
-) -> object:
+) -> object:  # fmt: skip
     """Run a model on ``inputs`` with these values of its variables, in evaluation mode, or without stating a mode if
     ``training`` is ``None``."""
     mode = {"training": training} if model._call_has_training_arg and training is not None else {}

@@ -95,13 +95,9 @@ class Live:
     recorded = False
 
     def __init__(
-        self,
-        modules: Mapping[str, torch.nn.Module],
-        make_inputs: MakeInputs | None = None,
-        notes: Sequence[str] = (),
-        code: str = "",
-        drawn: Sequence[Input] = (),
-    ) -> None:
+        self, modules: Mapping[str, torch.nn.Module], make_inputs: MakeInputs | None = None, notes: Sequence[str] = (),
+        code: str = "", drawn: Sequence[Input] = (),
+    ) -> None:  # fmt: skip
         self.modules = modules
         self.code = code
         self.names = recorder.module_names(modules["float64"])

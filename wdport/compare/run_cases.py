@@ -42,16 +42,9 @@ Say = Callable[[str], None]
 
 
 def compare(
-    reference: Reference,
-    candidate: Candidate,
-    probes: Sequence[Case],
-    bounds: Mapping[str, float] | None = None,
-    *,
-    companion: Companion | None = None,
-    clock: Clock | None = None,
-    brief: bool = False,
-    say: Say = lambda _: None,
-) -> Comparison:
+    reference: Reference, candidate: Candidate, probes: Sequence[Case], bounds: Mapping[str, float] | None = None, *,
+    companion: Companion | None = None, clock: Clock | None = None, brief: bool = False, say: Say = lambda _: None,
+) -> Comparison:  # fmt: skip
     """Run both sides on the same inputs and compare every layer, in float64 and in float32.
 
     Args:

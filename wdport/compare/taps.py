@@ -47,13 +47,9 @@ class Tap:
 
 
 def align(
-    table: Table,
-    modules: Collection[str],
-    layers: Collection[str],
-    features: Collection[str],
-    stated: Sequence[str] = (),
-    part: str = "part",
-) -> list[Tap]:
+    table: Table, modules: Collection[str], layers: Collection[str], features: Collection[str],
+    stated: Sequence[str] = (), part: str = "part",
+) -> list[Tap]:  # fmt: skip
     """Find all taps, in the order of ``modules``; raises :class:`IncompleteError` if one has no counterpart.
 
     If the kind of a row has tensors, some of its matches, but not all, may lack the layer: such a match has no tensors,

@@ -151,10 +151,8 @@ def gates_of(layers: dict[str, KerasLayer]) -> list[Gates]:
         ]
     for path, variables in weights.items():
         where = f" of {path}" if len(weights) > 1 else ""
-        groups += [
-            Gates((variable,), count, f"the gates of {variable.name}{where}", from_keras[path])
-            for variable in variables
-        ]
+        groups += [Gates((variable,), count, f"the gates of {variable.name}{where}", from_keras[path])
+                   for variable in variables]  # fmt: skip
     return groups
 
 

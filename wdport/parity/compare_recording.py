@@ -93,11 +93,9 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weig
     variables = weights.variables
     tensors = recording.tensors
     hashed = [m for m in prepared.plan.moves if m.exact and all(tensors[name].sha256 is not None for name in m.sources)]
-    equal = {
-        name: digest == tensors[name].sha256
-        for move in hashed
-        for name, digest in zip(move.sources, _digests(move, variables), strict=True)
-    }
+    digests = {name: digest for move in hashed
+               for name, digest in zip(move.sources, _digests(move, variables), strict=True)}  # fmt: skip
+    equal = {name: digest == tensors[name].sha256 for name, digest in digests.items()}
     matrices = [name for name in equal if len(recording.tensors[name].shape) > 1]
     # Vectors such as zero biases are equal in any two checkpoints; a matrix is not.
     if matrices and not any(equal[name] for name in matrices):

@@ -106,14 +106,9 @@ class GradientProbe:
         return outputs, by_call
 
     def _traced(
-        self,
-        weights: list[jax.Array],
-        fixed: list[jax.Array],
-        inputs: Named,
-        integers: Named,
-        cotangents: Sequence[Tensor],
-        nothing: ByTap,
-    ) -> tuple[list[jax.Array], tuple[list[jax.Array], Named, ByTap]]:
+        self, weights: list[jax.Array], fixed: list[jax.Array], inputs: Named, integers: Named,
+        cotangents: Sequence[Tensor], nothing: ByTap,
+    ) -> tuple[list[jax.Array], tuple[list[jax.Array], Named, ByTap]]:  # fmt: skip
         def product(weights: list[jax.Array], inputs: Named, nothing: ByTap) -> tuple[jax.Array | int, list[jax.Array]]:
             def add(call: str, compute: Compute, arguments: CallArguments) -> object:
                 flat, tree = jax.tree.flatten(compute(arguments.tensors))

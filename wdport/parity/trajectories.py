@@ -201,11 +201,9 @@ def trajectories_gate(
 
 
 def kill_sampler_faults(
-    reference: TrajectoryReference,
-    model: KerasModel,
-    faults: Sequence[SamplerFault],
+    reference: TrajectoryReference, model: KerasModel, faults: Sequence[SamplerFault],
     family_config: Known | None = None,
-) -> Iterator[tuple[str, float, bool]]:
+) -> Iterator[tuple[str, float, bool]]:  # fmt: skip
     """Inject ``faults`` of samplers into a correct float64 port, one at a time; yield its name, the largest error over
     the bound in decades, and whether the gate fails."""
     inputs, port = Inputs.of(reference), TrajectoryPort(model, family_config)
@@ -218,11 +216,9 @@ def kill_sampler_faults(
 
 
 def _compare(
-    process: Process,
-    truth: Mapping[Run, Sequence[Array]],
-    states: Mapping[str, Mapping[Run, Outcome]],
+    process: Process, truth: Mapping[Run, Sequence[Array]], states: Mapping[str, Mapping[Run, Outcome]],
     single: Mapping[Run, Sequence[Array]] = MappingProxyType({}),
-) -> tuple[list[Trajectory], list[Finding]]:
+) -> tuple[list[Trajectory], list[Finding]]:  # fmt: skip
     """Every run's errors, and the other differences."""
     trajectories, facts = [], list[Finding]()
     for run in process.runs:

@@ -105,12 +105,9 @@ def verify(
 
 
 def compare_files(
-    pair: Pair,
-    say: Say | None = None,
-    repro: PathText | None = None,
-    resume: Path | None = None,
+    pair: Pair, say: Say | None = None, repro: PathText | None = None, resume: Path | None = None,
     setup: Setup = EVERYTHING,
-) -> Verdict:
+) -> Verdict:  # fmt: skip
     """What :func:`verify` does for a ``pair`` with a checkpoint; ``resume`` is the optimizer's file."""
     if pair.fresh:
         return fresh_verdict(pair, say, repro, resume)

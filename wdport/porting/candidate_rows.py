@@ -311,12 +311,9 @@ def apply_text(rule: str, array: Array, shape: Shape) -> Array:
         return array.reshape(shape)
 
 
-_NUMBER = re.compile(r"\d+")
-
-
 def folded(path: str) -> str:
     """A path with every number replaced by one character."""
-    return _NUMBER.sub("#", path)
+    return re.sub(r"\d+", "#", path)
 
 
 @dataclass

@@ -110,13 +110,9 @@ class Assigning:
     """One run; ``prefix`` are decisions reused from an earlier run, ``budget`` is the maximum number of layer calls."""
 
     def __init__(
-        self,
-        side: KerasSide,
-        run: TorchRun,
-        units: Sequence[Unit],
-        prefix: Sequence[Decision] = (),
+        self, side: KerasSide, run: TorchRun, units: Sequence[Unit], prefix: Sequence[Decision] = (),
         budget: int = 1 << 30,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.budget = budget
         self.side, self.run = side, run
         self._candidates = Candidates(side, run, units)

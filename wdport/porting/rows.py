@@ -42,6 +42,9 @@ class _Join:
     doubts: list[Doubt] = field(default_factory=list)
     compared: set[str] = field(default_factory=set)
 
+    def unit(self, path: str) -> Unit:
+        return next(candidate for candidate in self.units if candidate.path == path)
+
 
 def suggested_rows(run: TorchRun, side: KerasSide, outcome: RunOutcome, units: Sequence[Unit]) -> SuggestedRows:
     """The rows of a successful search."""
@@ -76,13 +79,14 @@ def _joined(join: _Join) -> Iterator[Fields]:
         if option.unit.part:
             parts.setdefault(option.unit.module_path, {})[option.unit.part] = (subject, option)
     for subject, option in chosen.items():
-        unit = option.unit
-        if unit.part:
-            if unit.module_path not in done:
-                done.add(unit.module_path)
-                yield from _module_rows(join, unit.module_path, parts[unit.module_path])
-            continue
-        yield from _option_rows(join, subject, option)
+        path = option.unit.module_path
+        if not option.unit.part:
+            yield from _option_rows(join, subject, option)
+        elif path not in done:
+            done.add(path)
+            first = next(iter(parts[path]))
+            join_parts = _attention if first in ATTENTION else _recurrent if first.startswith("layer_") else _chunks
+            yield from join_parts(join, path, parts[path])
 
 
 def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fields]:
@@ -124,20 +128,10 @@ def _row_with(row: Fields, **more: object) -> dict[str, object]:
     return {**row, **{name: value for name, value in more.items() if value}}
 
 
-def _module_rows(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
-    first = next(iter(parts))
-    if first in ATTENTION:
-        yield from _attention(join, module_path, parts)
-    elif first.startswith("layer_"):
-        yield from _recurrent(join, module_path, parts)
-    else:
-        yield from _chunks(join, module_path, parts)
-
-
 def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     """Rows for projections of ``torch.nn.MultiheadAttention`` that were found one by one."""
     paths = {part: path for part, (path, _) in parts.items()}
-    unit = next(candidate for candidate in join.units if candidate.path == module_path)
+    unit = join.unit(module_path)
     parent = next(iter(paths.values())).rpartition("/")[0]
     row = {"torch": module_path, "keras": parent, "kind": "attention_packed"}
     if set(paths) == set(ATTENTION) and parent and _fits(join, [row], unit, paths.values()):
@@ -170,7 +164,7 @@ def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str]) -> Iterator
 
 def _recurrent(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     """Rows for the layers of one RNN: with an index if the Keras layers are numbered, otherwise tensor by tensor."""
-    unit = next(candidate for candidate in join.units if candidate.path == module_path)
+    unit = join.unit(module_path)
     numbered = {int(part.removeprefix("layer_")): path for part, (path, _) in parts.items()}
     kind = next(iter(parts.values()))[1].kind
     for pattern in _numbered(numbered):
@@ -209,7 +203,7 @@ def _numbered(paths: Mapping[int, str]) -> Iterator[str]:
 
 def _chunks(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     """Rows for a linear layer that corresponds to several Keras layers."""
-    unit = next(candidate for candidate in join.units if candidate.path == module_path)
+    unit = join.unit(module_path)
     count = int(next(iter(parts)).rpartition("_")[2])
     paths = [parts[name][0] if (name := f"chunk_{index}_of_{count}") in parts else None for index in range(count)]
     if None in paths:
@@ -241,7 +235,11 @@ def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
             (parent, _, name), outer = layer.rpartition("/"), module.rpartition(".")[0]
             layers.setdefault((outer, parent), {})[name] = module
     for (torch, keras), parts in layers.items():
-        names = {part: module.removeprefix(f"{torch}.") for part, module in _roles(parts).items()}
+        # By role, the module of a projection whose Keras layer has one of the usual names.
+        names: dict[str, str] = {}
+        for name, module in parts.items():
+            if role := "out" if "out" in name else next((part for part in ATTENTION[:3] if part in name), ""):
+                names.setdefault(role, module.removeprefix(f"{torch}."))
         if len(names) != len(ATTENTION) or not torch or not keras:
             continue
         changed = {part: name for part, name in names.items() if name != f"{'out' if part == 'out' else part[0]}_proj"}
@@ -251,16 +249,6 @@ def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
         if both is not None and Print(both[0]).same(Print(both[1])):
             rows = [joined_row if row is inside[0] else row for row in rows if row is inside[0] or row not in inside]
     return rows
-
-
-def _roles(parts: Mapping[str, str]) -> dict[str, str]:
-    """By role, the module of a projection whose Keras layer has one of the usual names."""
-    by_role: dict[str, str] = {}
-    for name, module in parts.items():
-        role = "out" if "out" in name else next((part for part in ATTENTION[:3] if part in name), "")
-        if role:
-            by_role.setdefault(role, module)
-    return by_role
 
 
 def _is_same(join: _Join, joined_rows: Sequence[Fields], rows: Sequence[Fields]) -> bool:

@@ -72,11 +72,8 @@ def _policy_gate(
     """The policy's own gate: faults of its entries first, then settings that differ, then every bound that is not the
     default."""
     fix = f"renew it with its reason, or remove it from {policy.source}"
-    faults = [
-        fact(f"{setting.name} expired on {setting.expires}: {fix}")
-        for setting in policy.bounds
-        if setting.expired(today)
-    ]
+    expired = [setting for setting in policy.bounds if setting.expired(today)]
+    faults = [fact(f"{setting.name} expired on {setting.expires}: {fix}") for setting in expired]
     faults += [
         fact(
             f"waiver of {waiver.tap} for {label(waiver.gate)} expired on {waiver.expires}: "

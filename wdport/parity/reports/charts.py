@@ -197,10 +197,8 @@ def _trajectory_lines(trajectory: Trajectory) -> tuple[Line, Line]:
 def _trajectory(trajectory: Trajectory, axis: LogAxis, bound: float) -> Figure:
     steps, (single, logic) = trajectory.steps, _trajectory_lines(trajectory)
     count = min(len(steps), len(logic.values), len(single.values))
-    tips = [
-        f"step {steps[i]}: {number(logic.values[i])} in float64, {number(single.values[i])} in float32"
-        for i in range(count)
-    ]
+    tips = [f"step {steps[i]}: {number(logic.values[i])} in float64, {number(single.values[i])} in float32"
+            for i in range(count)]  # fmt: skip
     ends = (f"step {steps[0]}", f"step {steps[-1]}") if steps else ("", "")
     worst = max(logic.values, key=_nan_last, default=0.0)
     caption = f"{len(steps)} steps, worst float64 error {number(worst)}"

@@ -57,11 +57,8 @@ def _suite(
     suite = ET.SubElement(root, "testsuite", counts | ({"timestamp": verdict.started} if verdict.started else {}))
     facts = {"verdict": phrases.outcome(verdict), "claim": phrases.claim(verdict)}
     facts |= {f"sha256 of the {name}": digest for name, digest in verdict.digests.items()}
-    facts |= {
-        "date": phrases.started(verdict),
-        "reference": phrases.reference_line(verdict),
-        "bounds": phrases.bounds_line(verdict),
-    }
+    facts |= {"date": phrases.started(verdict), "reference": phrases.reference_line(verdict),
+              "bounds": phrases.bounds_line(verdict)}  # fmt: skip
     facts |= {"versions": ", ".join(f"{name} {value}" for name, value in verdict.environment.items())}
     if verdict.settings.told:
         facts |= {"settings": phrases.settings_line(verdict)}

@@ -60,14 +60,8 @@ def render_markdown(verdict: Verdict, limit: int = LIMIT) -> str:
 
     If it would be longer, whole rows are cut from the longest tables, and their number is stated.
     """
-    blocks = [
-        _headline(verdict),
-        *_settings(verdict),
-        _gates(verdict),
-        *_parts(verdict),
-        *_faults(verdict),
-        *_findings(verdict),
-    ]
+    blocks = [_headline(verdict), *_settings(verdict), _gates(verdict), *_parts(verdict), *_faults(verdict),
+              *_findings(verdict)]  # fmt: skip
     return _fit([*blocks, *_worst_taps(verdict), _run(verdict)], limit)
 
 
@@ -171,13 +165,8 @@ def _worst_taps(verdict: Verdict) -> list[_Block]:
     rows = []
     for tap in taps:
         part = phrases.part_name(verdict, tap.part)
-        numbers = (
-            tap.isolated,
-            tap.inputs,
-            tap.cumulative,
-            max(tap.rms_ratio, tap.max_ratio),
-            phrases.nearness(verdict, tap),
-        )
+        numbers = (tap.isolated, tap.inputs, tap.cumulative, max(tap.rms_ratio, tap.max_ratio),
+                   phrases.nearness(verdict, tap))  # fmt: skip
         rows.append(_row(escape(tap.reference), escape(part) if part else "", *map(number, numbers)))
     heads = f"layer|{verdict.words.one}|alone, f64:|inputs, f64:|in the network, f64:|f32 ratio:|of the bound:"
     table = _table("", heads, rows, "layers")

@@ -80,13 +80,8 @@ def _equal_outside(verdict: Verdict) -> bool:
     plain = all(finding.notice or finding.kind in _INSIDE for finding in failed.get("0", ()))
     bounds = verdict.bound("logic"), verdict.bound("numerics")
     within = all(max(tap.cumulative, tap.isolated) <= bounds[0] and tap.rms_ratio <= bounds[1] for tap in outputs)
-    return (
-        verdict.reference_kind in ("own", "recording")
-        and failed.keys() <= {"0", "A", "B"}
-        and plain
-        and bool(outputs)
-        and within
-    )
+    layers_only = verdict.reference_kind in ("own", "recording") and failed.keys() <= {"0", "A", "B"}
+    return layers_only and plain and bool(outputs) and within
 
 
 def _unmet(gate: Gate, say: Callable[[str], str]) -> str:
@@ -136,11 +131,9 @@ def on_assumptions(verdict: Verdict, write: Callable[[str], str] = str) -> str:
     if not verdict.reference:
         return "both sides use this"
     reference = f"your own code, {write(printable(verdict.reference, NAME_CHARS))},"
-    return (
-        f"{reference} confirms those that define the network"
-        if verdict or verdict.unmet
-        else f"the port uses this, {reference} may not"
-    )
+    confirmed = verdict or verdict.unmet
+    return (f"{reference} confirms those that define the network" if confirmed
+            else f"the port uses this, {reference} may not")  # fmt: skip
 
 
 def file_name(path: str) -> str:

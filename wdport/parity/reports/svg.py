@@ -194,11 +194,8 @@ class Chart:
 
     def strokes(self, line: Line) -> str:
         """Strokes of zero length, drawn as dots by round caps: a circle would be stretched with the chart."""
-        places = [
-            (column(i, len(line.values)), self.axis.place(v))
-            for i, v in enumerate(line.values)
-            if isinstance(self.axis, LogAxis) or isfinite(v)
-        ]
+        places = [(column(i, len(line.values)), self.axis.place(v)) for i, v in enumerate(line.values)
+                  if isinstance(self.axis, LogAxis) or isfinite(v)]  # fmt: skip
         return "".join(f"M{x} {SIZE - y}h0" for x, y in places)
 
 

@@ -58,12 +58,9 @@ class Judgement:
 
 
 def run_mutants(
-    specimen: Specimen,
-    chosen: Callable[[Mutant], bool] = lambda _: True,
-    held: Bounds | None = None,
-    diagnose: bool = True,
-    single: bool = False,
-) -> Iterator[Kill]:
+    specimen: Specimen, chosen: Callable[[Mutant], bool] = lambda _: True, held: Bounds | None = None,
+    diagnose: bool = True, single: bool = False,
+) -> Iterator[Kill]:  # fmt: skip
     """Try every chosen mutant of the specimen's family at one place, under the bounds ``held`` (default: those in
     force). ``diagnose`` looks for the probable cause; ``single`` also measures what float32 alone and fixed tolerances
     would report."""
@@ -80,13 +77,9 @@ NOTHING = Mutant("no fault", ("",), lambda *_: nullcontext(), equivalent="nothin
 
 
 def inject(
-    specimen: Specimen,
-    mutant: Mutant,
-    place: str,
-    held: Bounds | None = None,
-    diagnose: bool = False,
+    specimen: Specimen, mutant: Mutant, place: str, held: Bounds | None = None, diagnose: bool = False,
     single: bool = False,
-) -> Kill:
+) -> Kill:  # fmt: skip
     """Try one mutant at one place."""
     setup = Setup(eager=True, network=True, brief=not single, causes=diagnose)
     judgement = judge(specimen, [(mutant, place)], held, setup)
@@ -154,12 +147,9 @@ SAMPLER_PLACE = "the sampler"
 
 
 def run_sampler_faults(
-    family: Sampled,
-    specimen: Specimen,
-    faults: Callable[[Process], Sequence[SamplerFault]],
-    held: Bounds | None = None,
-    sound: bool = True,
-) -> Iterator[Kill]:
+    family: Sampled, specimen: Specimen, faults: Callable[[Process], Sequence[SamplerFault]],
+    held: Bounds | None = None, sound: bool = True,
+) -> Iterator[Kill]:  # fmt: skip
     """Yield the outcome of no fault, if ``sound`` asks for it, then of every one that ``faults`` has of the family's
     process."""
     limit = {**bounds(), **(held or {})}["trajectory"]

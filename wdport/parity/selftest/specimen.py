@@ -136,13 +136,9 @@ class Specimen:
         return layers_by_path(self.model("float32"))
 
     def verify(
-        self,
-        faults: Sequence[Injected] = (),
-        *,
-        held: Mapping[str, float] | None = None,
-        setup: Setup = EAGER,
+        self, faults: Sequence[Injected] = (), *, held: Mapping[str, float] | None = None, setup: Setup = EAGER,
         seed: int = 0,
-    ) -> Verdict:
+    ) -> Verdict:  # fmt: skip
         """The verdict on the pair with these faults in the port, on inputs of this seed, under the bounds ``held``."""
         setup = replace(setup, reference=setup.reference or self.reference)
         with self._converted_with(faults) as (file, code), injected(self.family, code):

@@ -120,11 +120,8 @@ def defaults(name: str) -> Mapping[str, object]:
     function = find_symbol(name)
     if function is None:
         return {}
-    named = [
-        parameter
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
+    named = [parameter for parameter in inspect.signature(function).parameters.values()
+             if parameter.kind is not parameter.VAR_KEYWORD]  # fmt: skip
     return {parameter.name: parameter.default for parameter in (named if name.startswith("layers.") else named[1:])}
 
 
@@ -301,11 +298,8 @@ def _settings(function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     those that its weights and defaults determine."""
     weight = arguments.get("weight")
     shape = tuple(map(int, weight.shape)) if isinstance(weight, TracedTensor) else ()
-    plain = {
-        key: isinstance(value, TracedTensor) or value
-        for key, value in arguments.items()
-        if key not in ("input", "more")
-    }
+    plain = {key: isinstance(value, TracedTensor) or value for key, value in arguments.items()
+             if key not in ("input", "more")}  # fmt: skip
     return {**FUNCTIONS[function].settings(shape, plain), **plain}
 
 

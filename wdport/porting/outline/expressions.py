@@ -159,10 +159,8 @@ def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingPr
         return f"{_inner(text(values['input']))}[{index(values.get('index'), name)}] = {text(values.get('value'))}"
     # Only the dtype of the first tensor matters.
     if function.startswith("new_"):
-        function, values = (
-            function.removeprefix("new_"),
-            {key: value for key, value in values.items() if key != "input"},
-        )
+        function = function.removeprefix("new_")
+        values = {key: value for key, value in values.items() if key != "input"}
     words = []
     for key, value in values.items():
         if key in _DROPPED or (

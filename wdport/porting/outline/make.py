@@ -144,12 +144,9 @@ BATCHES = (CASES[0].batch, CASES[0].batch - 1)
 
 
 def outline_of_table(
-    mapping: str,
-    reference: str | None = None,
-    inputs: Sequence[str] = (),
-    arguments: Mapping[str, object] | None = None,
-    checkpoint: str | None = None,
-) -> Outline:
+    mapping: str, reference: str | None = None, inputs: Sequence[str] = (),
+    arguments: Mapping[str, object] | None = None, checkpoint: str | None = None,
+) -> Outline:  # fmt: skip
     """The outline of the model that a table names; ``arguments`` hold the values that its ``config`` requires."""
     family = own_model(mapping, None, reference, inputs)
     if family is None or not family.reference:
@@ -163,11 +160,9 @@ def outline_of_table(
 
 
 def outline(
-    target: str,
-    inputs: Sequence[str] = (),
-    arguments: Mapping[str, object] | None = None,
+    target: str, inputs: Sequence[str] = (), arguments: Mapping[str, object] | None = None,
     checkpoint: str | None = None,
-) -> Outline:
+) -> Outline:  # fmt: skip
     """The outline of the model of ``module:function``, called with ``arguments``, or with ``checkpoint`` if it takes a
     path. ``inputs`` are strings such as ``x: b 3 48 48``. Raises :class:`WdportError`."""
     with translated():

@@ -121,11 +121,8 @@ class Steps:
             steps = [self._layer(event, around)]
         else:
             steps = [self._step(inner, event) for inner in event.inside if self._is_listed(inner)]
-        module_parameters = (
-            {}
-            if event.is_layer
-            else {name: tuple(parameter.shape) for name, parameter in module.named_parameters(recurse=False)}
-        )
+        parameters = () if event.is_layer else module.named_parameters(recurse=False)
+        module_parameters = {name: tuple(parameter.shape) for name, parameter in parameters}
         buffers = {
             name: tuple(buffer.shape) for name, buffer in module.named_buffers(recurse=False)
             if not event.is_layer and name not in module._non_persistent_buffers_set
@@ -302,9 +299,8 @@ def _kind(value: object) -> str:
     if isinstance(value, TracedTensor):
         return value.kind
     if isinstance(value, tuple):
-        return (
-            "packed" if len(value) == 4 and isinstance(value[1], TracedTensor) and value[1].kind == "int" else "tuple"
-        )
+        packed = len(value) == 4 and isinstance(value[1], TracedTensor) and value[1].kind == "int"
+        return "packed" if packed else "tuple"
     return str(value)
 
 

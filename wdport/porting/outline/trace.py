@@ -53,10 +53,9 @@ def merge(a: Trace, b: Trace, batches: Batches) -> None:
     """Express every size of ``a`` in terms of the batch; raises :class:`CallMismatchError` if ``b`` has other calls."""
     if len(a.events) != len(b.events) or any(_call(x) != _call(y) for x, y in zip(a.events, b.events, strict=True)):
         raise CallMismatchError
-    records = [
-        (_merged(x.args, y.args, batches), _merged(x.kwargs, y.kwargs, batches), _merged(x.outputs, y.outputs, batches))
-        for x, y in zip(a.events, b.events, strict=True)
-    ]
+    pairs = [((x.args, y.args), (x.kwargs, y.kwargs), (x.outputs, y.outputs))
+             for x, y in zip(a.events, b.events, strict=True)]  # fmt: skip
+    records = [tuple(_merged(*sides, batches) for sides in pair) for pair in pairs]
     for event, (args, kwargs, outputs) in zip(a.events, records, strict=True):
         event.args, event.kwargs, event.outputs = args, kwargs, outputs
 
