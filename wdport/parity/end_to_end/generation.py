@@ -92,7 +92,8 @@ def generation_gate(pair: SidePair, full: bool) -> Gate:
 
 def _compare_own(comparison: UseMeasures, pair: SidePair, vocabulary: Vocabulary, full: bool) -> None:
     def logits(tokens: Array, read: Array) -> Array:
-        return pair.reference("float64", tokens[None], read[None])[0]
+        of_token: Array = pair.reference("float64", tokens[None], read[None])[0]
+        return of_token
 
     mask = int(vocabulary.mask or 0)
     prompts = _prompts(vocabulary.size, mask)

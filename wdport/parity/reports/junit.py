@@ -113,8 +113,7 @@ def _tap_case(gate: Gate, verdict: Verdict, tap: TapResult, findings: list[str],
         f"reference: {tap.reference}",
         f"port: {tap.candidate}",
         f"{verdict.words.one}: {phrases.part_name(verdict, tap.part) or 'none'}",
-        f"float64 error: {number(tap.isolated)} isolated, {number(tap.inputs)} in its inputs, "
-        f"{number(tap.cumulative)} within the network",
+        f"float64 error: {phrases.float64_errors(tap)}",
         f"float32 error as a multiple of the reference's: {number(tap.rms_ratio)} in the mean, "
         f"{number(tap.max_ratio)} at the worst value, {number(tap.inputs_ratio)} in its inputs",
         f"bound: {bound}",

@@ -60,7 +60,8 @@ def render_markdown(verdict: Verdict, limit: int = LIMIT) -> str:
 
     If it would be longer, whole rows are cut from the longest tables, and their number is stated.
     """
-    blocks = [_headline(verdict), *_settings(verdict), _gates(verdict), *_parts(verdict), *_faults(verdict),
+    headline = _Block(f"## {phrases.outcome(verdict)}\n\n{MARK}\n\n{phrases.claim(verdict, escape)}.\n")
+    blocks = [headline, *_settings(verdict), _gates(verdict), *_parts(verdict), *_faults(verdict),
               *_findings(verdict)]  # fmt: skip
     return _fit([*blocks, *_worst_taps(verdict), _run(verdict)], limit)
 
@@ -85,15 +86,7 @@ def append_step_summary(text: str) -> bool:
 
 def escape(text: object, limit: int = NAME_CHARS) -> str:
     """Text from a file as Markdown, for a table cell or a line."""
-    return f"<code>{_SPECIAL.sub(_entity, printable(text, limit))}</code>"
-
-
-def _entity(match: re.Match[str]) -> str:
-    return f"&#{ord(match[0])};"
-
-
-def _headline(verdict: Verdict) -> _Block:
-    return _Block(f"## {phrases.outcome(verdict)}\n\n{MARK}\n\n{phrases.claim(verdict, escape)}.\n")
+    return f"<code>{_SPECIAL.sub(lambda match: f'&#{ord(match[0])};', printable(text, limit))}</code>"
 
 
 def _settings(verdict: Verdict) -> list[_Block]:
@@ -185,17 +178,13 @@ def _run(verdict: Verdict) -> _Block:
     assumed = ", ".join(escape(f"{name} {value}") for name, value in verdict.assumed.items())
     lines = [f"Inputs: {'; '.join(map(escape, verdict.inputs))}"] if verdict.inputs else []
     lines += [f"Assumed: {assumed} ({phrases.on_assumptions(verdict, escape)})"] if assumed else []
-    lines += [
-        f"Reference: {phrases.reference_line(verdict, escape)}",
-        f"Bounds: {escape(phrases.bounds_line(verdict), TEXT_CHARS)}",
-    ]
+    lines += [f"Reference: {phrases.reference_line(verdict, escape)}"]
+    lines += [f"Bounds: {escape(phrases.bounds_line(verdict), TEXT_CHARS)}"]
     for what, path, digest in phrases.compared_files(verdict):
-        lines += [
-            f"{what.capitalize()}: {escape(phrases.file_name(path))}" + (f", SHA-256 `{digest}`" if digest else "")
-        ]
-    lines += [
-        f"Run: {'; '.join(filter(None, (phrases.started(verdict), packages or 'unknown')))}; {verdict.seconds:.0f} s"
-    ]
+        sha256 = f", SHA-256 `{digest}`" if digest else ""
+        lines += [f"{what.capitalize()}: {escape(phrases.file_name(path))}{sha256}"]
+    start = f"{phrases.started(verdict)}; " if verdict.started else ""
+    lines += [f"Run: {start}{packages or 'unknown'}; {verdict.seconds:.0f} s"]
     return _Block("\n" + "\n\n".join(lines) + "\n")
 
 

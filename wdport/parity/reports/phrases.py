@@ -169,15 +169,10 @@ def part_name(verdict: Verdict, part: int | None) -> str:
 
 def place(fault: Fault) -> str:
     """The place of a fault: the layer, and the layer inside it that it feeds wrongly."""
-    network = f"the network itself{_output(fault.reference)}"
+    _, dot, output = fault.reference.partition(f"{OUTPUT}.")
+    network = f"the network itself, in its output {output}" if dot else "the network itself"
     site = f"{fault.reference} -> {fault.candidate}" if fault.candidate else network
     return f"{site}, in what it feeds {fault.feeds}" if fault.feeds else site
-
-
-def _output(name: str) -> str:
-    """Which of several outputs a result of the whole network is about."""
-    _, dot, which = name.partition(f"{OUTPUT}.")
-    return f", in its output {which}" if dot else ""
 
 
 def probable(verdict: Verdict, fault: Fault) -> str:
@@ -200,6 +195,17 @@ def nearness(verdict: Verdict, tap: TapResult) -> float:
 def own_error(tap: TapResult) -> float:
     """The larger float64 error of a layer's isolated outputs and of the inputs that its caller feeds it."""
     return max(tap.isolated, tap.inputs)
+
+
+def float64_errors(tap: TapResult) -> str:
+    """The three float64 errors of a tap."""
+    errors = map(number, (tap.isolated, tap.inputs, tap.cumulative))
+    return "{} isolated, {} in its inputs, {} within the network".format(*errors)
+
+
+def layers_compared(verdict: Verdict) -> str:
+    """The number of layers that were compared."""
+    return f"{len(verdict.taps)} layer{'' if len(verdict.taps) == 1 else 's'} compared"
 
 
 def layers_error(verdict: Verdict, part: int) -> float | None:

@@ -50,21 +50,18 @@ class LogAxis:
             return SIZE
         if value <= 0.0:
             return 0
-        bottom, top = _RAIL * self.zeros, SIZE - _RAIL * self.infinities
-        share = (log10(value) - self.low) / (self.high - self.low)
-        return round(bottom + share * (top - bottom))
+        return self._decade(log10(value))
 
     def ticks(self) -> list[tuple[int, str]]:
         """Positions and their labels, from the bottom."""
         step = ceil((self.high - self.low + 1) / _MAX_TICKS)
         marks = [(self.place(0.0), "0")] if self.zeros else []
-        marks += [
-            (self._decade(power), f"1e{power}" if power else "1") for power in range(self.low, self.high + 1, step)
-        ]
+        powers = range(self.low, self.high + 1, step)
+        marks += [(self._decade(power), f"1e{power}" if power else "1") for power in powers]
         return [*marks, (self.place(float("inf")), "inf")] if self.infinities else marks
 
-    def _decade(self, power: int) -> int:
-        """Position of a decade, without computing 10**power, which is 0 for the smallest float64."""
+    def _decade(self, power: float) -> int:
+        """Position of a power of ten, without computing 10**power, which is 0 for the smallest float64."""
         bottom, top = _RAIL * self.zeros, SIZE - _RAIL * self.infinities
         return round(bottom + (power - self.low) / (self.high - self.low) * (top - bottom))
 

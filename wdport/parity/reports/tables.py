@@ -129,8 +129,10 @@ def taps_table(verdict: Verdict) -> ReportTable:
     full = any(tap.gradient is not None for tap in verdict.taps)
     findings = phrases.said_of(verdict, [tap.reference for tap in verdict.taps], ("A", "B", "0"))
     parts = any(tap.part is not None for tap in verdict.taps)
-    said = [[Cell("; ".join(findings.get(tap.reference, [])), None, "said")] * bool(findings) for tap in verdict.taps]
-    rows = [(*_tap(verdict, index, tap, full, parts), *said[index]) for index, tap in enumerate(verdict.taps)]
+    rows = [_tap(verdict, index, tap, full, parts) for index, tap in enumerate(verdict.taps)]
+    if findings:
+        texts = ["; ".join(findings.get(tap.reference, [])) for tap in verdict.taps]
+        rows = [(*row, Cell(text, None, "said")) for row, text in zip(rows, texts, strict=True)]
     heads = [numeric("no."), Head("layer, and the port's"), *([Head(verdict.words.one)] * parts),
              numeric("alone", "f64"), numeric("inputs", "f64"), numeric("network", "f64"), numeric("mean", "f32"),
              numeric("worst", "f32"), numeric("inputs", "f32"),

@@ -14,7 +14,7 @@ from wdport.errors import printable
 from wdport.files.templates import template
 from wdport.parity.reports import phrases
 from wdport.parity.reports.html import TEMPLATES
-from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, number, percent, place
+from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, number, optional, percent, place
 from wdport.parity.verdict import Fault, Verdict
 from wdport.text_marks import Marked, Severity, joined, marked, outcome_line
 
@@ -28,14 +28,10 @@ def render_repr(verdict: Verdict) -> str:
     lines."""
     passed, gates = sum(gate.passed for gate in verdict.gates), len(verdict.gates)
     lines = [f"<Verdict {phrases.outcome(verdict)}: {phrases.claim(verdict)}"]
-    lines.append(f"  {passed} of {gates} gates passed, {_layers(verdict)}{_errors(verdict)}")
+    lines.append(f"  {passed} of {gates} gates passed, {phrases.layers_compared(verdict)}{_errors(verdict)}")
     if faults := verdict.faults:
         lines.append(f"  faulty: {place(faults[0])}" + (f" and {len(faults) - 1} more" if len(faults) > 1 else ""))
     return "\n".join([*lines, "  see verdict.summary() for the full report>"])
-
-
-def _layers(verdict: Verdict) -> str:
-    return f"{len(verdict.taps)} layer{'' if len(verdict.taps) == 1 else 's'} compared"
 
 
 def _errors(verdict: Verdict) -> str:
@@ -57,7 +53,9 @@ def render_card(verdict: Verdict) -> str:
         gates=[(gate, _reason(gate), _cells(gate)) for gate in verdict.gates],
         faults=[f"{site}: {cause}" if cause else site for site, cause in remarks],
         more=max(len(faults) - _FEW_LINES, 0),
-        facts=list(filter(None, [_layers(verdict), f"{verdict.seconds:.0f} s", phrases.started(verdict)])),
+        facts=list(
+            filter(None, [phrases.layers_compared(verdict), f"{verdict.seconds:.0f} s", phrases.started(verdict)])
+        ),
     )
 
 
@@ -124,7 +122,9 @@ def _settings(verdict: Verdict) -> list[str]:
     if not verdict.settings.told:
         return []
     by_level = {level: phrases.settings_told(verdict, level) for level in LEVELS}
-    word, severity = _mark_of_settings(bool(by_level["differs"]), bool(by_level["training"] or verdict.settings.note))
+    noted = by_level["training"] or verdict.settings.note
+    mark: tuple[str, Severity] = ("note", "note") if noted else ("ok", "good")
+    word, severity = ("WARN", "doubtful") if by_level["differs"] else mark
     lines: list[str] = [marked(f"{word:<4} {'settings':<21} {phrases.settings_line(verdict)}", word, severity)]
     for level in LEVELS:
         sentences = [f"{phrases.at_layers(names)}: {text}" for text, names in by_level[level].items()]
@@ -132,12 +132,6 @@ def _settings(verdict: Verdict) -> list[str]:
         if len(sentences) > _FEW_SETTINGS[level]:
             lines.append(f"{_INDENT}and {len(sentences) - _FEW_SETTINGS[level]} more")
     return lines
-
-
-def _mark_of_settings(differ: bool, noted: bool) -> tuple[str, Severity]:
-    if differ:
-        return "WARN", "doubtful"
-    return ("note", "note") if noted else ("ok", "good")
 
 
 def gate_lines(gate: Gate) -> list[str]:
@@ -170,12 +164,11 @@ def _parts(verdict: Verdict) -> list[list[str]]:
     for index, part in enumerate(verdict.parts):
         layers = phrases.layers_error(verdict, index)
         layers_text = "" if layers is None else number(layers)
-        decoded = "unknown" if part.decoded is None else number(part.decoded)
         slope = "" if part.gradient is None else number(part.gradient)
-        cells = [part.name, layers_text, number(part.values), decoded, number(part.ratio), percent(part.energy)]
+        cells = [part.name, layers_text, number(part.values), optional(part.decoded), number(part.ratio),
+                 percent(part.energy)]  # fmt: skip
         rows.append(cells + [slope] * gradients)
-    total = "unknown" if verdict.decoded is None else number(verdict.decoded)
-    return [*rows, [words.decoded, "", "", total, "", ""] + [""] * gradients]
+    return [*rows, [words.decoded, "", "", optional(verdict.decoded), "", ""] + [""] * gradients]
 
 
 def _trajectories(verdict: Verdict) -> list[list[str]]:

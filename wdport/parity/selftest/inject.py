@@ -111,7 +111,9 @@ def judgement_of(verdict: Verdict) -> Judgement:
     sites += [fault.candidate for fault in verdict.faults]
     if not sites and "A'" in failed:
         sites = [finding.subject for finding in gates["A'"].findings if not finding.notice]
-    over = {name: _over(gate) for name, gate in gates.items() if name in JUDGED}
+    # Infinite without a number or a bound.
+    over = {name: inf if gate.worst is None or gate.bound is None else gate.worst / gate.bound
+            for name, gate in gates.items() if name in JUDGED}  # fmt: skip
     causes = dict.fromkeys(text for texts in verdict.causes.values() for text in texts)
     ratio = gates["B"].worst if "B" in gates and gates["B"].worst is not None else inf
     return Judgement(failed, tuple(dict.fromkeys(map(layer_of, sites))), over, next(reversed(verdict.inputs), ""),
@@ -121,11 +123,6 @@ def judgement_of(verdict: Verdict) -> Judgement:
 def _fails(gate: Gate) -> bool:
     """Whether a gate fails for another reason than that the file's variables are not the checkpoint's."""
     return not gate.passed and any(not finding.notice and finding.kind != IN_FILE for finding in gate.findings)
-
-
-def _over(gate: Gate) -> float:
-    """The gate's largest number over its bound; infinite without one."""
-    return inf if gate.worst is None or gate.bound is None else gate.worst / gate.bound
 
 
 def kill_of(specimen: Specimen, mutant: Mutant, place: str, judgement: Judgement) -> Kill:
