@@ -175,11 +175,8 @@ def operation(function: str, arguments: Mapping[str, Any], call: TorchCall) -> C
         notes = []
     if function in ("max", "min") and "dim" in arguments and 1 in call.used:
         notes.append(f"its indices are read: ops.arg{function} in Keras")
-    keras: dict[str, object] = {}
-    for key, (torch_name, usual) in more.items():
-        value = arguments.get(torch_name, usual)
-        if isinstance(value, (int, float, tuple)):
-            keras[key] = value
+    values = {key: arguments.get(torch_name, usual) for key, (torch_name, usual) in more.items()}
+    keras: dict[str, object] = {key: value for key, value in values.items() if isinstance(value, (int, float, tuple))}
     if isinstance(order := keras.get("order"), float) and order % 1 == 0:
         keras["order"] = int(order)  # Keras takes no 2.0
     if function == "norm" and arguments.get("p", "fro") not in ("fro", None):
@@ -242,7 +239,9 @@ def finder(kind: Kind) -> FindCounterpart | None:
         if callable(declared):
             counterpart = declared(name, settings, call)
         else:
-            values = {key: _setting_value(name, settings, setting) for key, setting in declared.arguments.items()}
+            # A function's call does not state all of them.
+            stated = {**parameters(name), **settings}
+            values = {key: stated[setting] for key, setting in declared.arguments.items()}
             counterpart = Counterpart((layer(declared.layer, values, **declared.arguments),))
         if counterpart.partial is not None:
             *notes, rest = counterpart.notes
@@ -250,11 +249,6 @@ def finder(kind: Kind) -> FindCounterpart | None:
         return replace(counterpart, kind=counterpart.kind or (kind.name if kind.name in KINDS else ""))
 
     return find
-
-
-def _setting_value(name: str, settings: Settings, setting: str) -> object:
-    """A hyper-parameter, or PyTorch's default if a function's call does not state it."""
-    return settings[setting] if setting in settings else parameters(name)[setting]
 
 
 LAYERS: Mapping[str, FindCounterpart] = MappingProxyType({

@@ -135,7 +135,7 @@ class Steps:
         if buffers and first:
             notes.append(f"buffers of the checkpoint: tensors rows that use or drop {', '.join(buffers)}")
         return Step(
-            "module", local(event, around), event.name, _full(type(module)), settings={}, torch=name,
+            "module", local(event, around), event.name, _full(module), settings={}, torch=name,
             inputs=self._input_values(event, around), outputs=self._values(event.outputs, event), notes=tuple(notes),
             parameters=module_parameters | buffers, steps=tuple(steps),
         )  # fmt: skip
@@ -168,7 +168,7 @@ class Steps:
         if not self._is_read(event):
             notes.append("its output is not used")
         return Step(
-            "layer", local(event, around), event.name, _full(type(module)), self.numbers[event.serial],
+            "layer", local(event, around), event.name, _full(module), self.numbers[event.serial],
             counterpart.kind, settings, torch_text(name, settings) if name else type(module).__name__,
             self._input_values(event, around), self._values(event.outputs, around), counterpart.calls,
             _keras_text(counterpart), tuple(_defaults(name, settings, counterpart)), tuple(notes),
@@ -316,9 +316,8 @@ def _parametrised(module: torch.nn.Module) -> list[str]:
             else "store the weight itself"))  # fmt: skip
     if any(name.endswith("_g") for name, _ in module.named_parameters(recurse=False)):
         notes.append("its weight is stored by weight_norm, which the row reads")
-    hooks = [*module._forward_hooks.values()]
-    return [*notes, *(["a forward hook may change its output"] if hooks else [])]
+    return [*notes, *(["a forward hook may change its output"] if module._forward_hooks else [])]
 
 
-def _full(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+def _full(module: torch.nn.Module) -> str:
+    return f"{type(module).__module__}.{type(module).__qualname__}"
