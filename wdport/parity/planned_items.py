@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,7 +40,12 @@ def expected(pair: Pair) -> PlannedItems:
     """
     user_family = pair.own
     if pair.fresh:
-        outcomes = _elsewhere(pair) if user_family is not None else expected(replace(pair, fresh=False))
+        plain = replace(pair, fresh=False)
+        if user_family is None:
+            outcomes = expected(plain)
+        else:  # in a separate process, which builds both models of the user
+            with Worker("names", {"pair": to_json(plain)}) as worker:
+                outcomes = from_json(PlannedItems, worker.result(lambda _: None).facts)
         return replace(outcomes, gates=(*outcomes.gates, "N"))
     if pair.checkpoint is None:
         opened = open_converted(pair.converted, user_family)
@@ -52,12 +57,6 @@ def expected(pair: Pair) -> PlannedItems:
         return _expected(prepared, names, pair.full, pair.resume, pair.train)
 
 
-def _elsewhere(pair: Pair) -> PlannedItems:
-    """The same, from a separate process that builds both models of the user."""
-    with Worker("names", {"pair": to_json(replace(pair, fresh=False))}) as worker:
-        return from_json(PlannedItems, worker.result(lambda _: None).facts)
-
-
 def _expected(
     prepared: Prepared, names: Sequence[str], full: bool, resume: bool = False, train: bool = False
 ) -> PlannedItems:
@@ -66,14 +65,10 @@ def _expected(
     there = {"0": True, "A'": bool(prepared.constants), "B'": full, "C": full,
              "D": full and isinstance(family, Trained), "D'": resume, "M": train, "E": full and sampled,
              "E'": sampled, "H": sampled, "I": isinstance(family, Completing)}  # fmt: skip
-    layers = (*_tapped(prepared, names, family.features(config)), OUTPUT)
-    return PlannedItems(tuple(letter for letter, has in there.items() if has), layers)
-
-
-def _tapped(prepared: Prepared, names: Sequence[str], features: Collection[str]) -> list[str]:
-    """The reference's modules that have a counterpart in the table."""
+    features = family.features(config)
     rows = [row.torch for row in prepared.table.taps if row.when is None or row.when in features]
-    return [name for name in names if any(row.match(name) is not None for row in rows)]
+    layers = [name for name in names if any(row.match(name) is not None for row in rows)]
+    return PlannedItems(tuple(letter for letter, has in there.items() if has), (*layers, OUTPUT))
 
 
 def _own_names(prepared: Prepared) -> list[str]:
