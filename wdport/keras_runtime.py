@@ -130,6 +130,11 @@ def variables_by_path(model: KerasModel) -> dict[str, KerasVariable]:
     return by_path
 
 
+def variable_values(model: KerasModel) -> tuple[list[jax.Array], list[jax.Array]]:
+    """The values of a model's trainable variables, and of the others."""
+    return [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]
+
+
 def shapes_by_path(model: KerasModel) -> dict[str, tuple[int, ...]]:
     """The shape of every variable of a model, by path."""
     return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}

@@ -99,20 +99,19 @@ class Alignment:
 
         Returns an empty result for every tap, and the findings on calls.
         """
-        theirs = {name: call.caller for name, call in observation.calls.items()}
-        ours = {name: call.caller for name, call in shapes.items()}
+        theirs, ours = callers(observation.calls), callers(shapes)
         self.left_out = left_out(self.taps, theirs, ours)
         complete = len(observation.inputs) == self._inputs
         self.timed = scalar_fed(observation.inputs, observation.calls) if complete else {}
         self._once = [tap for tap in self.taps if tap not in self.left_out]
-        self.taps, faults = _every_call(self._once, observation, ours)
+        self.taps, faults = every_call(self._once, theirs, ours)
         self.compare_settings(observation, shapes)
         return self._results(self.taps, ours), faults
 
     def extend(self, observation: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
         """Add the calls that a later case makes and none before did; returns as :meth:`settle`."""
-        ours = {name: call.caller for name, call in shapes.items()}
-        taps, faults = _every_call(self._once, observation, ours)
+        ours = callers(shapes)
+        taps, faults = every_call(self._once, callers(observation.calls), ours)
         references = {tap.reference for tap in self.taps}
         more = [tap for tap in taps if tap.reference not in references]
         self.taps += more
@@ -132,9 +131,11 @@ class Alignment:
 
     def _results(self, taps: Sequence[Tap], ours: Mapping[str, str]) -> dict[str, TapResult]:
         references = {tap.candidate: tap.reference for tap in self.taps}
-        callers = [references.get(nearest(tap.candidate, ours, references), "") for tap in taps]
-        return {tap.reference: TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
-                for tap, caller in zip(taps, callers, strict=True)}  # fmt: skip
+        results = {}
+        for tap in taps:
+            caller = references.get(nearest(tap.candidate, ours, references), "")
+            results[tap.reference] = TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
+        return results
 
     @contextmanager
     def settings_in_errors(self) -> Iterator[None]:
@@ -148,13 +149,9 @@ class Alignment:
             raise
 
 
-def _every_call(
-    taps: Sequence[Tap], observation: Observation, ours: Mapping[str, str]
-) -> tuple[list[Tap], list[Finding]]:
-    """A tap for every call, in the order of the computation, and the findings on calls."""
-    call_taps, faults = every_call(taps, {name: call.caller for name, call in observation.calls.items()}, ours)
-    order = {name: position for position, name in enumerate(observation.calls)}
-    return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults
+def callers(calls: Calls) -> dict[str, str]:
+    """The innermost enclosing call, by call."""
+    return {name: call.caller for name, call in calls.items()}
 
 
 MASKED = "mask_zero True passes a mask to later layers, and no module of the reference is compared with this layer"

@@ -22,7 +22,7 @@ from wdport.compare.calls import Call, ExpectedCall, Outputs, call_name, layer_o
 from wdport.compare.programs import CompiledProgram, sums_pairwise
 from wdport.errors import IncompleteError, MisfitError
 from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path
+from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path, variable_values
 from wdport.model import Array, KerasLayer, KerasModel
 
 Tensor = Array | jax.Array
@@ -169,18 +169,18 @@ class Probe:
 
     def whole(self, inputs: tuple[Array, ...]) -> Outputs:
         """Only the model's outputs."""
-        return tuple(map(np.asarray, self._whole(*self._weights(), inputs)))
+        return tuple(map(np.asarray, self._whole(*variable_values(self.model), inputs)))
 
     def record(self, inputs: tuple[Array, ...]) -> tuple[Outputs, dict[str, Call]]:
         """Run the model; returns its outputs, and every call of the layers. If one raises, raises
         :class:`MisfitError`."""
-        outputs, calls = self._record(*self._weights(), inputs)
+        outputs, calls = self._record(*variable_values(self.model), inputs)
         return tuple(map(np.asarray, outputs)), self._calls(calls)
 
     def shapes(self, inputs: tuple[Array, ...]) -> tuple[Sequence[Array | jax.ShapeDtypeStruct], dict[str, Call]]:
         """The same with shapes and dtypes in place of arrays; runs nothing unless ``eager``."""
         if isinstance(self._record, CompiledProgram):
-            outputs, calls = self._record.result_of(*self._weights(), inputs)
+            outputs, calls = self._record.result_of(*variable_values(self.model), inputs)
             return outputs, self._calls(calls)
         return self.record(inputs)
 
@@ -190,7 +190,7 @@ class Probe:
         A call that is not made is left out of the result, and thus not compared.
         """
         plain = {call: _plain(answer) for call, answer in answers.items()}
-        outputs, calls = self._isolate(*self._weights(), inputs, plain)
+        outputs, calls = self._isolate(*variable_values(self.model), inputs, plain)
         return tuple(map(np.asarray, outputs)), self._calls(calls)
 
     def isolate_layer(self, path: str, call: Call, answers: Answers) -> dict[str, Call]:
@@ -215,9 +215,6 @@ class Probe:
                        self._names.get(call, ()), None if mask is None else _arrays(mask))
             for call, (inputs, outputs, mask) in calls.items()
         }  # fmt: skip
-
-    def _weights(self) -> tuple[list[jax.Array], list[jax.Array]]:
-        return [v.value for v in self.model.trainable_variables], [v.value for v in self.model.non_trainable_variables]
 
     def _outputs(
         self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]

@@ -189,8 +189,8 @@ Callers = Mapping[str, str]
 
 
 def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> tuple[list[Tap], list[Finding]]:
-    """One tap for each call of layers that are called several times, and findings on layers that the two sides call a
-    different number of times."""
+    """One tap for each call of layers that are called several times, in the order of the reference's calls, and
+    findings on layers that the two sides call a different number of times."""
     call_taps, faults = [], []
     counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
     for tap in taps:
@@ -202,7 +202,8 @@ def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> t
         for number in range(1, max(min(theirs, ours), 1) + 1):
             names = (call_name(tap.reference, number), call_name(tap.candidate, number))
             call_taps.append(replace(tap, reference=names[0], candidate=names[1]))
-    return call_taps, faults
+    order = {name: position for position, name in enumerate(reference)}
+    return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults
 
 
 def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:
