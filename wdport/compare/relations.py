@@ -66,10 +66,8 @@ def arrangement(candidate: Array, reference: Array) -> str | None:
     if candidate.shape == reference.shape:
         if same(candidate, reference):
             return ""
-        permuted_axis = next(
-            (axis for axis in range(1, reference.ndim) if permutation(candidate, reference, axis) is not None), 0
-        )
-        return f"another order along axis {permuted_axis}" if permuted_axis else None
+        axes = (axis for axis in range(1, reference.ndim) if permutation(candidate, reference, axis) is not None)
+        return next((f"another order along axis {axis}" for axis in axes), None)
     if candidate.ndim != reference.ndim:
         return None
     wide, narrow = (candidate, reference) if candidate.size > reference.size else (reference, candidate)

@@ -221,16 +221,13 @@ class _Engine:
         self.own_values |= any((tap.reference in observation.calls) != (tap.candidate in shapes) for tap in taps)
         port, single = submit(self.port.record, inputs), observation.single
         dtypes = self.companion.dtypes(case) if self.companion is not None else ()
-        if single is None:
-            exact = [dtype for dtype in dtypes if dtype == "float64"]
-            companion = {dtype: submit(self._accompany, dtype, inputs) for dtype in exact}
-            return _Started(case, observation, outputs, calls, into, taps, inputs, port, companion=companion)
-        answers = into(answers_of(case, observation.calls))
-        narrow = self.signature.in_port(single.inputs)
-        running = submit(self.port.run, "float32", "whole", narrow)
-        isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(taps, into))
-        pairs = {"float64": inputs, "float32": narrow}
-        companion = {dtype: submit(self._accompany, dtype, pairs[dtype]) for dtype in dtypes}
+        running, isolated, by_dtype = None, None, {"float64": inputs}
+        if single is not None:
+            answers = into(answers_of(case, observation.calls))
+            narrow = by_dtype["float32"] = self.signature.in_port(single.inputs)
+            running = submit(self.port.run, "float32", "whole", narrow)
+            isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(taps, into))
+        companion = {dtype: submit(self._accompany, dtype, by_dtype[dtype]) for dtype in dtypes if dtype in by_dtype}
         return _Started(case, observation, outputs, calls, into, taps, inputs, port, running, isolated, companion)
 
     def _finish(self, under_way: list[_Started], ahead: int = 0) -> None:

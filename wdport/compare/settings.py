@@ -218,9 +218,8 @@ def differing(
     if not window or not hasattr(module, "kernel_size") or getattr(module, "transposed", False):
         return None
     ours = _axes(len(sizes), window, layer.strides, getattr(layer, "dilation_rate", 1))
-    theirs = _axes(
-        len(sizes), getattr(module, "kernel_size"), getattr(module, "stride"), getattr(module, "dilation", 1)
-    )
+    stride, dilation = getattr(module, "stride"), getattr(module, "dilation", 1)
+    theirs = _axes(len(sizes), getattr(module, "kernel_size"), stride, dilation)
     if ours is None or theirs is None:
         return None
     expected = [_torch(theirs[index], module, index, size) for index, size in enumerate(sizes)]
