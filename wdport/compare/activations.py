@@ -89,10 +89,6 @@ def _clip(low: float, high: float, alias: str) -> ActivationFunction:
     return ActivationFunction(name, parameters, alias)
 
 
-def _celu(alpha: float, alias: str) -> ActivationFunction:
-    return ActivationFunction("celu", {"alpha": float(alpha)}, alias)
-
-
 def _softplus(beta: float, threshold: float, alias: str) -> ActivationFunction:
     # Keras has no threshold; PyTorch's default of 20 is kept, so that the difference of 2.1e-9 is reported.
     bend = inf if threshold >= EXACT_FROM else threshold
@@ -120,7 +116,7 @@ _KERAS: Mapping[str, Callable[..., ActivationFunction]] = {
     "hard_tanh": lambda alias: _clip(-1.0, 1.0, alias),
     "clip": lambda alias, x_min, x_max: _clip(x_min, x_max, alias),
     "elu": lambda alias, alpha=1.0: ActivationFunction("elu", {"alpha": float(alpha)}, alias),
-    "celu": lambda alias, alpha=1.0: _celu(alpha, alias),
+    "celu": lambda alias, alpha=1.0: ActivationFunction("celu", {"alpha": float(alpha)}, alias),
     "gelu": lambda alias, approximate: ActivationFunction("gelu", {"approximate": bool(approximate)}, alias),
     "softplus": lambda alias: _softplus(1.0, inf, alias),
     "soft_shrink": lambda alias, threshold=0.5: ActivationFunction("soft_shrink", {"threshold": threshold}, alias),
@@ -151,9 +147,8 @@ def of_module(module: object) -> ActivationFunction | None:
     activation = BY_CLASS[name]
     settings = {key: getattr(module, key) for key in activation.parameters}
     if activation.along:
-        return ActivationFunction(
-            _function_name(activation), {} if settings["dim"] is None else {"axis": settings["dim"]}, name
-        )
+        axis = {} if settings["dim"] is None else {"axis": settings["dim"]}
+        return ActivationFunction(_function_name(activation), axis, name)
     arguments = {key: value(settings) for key, value in activation.arguments.items()}
     return _KERAS[_function_name(activation)](alias=name, **arguments)
 

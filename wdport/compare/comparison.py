@@ -108,9 +108,8 @@ class OutputParts:
             decoded = self._decoded.get(name)
             logic = max(self._logic.get(name, [inf]))
             energy = self._energy[name] / total if total else None
-            part_results.append(
-                PartResult(name, logic, max(decoded) if decoded else None, max(ratios, default=inf), energy)
-            )
+            decoded_error = max(decoded) if decoded else None
+            part_results.append(PartResult(name, logic, decoded_error, max(ratios, default=inf), energy))
         return tuple(part_results)
 
     def _decode_part(self, output: Array, part: slice) -> Array | None:

@@ -167,9 +167,8 @@ class Finding:
 
     def document(self) -> FindingFacts:
         """Its fields and its sentence."""
-        return FindingFacts(
-            self.subject, self.part.strip(" ,"), self.kind, self.value, self.bound, self.leak, str(self)
-        )
+        part = self.part.strip(" ,")
+        return FindingFacts(self.subject, part, self.kind, self.value, self.bound, self.leak, str(self))
 
 
 def fact(text: str, subject: str = "", kind: str = "fact") -> Finding:

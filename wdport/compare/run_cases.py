@@ -64,9 +64,8 @@ def compare(
     alignment = Alignment(reference, candidate)
     port = PortSide(candidate, alignment.watched)
     probes = tuple(reference.cases(probes))
-    result = Comparison(
-        probes, reference, candidate, alignment, bounds or default_bounds(), port, clock or Clock(), parts
-    )
+    bounds = bounds or default_bounds()
+    result = Comparison(probes, reference, candidate, alignment, bounds, port, clock or Clock(), parts)
     engine = _Engine(result, companion, brief)
     with alignment.settings_in_errors():
         for index, (random_biases, group) in enumerate(groupby(probes, key=lambda case: case.random_biases)):
@@ -441,10 +440,8 @@ class _Engine:
             return
         result = self.result
         outputs, (isolated_outputs, port) = started.running.result(), started.isolated.result()
-        reference, truth, *isolated_references = (
-            result.outputs_in_port(side, started.observation.names, outputs)
-            for side in (*single.outputs, *(outputs for outputs, _ in single.isolated))
-        )
+        sides, names = (*single.outputs, *(isolated[0] for isolated in single.isolated)), started.observation.names
+        reference, truth, *isolated_references = (result.outputs_in_port(side, names, outputs) for side in sides)
         result.float32.expected += len(result.outputs)
         if reference:
             # With a gain, isolated outputs differ if one side computes them by a layer, and the other by a function of
@@ -486,9 +483,7 @@ def _size(observation: Observation) -> int:
 
 def _keeps_own_values(calls: Mapping[str, ExpectedCall], shapes: Calls) -> bool:
     """Whether the reference has no counterpart of an input with at least three axes, or of a part of an output."""
-    return any(call.window for call in calls.values()) or any(
-        index not in call.inputs and len(leaf.shape) > 2
-        for name, call in calls.items()
-        for index, leaf in enumerate(leaves(list(shapes[name].inputs)))
-        if len(call.inputs) < call.count
-    )
+    further = (index not in call.inputs and len(leaf.shape) > 2
+               for name, call in calls.items() if len(call.inputs) < call.count
+               for index, leaf in enumerate(leaves(list(shapes[name].inputs))))  # fmt: skip
+    return any(call.window for call in calls.values()) or any(further)

@@ -235,10 +235,8 @@ def differing(
             settings = ", ".join(f"{name} {getattr(module, name)}" for name in names)
             ours_at, theirs_at = ("" if first.start == second.start else f", starting at {windows.start}"
                                   for windows in (second, first))  # fmt: skip
-            return (
-                f"padding {layer.padding!r} gives {second.count} windows over {size} positions{ours_at}; "
-                f"the reference ({settings}) gives {first.count}{theirs_at}"
-            )
+            return (f"padding {layer.padding!r} gives {second.count} windows over {size} positions{ours_at}; "
+                    f"the reference ({settings}) gives {first.count}{theirs_at}")  # fmt: skip
     return ""
 
 
@@ -271,10 +269,8 @@ def cuts(module: torch.nn.Module, layer: KerasLayer) -> tuple[list[Cut], list[Cu
     if ours is None or ours != theirs or any(len(numbers) != count for numbers in widths):
         return None
     more = [None] * count if layer.output_padding is None else _several(layer.output_padding, count)
-    return (
-        [Cut(before, before - behind) for before, behind in zip(*widths, strict=True)],
-        [_keras_cut(axis, layer.padding, output_padding) for axis, output_padding in zip(ours, more, strict=True)],
-    )
+    their_cuts = [Cut(before, before - behind) for before, behind in zip(*widths, strict=True)]
+    return their_cuts, [_keras_cut(axis, layer.padding, extra) for axis, extra in zip(ours, more, strict=True)]
 
 
 def _keras_cut(axis: Axis, padding: str, more: int | None) -> Cut:

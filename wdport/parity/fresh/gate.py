@@ -507,11 +507,6 @@ def _port_arguments(files: BothFiles) -> dict[str, object]:
 def _facts(files: BothFiles) -> dict[str, Any]:
     """What a verdict states about both files and its bounds, determined here."""
     prepared, converted = files.prepared, files.converted
-    return {
-        "checkpoint": str(prepared.checkpoint.path),
-        "converted": str(converted.path),
-        "digests": files.digests,
-        "bounds": bounds(prepared.family.bounds),
-        "rests_on": dict(prepared.family.rests_on),
-        "assumed": converted.assumed,
-    }
+    paths = {"checkpoint": str(prepared.checkpoint.path), "converted": str(converted.path)}
+    return {**paths, "digests": files.digests, "bounds": bounds(prepared.family.bounds),
+            "rests_on": dict(prepared.family.rests_on), "assumed": converted.assumed}  # fmt: skip
