@@ -216,7 +216,6 @@ class Case:
         return self.batch > 1 and not self.extreme
 
     def describe(self) -> str:
-        """A short description."""
         weights = "random biases" if self.random_biases else "converted weights"
         extremes = ", ".join(extreme for extreme in self.extremes if extreme)
         more = f"samples: {extremes}, " if extremes else ""

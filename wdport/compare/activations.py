@@ -41,7 +41,6 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
 
 
 def _function_name(activation: Activation) -> str:
-    """The name of an activation as a function of Keras."""
     return _LAYERS.get(activation.keras_name, (activation.keras_name,))[0]
 
 

@@ -151,11 +151,9 @@ class PortSide:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The names of the outputs, if the model has them."""
         return tuple(self.probes["float64"].output_names)
 
     def run(self, dtype: str, what: str, *arguments: Any) -> Any:
-        """Run one of the probe's programs by name."""
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             self.precision = str(getattr(jax.config, "jax_default_matmul_precision"))
             return getattr(self.probes[dtype], what)(*arguments)

@@ -43,7 +43,6 @@ class Clock:
         self.seconds: dict[str, float] = {}
 
     def add(self, letter: str, seconds: float) -> None:
-        """Count these seconds for a gate."""
         self.seconds[letter] = self.seconds.get(letter, 0.0) + seconds
 
     @contextmanager
@@ -100,7 +99,6 @@ class OutputParts:
             pair.allow(float(np.sum(part**2)), float(np.max(part)))
 
     def results(self) -> tuple[PartResult, ...]:
-        """The results per part."""
         part_results = []
         total = sum(self._energy.values())
         for name in self.port.parts:
@@ -274,7 +272,6 @@ class Comparison:
 
     @property
     def signature(self) -> Signature:
-        """The port's inputs and outputs."""
         return self.candidate.signature
 
     @property
@@ -297,7 +294,6 @@ class Comparison:
         self.findings[fact(text, subject, kind)] = None
 
     def observe(self, case: Case) -> Observation:
-        """Run the reference on one case."""
         observation = self.reference.observe(case, self.alignment.observed)
         for text in self.reference.findings:
             self.find(text)

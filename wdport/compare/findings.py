@@ -166,7 +166,6 @@ class Finding:
         return self.kind in NOTICES
 
     def document(self) -> FindingFacts:
-        """Its fields and its sentence."""
         part = self.part.strip(" ,")
         return FindingFacts(self.subject, part, self.kind, self.value, self.bound, self.leak, str(self))
 
@@ -328,7 +327,6 @@ def joined(first: Gate, second: Gate) -> Gate:
 
 
 def by_subject(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """Findings by subject."""
     groups = dict[str, list[Finding]]()
     for finding in findings:
         groups.setdefault(finding.subject, []).append(finding)

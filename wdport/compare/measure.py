@@ -106,7 +106,6 @@ class Ranges:
         self._ranges: dict[tuple[str, int], tuple[float, float]] = {}
 
     def add(self, name: str, outputs: Sequence[Array]) -> None:
-        """Add the outputs of one case."""
         for index, values in enumerate(outputs):
             if values.size > 1:
                 least, largest = self._ranges.get((name, index), (inf, -inf))
@@ -146,7 +145,6 @@ class ErrorPair:
     spread_max: float = 0.0
 
     def add(self, candidate: Array, reference: Array, truth: Array) -> None:
-        """Add one run's results."""
         with np.errstate(invalid="ignore"):
             c, r = candidate.astype(np.float64) - truth, reference.astype(np.float64) - truth
         self.candidate_square += float(np.sum(c * c))
@@ -221,7 +219,6 @@ class ScaledErrors:
         self._squares, self._count = self._squares + square, self._count + reference.size
 
     def relative(self) -> dict[str, float]:
-        """The errors by name."""
         floor = FLOOR * (self._squares / max(self._count, 1)) ** 0.5
         return {name: _quotient(error, max(size, floor)) for name, (error, size) in self._errors.items()}
 

@@ -168,7 +168,6 @@ class Probe:
         self._isolate = isolate if eager else CompiledProgram(isolate, FAST_COMPILE)
 
     def whole(self, inputs: tuple[Array, ...]) -> Outputs:
-        """Only the model's outputs."""
         return tuple(map(np.asarray, self._whole(*variable_values(self.model), inputs)))
 
     def record(self, inputs: tuple[Array, ...]) -> tuple[Outputs, dict[str, Call]]:

@@ -113,7 +113,6 @@ def _canonical(leaf: object) -> object:
 
 
 def _dtype(leaf: Any) -> Any:
-    """The dtype of this array in a program."""
     return jax.dtypes.canonicalize_dtype(leaf.dtype) if isinstance(leaf, np.ndarray) else leaf.dtype
 
 
@@ -176,7 +175,6 @@ def sums_pairwise(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _evaluated(program: Jaxpr, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-    """The outputs of a program."""
     values = dict(zip((*program.constvars, *program.invars), (*constants, *arguments), strict=True))
 
     def value(atom: Any) -> Any:

@@ -128,7 +128,6 @@ class AttentionForm:
     mask: str = "no mask"
 
     def settings(self) -> dict[str, str]:
-        """The settings by name, as text."""
         return {"num_heads": str(self.heads), "logit scale": self.scale, "softmax over": self.over,
                 "heads split with": self.split, "heads merged with": self.merge, "mask": self.mask}  # fmt: skip
 

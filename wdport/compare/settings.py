@@ -159,7 +159,6 @@ def _value(side: object, path: str) -> object:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether this is a number, a string, or a list of them."""
     if isinstance(value, (tuple, list)):
         return not any(isinstance(element, (tuple, list)) for element in value)
     return value is None or isinstance(value, (bool, int, float, str))

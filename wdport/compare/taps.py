@@ -132,7 +132,6 @@ def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Lay
 
 
 def watched(taps: Sequence[Tap]) -> list[str]:
-    """The port's layers to probe: those of the taps, and the first ones of stacks."""
     return list(dict.fromkeys(layer_of(path) for tap in taps for path in (tap.candidate, tap.fed) if path))
 
 

@@ -35,7 +35,6 @@ class Described:
         self.tensors: Mapping[str, Tensors] = recording.tensors
 
     def read(self, name: str) -> NoReturn:
-        """Raise: a recording has no values to read."""
         raise InternalError((self.path, name), "a recording holds no weights", "report this")
 
 

@@ -227,5 +227,4 @@ def _other_arguments(
 
 
 def _from(converted: Converted, origin: str) -> dict[str, object]:
-    """The configuration values of this origin."""
     return {name: getattr(converted.config, name) for name, where in converted.origins.items() if where == origin}

@@ -44,7 +44,6 @@ class FullBattery:
     trajectories: tuple[Trajectory, ...] = ()
 
     def parts(self, parts: tuple[PartResult, ...]) -> tuple[PartResult, ...]:
-        """The parts' results with their gradients' errors."""
         if not self.part_gradients:
             return parts
         return tuple(replace(part, gradient=g) for part, g in zip(parts, self.part_gradients, strict=True))
@@ -108,7 +107,6 @@ def _compare_eagerly(comparison: Comparison, case: Case) -> None:
 
 
 def _drop_float32(comparison: Comparison) -> None:
-    """Drop the float32 models of both sides."""
     for models in (comparison.port.probes, comparison.candidate.models, comparison.modules):
         if isinstance(models, dict):
             models.pop("float32", None)

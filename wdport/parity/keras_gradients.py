@@ -74,7 +74,6 @@ class GradientProbe:
         return [rng.standard_normal(shape) for shape in self._shapes[_shapes_of(inputs)]]
 
     def _nothing(self, weights: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> ByTap:
-        """Zeros in the shapes of the taps' outputs."""
         key = _shapes_of(inputs)
         if key not in self._zeros:
             with TRACING:

@@ -66,7 +66,6 @@ class Weights:
     exact: Mapping[str, Array] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Drop all arrays."""
         self.tensors.clear()
         self.variables.clear()
 
@@ -204,13 +203,11 @@ class WeightSets:
         self._sets = {False: weights}
 
     def of(self, random_biases: bool) -> Weights:
-        """One of the two sets."""
         if random_biases not in self._sets:
             self._sets[True] = with_random_biases(self._prepared, self._sets[False], self._sides.reference.shifts)
         return self._sets[random_biases]
 
     def use(self, random_biases: bool) -> None:
-        """Set the weights of all four models."""
         weights = self.of(random_biases)
         if weights is not self._current:
             change_weights(self._prepared, self._sides, weights, self._current)

@@ -72,7 +72,6 @@ def _expected(
 
 
 def _own_names(prepared: Prepared) -> list[str]:
-    """The modules of wdport's own reference."""
     features = prepared.family.features(prepared.config)
     rows = [row for row in prepared.table.rows if row.when is None or row.when in features]
     # As in model_pair: buffers of a variant, which the reference does not have.

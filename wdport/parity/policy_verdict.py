@@ -24,7 +24,6 @@ class Terms:
 
     @property
     def any(self) -> bool:
-        """Whether there is a policy or a baseline."""
         return self.policy is not None or self.baseline is not None
 
 

@@ -44,7 +44,6 @@ class Recording:
             self.cases[case] = facts
 
     def array(self, reference: object) -> Array:
-        """The array of this reference in the index."""
         with reading(self.path):
             return self._file.array(reference, {})
 
@@ -71,7 +70,6 @@ class Recording:
             return Conditioning(spreads, self._flat(outputs, {}))
 
     def sweeps(self) -> dict[str, CaseSweep]:
-        """The recorded sweeps over all times."""
         with reading(self.path):
             by_name = form.table(self.index["sweeps"])
             return {name: CaseSweep(*self._flat(form.items(arrays, 3), {})) for name, arrays in by_name.items()}

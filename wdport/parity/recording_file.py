@@ -52,26 +52,22 @@ def items(value: object, length: int | None = None) -> list[object]:
 
 
 def text(value: object) -> str:
-    """A string."""
     if not isinstance(value, str):
         raise TypeError(f"{_shown(value)} is not a string")
     return value
 
 
 def texts(value: object) -> list[str]:
-    """A list of strings."""
     return [text(element) for element in items(value)]
 
 
 def boolean(value: object) -> bool:
-    """A boolean."""
     if not isinstance(value, bool):
         raise TypeError(f"{_shown(value)} is not true or false")
     return value
 
 
 def count(value: object) -> int:
-    """A non-negative integer."""
     # Not isinstance, for which true is an int as well.
     if type(value) is not int or not 0 <= value <= LARGEST:
         raise TypeError(f"{_shown(value)} is not a non-negative integer")
@@ -79,14 +75,12 @@ def count(value: object) -> int:
 
 
 def number(value: object) -> float:
-    """A finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise TypeError(f"{_shown(value)} is not a number")
     return float(value)
 
 
 def pair(value: object) -> tuple[float, float]:
-    """Two non-negative numbers."""
     first, second = map(number, items(value, 2))
     if first < 0 or second < 0:
         raise ValueError(f"{_shown(value)} is negative")
@@ -247,11 +241,9 @@ class RecordingFile:
             raise
 
     def close(self) -> None:
-        """Close the file."""
         self._source.close()
 
     def index(self) -> dict[str, object]:
-        """The index of the file."""
         span = self._members[INDEX]
         if span.nbytes > MAX_RECORDED_BYTES:
             raise Fault("has too long an index")

@@ -132,7 +132,6 @@ class _Run:
             self.gates += [self.sampling.gate(self.more.trajectories), *([self.more.path] if self.more.path else [])]
 
     def _unequal(self) -> list[Finding]:
-        """What differs before anything runs."""
         converted, variables, digests = self.converted, self.weights.variables, self.subject.digests
         findings = [*self.subject.unequal,
                     *provenance(converted, variables, digests["converted"], digests.get("checkpoint"))]  # fmt: skip

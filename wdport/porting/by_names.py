@@ -97,7 +97,6 @@ def _units(shapes: Mapping[str, Shape]) -> list[Unit]:
 
 
 def _row(unit: Unit, path: str, layer: KerasLayer, side: KerasSide) -> Fields | None:
-    """The row of the first kind that fits both."""
     variables = {name: tuple(variable.shape) for name, variable in side.direct_variables(path).items()}
     # Cheap, and before any plan is made: a layer cannot have more values than its tensors.
     if sum(map(prod, variables.values())) > sum(array.size for array in unit.tensors.values()):

@@ -59,7 +59,6 @@ class FillOption:
 
     @property
     def kind(self) -> str:
-        """The layer's kind, or ""."""
         return str(self.rows[0].get("kind", ""))
 
     @property
@@ -69,7 +68,6 @@ class FillOption:
 
 
 def table_of_rows(rows: Sequence[Fields]) -> Table:
-    """A table of these rows."""
     layers = [dict(row) for row in rows if "rule" not in row and "same_as" not in row and "drop" not in row]
     tensors = [dict(row) for row in rows if "rule" in row or "drop" in row]
     tied = [dict(row) for row in rows if "same_as" in row]
@@ -303,7 +301,6 @@ def tensor_options(unit: Unit, name: str, keras: str, shape: Shape) -> Iterator[
 
 
 def apply_text(rule: str, array: Array, shape: Shape) -> Array:
-    """Apply a rule, given as text, to an array."""
     parsed = parse_rule(rule, rule)
     try:
         return apply_rule(parsed, [array], parsed.sizes([array.shape], [shape]))[0]
@@ -337,7 +334,6 @@ class Guide:
             self.wrong += best != option.unit.path
 
     def order(self, options: Sequence[FillOption]) -> list[FillOption]:
-        """Sort the options, the most likely first."""
         units = _units(options)
         # Names of the two models may have nothing to do with each other.
         trusted = self.right >= self.wrong
@@ -353,6 +349,5 @@ class Guide:
 
 
 def _units(options: Sequence[FillOption]) -> list[str]:
-    """The units of these options, in the order of their calls."""
     orders = {option.unit.path: option.unit.order for option in options}
     return sorted(orders, key=lambda path: orders[path])

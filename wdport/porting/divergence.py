@@ -266,7 +266,6 @@ _SETTINGS = ("interpolation", "axis", "pool_size", "strides", "padding", "negati
 
 
 def _settings(layer: KerasLayer) -> str:
-    """The settings of a layer without weights."""
     settings = [(name, getattr(layer, name)) for name in _SETTINGS if hasattr(layer, name)]
     return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in settings if value is not None)
 

@@ -46,5 +46,4 @@ class InputCall:
 
     @property
     def path(self) -> str:
-        """The layer's."""
         return layer_of(self.call)

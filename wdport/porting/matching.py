@@ -43,7 +43,6 @@ class Decision:
 
     @property
     def untried(self) -> list[FillOption]:
-        """The options that were not tried yet."""
         return [option for option in self.options if option.key not in self.tried]
 
 

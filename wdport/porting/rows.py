@@ -47,7 +47,6 @@ class _Join:
 
 
 def suggested_rows(run: TorchRun, side: KerasSide, outcome: RunOutcome, units: Sequence[Unit]) -> SuggestedRows:
-    """The rows of a successful search."""
     join = _Join(run, side, outcome, units)
     rows = _attentions(join, list(_joined(join)))
     rows += _pools(join)
@@ -109,7 +108,6 @@ def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fiel
 
 
 def tensor_rows(join: _Join, option: FillOption) -> Iterator[Fields]:
-    """The rows of a layer's tensors, one by one."""
     below = join.side.variables_below(str(option.rows[0]["keras"]))
     plan = planned(option.rows, option.unit.names, {name: tuple(below[name].shape) for name in below})
     for move in plan.moves if plan is not None else ():
@@ -285,7 +283,6 @@ def _outputs(join: _Join, torch: str, keras: str) -> tuple[Array, Array] | None:
 
 
 def _filled(rows: Sequence[Fields], side: KerasSide) -> set[str]:
-    """The variables that rows fill."""
     table = table_of_rows(rows)
     paths = [pattern for row in table.rows for patterns in (row.keras, *row.others) for pattern in patterns]
     return {name for name in side.variables if any(pattern.match(name) is not None for pattern in paths)}
@@ -359,6 +356,5 @@ def _unused_tensor_rows(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]
 
 
 def claimed(rows: Sequence[Fields], names: Sequence[str]) -> set[str]:
-    """The tensors that rows refer to."""
     table = table_of_rows(rows)
     return {name for name in names for row in table.rows for pattern in row.torch if pattern.match(name) is not None}

@@ -171,7 +171,6 @@ class Suggestion:
         return bool(self.verdict)
 
     def text(self) -> str:
-        """The table as YAML."""
         models = self.models
         head = [f"Suggested by wdport map suggest: {self.method}."]
         if self.verdict is not None:

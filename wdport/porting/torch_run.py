@@ -85,7 +85,6 @@ class TorchRun:
 
 
 def joined_bits(bits: Iterable[int]) -> int:
-    """All of these bits."""
     return reduce(or_, bits, 0)
 
 

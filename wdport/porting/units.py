@@ -92,7 +92,6 @@ class Unit:
     members: tuple[str, ...] = ()
 
     def first_input(self, call_index: int = 0) -> Array:
-        """The first input array of a call."""
         return np.asarray(recorder.leaves(list(self.calls[call_index].inputs))[0])
 
     @property

@@ -233,7 +233,6 @@ def _grouped(rows: Sequence[Fields]) -> dict[str, list[Fields]]:
 
 
 def row_text(row: Fields) -> str:
-    """One row on one line."""
     return "{" + ", ".join(f"{name}: {_value(name, value)}" for name, value in row.items()) + "}"
 
 

@@ -200,7 +200,6 @@ def apply_matrix(matrix: Array | Tensor, x: Tensor, axis: int) -> Tensor:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _by_taps(plan: TransformPlan, function: Callable[[TransformPlan, Tensor], Tensor], axis: int, x: Tensor) -> Tensor:
-    """Run a function of (..., N, F) along any axis."""
     # The filters work on the last axis but one; any other one is moved there, with a feature axis of size 1 after it.
     if axis == x.ndim - 2:
         return function(plan, x)

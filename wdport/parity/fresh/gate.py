@@ -177,7 +177,6 @@ class PortAlone:
                 self.failure = f"its process gives {error}"
 
     def run(self, dtype: str, mode: str, inputs: Sequence[Array]) -> Answered:
-        """One run."""
         if self.failure:
             return Answered(failure=self.failure)
         try:
@@ -331,7 +330,6 @@ class FreshGate:
         return min(NUMERICS * sample_error(output + moves, output), LEAK)
 
     def gate(self, notices: Sequence[str]) -> Gate:
-        """The outcome of all cases."""
         failures = [fact(f"{name}: {why} ({len(runs)} of {self.compared} runs, first {runs[0]})", name)
                     for (name, why), runs in self._failures.items()]  # fmt: skip
         facts = (*failures, *self.facts, *map(notice, notices))
@@ -443,11 +441,9 @@ class _FreshRun:
 
     @property
     def words(self) -> list[str]:
-        """The seed and the cases, for a report."""
         return [f"fresh: seed {self._seed}", *(f"fresh: {case}" for case in self._cases)]
 
     def ask_port(self, port: PortAlone) -> None:
-        """Run the port in every case, in both dtypes."""
         prepared = self._files.prepared
         if self._files.user_family is not None and port.input_shapes:
             self._files.user_family.assume_inputs(port.input_shapes)

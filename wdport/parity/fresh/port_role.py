@@ -42,7 +42,6 @@ class PortModels:
         return [list(tensor.shape) for tensor in getattr(self._model("float32"), "inputs", None) or ()]
 
     def use(self, dtype: str, names: Sequence[str], arrays: Sequence[Array]) -> None:
-        """Set these variables."""
         variables = variables_by_path(self._model(dtype))
         for name, array in zip(names, arrays, strict=True):
             set_variable(variables[name], array)

@@ -80,7 +80,6 @@ class ReferenceModel:
 
 
 def _pair(job: Mapping[str, Any]) -> Pair:
-    """The pair of a job."""
     return from_json(Pair, job["arguments"]["pair"])
 
 

@@ -152,7 +152,6 @@ def depth_chart(verdict: Verdict) -> Chart:
 
 
 def _part_spans(verdict: Verdict) -> list[AxisSpan]:
-    """Runs of taps that belong to one part."""
     spans, start = [], 0
     for part, run in groupby(verdict.taps, key=attrgetter("part")):
         stop = start + len(list(run))

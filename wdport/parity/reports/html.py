@@ -50,7 +50,6 @@ def pieces(value: object) -> list[str]:
 
 
 def _counts(verdict: Verdict) -> list[str]:
-    """The numbers of the headline."""
     passed = sum(gate.passed for gate in verdict.gates)
     counts = [f"{passed} of {len(verdict.gates)} gates passed", words.layers_compared(verdict)]
     counts += [f"{len(verdict.faults)} faulty"] if verdict.faults else []

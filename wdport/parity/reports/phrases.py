@@ -92,7 +92,6 @@ def _unmet(gate: Gate, say: Callable[[str], str]) -> str:
 
 
 def reference_line(verdict: Verdict, write: Callable[[str], str] = str) -> str:
-    """Whose code the reference is."""
     code = write(printable(verdict.reference_code or verdict.reference, NAME_CHARS))
     if verdict.reference_kind == "wdport":
         return "wdport's own PyTorch implementation"
@@ -198,13 +197,11 @@ def own_error(tap: TapResult) -> float:
 
 
 def float64_errors(tap: TapResult) -> str:
-    """The three float64 errors of a tap."""
     errors = map(number, (tap.isolated, tap.inputs, tap.cumulative))
     return "{} isolated, {} in its inputs, {} within the network".format(*errors)
 
 
 def layers_compared(verdict: Verdict) -> str:
-    """The number of layers that were compared."""
     return f"{len(verdict.taps)} layer{'' if len(verdict.taps) == 1 else 's'} compared"
 
 

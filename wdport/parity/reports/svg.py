@@ -45,7 +45,6 @@ class LogAxis:
         return cls(low, max(high, low + 1), zeros, not all(map(isfinite, values)))
 
     def place(self, value: float) -> int:
-        """The position of a value."""
         if not isfinite(value):
             return SIZE
         if value <= 0.0:
@@ -137,7 +136,6 @@ class Chart:
 
     @property
     def size(self) -> int:
-        """Width and height of the SVG's coordinates."""
         return SIZE
 
     @property

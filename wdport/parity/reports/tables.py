@@ -27,7 +27,6 @@ class Cell:
 
     @property
     def classes(self) -> str:
-        """The cell's CSS classes."""
         return " ".join(filter(None, ("" if self.value is None else "n", self.style)))
 
 
@@ -51,7 +50,6 @@ class ReportTable:
 
 
 def numeric(text: str, unit: str = "") -> Head:
-    """The head of a column of numbers."""
     return Head(text, unit, True)
 
 
@@ -61,7 +59,6 @@ def amount(value: float | None, bad: bool = False) -> Cell:
 
 
 def settings_table(verdict: Verdict) -> ReportTable:
-    """Every hyper-parameter that differs."""
     read = {"differs": Cell("inference", None, "bad"), "training": Cell("training only")}
     rows = [
         (Cell(setting.reference, None, "path"), Cell(setting.candidate, None, "path"), Cell(setting.text), read[level])

@@ -65,7 +65,6 @@ def _reason(gate: Gate) -> str:
 
 
 def _cells(gate: Gate) -> list[str]:
-    """The columns of numbers."""
     numbers = ["" if value is None else number(value) for value in (gate.worst, gate.bound)]
     return [f"{gate.compared} of {gate.expected}", *numbers]
 
@@ -95,7 +94,6 @@ def render_text(verdict: Verdict, columns: int | None = None) -> Marked:
 
 
 def render_line(verdict: Verdict) -> Marked:
-    """The verdict in one line."""
     return outcome_line(verdict.exit_code, phrases.claim(verdict))
 
 
@@ -135,7 +133,6 @@ def _settings(verdict: Verdict) -> list[str]:
 
 
 def gate_lines(gate: Gate) -> list[str]:
-    """A gate and its findings."""
     text = f"{gate.outcome:<4} {gate.label:<21} {gate.compared} of {gate.expected} compared"
     if gate.worst is not None and gate.bound is not None:
         text += f"; worst {number(gate.worst)} of {number(gate.bound)} at {printable(gate.where, NAME_CHARS)}"

@@ -80,7 +80,6 @@ def inject(
     specimen: Specimen, mutant: Mutant, place: str, held: Bounds | None = None, diagnose: bool = False,
     single: bool = False,
 ) -> Kill:  # fmt: skip
-    """Try one mutant at one place."""
     setup = Setup(eager=True, network=True, brief=not single, causes=diagnose)
     judgement = judge(specimen, [(mutant, place)], held, setup)
     kill = kill_of(specimen, mutant, place, judgement)
@@ -126,7 +125,6 @@ def _fails(gate: Gate) -> bool:
 
 
 def kill_of(specimen: Specimen, mutant: Mutant, place: str, judgement: Judgement) -> Kill:
-    """A fault's outcome from the judgement."""
     site = tapped(place, specimen.tapped)
     gate, sites = judgement.gate(mutant.gate), judgement.sites
     inside = all(path == site or path.startswith(f"{site}/") or not site for path in sites)

@@ -135,7 +135,6 @@ class SelftestResult:
 
     @property
     def kills(self) -> tuple[Kill, ...]:
-        """Every fault's outcome."""
         return tuple(kill for group in self.groups for kill in group.kills)
 
     @property
@@ -201,7 +200,6 @@ class SelftestResult:
         return tuple(counts) if faults and ports else ()
 
     def document(self) -> SelftestDocument:
-        """The result with its counts."""
         return SelftestDocument(
             passed=bool(self),
             exit_code=self.exit_code,

@@ -69,11 +69,9 @@ class Recalled(Live):
         self._live.use(random_biases)
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
-        """As :meth:`Live.observe`."""
         return self._once((case, tuple(taps)), partial(super().observe, case, taps))
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
-        """As :meth:`Live.conditioning`."""
         return self._once((case, dtype), partial(super().conditioning, case, dtype))
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
@@ -109,7 +107,6 @@ class Specimen:
         self.reference = Recalled(self.live)
 
     def model(self, dtype: str) -> KerasModel:
-        """The Keras model with the converted weights."""
         if dtype not in self._models:
             with jax.enable_x64(dtype == "float64"):
                 self._models[dtype] = self.family.build(self.config, dtype)
@@ -130,7 +127,6 @@ class Specimen:
         return frozenset(["", *(tap.candidate for tap in taps)])
 
     def layers(self) -> dict[str, KerasLayer]:
-        """The port's layers by path."""
         return layers_by_path(self.model("float32"))
 
     def verify(
@@ -172,7 +168,6 @@ class Specimen:
             yield self.converted, faults
 
     def _weights_with(self, faults: Sequence[Injected]) -> dict[str, Array]:
-        """The variables that the faults change."""
         variables = self._variables
         with self._changed(faults):
             values = {path: np.array(variable.value) for path, variable in variables.items()}
@@ -186,7 +181,6 @@ class Specimen:
             yield
 
     def _written(self, name: str, arrays: Mapping[str, Array]) -> Path:
-        """A converted file with these variables."""
         file = self.checkpoint.with_name(f"{name}.keras")
         with prepare(self.checkpoint, self.settings) as prepared:
             write_arrays(prepared, choose_target(self.checkpoint, file, True, {}, False), iter(arrays.items()))

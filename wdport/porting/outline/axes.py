@@ -53,7 +53,6 @@ def _group(group: Group) -> str:
 
 
 def atoms(axes: Axes) -> list[Atom]:
-    """All atoms in order."""
     return [atom for group in axes for atom in group]
 
 

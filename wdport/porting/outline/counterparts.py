@@ -100,7 +100,6 @@ def differing(torch_class: str, settings: Settings, call: KerasCall) -> Iterator
 
 
 def exists(name: str) -> bool:
-    """Whether the installed Keras has it."""
     return find_symbol(name) is not None
 
 

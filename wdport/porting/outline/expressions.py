@@ -185,7 +185,6 @@ def argument(value: object, name: Name) -> str:
 
 
 def index(value: object, name: Name) -> str:
-    """The text in the brackets."""
     items = value if isinstance(value, tuple) else (value,)
     return ", ".join(argument(item, name) for item in items)
 

@@ -108,7 +108,6 @@ class AxisFlow:
                 self._follow(event)
 
     def of(self, tensor: TracedTensor) -> Axes:
-        """The axes of a recorded tensor."""
         axes = self.axes.get(tensor.source)
         if axes is None or [atom_size(group) for group in axes] != list(tensor.shape):
             axes = self._input(tensor) if tensor.source.kind == "input" else named(tensor.shape)

@@ -38,7 +38,6 @@ def torch_class(module: torch.nn.Module) -> str:
 
 
 def settings_of(module: torch.nn.Module) -> dict[str, Any]:
-    """The hyper-parameters of a module of ``torch.nn``."""
     name = torch_class(module)
     settings = {key: _plain(getattr(module, key)) for key in parameters(name, type(module)) if hasattr(module, key)}
     return {**settings, **(MODULES[name].settings(module) if name in MODULES else {})}

@@ -114,7 +114,6 @@ class Steps:
         return event.depends == "input" or (event.depends == "parameter" and layer_of(canonical(event.name)) != "")
 
     def _module(self, event: Event, around: Event) -> Step:
-        """A module with its steps."""
         module = event.module
         assert module is not None
         if event.is_layer:  # the model is one layer

@@ -276,7 +276,6 @@ def _held(module: torch.nn.Module) -> Iterator[tuple[str, Literal["parameter", "
 
 
 def _named(part: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-    """A module's arguments by parameter name."""
     order = recorder.parameter_names(part)
     names = [*order, *(f"input_{index}" for index in range(len(order), len(args)))]
     return {**dict(zip(names, args, strict=False)), **kwargs}
