@@ -20,19 +20,6 @@ from wdport.porting.writing import Doubt
 from wdport.recorder import ATTENTION
 
 
-@dataclass(frozen=True)
-class SuggestedRows:
-    """Rows in the order of the Keras model's calls, and doubts.
-
-    Attributes:
-        rows: the rows, unfolded, as in YAML.
-        doubts: unproved guesses.
-    """
-
-    rows: tuple[Fields, ...]
-    doubts: tuple[Doubt, ...] = ()
-
-
 @dataclass
 class _Join:
     run: TorchRun
@@ -46,7 +33,10 @@ class _Join:
         return next(candidate for candidate in self.units if candidate.path == path)
 
 
-def suggested_rows(run: TorchRun, side: KerasSide, outcome: RunOutcome, units: Sequence[Unit]) -> SuggestedRows:
+def suggested_rows(
+    run: TorchRun, side: KerasSide, outcome: RunOutcome, units: Sequence[Unit]
+) -> tuple[list[Fields], list[Doubt]]:
+    """Rows, unfolded, in the order of the Keras model's calls, and unproved guesses."""
     join = _Join(run, side, outcome, units)
     rows = _attentions(join, list(_joined(join)))
     rows += _pools(join)
@@ -55,7 +45,7 @@ def suggested_rows(run: TorchRun, side: KerasSide, outcome: RunOutcome, units: S
     # Reversed, so that the first call of a layer determines its place.
     order = {event.path: position for position, event in reversed(list(enumerate(outcome.events)))}
     rows.sort(key=lambda row: _place(row, order))
-    return SuggestedRows(tuple(rows), tuple(join.doubts))
+    return rows, join.doubts
 
 
 def _place(row: Fields, order: Mapping[str, int]) -> float:

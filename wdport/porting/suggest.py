@@ -219,12 +219,12 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
         if result.outcome.dead_end is not None:
             suggestion.stop = divergence_of(run, side, units, result.outcome)
             return suggestion
-        rows = suggested_rows(run, side, result.outcome, units)
+        rows, guesses = suggested_rows(run, side, result.outcome, units)
     names, state = module_names(module), list(module.state_dict())
     spare = _spare(models.checkpoint, state) if models.checkpoint else []
     doubts = [Doubt(name, "dropped, since only the checkpoint has it, not the PyTorch model") for name in spare]
-    suggestion.rows = (*rows.rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
-    suggestion.doubts = tuple(fold_doubts([*rows.doubts, *doubts]))
+    suggestion.rows = (*rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
+    suggestion.doubts = tuple(fold_doubts([*guesses, *doubts]))
     suggestion.parts = tuple(sections(fold(suggestion.rows, names, [*state, *spare])))
     return suggestion
 

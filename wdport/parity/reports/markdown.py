@@ -18,7 +18,7 @@ from typing import Final
 
 from wdport.errors import MachineError, printable
 from wdport.parity.reports import phrases
-from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, TEXT_CHARS, number, optional, percent, place
+from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, TEXT_CHARS, number, optional, place
 from wdport.parity.verdict import TapResult, Verdict
 
 LIMIT: Final = 1_000_000
@@ -107,12 +107,9 @@ def _settings(verdict: Verdict) -> list[_Block]:
 def _gates(verdict: Verdict) -> _Block:
     rows = []
     for gate in verdict.gates:
-        largest = "" if gate.worst is None else number(gate.worst)
-        bound = "" if gate.bound is None else number(gate.bound)
         where = escape(gate.where) if gate.where else ""
-        count = f"{gate.compared} of {gate.expected}"
         mark = "ok" if gate.passed else f"**{gate.outcome}**"
-        rows.append(_row(escape(gate.label), mark, count, largest, bound, where))
+        rows.append(_row(escape(gate.label), mark, *phrases.gate_numbers(gate), where))
     return _table("Gates", "gate|outcome|compared:|worst:|bound:|at", rows, "gates")
 
 
@@ -129,12 +126,7 @@ def _findings(verdict: Verdict) -> list[_Block]:
 def _parts(verdict: Verdict) -> list[_Block]:
     if not verdict.parts:
         return []
-    rows = []
-    for index, part in enumerate(verdict.parts):
-        layers = phrases.layers_error(verdict, index)
-        layers_text = "" if layers is None else number(layers)
-        numbers = (number(part.values), optional(part.decoded), number(part.ratio), percent(part.energy))
-        rows.append(_row(escape(part.name), layers_text, *numbers))
+    rows = [_row(escape(part.name), *phrases.part_numbers(verdict, index)) for index, part in enumerate(verdict.parts)]
     rows.append(_row("all", "", "", optional(verdict.decoded), "", ""))
     words = verdict.words
     heads = f"{words.one}|layers, f64:|{words.values}, f64:|{words.decoded}, f64:|f32 ratio:|energy:"

@@ -210,6 +210,19 @@ def layers_error(verdict: Verdict, part: int) -> float | None:
     return max((own_error(tap) for tap in verdict.taps if tap.part == part), default=None)
 
 
+def part_numbers(verdict: Verdict, index: int) -> tuple[str, str, str, str, str]:
+    """Of one part: the errors of its layers, of its values and of the decoded values, the ratio and the energy."""
+    part, layers = verdict.parts[index], layers_error(verdict, index)
+    layers_text = "" if layers is None else number(layers)
+    return layers_text, number(part.values), optional(part.decoded), number(part.ratio), percent(part.energy)
+
+
+def gate_numbers(gate: Gate) -> list[str]:
+    """The count of a gate, its largest value and the bound of that."""
+    numbers = ["" if value is None else number(value) for value in (gate.worst, gate.bound)]
+    return [f"{gate.compared} of {gate.expected}", *numbers]
+
+
 def waived(verdict: Verdict, name: str) -> str:
     """Until when and why a policy lets a layer pass; "" if it does not."""
     details = [finding.detail for gate in verdict.gates for finding in gate.findings if finding.kind == "waived"

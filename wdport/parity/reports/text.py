@@ -14,7 +14,7 @@ from wdport.errors import printable
 from wdport.files.templates import template
 from wdport.parity.reports import phrases
 from wdport.parity.reports.html import TEMPLATES
-from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, number, optional, percent, place
+from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, number, optional, place
 from wdport.parity.verdict import Fault, Verdict
 from wdport.text_marks import Marked, Severity, joined, marked, outcome_line
 
@@ -50,7 +50,7 @@ def render_card(verdict: Verdict) -> str:
         colour=_COLOURS[word],
         claim=phrases.claim(verdict),
         heads=_HEADS,
-        gates=[(gate, _reason(gate), _cells(gate)) for gate in verdict.gates],
+        gates=[(gate, _reason(gate), phrases.gate_numbers(gate)) for gate in verdict.gates],
         faults=[f"{site}: {cause}" if cause else site for site, cause in remarks],
         more=max(len(faults) - _FEW_LINES, 0),
         facts=list(
@@ -62,11 +62,6 @@ def render_card(verdict: Verdict) -> str:
 def _reason(gate: Gate) -> str:
     """Why a gate did not pass, by its first finding."""
     return next((str(finding) for finding in gate.findings if not finding.notice), "") or phrases.shortfall(gate)
-
-
-def _cells(gate: Gate) -> list[str]:
-    numbers = ["" if value is None else number(value) for value in (gate.worst, gate.bound)]
-    return [f"{gate.compared} of {gate.expected}", *numbers]
 
 
 _INDENT = " " * 7
@@ -159,12 +154,8 @@ def _parts(verdict: Verdict) -> list[list[str]]:
     heads = [words.one, "layers f64", f"{words.values} f64", f"{words.decoded} f64", "f32 ratio", "energy"]
     rows = [heads + ["gradient f64"] * gradients]
     for index, part in enumerate(verdict.parts):
-        layers = phrases.layers_error(verdict, index)
-        layers_text = "" if layers is None else number(layers)
         slope = "" if part.gradient is None else number(part.gradient)
-        cells = [part.name, layers_text, number(part.values), optional(part.decoded), number(part.ratio),
-                 percent(part.energy)]  # fmt: skip
-        rows.append(cells + [slope] * gradients)
+        rows.append([part.name, *phrases.part_numbers(verdict, index)] + [slope] * gradients)
     return [*rows, [words.decoded, "", "", optional(verdict.decoded), "", ""] + [""] * gradients]
 
 
