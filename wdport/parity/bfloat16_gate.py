@@ -50,9 +50,13 @@ def bfloat16_gate(
     if samples and isinstance(prepared.family, Sampled):
         network = SamplingNetwork(prepared.family, prepared.config, {POLICY: model}, full=False)
         ratios[WHOLE] = _whole(comparison, network, cases[0]).ratio
+    return _gate(ratios, len(taps) + len(comparison.outputs) + samples), ratios
+
+
+def _gate(ratios: dict[str, float], expected: int) -> Gate:
     # A separate bound: a policy's bound on float32 does not apply to bfloat16.
     measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS) for name, ratio in ratios.items())
-    return GATES["B'"].gate(len(ratios), len(taps) + len(comparison.outputs) + samples, measures), ratios
+    return GATES["B'"].gate(len(ratios), expected, measures)
 
 
 def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> ErrorPair:
