@@ -122,10 +122,6 @@ ALIKE: Mapping[str, Callable[[object, object, Pair], bool]] = {
 }
 
 
-def _complement(theirs: object, ours: object, _: Pair) -> object:
-    return 1 - theirs if isinstance(theirs, float) and isinstance(ours, float) else UNKNOWN
-
-
 def _channels(_: object, ours: object, pair: Pair) -> object:
     """The channels axis: the axis that a norm keeps, or ``data_format`` of a layer with windows."""
     channels_axis = pair.channels()
@@ -181,7 +177,9 @@ def _margins(theirs: object, ours: object, pair: Pair) -> object:
 
 
 EXPECTED: Mapping[str, Callable[[object, object, Pair], object]] = {
-    "complement": _complement,
+    "complement": lambda theirs, ours, _: (
+        1 - theirs if isinstance(theirs, float) and isinstance(ours, float) else UNKNOWN
+    ),
     "channels": _channels,
     "shape": _shape,
     "shared": _shared,

@@ -85,18 +85,15 @@ def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
         return (), []
     if (ends := cuts(module, layer)) is not None:
         unequal = [axis_cuts for axis_cuts in zip(*ends, strict=True) if axis_cuts[0] != axis_cuts[1]]
-        unequal = [axis_cuts for axis_cuts in unequal if not _croppable(*axis_cuts)] if _cut_behind(pair) else unequal
+        # If the port's output has another size than the reference's, a following layer must crop it.
+        if pair.output_shape and tuple(layer.compute_output_shape(pair.input_shape)) != pair.output_shape:
+            unequal = [axis_cuts for axis_cuts in unequal if not _croppable(*axis_cuts)]
         return (("padding", "padding"), ("output_padding", "tuple")), _cut(pair, *unequal[0]) if unequal else []
     words = differing(module, layer, pair.input_shape, pair.output_shape) if pair.input_shape else None
     if words is None:
         return (), []
     settings = [Setting("padding", plain(module.padding), layer.padding, "differs", words)] if words else []
     return (("padding", "padding"), ("padding", "ceil")), settings
-
-
-def _cut_behind(pair: Pair) -> bool:
-    """Whether the port's output has another size than the reference's, so that a following layer must crop it."""
-    return bool(pair.output_shape) and tuple(pair.layer.compute_output_shape(pair.input_shape)) != pair.output_shape
 
 
 def _croppable(theirs: Cut, ours: Cut) -> bool:

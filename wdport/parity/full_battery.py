@@ -79,7 +79,9 @@ def run_full_battery(
         with comparison.clock.gate("C"):
             compiling.result()
     # The float32 models are not used any more, and the backward pass needs their memory.
-    _drop_float32(comparison)
+    for held in (comparison.port.probes, models, comparison.modules):
+        if isinstance(held, dict):
+            held.pop("float32", None)
     release_memory()
     say("gradients")
     with lifted(), comparison.clock.gate("C"):
@@ -106,12 +108,6 @@ def _compare_eagerly(comparison: Comparison, case: Case) -> None:
     comparison.float64.compared += 1
 
 
-def _drop_float32(comparison: Comparison) -> None:
-    for models in (comparison.port.probes, comparison.candidate.models, comparison.modules):
-        if isinstance(models, dict):
-            models.pop("float32", None)
-
-
 def _optimizer_steps(
     family: Trained, prepared: Prepared, comparison: Comparison, probe: GradientProbe, say: Callable[[str], None]
 ) -> OptimizerErrors:
@@ -127,8 +123,10 @@ def _variables(
     prepared: Prepared, gradients: dict[str, float], step_errors: Mapping[str, dict[str, float]]
 ) -> tuple[VariableResult, ...]:
     sources = {target: " + ".join(move.sources) for move in prepared.plan.moves for target in move.targets}
-    quantities = [step_errors.get(size, {}) for size in ("gradient", "first moment", "second moment", "value")]
     return tuple(
-        VariableResult(sources[name], name, error, *(quantity.get(name, 0.0) for quantity in quantities))
-        for name, error in gradients.items()
-    )
+        VariableResult(sources[name], name, gradients[name], step_errors.get("gradient", {}).get(name, 0.0),
+                       step_errors.get("first moment", {}).get(name, 0.0),
+                       step_errors.get("second moment", {}).get(name, 0.0),
+                       step_errors.get("value", {}).get(name, 0.0))
+        for name in gradients
+    )  # fmt: skip

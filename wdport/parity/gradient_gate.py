@@ -21,7 +21,7 @@ from wdport.conversion.prepare import Prepared
 from wdport.keras_runtime import variables_by_path
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.moves import Move
-from wdport.model import Array, Port
+from wdport.model import Array
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.recorder import run
 
@@ -71,7 +71,10 @@ def gradient_gate(
         None if slope is None else signature.one_in_port(index, slope) for index, slope in enumerate(theirs.inputs)
     ]
     tap_errors = {t.reference: _tap(by_tap.get(t.candidate, []), into.get(t.candidate)) for t in compared}
-    part_errors = _by_part(signature.divided, by_input[0], theirs.inputs[0])
+    # By part of the first input, if it is divided as the output is.
+    port, first, their_first, part_errors = signature.divided, by_input[0], theirs.inputs[0], dict[str, float]()
+    if port is not None and first is not None and their_first is not None:
+        part_errors = {name: relative_l2(first[:, part], their_first[:, part]) for name, part in port.parts.items()}
     input_pairs = ((a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None)
     by_variable = variable_errors(prepared, ours, theirs.parameters)
     errors = dict(tap_errors)
@@ -115,10 +118,3 @@ def _tap(ours: Sequence[Array], theirs: ExpectedCall | None) -> float:
     if theirs is None or len(ours) != len(theirs.outputs):
         return inf
     return max((relative_l2(a, b) for a, b in zip(ours, theirs.outputs, strict=True)), default=0.0)
-
-
-def _by_part(port: Port | None, ours: Array | None, theirs: Array | None) -> dict[str, float]:
-    """Errors by part of the first input, if it is divided as the output is."""
-    if port is None or ours is None or theirs is None:
-        return {}
-    return {name: relative_l2(ours[:, part], theirs[:, part]) for name, part in port.parts.items()}

@@ -278,16 +278,13 @@ def reading(path: Path) -> Iterator[None]:
         with located(path):
             yield
     except InputError as error:
-        if isinstance(error.__context__, Fault):
-            raise InputError(path, f"is not a valid recording ({_description(error.__context__)})", AGAIN) from None
-        raise
+        if not isinstance(fault := error.__context__, Fault):
+            raise
+        description = f"{fault.part}: {fault.what}" if fault.part else fault.what
+        raise InputError(path, f"is not a valid recording ({description})", AGAIN) from None
     except _FAULTS as error:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
         raise InputError(path, f"is not a valid recording ({text})", AGAIN) from None
-
-
-def _description(fault: Fault) -> str:
-    return f"{fault.part}: {fault.what}" if fault.part else fault.what
 
 
 def _array(span: Span) -> Array:

@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from math import inf
@@ -201,13 +201,10 @@ def _answered(message: Message) -> Answered:
 
 def hidden_paths(files: Collection[object]) -> list[str]:
     """What the port's process cannot read: these files of the reference, and PyTorch."""
-    return [*(os.path.abspath(str(file)) for file in files), *_frameworks()]
-
-
-def _frameworks() -> Iterator[str]:
-    for name in FRAMEWORKS:
-        spec = find_spec(name)
-        yield from (spec.submodule_search_locations or () if spec is not None else ())
+    paths = [os.path.abspath(str(file)) for file in files]
+    for spec in filter(None, map(find_spec, FRAMEWORKS)):
+        paths += spec.submodule_search_locations or ()
+    return paths
 
 
 def confinement_notice(enforced: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.overrides import resolve_name
@@ -204,7 +204,8 @@ class _Tracer:
 
     def _begin(self, event: Event) -> Event:
         if len(self.events) >= MOST_EVENTS:
-            self._refuse()
+            what = f"calls more than {MOST_EVENTS} functions of torch in one pass"
+            raise MisfitError("the model", what, "outline the part that it repeats")
         event.serial, event.parent = len(self.events), self._open[-1].serial if self._open else -1
         shape_alone = event.module is None and event.name.rpartition(".")[2] in _SHAPE_ALONE
         event.depends = "constant" if shape_alone else self._depends(event.inputs)
@@ -253,10 +254,6 @@ class _Tracer:
         if source is None:
             source = self.origins.setdefault(tensor, TensorSource("constant"))
         return TracedTensor(source, tuple(tensor.shape), kind_of(tensor))
-
-    def _refuse(self) -> NoReturn:
-        what = f"calls more than {MOST_EVENTS} functions of torch in one pass"
-        raise MisfitError("the model", what, "outline the part that it repeats")
 
 
 def _name_of(function: Callable[..., Any]) -> str:
