@@ -993,16 +993,20 @@ def _softmax(scores: Tensor, dim: int = -1, **_: object) -> Tensor:
 
 
 @contextmanager
-def highest_precision() -> Iterator[str]:
+def _changed(read: Callable[[], Any], change: Callable[[Any], object], value: object) -> Iterator[Any]:
+    before = read()
+    change(value)
+    try:
+        yield read()
+    finally:
+        change(before)
+
+
+def highest_precision() -> AbstractContextManager[str]:
     """Inside, float32 matrix products run at full precision, whatever was set before; yields the setting."""
     import torch
 
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield torch.get_float32_matmul_precision()
-    finally:
-        torch.set_float32_matmul_precision(before)
+    return _changed(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
 
 
 @contextmanager
@@ -1357,16 +1361,10 @@ def _is_nothing(value: object) -> bool:
     return isinstance(value, int) and value == 0
 
 
-@contextmanager
-def _default_dtype(dtype: Dtype) -> Iterator[None]:
+def _default_dtype(dtype: Dtype) -> AbstractContextManager[Dtype]:
     import torch
 
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
+    return _changed(torch.get_default_dtype, torch.set_default_dtype, dtype)
 
 
 # --- The user's model, built twice -----------------------------------------------------------------------------------
