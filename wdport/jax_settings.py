@@ -134,6 +134,11 @@ JAX_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 """JAX's own variable."""
 
 
+def fast_compile() -> dict[str, Option]:
+    """Return the options of :data:`FAST_COMPILE` that this jaxlib supports."""
+    return known_options(FAST_COMPILE)
+
+
 def known_options(options: Mapping[str, Option]) -> dict[str, Option]:
     """Return the options that this jaxlib supports; each is tried once per process, on an empty program."""
     return {name: value for name, value in options.items() if _is_known(name, value)}
@@ -158,7 +163,6 @@ def _cpu_options(options: Mapping[str, Option]) -> dict[str, Option]:
     return known_options(options) if jax.default_backend() == "cpu" else {}
 
 
-fast_compile = partial(known_options, FAST_COMPILE)
 short_run, narrow_run, fast_run = (partial(_cpu_options, options) for options in (SHORT_RUN, NARROW_RUN, FAST_RUN))
 
 
