@@ -40,7 +40,7 @@ INTERFACES = {
     "wdport/mapping/kinds/kind.py": {"how"},
     "wdport/parity/recording_file.py": {"made"},
     "wdport/porting/divergence.py": {"wanted"},
-    "wdport/porting/document.py": {"found", "wanted"},
+    "wdport/porting/suggest.py": {"found", "wanted"},
     "wdport/recorder.py": {"alone", "made"},
     "wdport/sampling/api.py": {"known"},
     "wdport/sampling/request.py": {"known"},

@@ -20,7 +20,7 @@ from wdport.families.waveletdiff import layers, series
 from wdport.files import keras_writer as keras_files
 from wdport.files import model_files
 from wdport.files.model_files import read_variables
-from wdport.parity import sampling_network
+from wdport.parity import trajectories
 from wdport.parity.file_pair import misread
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -41,7 +41,7 @@ def called(change: Callable[[Any], Any]) -> Patch:
         made = PLAIN(model, known_values)
         return replace(made, apply=lambda weights, state, *more: made.apply(weights, change(state), *more))
 
-    return lambda patch: patch.setattr(sampling_network, "keras_network", network)
+    return lambda patch: patch.setattr(trajectories, "keras_network", network)
 
 
 def mixed(state: Any) -> Any:
@@ -63,7 +63,7 @@ def exchanged_statistics(config: Any, coefficients: Any) -> Any:
     return SERIES(replace(config, norm_mean=config.norm_std, norm_std=config.norm_mean), coefficients)
 
 
-SERIES, PLAIN = series.to_series, sampling_network.keras_network
+SERIES, PLAIN = series.to_series, trajectories.keras_network
 FAULTS: dict[str, tuple[Patch, set[str]]] = {
     "samples mixed": (called(mixed), {"E'"}),
     "bfloat16 operands": (called(rounded), {"E'"}),

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from inspect import ismethod, signature
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
@@ -43,9 +43,13 @@ DEBUGGING: Final[Mapping[str, object]] = {
 
 def reset_jax() -> None:
     """Set the defaults, whatever the environment sets: for the command line, which compiles its own programs."""
+    _update({**NUMERIC, **DEBUGGING})
+
+
+def _update(settings: Mapping[str, object]) -> None:
     import jax
 
-    for name, value in {**NUMERIC, **DEBUGGING}.items():
+    for name, value in settings.items():
         jax.config.update(name, value)
 
 
@@ -62,12 +66,10 @@ def without_paths() -> Iterator[None]:
 
     before = {name: getattr(jax.config, name) for name in _LOCATIONS}
     try:
-        for name, value in _LOCATIONS.items():
-            jax.config.update(name, value)
+        _update(_LOCATIONS)
         yield
     finally:
-        for name, value in before.items():
-            jax.config.update(name, value)
+        _update(before)
 
 
 def chosen_numerics() -> dict[str, object] | None:
@@ -137,27 +139,6 @@ def fast_compile() -> dict[str, Option]:
     return known_options(FAST_COMPILE)
 
 
-def short_run() -> dict[str, Option]:
-    """Return the options of :data:`SHORT_RUN` that this jaxlib supports; none if programs do not run on a CPU."""
-    import jax
-
-    return known_options(SHORT_RUN) if jax.default_backend() == "cpu" else {}
-
-
-def narrow_run() -> dict[str, Option]:
-    """Return the options of :data:`NARROW_RUN` that this jaxlib supports; none if programs do not run on a CPU."""
-    import jax
-
-    return known_options(NARROW_RUN) if jax.default_backend() == "cpu" else {}
-
-
-def fast_run() -> dict[str, Option]:
-    """Return the options of :data:`FAST_RUN` that this jaxlib supports; none if programs do not run on a CPU."""
-    import jax
-
-    return known_options(FAST_RUN) if jax.default_backend() == "cpu" else {}
-
-
 def known_options(options: Mapping[str, Option]) -> dict[str, Option]:
     """Return the options that this jaxlib supports; each is tried once per process, on an empty program."""
     return {name: value for name, value in options.items() if _is_known(name, value)}
@@ -173,6 +154,16 @@ def _is_known(name: str, value: Option) -> bool:
     except (jax.errors.JaxRuntimeError, TypeError, ValueError):
         return False
     return True
+
+
+def _cpu_options(options: Mapping[str, Option]) -> dict[str, Option]:
+    """Return the options that this jaxlib supports; none if programs do not run on a CPU."""
+    import jax
+
+    return known_options(options) if jax.default_backend() == "cpu" else {}
+
+
+short_run, narrow_run, fast_run = (partial(_cpu_options, options) for options in (SHORT_RUN, NARROW_RUN, FAST_RUN))
 
 
 def weakly(function: Callable[P, R]) -> Callable[P, R]:
@@ -241,13 +232,11 @@ def use_compile_cache() -> Path | None:
         if requested:
             raise Unusable(f"{VARIABLE}={folder} {reason}")
         return None
-    settings = {
+    _update({
         "jax_compilation_cache_max_size": LARGEST_BYTES,
         "jax_persistent_cache_min_compile_time_secs": LEAST_SECONDS,
         "jax_compilation_cache_dir": str(folder),
-    }
-    for name, value in settings.items():
-        jax.config.update(name, value)
+    })  # fmt: skip
     return folder
 
 

@@ -7,8 +7,10 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from threading import Lock
+from typing import TypeVar
 from unittest.mock import patch
 
 if "keras" not in sys.modules:
@@ -29,6 +31,8 @@ from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 from wdport.errors import UsageError
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 
+T = TypeVar("T")
+
 
 def require_backend(dtype: str) -> None:
     """Raise :class:`UsageError` unless Keras runs on JAX and JAX can hold ``dtype``."""
@@ -41,14 +45,17 @@ def require_backend(dtype: str) -> None:
 
 
 @contextmanager
-def layer_dtype(policy: keras.DTypePolicy) -> Iterator[None]:
-    """Create layers inside the context with ``policy``: Keras would use the global one, not the model's."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
+def _changed(change: Callable[[T], object], before: T, value: T) -> Iterator[None]:
+    change(value)
     try:
         yield
     finally:
-        keras.config.set_dtype_policy(before)
+        change(before)
+
+
+def layer_dtype(policy: keras.DTypePolicy) -> AbstractContextManager[None]:
+    """Create layers inside the context with ``policy``: Keras would use the global one, not the model's."""
+    return _changed(keras.config.set_dtype_policy, keras.config.dtype_policy(), policy)
 
 
 def set_variable(variable: KerasVariable, array: Array) -> None:
@@ -121,6 +128,11 @@ def variables_by_path(model: KerasModel) -> dict[str, KerasVariable]:
                     name += "_"
                 by_path[name] = variable
     return by_path
+
+
+def variable_values(model: KerasModel) -> tuple[list[jax.Array], list[jax.Array]]:
+    """The values of a model's trainable variables, and of the others."""
+    return [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]
 
 
 def shapes_by_path(model: KerasModel) -> dict[str, tuple[int, ...]]:
@@ -214,34 +226,25 @@ def traced_model(build: Callable[[], KerasModel]) -> KerasModel:
         return 0
 
     try:
-        with patch.dict(globals(), {"_zeros": _abstract(jnp.zeros), "_ones": _abstract(jnp.ones)}):
+        with patch.dict(globals(), {"_zeros": _filled(jnp.zeros), "_ones": _filled(jnp.ones)}):
             jax.eval_shape(run)
     finally:
         global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, seeds)  # one that is made inside has no value
     return models[0]
 
 
-def _abstract(make: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def _filled(make: Callable[..., object]) -> Callable[..., object]:
     return lambda shape, dtype=None: make(shape, jnp.dtype(dtype or "float32"))
 
 
-def _zeros(shape: tuple[int, ...], dtype: str | None = None) -> Array:
-    return np.zeros(shape, jnp.dtype(dtype or "float32"))
+_zeros, _ones = _filled(np.zeros), _filled(np.ones)
 
 
-def _ones(shape: tuple[int, ...], dtype: str | None = None) -> Array:
-    return np.ones(shape, jnp.dtype(dtype or "float32"))
-
-
-@contextmanager
-def fresh_names() -> Iterator[None]:
+def fresh_names() -> AbstractContextManager[None]:
     """Give unnamed layers inside the context the names that they get in a new process."""
-    before = global_state.get_global_attribute("object_name_uids")
-    global_state.set_global_attribute("object_name_uids", defaultdict(int))
-    try:
-        yield
-    finally:
-        global_state.set_global_attribute("object_name_uids", before if before is not None else defaultdict(int))
+    name = "object_name_uids"
+    before = global_state.get_global_attribute(name, defaultdict(int))
+    return _changed(partial(global_state.set_global_attribute, name), before, defaultdict(int))
 
 
 # Two threads in exact_float64 must not each restore what they found: the second would restore the first one's changes.
@@ -282,16 +285,10 @@ def exact_float64() -> Iterator[None]:
                 _exact_context.close()
 
 
-@contextmanager
-def default_float(dtype: str) -> Iterator[None]:
+def default_float(dtype: str) -> AbstractContextManager[None]:
     """Make this the dtype of what has none, such as a model's inputs, whatever the user's `keras.config.floatx` is."""
-    before = keras.config.floatx()
     keras.config.dtype_policy()  # Keras makes it of the floatx of its first use, and keeps it
-    keras.config.set_floatx(dtype)
-    try:
-        yield
-    finally:
-        keras.config.set_floatx(before)
+    return _changed(keras.config.set_floatx, keras.config.floatx(), dtype)
 
 
 def _explicit_attention(

@@ -216,7 +216,6 @@ class Case:
         return self.batch > 1 and not self.extreme
 
     def describe(self) -> str:
-        """A short description."""
         weights = "random biases" if self.random_biases else "converted weights"
         extremes = ", ".join(extreme for extreme in self.extremes if extreme)
         more = f"samples: {extremes}, " if extremes else ""
@@ -666,13 +665,9 @@ class Observation:
 
 
 def observe(
-    modules: Mapping[str, Module],
-    case: Case,
-    inputs: tuple[Array, ...],
-    names: Collection[str] | None = None,
-    taps: Collection[str] | None = None,
-    note: Note = _silent,
-) -> Observation:
+    modules: Mapping[str, Module], case: Case, inputs: tuple[Array, ...], names: Collection[str] | None = None,
+    taps: Collection[str] | None = None, note: Note = _silent,
+) -> Observation:  # fmt: skip
     """Run one case: ``names`` are the modules to record, ``taps`` those to isolate; all if ``None``."""
     double, single = modules["float64"], modules["float32"]
     with highest_precision():
@@ -867,12 +862,9 @@ def module_names(module: Module) -> list[str]:
 
 
 def record(
-    module: Module,
-    inputs: Sequence[Nested],
-    names: Collection[str] | None = None,
-    note: Note = _silent,
+    module: Module, inputs: Sequence[Nested], names: Collection[str] | None = None, note: Note = _silent,
     output_names: list[str] | None = None,
-) -> tuple[Outputs, dict[str, Call]]:
+) -> tuple[Outputs, dict[str, Call]]:  # fmt: skip
     """Run ``module``; returns its outputs, and every call of its submodules in order of completion.
 
     A submodule that is called too often is not recorded, which is reported to ``note``.
@@ -1001,16 +993,20 @@ def _softmax(scores: Tensor, dim: int = -1, **_: object) -> Tensor:
 
 
 @contextmanager
-def highest_precision() -> Iterator[str]:
+def _changed(read: Callable[[], Any], change: Callable[[Any], object], value: object) -> Iterator[Any]:
+    before = read()
+    change(value)
+    try:
+        yield read()
+    finally:
+        change(before)
+
+
+def highest_precision() -> AbstractContextManager[str]:
     """Inside, float32 matrix products run at full precision, whatever was set before; yields the setting."""
     import torch
 
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield torch.get_float32_matmul_precision()
-    finally:
-        torch.set_float32_matmul_precision(before)
+    return _changed(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
 
 
 @contextmanager
@@ -1365,16 +1361,10 @@ def _is_nothing(value: object) -> bool:
     return isinstance(value, int) and value == 0
 
 
-@contextmanager
-def _default_dtype(dtype: Dtype) -> Iterator[None]:
+def _default_dtype(dtype: Dtype) -> AbstractContextManager[Dtype]:
     import torch
 
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
+    return _changed(torch.get_default_dtype, torch.set_default_dtype, dtype)
 
 
 # --- The user's model, built twice -----------------------------------------------------------------------------------
@@ -1407,13 +1397,9 @@ class Subject:
 
 
 def build(
-    target: str,
-    checkpoint: str,
-    key: str | None = None,
-    tensors: Mapping[str, Array] | None = None,
-    arguments: Mapping[str, object] | None = None,
-    spare: Collection[str] = (),
-) -> Subject:
+    target: str, checkpoint: str, key: str | None = None, tensors: Mapping[str, Array] | None = None,
+    arguments: Mapping[str, object] | None = None, spare: Collection[str] = (),
+) -> Subject:  # fmt: skip
     """Build the model of ``module:factory`` with the checkpoint's weights, in float32 and in float64.
 
     ``tensors`` are those of the checkpoint, if they were read before; the model need not have the ``spare`` ones.
@@ -1812,13 +1798,8 @@ def _described(
         return {name: [refer(call.inputs), refer(call.outputs), call.caller, list(call.names)]
                 for name, call in calls.items()}  # fmt: skip
 
-    document: dict[str, object] = {
-        **asdict(case),
-        "inputs": refer(observation.inputs),
-        "outputs": refer(observation.outputs),
-    }
-    document["names"] = list(observation.names)
-    document["calls"], document["single"] = listed(observation.calls), None
+    document = {**asdict(case), "inputs": refer(observation.inputs), "outputs": refer(observation.outputs),
+                "names": list(observation.names), "calls": listed(observation.calls), "single": None}  # fmt: skip
     document["conditioning"] = {
         dtype: [{name: asdict(spread) for name, spread in measured.taps.items()}, refer(measured.outputs)]
         for dtype, measured in moves.items()

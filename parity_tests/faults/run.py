@@ -11,12 +11,13 @@ from parity_tests.faults.samplers import faults_of
 from parity_tests.faults.state import run_state_faults
 from parity_tests.faults.training import TRAINING_FAULTS
 from parity_tests.faults.variants import run_variants
+from wdport.compare.run_cases import Say
 from wdport.errors import UsageError
 from wdport.families.faults import Bounds, FaultGroup, FaultSet
 from wdport.families.roles import Referenced, Sampled, Trained
 from wdport.parity.selftest.inject import run_mutants, run_sampler_faults, run_training_faults
 from wdport.parity.selftest.result import GroupResult, Variant
-from wdport.parity.selftest.run import Say, gather
+from wdport.parity.selftest.run import gather
 from wdport.parity.selftest.specimen import Specimen
 
 

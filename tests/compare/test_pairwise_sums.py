@@ -15,7 +15,7 @@ from jax import lax
 from wdport.compare.calls import Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.gates import float32_gate, float64_gate
-from wdport.compare.pairwise_sums import sums_pairwise
+from wdport.compare.programs import sums_pairwise
 from wdport.compare.reference import Live
 from wdport.compare.run_cases import compare
 from wdport.mapping.names import NamePattern

@@ -75,7 +75,6 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
         for module in list(sys.modules.values()):
             if getattr(module, name, None) is own:
                 monkeypatch.setattr(module, name, lambda *_: 0.0)
-    monkeypatch.setattr(measure, "_ratio", lambda *_: 0.0)
     monkeypatch.setattr(measure, "_quotient", lambda *_: 0.0)
 
 

@@ -22,9 +22,8 @@ from wdport.errors import MisfitError
 from wdport.families.user_functions import find_function
 from wdport.files.outputs import writable
 from wdport.optimizers.torch_like import SGD, Adam
-from wdport.parity.build_reference import user_reference
 from wdport.parity.file_pair import both_files
-from wdport.parity.model_pair import build_sides, converted_weights
+from wdport.parity.model_pair import build_sides, converted_weights, user_reference
 from wdport.parity.resumed_gate import ResumedStart, open_resumed
 from wdport.parity.verify import Verdict
 from wdport.parity.verify_request import Pair

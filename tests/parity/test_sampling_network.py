@@ -16,7 +16,7 @@ from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.layers import Standardize
 from wdport.nets.norms import RMSNorm
-from wdport.parity.sampling_network import SamplingNetwork
+from wdport.parity.trajectories import SamplingNetwork
 
 CASE = Case(seed=1, batch=1, scale=1.0)
 

@@ -37,8 +37,8 @@ from wdport.parity.policy.policy import WAIVABLE, BaselineForm, PolicyForm
 from wdport.parity.recording_file import RecordingForm
 from wdport.parity.selftest.result import SelftestDocument
 from wdport.parity.verdict import VerdictDocument
-from wdport.porting.document import SuggestionDocument
 from wdport.porting.outline.result import OutlineDocument
+from wdport.porting.suggest import SuggestionDocument
 from wdport.shared_types import given
 
 _ARROW: Schema = {"pattern": get_args(Axes)[1].pattern, "examples": get_args(Axes)[1].examples}

@@ -41,7 +41,6 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
 
 
 def _function_name(activation: Activation) -> str:
-    """The name of an activation as a function of Keras."""
     return _LAYERS.get(activation.keras_name, (activation.keras_name,))[0]
 
 
@@ -85,15 +84,8 @@ def _relu(negative_slope: float = 0.0, max_value: float | None = None, threshold
 
 
 def _clip(low: float, high: float, alias: str) -> ActivationFunction:
-    return (
-        ActivationFunction("relu", _relu(0.0, high), alias)
-        if low == 0
-        else ActivationFunction("clip", {"min": low, "max": high}, alias)
-    )
-
-
-def _celu(alpha: float, alias: str) -> ActivationFunction:
-    return ActivationFunction("celu", {"alpha": float(alpha)}, alias)
+    name, parameters = ("relu", _relu(0.0, high)) if low == 0 else ("clip", {"min": low, "max": high})
+    return ActivationFunction(name, parameters, alias)
 
 
 def _softplus(beta: float, threshold: float, alias: str) -> ActivationFunction:
@@ -102,11 +94,8 @@ def _softplus(beta: float, threshold: float, alias: str) -> ActivationFunction:
     return ActivationFunction("softplus", {"beta": float(beta), "threshold": bend}, alias)
 
 
-_SAME_EVERYWHERE = [
-    activation
-    for activation in ACTIVATIONS
-    if not activation.parameters and activation.keras.startswith("activations.")
-]
+_SAME_EVERYWHERE = [activation for activation in ACTIVATIONS
+                    if not activation.parameters and activation.keras.startswith("activations.")]  # fmt: skip
 """Activations without settings, which Keras has under one name."""
 
 _TORCH: Mapping[str, Callable[[Any, str], ActivationFunction | None]] = {
@@ -126,7 +115,7 @@ _KERAS: Mapping[str, Callable[..., ActivationFunction]] = {
     "hard_tanh": lambda alias: _clip(-1.0, 1.0, alias),
     "clip": lambda alias, x_min, x_max: _clip(x_min, x_max, alias),
     "elu": lambda alias, alpha=1.0: ActivationFunction("elu", {"alpha": float(alpha)}, alias),
-    "celu": lambda alias, alpha=1.0: _celu(alpha, alias),
+    "celu": lambda alias, alpha=1.0: ActivationFunction("celu", {"alpha": float(alpha)}, alias),
     "gelu": lambda alias, approximate: ActivationFunction("gelu", {"approximate": bool(approximate)}, alias),
     "softplus": lambda alias: _softplus(1.0, inf, alias),
     "soft_shrink": lambda alias, threshold=0.5: ActivationFunction("soft_shrink", {"threshold": threshold}, alias),
@@ -157,9 +146,8 @@ def of_module(module: object) -> ActivationFunction | None:
     activation = BY_CLASS[name]
     settings = {key: getattr(module, key) for key in activation.parameters}
     if activation.along:
-        return ActivationFunction(
-            _function_name(activation), {} if settings["dim"] is None else {"axis": settings["dim"]}, name
-        )
+        axis = {} if settings["dim"] is None else {"axis": settings["dim"]}
+        return ActivationFunction(_function_name(activation), axis, name)
     arguments = {key: value(settings) for key, value in activation.arguments.items()}
     return _KERAS[_function_name(activation)](alias=name, **arguments)
 

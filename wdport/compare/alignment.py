@@ -61,7 +61,7 @@ class Alignment:
         self._layers = layers_by_path(candidate.models["float64"])
         self._inputs = len(signature.inputs)
         taps = align(table, reference.names, self._layers, features, signature.axes, signature.words.one)
-        modules: Mapping[str, torch.nn.Module] = getattr(reference, "modules", {})
+        modules = reference.modules
         # A shared module has several paths, and the table may name any of them.
         self.modules = dict(modules["float64"].named_modules(remove_duplicate=False)) if modules else {}
         self.taps = padded_by(taps, self.modules)
@@ -99,21 +99,19 @@ class Alignment:
 
         Returns an empty result for every tap, and the findings on calls.
         """
-        theirs = {name: call.caller for name, call in observation.calls.items()}
-        ours = {name: call.caller for name, call in shapes.items()}
+        theirs, ours = callers(observation.calls), callers(shapes)
         self.left_out = left_out(self.taps, theirs, ours)
-        self.timed = (
-            scalar_fed(observation.inputs, observation.calls) if len(observation.inputs) == self._inputs else {}
-        )
+        complete = len(observation.inputs) == self._inputs
+        self.timed = scalar_fed(observation.inputs, observation.calls) if complete else {}
         self._once = [tap for tap in self.taps if tap not in self.left_out]
-        self.taps, faults = _every_call(self._once, observation, ours)
+        self.taps, faults = every_call(self._once, theirs, ours)
         self.compare_settings(observation, shapes)
         return self._results(self.taps, ours), faults
 
     def extend(self, observation: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
         """Add the calls that a later case makes and none before did; returns as :meth:`settle`."""
-        ours = {name: call.caller for name, call in shapes.items()}
-        taps, faults = _every_call(self._once, observation, ours)
+        ours = callers(shapes)
+        taps, faults = every_call(self._once, callers(observation.calls), ours)
         references = {tap.reference for tap in self.taps}
         more = [tap for tap in taps if tap.reference not in references]
         self.taps += more
@@ -133,9 +131,11 @@ class Alignment:
 
     def _results(self, taps: Sequence[Tap], ours: Mapping[str, str]) -> dict[str, TapResult]:
         references = {tap.candidate: tap.reference for tap in self.taps}
-        callers = [references.get(nearest(tap.candidate, ours, references), "") for tap in taps]
-        return {tap.reference: TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
-                for tap, caller in zip(taps, callers, strict=True)}  # fmt: skip
+        results = {}
+        for tap in taps:
+            caller = references.get(nearest(tap.candidate, ours, references), "")
+            results[tap.reference] = TapResult(tap.reference, tap.candidate, tap.part, caller=caller)
+        return results
 
     @contextmanager
     def settings_in_errors(self) -> Iterator[None]:
@@ -143,34 +143,24 @@ class Alignment:
         try:
             yield
         except WdportError as error:
-            differ = [
-                f"{difference.reference} -> {difference.candidate}: {difference.text}"
-                for difference in self.settings.of("differs")
-            ]
-            if differ:
+            differing = self.settings.of("differs")
+            if differ := [f"{setting.reference} -> {setting.candidate}: {setting.text}" for setting in differing]:
                 error.details = (*(error.details or (f"{error.where}: {error.what}",)), *differ)
             raise
 
 
-def _every_call(
-    taps: Sequence[Tap], observation: Observation, ours: Mapping[str, str]
-) -> tuple[list[Tap], list[Finding]]:
-    """A tap for every call, in the order of the computation, and the findings on calls."""
-    call_taps, faults = every_call(taps, {name: call.caller for name, call in observation.calls.items()}, ours)
-    order = {name: position for position, name in enumerate(observation.calls)}
-    return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults
+def callers(calls: Calls) -> dict[str, str]:
+    """The innermost enclosing call, by call."""
+    return {name: call.caller for name, call in calls.items()}
 
 
 MASKED = "mask_zero True passes a mask to later layers, and no module of the reference is compared with this layer"
 
 
 def compare_settings(
-    taps: Sequence[Tap],
-    modules: Mapping[str, torch.nn.Module],
-    layers: Mapping[str, KerasLayer],
-    reference: Calls | None = None,
-    port: Calls | None = None,
-) -> SettingsReport:
+    taps: Sequence[Tap], modules: Mapping[str, torch.nn.Module], layers: Mapping[str, KerasLayer],
+    reference: Calls | None = None, port: Calls | None = None,
+) -> SettingsReport:  # fmt: skip
     """Compare the settings of the two layers of every tap.
 
     Args:
@@ -194,12 +184,8 @@ def compare_settings(
                 pair = _with_shapes(pair, tap, reference or {}, port or {})
             try:
                 pair_count, differing = compare_pair(pair)
-            except (
-                TypeError,
-                ValueError,
-                AttributeError,
-                IndexError,
-            ):  # a user's own class may have any values
+            # A user's own class may have any values.
+            except (TypeError, ValueError, AttributeError, IndexError):
                 unread[layer_of(tap.reference)] = None
                 continue
             count, compared = count + bool(pair_count), compared + pair_count

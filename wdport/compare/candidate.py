@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from typing import cast as cast_to
@@ -29,7 +29,7 @@ from wdport.compare.measure import relative_l2
 from wdport.compare.probe import Probe, stateless, tensors
 from wdport.compare.programs import TRACING, CompiledProgram
 from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, layers_by_path
+from wdport.keras_runtime import exact_float64, layers_by_path, variable_values
 from wdport.mapping.rows import Table
 from wdport.model import Array, KerasModel, Signature
 
@@ -79,9 +79,8 @@ def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None
         with exact_float64():
             return tensors(stateless(model, trainable, fixed, inputs, training))
 
-    held = ([v.value for v in variables] for variables in (model.trainable_variables, model.non_trainable_variables))
     # Two traces of the same code differ only in these addresses.
-    return _ADDRESS.sub("", str(jax.make_jaxpr(call)(*held, inputs)))
+    return _ADDRESS.sub("", str(jax.make_jaxpr(call)(*variable_values(model), inputs)))
 
 
 def _run(model: KerasModel, inputs: tuple[Array, ...], training: bool | None) -> tuple[Outputs, dict[str, Call]]:
@@ -115,10 +114,6 @@ Shapes = tuple[list[Any], dict[str, Call]]
 """The same with shapes and dtypes; arrays where the port runs eagerly."""
 
 
-def _unchanged(_: bool) -> None:
-    """The weights of a port that has one set of them."""
-
-
 @dataclass
 class Candidate:
     """A port, and what aligns it with its reference.
@@ -136,7 +131,7 @@ class Candidate:
     table: Table
     signature: Signature
     features: frozenset[str] = frozenset()
-    use: Callable[[bool], None] = _unchanged
+    use: Callable[[bool], None] = lambda _: None  # there is one set of weights
     eager: bool = False
 
 
@@ -149,19 +144,16 @@ class PortSide:
 
     def __init__(self, candidate: Candidate, paths: Collection[str], *, pairwise: bool = False) -> None:
         self._candidate = candidate
-        self.probes = {
-            dtype: Probe(model, paths, candidate.eager, pairwise=pairwise) for dtype, model in candidate.models.items()
-        }
+        self.probes = {dtype: Probe(model, paths, candidate.eager, pairwise=pairwise)
+                       for dtype, model in candidate.models.items()}  # fmt: skip
         self.precision = ""
         self._last: tuple[tuple[Array, ...], Ran] | None = None
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The names of the outputs, if the model has them."""
         return tuple(self.probes["float64"].output_names)
 
     def run(self, dtype: str, what: str, *arguments: Any) -> Any:
-        """Run one of the probe's programs by name."""
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             self.precision = str(getattr(jax.config, "jax_default_matmul_precision"))
             return getattr(self.probes[dtype], what)(*arguments)
@@ -199,17 +191,14 @@ class PortSide:
         layer = self.probes[dtype].layers[path]
 
         def run(inputs: Array) -> Any:
-            if dtype == "float64":
-                with exact_float64():
-                    return layer(inputs)
-            return layer(inputs)
+            with exact_float64() if dtype == "float64" else nullcontext():
+                return layer(inputs)
 
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             return np.asarray(CompiledProgram(run, FAST_COMPILE)(cast(values, np.dtype(dtype))))
 
     def eagerly(self, inputs: tuple[Array, ...]) -> Outputs:
         """The float64 outputs, run step by step."""
-        with jax.default_matmul_precision("highest"), jax.enable_x64(True), TRACING:
-            # TRACING is held around the run: an eager run calls the model's Python code, which another thread may be
-            # tracing.
+        # TRACING is held, since another thread may be tracing the model's Python code, which an eager run calls.
+        with _exactly():
             return Probe(self._candidate.models["float64"], (), eager=True).whole(inputs)

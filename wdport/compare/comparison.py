@@ -43,7 +43,6 @@ class Clock:
         self.seconds: dict[str, float] = {}
 
     def add(self, letter: str, seconds: float) -> None:
-        """Count these seconds for a gate."""
         self.seconds[letter] = self.seconds.get(letter, 0.0) + seconds
 
     @contextmanager
@@ -100,7 +99,6 @@ class OutputParts:
             pair.allow(float(np.sum(part**2)), float(np.max(part)))
 
     def results(self) -> tuple[PartResult, ...]:
-        """The results per part."""
         part_results = []
         total = sum(self._energy.values())
         for name in self.port.parts:
@@ -108,9 +106,8 @@ class OutputParts:
             decoded = self._decoded.get(name)
             logic = max(self._logic.get(name, [inf]))
             energy = self._energy[name] / total if total else None
-            part_results.append(
-                PartResult(name, logic, max(decoded) if decoded else None, max(ratios, default=inf), energy)
-            )
+            decoded_error = max(decoded) if decoded else None
+            part_results.append(PartResult(name, logic, decoded_error, max(ratios, default=inf), energy))
         return tuple(part_results)
 
     def _decode_part(self, output: Array, part: slice) -> Array | None:
@@ -213,19 +210,15 @@ class Companion(Protocol):
 
     def dtypes(self, case: Case) -> Sequence[str]:
         """The dtypes in which it runs in a case, only float64 in those without numerics."""
-        ...
 
     def predict(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         """Its output."""
-        ...
 
     def compare(self, case: str, output: Array, truth: Array) -> None:
         """Add a float64 output and the reference's."""
-        ...
 
     def compare_single(self, output: Array, reference: Array, truth: Array) -> None:
         """Add a float32 output, the reference's and the truth."""
-        ...
 
 
 @dataclass
@@ -279,13 +272,12 @@ class Comparison:
 
     @property
     def signature(self) -> Signature:
-        """The port's inputs and outputs."""
         return self.candidate.signature
 
     @property
     def modules(self) -> Mapping[str, torch.nn.Module]:
         """The reference's modules by dtype; empty if it is a recording."""
-        return getattr(self.reference, "modules", {})
+        return self.reference.modules
 
     @property
     def precision(self) -> tuple[str, str]:
@@ -302,7 +294,6 @@ class Comparison:
         self.findings[fact(text, subject, kind)] = None
 
     def observe(self, case: Case) -> Observation:
-        """Run the reference on one case."""
         observation = self.reference.observe(case, self.alignment.observed)
         for text in self.reference.findings:
             self.find(text)

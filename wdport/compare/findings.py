@@ -30,12 +30,8 @@ class Term:
         return f"{self.name} ({self.letter})"
 
     def gate(
-        self,
-        compared: int,
-        expected: int,
-        measures: tuple[Measure, ...] = (),
-        facts: tuple[Finding, ...] = (),
-    ) -> Gate:
+        self, compared: int, expected: int, measures: tuple[Measure, ...] = (), facts: tuple[Finding, ...] = (),
+    ) -> Gate:  # fmt: skip
         """An outcome of this gate; arguments as those of :class:`Gate`."""
         return Gate(self.letter, self.name, compared, expected, measures, facts, self.meaning)
 
@@ -170,10 +166,8 @@ class Finding:
         return self.kind in NOTICES
 
     def document(self) -> FindingFacts:
-        """Its fields and its sentence."""
-        return FindingFacts(
-            self.subject, self.part.strip(" ,"), self.kind, self.value, self.bound, self.leak, str(self)
-        )
+        part = self.part.strip(" ,")
+        return FindingFacts(self.subject, part, self.kind, self.value, self.bound, self.leak, str(self))
 
 
 def fact(text: str, subject: str = "", kind: str = "fact") -> Finding:
@@ -333,7 +327,6 @@ def joined(first: Gate, second: Gate) -> Gate:
 
 
 def by_subject(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """Findings by subject."""
     groups = dict[str, list[Finding]]()
     for finding in findings:
         groups.setdefault(finding.subject, []).append(finding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -15,7 +16,7 @@ from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names, m
 from wdport.compare.measure import float32_share, one_magnitude, relative_l2, sample_errors
 from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
-from wdport.mapping.axes import Rule
+from wdport.mapping.axes import Rule, Shape
 from wdport.model import Array
 from wdport.recorder import TINY, inside
 
@@ -39,22 +40,19 @@ class InPort:
             call, port_call = calls.get(tap.reference), self._shapes.get(tap.candidate)
             if call is None or port_call is None:
                 continue
+            shapes = _shapes(port_call.inputs), _shapes(port_call.outputs)
             names, masks = leaf_names(port_call), mask_places(port_call)
-            input_shapes, output_shapes = (
-                [tuple(leaf.shape) for leaf in leaves(list(side))] for side in (port_call.inputs, port_call.outputs)
-            )
+            convert = partial(in_port, call, tap.layout, shapes, names, masks=masks)
             try:
-                converted[tap.candidate] = in_port(call, tap.layout, (input_shapes, output_shapes), names, masks=masks)
+                converted[tap.candidate] = convert()
             except ValueError as error:
                 self.misfits[tap.reference] = str(error)
                 try:
-                    fed_in_port(call, tap.layout, input_shapes, names, masks=masks)
+                    fed_in_port(call, tap.layout, shapes[0], names, masks=masks)
                 except ValueError:
                     self.misfed.add(tap.reference)
                 with suppress(ValueError):  # so that what follows the layer is still compared
-                    converted[tap.candidate] = in_port(
-                        call, tap.layout, (input_shapes, output_shapes), names, False, masks
-                    )
+                    converted[tap.candidate] = convert(strict=False)
             if (first := self._shapes.get(tap.fed)) is not None:
                 with suppress(ValueError):
                     converted[tap.fed] = _fed_alone(call, tap, first)
@@ -63,9 +61,13 @@ class InPort:
 
 def _fed_alone(call: Call, tap: Tap, first: Call) -> ExpectedCall:
     """The expected inputs of the first layer of a stack; its outputs have no counterpart in the reference."""
-    shapes = [tuple(leaf.shape) for leaf in leaves(list(first.inputs))]
+    shapes = _shapes(first.inputs)
     inputs = fed_in_port(call, tap.layout, shapes, leaf_names(first), masks=mask_places(first))
     return ExpectedCall(inputs, len(shapes), (), call.caller)
+
+
+def _shapes(side: Sequence[object]) -> list[Shape]:
+    return [tuple(leaf.shape) for leaf in leaves(list(side))]
 
 
 def outputs_in_port(

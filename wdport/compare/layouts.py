@@ -151,9 +151,8 @@ def _uncropped(array: Array, shape: Shape, layout: Layout) -> tuple[Array, tuple
         return None
     first = 1 if layout.outputs else 2  # channels last, or the reference's own order
     spatial = range(first, first + len(shape) - 2)
-    if placed.shape == shape or any(
-        shape[axis] != placed.shape[axis] for axis in range(len(shape)) if axis not in spatial
-    ):
+    unequal = {axis for axis, sizes in enumerate(zip(shape, placed.shape, strict=True)) if sizes[0] != sizes[1]}
+    if not unequal or not unequal.issubset(spatial):
         return None
     window, source = [slice(None)] * len(shape), [slice(None)] * len(shape)
     for axis in spatial:
@@ -199,7 +198,8 @@ def fed_in_port(
             inputs[ours] = _fitted(array, shape, layout.inputs, layout, strict)
         elif even and layout.padded in PADDING_MODES:
             apart = [(extra // 2, extra // 2) for extra in more]
-            inputs[ours] = _padded(moved(array, len(shape), layout.inputs), apart, PADDING_MODES[layout.padded])
+            mode: Any = PADDING_MODES[layout.padded]
+            inputs[ours] = np.pad(moved(array, len(shape), layout.inputs), apart, mode)
     return inputs
 
 
@@ -212,21 +212,14 @@ def _fitted(array: Array, shape: Shape, rules: Sequence[Rule], layout: Layout, s
         return moved(np.asarray(array), len(shape), rules)
 
 
-def _padded(array: Array, apart: Sequence[tuple[int, int]], mode: Any) -> Array:
-    return np.asarray(np.pad(array, apart, mode))
-
-
 def leaf_names(call: Call) -> tuple[str, ...]:
     """A name for every array that a call is given: that of its argument, with its place if the argument holds several;
     empty if the names are not known."""
     if len(call.names) != len(call.inputs):
         return ()
-    parts = [(name, leaves(value)) for name, value in zip(call.names, call.inputs, strict=True)]
-    return tuple(
-        name and (f"{name}[{position}]" if len(held) > 1 else name)
-        for name, held in parts
-        for position in range(len(held))
-    )
+    counts = [(name, len(leaves(value))) for name, value in zip(call.names, call.inputs, strict=True)]
+    return tuple(name and (f"{name}[{position}]" if count > 1 else name)
+                 for name, count in counts for position in range(count))  # fmt: skip
 
 
 def matched(theirs: Sequence[str], ours: Sequence[str], count: int, port_count: int) -> list[tuple[int, int]] | None:
@@ -250,15 +243,12 @@ def _matched_by_place(
     arrays: Sequence[Array], port_count: int, theirs: Collection[int], ours: Collection[int]
 ) -> list[tuple[int, int]] | None:
     """Pairs of positions of inputs in their order, without the masks if other inputs remain on both sides and fit."""
-    places = [
-        [place for place in range(count) if place not in masks]
-        for count, masks in ((len(arrays), theirs), (port_count, ours))
-    ]
+    counted = ((len(arrays), theirs), (port_count, ours))
+    places = [[place for place in range(count) if place not in masks] for count, masks in counted]
     for left, right in (places, [list(range(len(arrays))), list(range(port_count))]):
         if len(left) != len(right):  # the port may take bitwise equal arrays once
-            left = [
-                place for n, place in enumerate(left) if not any(_equal(arrays[place], arrays[one]) for one in left[:n])
-            ]
+            left = [place for n, place in enumerate(left)
+                    if not any(_equal(arrays[place], arrays[one]) for one in left[:n])]  # fmt: skip
         if left and len(left) == len(right):
             return list(zip(left, right, strict=True))
     return None if arrays or port_count else []

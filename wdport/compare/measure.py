@@ -40,9 +40,14 @@ def relative_l2(candidate: Array, reference: Array) -> float:
             # hypot of block norms does not overflow, as a sum of squares of values around 1e200 would.
             difference = hypot(difference, float(np.linalg.norm(c - r)))
             size = hypot(size, float(np.linalg.norm(r)))
-    if not isfinite(difference) or not isfinite(size):
+    return _quotient(difference, size)
+
+
+def _quotient(error: float, size: float) -> float:
+    """``error`` relative to ``size``; infinite if either is not finite, or if only ``size`` is 0."""
+    if not isfinite(error) or not isfinite(size):
         return inf
-    return difference / size if size else (0.0 if difference == 0.0 else inf)
+    return error / size if size else (0.0 if error == 0.0 else inf)
 
 
 def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -> float:
@@ -101,7 +106,6 @@ class Ranges:
         self._ranges: dict[tuple[str, int], tuple[float, float]] = {}
 
     def add(self, name: str, outputs: Sequence[Array]) -> None:
-        """Add the outputs of one case."""
         for index, values in enumerate(outputs):
             if values.size > 1:
                 least, largest = self._ranges.get((name, index), (inf, -inf))
@@ -141,7 +145,6 @@ class ErrorPair:
     spread_max: float = 0.0
 
     def add(self, candidate: Array, reference: Array, truth: Array) -> None:
-        """Add one run's results."""
         with np.errstate(invalid="ignore"):
             c, r = candidate.astype(np.float64) - truth, reference.astype(np.float64) - truth
         self.candidate_square += float(np.sum(c * c))
@@ -163,13 +166,14 @@ class ErrorPair:
     def rms_ratio(self) -> float:
         """The candidate's RMS error over the reference's, which counts as at least the rounding error of the result
         and, if it was measured, the effect of rounding the inputs."""
+        # A reference that happens to be exact must not make a correctly rounded port infinitely worse.
         least = max(self.unit * self.truth_square**0.5, self.spread_square**0.5)
-        return _ratio(self.candidate_square**0.5, self.reference_square**0.5, least)
+        return _quotient(self.candidate_square**0.5, max(self.reference_square**0.5, least))
 
     @property
     def max_ratio(self) -> float:
         """The same for the largest error."""
-        return _ratio(self.candidate_max, self.reference_max, max(self.unit * self.truth_max, self.spread_max))
+        return _quotient(self.candidate_max, max(self.reference_max, self.unit * self.truth_max, self.spread_max))
 
     @property
     def ratio(self) -> float:
@@ -187,14 +191,6 @@ def _largest(so_far: float, values: Array) -> float:
     """The largest absolute value so far; NaN takes precedence."""
     largest = float(np.max(np.abs(values), initial=0.0))
     return inf if not isfinite(largest) else max(so_far, largest)
-
-
-def _ratio(candidate: float, reference: float, least: float) -> float:
-    # A reference that happens to be exact must not make a correctly rounded port infinitely worse.
-    floor = max(reference, least)
-    if not isfinite(candidate) or not isfinite(floor):
-        return inf
-    return candidate / floor if floor else (0.0 if candidate == 0.0 else inf)
 
 
 FLOOR = 1e-3
@@ -223,15 +219,8 @@ class ScaledErrors:
         self._squares, self._count = self._squares + square, self._count + reference.size
 
     def relative(self) -> dict[str, float]:
-        """The errors by name."""
         floor = FLOOR * (self._squares / max(self._count, 1)) ** 0.5
         return {name: _quotient(error, max(size, floor)) for name, (error, size) in self._errors.items()}
-
-
-def _quotient(error: float, size: float) -> float:
-    if not isfinite(error) or not isfinite(size):
-        return inf
-    return error / size if size else (0.0 if error == 0.0 else inf)
 
 
 def same_bits(first: Array, second: Array) -> bool:

@@ -95,11 +95,8 @@ def _stated(layout: Layout, laid: Array) -> tuple[Rule, dict[str, int]] | None:
 def _output_sizes(answers: Mapping[str, ExpectedCall], taps: Sequence[Tap], count: int) -> Iterator[Sizes]:
     """Axes, by name in the port's order, of layer outputs with ``count`` values per sample."""
     previous = []
-    for tap in taps:
-        shapes = (
-            {tuple(np.shape(array)) for array in answers[tap.candidate].outputs} if tap.candidate in answers else ()
-        )
-        for shape in shapes:
+    for tap in (tap for tap in taps if tap.candidate in answers):
+        for shape in {tuple(np.shape(array)) for array in answers[tap.candidate].outputs}:
             for rule in tap.layout.outputs:
                 names = [group[0] for group in rule.target.groups if len(group) == 1]
                 if len(names) != len(shape) or len(shape) < 3 or prod(shape[1:]) != count:

@@ -110,12 +110,10 @@ def _picked(places: Places, axes: Sequence[int]) -> list[int]:
 
 
 def is_torch(module: object, *names: str) -> bool:
-    """Whether a module is an instance of one of these classes of ``torch.nn``."""
     return any(base.__name__ in names and base.__module__.startswith("torch.nn") for base in type(module).__mro__)
 
 
 def is_keras(layer: object, *names: str) -> bool:
-    """Whether a layer is an instance of one of these classes of Keras."""
     return any(base.__name__ in names and base.__module__.startswith("keras.") for base in type(layer).__mro__)
 
 

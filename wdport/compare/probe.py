@@ -19,11 +19,10 @@ from jax.extend.core import get_opaque_trace_state
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
 from wdport.compare.calls import Call, ExpectedCall, Outputs, call_name, layer_of
-from wdport.compare.pairwise_sums import sums_pairwise
-from wdport.compare.programs import CompiledProgram
+from wdport.compare.programs import CompiledProgram, sums_pairwise
 from wdport.errors import IncompleteError, MisfitError
 from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path
+from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path, variable_values
 from wdport.model import Array, KerasLayer, KerasModel
 
 Tensor = Array | jax.Array
@@ -148,18 +147,13 @@ class Probe:
     that is ``None``.
 
     ``eager`` runs it eagerly instead of compiled: much faster if the model's code changes between runs. ``pairwise``
-    isolates layers with their sums computed pairwise: see :mod:`wdport.compare.pairwise_sums`.
+    isolates layers with their sums computed pairwise: see :mod:`wdport.compare.programs`.
     """
 
     def __init__(
-        self,
-        model: KerasModel,
-        paths: Collection[str],
-        eager: bool = False,
-        training: bool | None = False,
-        *,
+        self, model: KerasModel, paths: Collection[str], eager: bool = False, training: bool | None = False, *,
         pairwise: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         layers = layers_by_path(model)
         self.model, self._training = model, training
         self.layers = {path: layers[path] for path in paths}
@@ -174,19 +168,18 @@ class Probe:
         self._isolate = isolate if eager else CompiledProgram(isolate, FAST_COMPILE)
 
     def whole(self, inputs: tuple[Array, ...]) -> Outputs:
-        """Only the model's outputs."""
-        return tuple(map(np.asarray, self._whole(*self._weights(), inputs)))
+        return tuple(map(np.asarray, self._whole(*variable_values(self.model), inputs)))
 
     def record(self, inputs: tuple[Array, ...]) -> tuple[Outputs, dict[str, Call]]:
         """Run the model; returns its outputs, and every call of the layers. If one raises, raises
         :class:`MisfitError`."""
-        outputs, calls = self._record(*self._weights(), inputs)
+        outputs, calls = self._record(*variable_values(self.model), inputs)
         return tuple(map(np.asarray, outputs)), self._calls(calls)
 
     def shapes(self, inputs: tuple[Array, ...]) -> tuple[Sequence[Array | jax.ShapeDtypeStruct], dict[str, Call]]:
         """The same with shapes and dtypes in place of arrays; runs nothing unless ``eager``."""
         if isinstance(self._record, CompiledProgram):
-            outputs, calls = self._record.result_of(*self._weights(), inputs)
+            outputs, calls = self._record.result_of(*variable_values(self.model), inputs)
             return outputs, self._calls(calls)
         return self.record(inputs)
 
@@ -196,7 +189,7 @@ class Probe:
         A call that is not made is left out of the result, and thus not compared.
         """
         plain = {call: _plain(answer) for call, answer in answers.items()}
-        outputs, calls = self._isolate(*self._weights(), inputs, plain)
+        outputs, calls = self._isolate(*variable_values(self.model), inputs, plain)
         return tuple(map(np.asarray, outputs)), self._calls(calls)
 
     def isolate_layer(self, path: str, call: Call, answers: Answers) -> dict[str, Call]:
@@ -221,9 +214,6 @@ class Probe:
                        self._names.get(call, ()), None if mask is None else _arrays(mask))
             for call, (inputs, outputs, mask) in calls.items()
         }  # fmt: skip
-
-    def _weights(self) -> tuple[list[jax.Array], list[jax.Array]]:
-        return [v.value for v in self.model.trainable_variables], [v.value for v in self.model.non_trainable_variables]
 
     def _outputs(
         self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
@@ -257,12 +247,9 @@ class Probe:
         return outputs, calls
 
     def _traced_isolate(
-        self,
-        trainable: list[jax.Array],
-        fixed: list[jax.Array],
-        inputs: tuple[Tensor, ...],
+        self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...],
         answers: dict[str, Plain],
-    ) -> tuple[list[jax.Array], Found]:
+    ) -> tuple[list[jax.Array], Found]:  # fmt: skip
         calls: Found = {}
         inside = {path: layer for path, layer in self.layers.items() if any(layer_of(call) == path for call in answers)}
         with intercepted(inside, self._answering(answers, calls)) as callers:
@@ -321,12 +308,9 @@ def run_layer(layer: KerasLayer, inputs: Sequence[object], names: Sequence[str] 
 
 
 def stateless(
-    model: KerasModel,
-    trainable: list[jax.Array],
-    fixed: list[jax.Array],
-    inputs: tuple[Tensor, ...],
+    model: KerasModel, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...],
     training: bool | None = False,
-) -> object:
+) -> object:  # fmt: skip
     """Run a model on ``inputs`` with these values of its variables, in evaluation mode, or without stating a mode if
     ``training`` is ``None``."""
     mode = {"training": training} if model._call_has_training_arg and training is not None else {}

@@ -90,10 +90,8 @@ def _norms(inputs: Array, outputs: Array) -> Iterator[Form]:
     for kind, choices in spreads.items():
         for more, values, variance in choices:
             for epsilon in EPSILONS:
-                for where, root in (
-                    ("", np.sqrt(variance + epsilon)),
-                    (" outside the root", np.sqrt(variance) + epsilon),
-                ):
+                roots = {"": np.sqrt(variance + epsilon), " outside the root": np.sqrt(variance) + epsilon}
+                for where, root in roots.items():
                     with np.errstate(divide="ignore", invalid="ignore"):
                         normed = values / root
                     if np.all(np.isfinite(normed)) and _is_affine(normed, outputs):
@@ -130,7 +128,6 @@ class AttentionForm:
     mask: str = "no mask"
 
     def settings(self) -> dict[str, str]:
-        """The settings by name, as text."""
         return {"num_heads": str(self.heads), "logit scale": self.scale, "softmax over": self.over,
                 "heads split with": self.split, "heads merged with": self.merge, "mask": self.mask}  # fmt: skip
 
@@ -150,12 +147,9 @@ def attention_difference(parts: Sequence[Array], right: Array, wrong: Array) -> 
             continue
         for other in _variants(AttentionForm(heads), width):
             if same(_attend(other, query, key, value), wrong):
-                pairs = zip(other.settings().items(), AttentionForm(heads).settings().values(), strict=True)
-                return [
-                    f"{name} {ours} where the reference has {theirs}"
-                    for (name, ours), theirs in pairs
-                    if ours != theirs
-                ]
+                theirs = AttentionForm(heads).settings()
+                return [f"{name} {ours} where the reference has {theirs[name]}"
+                        for name, ours in other.settings().items() if ours != theirs[name]]  # fmt: skip
         return _exchanged(AttentionForm(heads), (query, key, value), wrong)
     return []
 
@@ -202,10 +196,9 @@ def _attend(attention: AttentionForm, query: Array, key: Array, value: Array) ->
     q, k, v = (_split(part, attention) for part in (query, key, value))
     logits = np.einsum("bqhk,bshk->bhqs", q, k) * _SCALES[attention.scale](width // attention.heads, width)
     if attention.mask != "no mask":
-        lower = (
-            np.tril(np.ones(logits.shape[-2:])) if attention.mask == "causal mask" else 1 - np.eye(*logits.shape[-2:])
-        )
-        logits = np.where(lower > 0, logits, -np.inf)
+        square = logits.shape[-2:]
+        visible = np.tril(np.ones(square)) if attention.mask == "causal mask" else 1 - np.eye(*square)
+        logits = np.where(visible > 0, logits, -np.inf)
     if not np.all(np.isfinite(logits.max(-1))):
         return np.full(query.shape, np.nan)
     with np.errstate(invalid="ignore"):

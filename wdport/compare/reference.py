@@ -12,32 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from numpy.typing import ArrayLike
 
+from wdport import recorder
 from wdport.compare.calls import Case
 from wdport.errors import MisfitError, error_of
 from wdport.model import Array
-from wdport.recorder import (
-    FAST,
-    CaseSweep,
-    Conditioning,
-    Input,
-    Observation,
-    Refusal,
-    bias_shifts,
-    cases_of,
-    checked_inputs,
-    conditioning,
-    fast_path_error,
-    finite_case,
-    highest_precision,
-    is_repeatable,
-    module_names,
-    moved_biases,
-    observe,
-    one_line,
-    sweep,
-    with_ids,
-    with_keys,
-)
+from wdport.recorder import CaseSweep, Conditioning, Input, Observation, Refusal
 
 if TYPE_CHECKING:
     import torch
@@ -51,73 +30,62 @@ class Reference(Protocol):
     @property
     def framework(self) -> str:
         """The framework it runs in."""
-        ...
+
+    @property
+    def modules(self) -> Mapping[str, torch.nn.Module]:
+        """Its modules by dtype; empty for a recording."""
 
     @property
     def code(self) -> str:
         """The name of the user's own model; "" for wdport's implementation."""
-        ...
 
     @property
     def recorded(self) -> bool:
         """Whether it is a recording, and does not run."""
-        ...
 
     @property
     def names(self) -> Sequence[str]:
         """Its modules that a tap can name, including the parts of attention."""
-        ...
 
     @property
     def shifts(self) -> Mapping[str, Array]:
         """The shifts of its random biases, float32 by parameter; the port's biases get the same."""
-        ...
 
     @property
     def evaluating(self) -> bool:
         """Whether it runs in evaluation mode."""
-        ...
 
     @property
     def environment(self) -> Mapping[str, str]:
         """Versions and settings of its run, including "torch" and "torch_matmul"."""
-        ...
 
     @property
     def findings(self) -> Sequence[str]:
         """Reasons why it is unfit as a reference, one sentence each."""
-        ...
 
     @property
     def notes(self) -> Sequence[str]:
         """Notes for the reader, one sentence each."""
-        ...
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         """Those of the cases that it can run; extreme values only where it stays finite."""
-        ...
 
     def inputs(self, case: Case) -> tuple[Array, ...]:
         """The inputs of ``case``, floating ones in float64."""
-        ...
 
     def use(self, random_biases: bool) -> None:
         """Use the converted weights, or those with random biases, from now on."""
-        ...
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         """The observation of ``case``; in float32, the modules ``taps`` are isolated."""
-        ...
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         """How far every tap moves in ``case`` when everything that it is given is perturbed by the rounding of
         ``dtype``."""
-        ...
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """The outputs at ``times`` (n,) of these modules, which are fed one number per sample; modules that were not
         recorded are left out."""
-        ...
 
 
 class Live:
@@ -127,21 +95,17 @@ class Live:
     recorded = False
 
     def __init__(
-        self,
-        modules: Mapping[str, torch.nn.Module],
-        make_inputs: MakeInputs | None = None,
-        notes: Sequence[str] = (),
-        code: str = "",
-        drawn: Sequence[Input] = (),
-    ) -> None:
+        self, modules: Mapping[str, torch.nn.Module], make_inputs: MakeInputs | None = None, notes: Sequence[str] = (),
+        code: str = "", drawn: Sequence[Input] = (),
+    ) -> None:  # fmt: skip
         self.modules = modules
         self.code = code
-        self.names = module_names(modules["float64"])
-        self.shifts = bias_shifts(modules["float32"])
+        self.names = recorder.module_names(modules["float64"])
+        self.shifts = recorder.bias_shifts(modules["float32"])
         self.environment: dict[str, str] = {}
         self.findings: list[str] = []
         self._notes = dict.fromkeys(notes)
-        self.make_inputs, self.drawn = make_inputs, with_ids(drawn, modules["float64"])
+        self.make_inputs, self.drawn = make_inputs, recorder.with_ids(drawn, modules["float64"])
         self._moved: ExitStack | None = None
 
     @property
@@ -154,59 +118,59 @@ class Live:
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         with translated():
-            cases = cases_of(battery, self.make_inputs)
-            drawn = with_keys(self.drawn, self.modules["float64"], cases, self.inputs)
+            cases = recorder.cases_of(battery, self.make_inputs)
+            drawn = recorder.with_keys(self.drawn, self.modules["float64"], cases, self.inputs)
             if drawn != self.drawn:
                 self._notes["masks have padding only on the right: under others, queries see no key"] = None
             self.drawn = drawn
-            return [finite_case(self.modules["float64"], case, self.inputs) for case in cases]
+            return [recorder.finite_case(self.modules["float64"], case, self.inputs) for case in cases]
 
     def inputs(self, case: Case) -> tuple[Array, ...]:
-        return checked_inputs(self.make_inputs, case, "the reference", self.drawn)
+        return recorder.checked_inputs(self.make_inputs, case, "the reference", self.drawn)
 
     def use(self, random_biases: bool) -> None:
         if random_biases and self._moved is None:
             self._moved = ExitStack()
-            self._moved.enter_context(moved_biases(self.modules, self.shifts))
+            self._moved.enter_context(recorder.moved_biases(self.modules, self.shifts))
         elif not random_biases and self._moved is not None:
             self._moved.close()
             self._moved = None
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         self.use(case.random_biases)
-        with translated(), highest_precision() as precision:
+        with translated(), recorder.highest_precision() as precision:
             inputs = self.inputs(case)
             try:
-                observation = observe(
+                observation = recorder.observe(
                     self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
                 )
                 # Once, on the first case: PyTorch's fused attention path may compute something else than its layers one
                 # by one.
-                fast_error = 0.0 if self.environment else fast_path_error(self.modules["float32"], observation)
+                fast_error = 0.0 if self.environment else recorder.fast_path_error(self.modules["float32"], observation)
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
                 # An error of a reference that comes with wdport is a bug, and keeps its traceback.
                 if not self.code:
                     raise
-                what = f"running it raises {one_line(error)}"
+                what = f"running it raises {recorder.one_line(error)}"
                 raise MisfitError(self.code, what, "correct the module, or its inputs") from error
             if not self.environment:
                 import torch
 
                 self.environment = {"torch": str(torch.__version__), "torch_matmul": precision}
-                if not is_repeatable(self.modules["float64"], observation):
+                if not recorder.is_repeatable(self.modules["float64"], observation):
                     self.findings.append("the reference does not repeat itself bit for bit")
                 if fast_error:
-                    self.findings.append(f"the reference {FAST} {fast_error:.1e}")
+                    self.findings.append(f"the reference {recorder.FAST} {fast_error:.1e}")
         return observation
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         self.use(case.random_biases)
         with translated():
-            return conditioning(self.modules["float64"], case, self.inputs(case), dtype)
+            return recorder.conditioning(self.modules["float64"], case, self.inputs(case), dtype)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         with translated():
-            return sweep(self.modules, names, times)
+            return recorder.sweep(self.modules, names, times)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ A relation is stated only if it holds to the logic bound; nothing is guessed. Ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 
 import ml_dtypes
@@ -66,10 +66,8 @@ def arrangement(candidate: Array, reference: Array) -> str | None:
     if candidate.shape == reference.shape:
         if same(candidate, reference):
             return ""
-        permuted_axis = next(
-            (axis for axis in range(1, reference.ndim) if permutation(candidate, reference, axis) is not None), 0
-        )
-        return f"another order along axis {permuted_axis}" if permuted_axis else None
+        axes = (axis for axis in range(1, reference.ndim) if permutation(candidate, reference, axis) is not None)
+        return next((f"another order along axis {axis}" for axis in axes), None)
     if candidate.ndim != reference.ndim:
         return None
     wide, narrow = (candidate, reference) if candidate.size > reference.size else (reference, candidate)
@@ -189,10 +187,6 @@ def _shifted(wrong: Array, right: Array) -> list[str]:
     return ["is off by one vector, the same at every sample and position"]
 
 
-def _permuted(wrong: Array, right: Array) -> list[str]:
-    return _permuted_along_axis(wrong, right) or _shuffled(wrong, right)
-
-
 def _permuted_along_axis(wrong: Array, right: Array) -> list[str]:
     for axis in range(right.ndim):
         if (order := permutation(wrong, right, axis)) is not None:
@@ -230,8 +224,8 @@ def permutation(wrong: Array, right: Array, axis: int) -> Array | None:
         return None
     rows, right_rows = (np.moveaxis(array, axis, 0).reshape(count, -1) for array in (wrong, right))
     # One number per row, by irrational weights, sorts both sides in the same order; the final comparison proves it.
-    sums = [np.array([float(row @ weights) for row in side]) for side in (rows, right_rows)
-            for weights in [np.cos(np.arange(1.0, rows.shape[1] + 1.0))]]  # fmt: skip
+    weights = np.cos(np.arange(1.0, rows.shape[1] + 1.0))
+    sums = [np.array([float(row @ weights) for row in side]) for side in (rows, right_rows)]
     order = np.empty(count, dtype=np.int64)
     order[np.argsort(sums[0], kind="stable")] = np.argsort(sums[1], kind="stable")
     if np.array_equal(order, np.arange(count)) or not same(rows, right_rows[order]):
@@ -252,8 +246,5 @@ def _describe(order: Array) -> str:
     return "in another order"
 
 
-def _texts() -> Iterator[Callable[[Array, Array], list[str]]]:
-    yield from (_zero, _scaled, _masked, _rounded, _coupled, _clipped, _rounded_or_absolute, _permuted, _shifted)
-
-
-_BY_ITSELF = tuple(_texts())
+_BY_ITSELF = (_zero, _scaled, _masked, _rounded, _coupled, _clipped, _rounded_or_absolute, _permuted_along_axis,
+              _shuffled, _shifted)  # fmt: skip

@@ -42,16 +42,9 @@ Say = Callable[[str], None]
 
 
 def compare(
-    reference: Reference,
-    candidate: Candidate,
-    probes: Sequence[Case],
-    bounds: Mapping[str, float] | None = None,
-    *,
-    companion: Companion | None = None,
-    clock: Clock | None = None,
-    brief: bool = False,
-    say: Say = lambda _: None,
-) -> Comparison:
+    reference: Reference, candidate: Candidate, probes: Sequence[Case], bounds: Mapping[str, float] | None = None, *,
+    companion: Companion | None = None, clock: Clock | None = None, brief: bool = False, say: Say = lambda _: None,
+) -> Comparison:  # fmt: skip
     """Run both sides on the same inputs and compare every layer, in float64 and in float32.
 
     Args:
@@ -71,9 +64,8 @@ def compare(
     alignment = Alignment(reference, candidate)
     port = PortSide(candidate, alignment.watched)
     probes = tuple(reference.cases(probes))
-    result = Comparison(
-        probes, reference, candidate, alignment, bounds or default_bounds(), port, clock or Clock(), parts
-    )
+    bounds = bounds or default_bounds()
+    result = Comparison(probes, reference, candidate, alignment, bounds, port, clock or Clock(), parts)
     engine = _Engine(result, companion, brief)
     with alignment.settings_in_errors():
         for index, (random_biases, group) in enumerate(groupby(probes, key=lambda case: case.random_biases)):
@@ -119,9 +111,8 @@ class _Engine:
         self.signature, self.logic = result.signature, result.bounds["logic"]
         self.ranges = Ranges()
         self.plain: PlainUse | None = None
-        self.largest = (
-            0  # values in the inputs of a case so far: before a larger one, the arrays of others are released
-        )
+        # The most values in the inputs of a case so far: before a larger one, the arrays of others are released.
+        self.largest = 0
         self.first: Outputs | None = None  # the port's on the first inputs
         self.own_values = False  # whether isolated sides get other values, such as an input of another size
 
@@ -229,16 +220,13 @@ class _Engine:
         self.own_values |= any((tap.reference in observation.calls) != (tap.candidate in shapes) for tap in taps)
         port, single = submit(self.port.record, inputs), observation.single
         dtypes = self.companion.dtypes(case) if self.companion is not None else ()
-        if single is None:
-            exact = [dtype for dtype in dtypes if dtype == "float64"]
-            companion = {dtype: submit(self._accompany, dtype, inputs) for dtype in exact}
-            return _Started(case, observation, outputs, calls, into, taps, inputs, port, companion=companion)
-        answers = into(answers_of(case, observation.calls))
-        narrow = self.signature.in_port(single.inputs)
-        running = submit(self.port.run, "float32", "whole", narrow)
-        isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(taps, into))
-        pairs = {"float64": inputs, "float32": narrow}
-        companion = {dtype: submit(self._accompany, dtype, pairs[dtype]) for dtype in dtypes}
+        running, isolated, by_dtype = None, None, {"float64": inputs}
+        if single is not None:
+            answers = into(answers_of(case, observation.calls))
+            narrow = by_dtype["float32"] = self.signature.in_port(single.inputs)
+            running = submit(self.port.run, "float32", "whole", narrow)
+            isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(taps, into))
+        companion = {dtype: submit(self._accompany, dtype, by_dtype[dtype]) for dtype in dtypes if dtype in by_dtype}
         return _Started(case, observation, outputs, calls, into, taps, inputs, port, running, isolated, companion)
 
     def _finish(self, under_way: list[_Started], ahead: int = 0) -> None:
@@ -295,14 +283,12 @@ class _Engine:
         result, (outputs, through) = self.result, started.port.result()
         self.first = outputs if self.first is None else self.first
         running = self._tap_errors(through, started, started.calls, started.into)
-        padded = {
-            name for name in started.into.misfed if (error := running[name]) is not None and error[1] <= self.logic
-        }
         # Other inputs, such as fewer zeros around them, and equal outputs.
+        padded = {name for name in started.into.misfed if (error := running[name]) and error[1] <= self.logic}
         running |= dict.fromkeys(padded, (0.0, 0.0))
         running |= self._arranged(running, through, started, outputs)
         isolated, isolated_outputs, into = running, outputs, started.into
-        if any(error is not None and not max(error) <= self.logic for error in running.values()):
+        if self._differing(running):
             doubtful = self._doubtful(started.taps, started.into)
             isolated_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
             port = {**answered, "": Call((), isolated_outputs)}
@@ -356,20 +342,20 @@ class _Engine:
             errors[name] = (0.0, inf) if error is None else error
         return errors
 
+    def _differing(self, errors: Mapping[str, tuple[float, float] | None]) -> list[str]:
+        """The names with an error beyond the bound; NaN is."""
+        return [name for name, error in errors.items() if error is not None and not max(error) <= self.logic]
+
     def _arranged(
         self, errors: Mapping[str, tuple[float, float] | None], through: Calls, started: _Started, outputs: Outputs
     ) -> dict[str, tuple[float, float]]:
         """Set no error for layers that hold the reference's values in another order, if the output agrees and no other
         layers differ: the order of keys, for example, is mathematically arbitrary."""
-        taps = started.taps
-        differing = [
-            tap for tap in taps if (error := errors[tap.reference]) is not None and not max(error) <= self.logic
-        ]
+        differing = self._differing(errors)
         if not differing or not started.outputs or not max(output_errors(outputs, started.outputs)) <= self.logic:
             return {}
-        orders = {
-            tap.reference: rearranged(tap, through, started.calls, started.observation.calls) for tap in differing
-        }
+        orders = {tap.reference: rearranged(tap, through, started.calls, started.observation.calls)
+                  for tap in started.taps if tap.reference in differing}  # fmt: skip
         if not all(orders.values()):
             return {}
         self.result.arranged |= {name: order for name, order in orders.items() if order}
@@ -377,10 +363,7 @@ class _Engine:
 
     def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, Explained]:
         """The relative errors that one rounding explains, by tap; measured only if an error exceeds the bound."""
-        exceeding = [
-            error for side in errors for error in side.values() if error is not None and not max(error) <= self.logic
-        ]
-        if not exceeding:
+        if not any(map(self._differing, errors)):
             return {}
         by_tap, output = explained(self.result.reference.conditioning(started.case, "float64"), started.observation)
         return {**by_tap, OUTPUT: output}
@@ -442,10 +425,8 @@ class _Engine:
                 error = output_errors((isolated_outputs[index],), (isolated[index],))[0] if isolated else inf
                 measured.isolated = max(measured.isolated, error)
                 continue
-            floors = floors_of(started.case)
-            errors = [
-                output_errors((side[index],), (reference[index],), floors)[0] for side in (outputs, isolated_outputs)
-            ]
+            floors, sides = floors_of(started.case), (outputs, isolated_outputs)
+            errors = [output_errors((side[index],), (reference[index],), floors)[0] for side in sides]
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
             measured.isolated = max(measured.isolated, beyond(measured, errors[1], spread.isolated))
             shares = (0.0, 0.0) if extremes else (float32_share(reference[index]), float32_share(outputs[index]))
@@ -459,10 +440,8 @@ class _Engine:
             return
         result = self.result
         outputs, (isolated_outputs, port) = started.running.result(), started.isolated.result()
-        reference, truth, *isolated_references = (
-            result.outputs_in_port(side, started.observation.names, outputs)
-            for side in (*single.outputs, *(outputs for outputs, _ in single.isolated))
-        )
+        sides, names = (*single.outputs, *(isolated[0] for isolated in single.isolated)), started.observation.names
+        reference, truth, *isolated_references = (result.outputs_in_port(side, names, outputs) for side in sides)
         result.float32.expected += len(result.outputs)
         if reference:
             # With a gain, isolated outputs differ if one side computes them by a layer, and the other by a function of
@@ -496,10 +475,7 @@ def _values(inputs: Sequence[Array]) -> int:
 
 def _size(observation: Observation) -> int:
     """The bytes of a case's recorded arrays; calls share some."""
-    runs = [
-        observation.calls,
-        *((calls for _, calls in observation.single.isolated) if observation.single is not None else ()),
-    ]
+    runs = [observation.calls, *(calls for _, calls in (observation.single.isolated if observation.single else ()))]
     arrays = (leaf for run in runs for call in run.values() for leaf in leaves([*call.inputs, *call.outputs]))
     # A layer's output is the next one's input: one array, counted once.
     return sum({id(array): array.nbytes for array in arrays}.values())
@@ -507,9 +483,7 @@ def _size(observation: Observation) -> int:
 
 def _keeps_own_values(calls: Mapping[str, ExpectedCall], shapes: Calls) -> bool:
     """Whether the reference has no counterpart of an input with at least three axes, or of a part of an output."""
-    return any(call.window for call in calls.values()) or any(
-        index not in call.inputs and len(leaf.shape) > 2
-        for name, call in calls.items()
-        for index, leaf in enumerate(leaves(list(shapes[name].inputs)))
-        if len(call.inputs) < call.count
-    )
+    further = (index not in call.inputs and len(leaf.shape) > 2
+               for name, call in calls.items() if len(call.inputs) < call.count
+               for index, leaf in enumerate(leaves(list(shapes[name].inputs))))  # fmt: skip
+    return any(call.window for call in calls.values()) or any(further)

@@ -122,10 +122,6 @@ ALIKE: Mapping[str, Callable[[object, object, Pair], bool]] = {
 }
 
 
-def _complement(theirs: object, ours: object, _: Pair) -> object:
-    return 1 - theirs if isinstance(theirs, float) and isinstance(ours, float) else UNKNOWN
-
-
 def _channels(_: object, ours: object, pair: Pair) -> object:
     """The channels axis: the axis that a norm keeps, or ``data_format`` of a layer with windows."""
     channels_axis = pair.channels()
@@ -133,9 +129,8 @@ def _channels(_: object, ours: object, pair: Pair) -> object:
         return UNKNOWN
     if isinstance(ours, str):
         words = {"channels_first": 1, "channels_last": pair.rank - 1}
-        return (
-            next((word for word, axis in words.items() if axis == channels_axis), UNKNOWN) if ours in words else UNKNOWN
-        )
+        fitting = (word for word, axis in words.items() if axis == channels_axis and ours in words)
+        return next(fitting, UNKNOWN)
     if not isinstance(ours, int) or not is_keras(pair.layer, *NORMS):
         return UNKNOWN
     return ours if ours % pair.rank == channels_axis else channels_axis
@@ -182,7 +177,9 @@ def _margins(theirs: object, ours: object, pair: Pair) -> object:
 
 
 EXPECTED: Mapping[str, Callable[[object, object, Pair], object]] = {
-    "complement": _complement,
+    "complement": lambda theirs, ours, _: (
+        1 - theirs if isinstance(theirs, float) and isinstance(ours, float) else UNKNOWN
+    ),
     "channels": _channels,
     "shape": _shape,
     "shared": _shared,

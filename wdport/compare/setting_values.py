@@ -40,7 +40,6 @@ class SettingsReport:
         "Modules whose hyper-parameters could not be compared, because some have unexpected values.")] = ()  # fmt: skip
 
     def of(self, level: Level) -> list[Setting]:
-        """The settings of one level."""
         return [difference for difference in self.found if difference.level == level]
 
     @property
@@ -61,7 +60,6 @@ def setting(check: Compared, theirs: object, ours: object) -> Setting:
 
 
 def told(check: Compared, theirs: object, ours: object) -> str:
-    """The sentence on the port's value and the reference's."""
     if check.how == "time":
         return f"treats the time axis as the batch: the reference has {check.torch} {text(theirs)}"
     if not check.keras:
@@ -76,7 +74,6 @@ def told(check: Compared, theirs: object, ours: object) -> str:
 
 
 def text(value: object) -> str:
-    """A value as text for a sentence."""
     if isinstance(value, float):
         return "none" if isinf(value) else f"{value:g}"
     if isinstance(value, (list, tuple)):

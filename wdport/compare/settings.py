@@ -86,18 +86,15 @@ def _windows(pair: Pair) -> tuple[tuple[tuple[str, str], ...], list[Setting]]:
         return (), []
     if (ends := cuts(module, layer)) is not None:
         unequal = [axis_cuts for axis_cuts in zip(*ends, strict=True) if axis_cuts[0] != axis_cuts[1]]
-        unequal = [axis_cuts for axis_cuts in unequal if not _croppable(*axis_cuts)] if _cut_behind(pair) else unequal
+        # If the port's output has another size than the reference's, a following layer must crop it.
+        if pair.output_shape and tuple(layer.compute_output_shape(pair.input_shape)) != pair.output_shape:
+            unequal = [axis_cuts for axis_cuts in unequal if not _croppable(*axis_cuts)]
         return (("padding", "padding"), ("output_padding", "tuple")), _cut(pair, *unequal[0]) if unequal else []
     words = differing(module, layer, pair.input_shape, pair.output_shape) if pair.input_shape else None
     if words is None:
         return (), []
     settings = [Setting("padding", plain(module.padding), layer.padding, "differs", words)] if words else []
     return (("padding", "padding"), ("padding", "ceil")), settings
-
-
-def _cut_behind(pair: Pair) -> bool:
-    """Whether the port's output has another size than the reference's, so that a following layer must crop it."""
-    return bool(pair.output_shape) and tuple(pair.layer.compute_output_shape(pair.input_shape)) != pair.output_shape
 
 
 def _croppable(theirs: Cut, ours: Cut) -> bool:
@@ -130,7 +127,8 @@ def _stated(pair: Pair) -> Iterator[tuple[Compared, object, object]]:
             continue  # the port's own layer has what Keras's has not
         if check.torch and check.how not in ("present", "none") and not _is_plain(theirs):
             continue
-        if check.keras and not (_is_plain(ours) or check.how == "margins" or _is_function(check, ours)):
+        is_function = check.how in ("is", "names") and callable(ours)
+        if check.keras and not (_is_plain(ours) or check.how == "margins" or is_function):
             continue
         if (check.keras, check.how, check.torch) not in visited:
             visited.add((check.keras, check.how, check.torch))
@@ -159,14 +157,9 @@ def _value(side: object, path: str) -> object:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether this is a number, a string, or a list of them."""
     if isinstance(value, (tuple, list)):
         return not any(isinstance(element, (tuple, list)) for element in value)
     return value is None or isinstance(value, (bool, int, float, str))
-
-
-def _is_function(check: Compared, value: object) -> bool:
-    return check.how in ("is", "names") and callable(value)
 
 
 def _differing(check: Compared, theirs: object, ours: object, pair: Pair) -> list[Setting]:
@@ -222,9 +215,8 @@ def differing(
     if not window or not hasattr(module, "kernel_size") or getattr(module, "transposed", False):
         return None
     ours = _axes(len(sizes), window, layer.strides, getattr(layer, "dilation_rate", 1))
-    theirs = _axes(
-        len(sizes), getattr(module, "kernel_size"), getattr(module, "stride"), getattr(module, "dilation", 1)
-    )
+    stride, dilation = getattr(module, "stride"), getattr(module, "dilation", 1)
+    theirs = _axes(len(sizes), getattr(module, "kernel_size"), stride, dilation)
     if ours is None or theirs is None:
         return None
     expected = [_torch(theirs[index], module, index, size) for index, size in enumerate(sizes)]
@@ -240,10 +232,8 @@ def differing(
             settings = ", ".join(f"{name} {getattr(module, name)}" for name in names)
             ours_at, theirs_at = ("" if first.start == second.start else f", starting at {windows.start}"
                                   for windows in (second, first))  # fmt: skip
-            return (
-                f"padding {layer.padding!r} gives {second.count} windows over {size} positions{ours_at}; "
-                f"the reference ({settings}) gives {first.count}{theirs_at}"
-            )
+            return (f"padding {layer.padding!r} gives {second.count} windows over {size} positions{ours_at}; "
+                    f"the reference ({settings}) gives {first.count}{theirs_at}")  # fmt: skip
     return ""
 
 
@@ -276,10 +266,8 @@ def cuts(module: torch.nn.Module, layer: KerasLayer) -> tuple[list[Cut], list[Cu
     if ours is None or ours != theirs or any(len(numbers) != count for numbers in widths):
         return None
     more = [None] * count if layer.output_padding is None else _several(layer.output_padding, count)
-    return (
-        [Cut(before, before - behind) for before, behind in zip(*widths, strict=True)],
-        [_keras_cut(axis, layer.padding, output_padding) for axis, output_padding in zip(ours, more, strict=True)],
-    )
+    their_cuts = [Cut(before, before - behind) for before, behind in zip(*widths, strict=True)]
+    return their_cuts, [_keras_cut(axis, layer.padding, extra) for axis, extra in zip(ours, more, strict=True)]
 
 
 def _keras_cut(axis: Axis, padding: str, more: int | None) -> Cut:

@@ -47,13 +47,9 @@ class Tap:
 
 
 def align(
-    table: Table,
-    modules: Collection[str],
-    layers: Collection[str],
-    features: Collection[str],
-    stated: Sequence[str] = (),
-    part: str = "part",
-) -> list[Tap]:
+    table: Table, modules: Collection[str], layers: Collection[str], features: Collection[str],
+    stated: Sequence[str] = (), part: str = "part",
+) -> list[Tap]:  # fmt: skip
     """Find all taps, in the order of ``modules``; raises :class:`IncompleteError` if one has no counterpart.
 
     If the kind of a row has tensors, some of its matches, but not all, may lack the layer: such a match has no tensors,
@@ -89,9 +85,8 @@ def align(
         if tap.candidate not in layers:
             raise IncompleteError((table.path, tap.candidate), "the Keras model has no such layer", fix)
     for side in ("reference", "candidate"):
-        names = [getattr(tap, side) for tap in taps]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(getattr(tap, side) for tap in taps).items():
+            if count > 1:
                 raise IncompleteError((table.path, name), "is named by two taps", fix)
     if not taps:
         raise IncompleteError(table.path, "has no taps, so no layer would be compared", "add a taps section")
@@ -137,7 +132,6 @@ def layout_of(row: TapRow, layer: KerasLayer, stated: Sequence[str] = ()) -> Lay
 
 
 def watched(taps: Sequence[Tap]) -> list[str]:
-    """The port's layers to probe: those of the taps, and the first ones of stacks."""
     return list(dict.fromkeys(layer_of(path) for tap in taps for path in (tap.candidate, tap.fed) if path))
 
 
@@ -194,8 +188,8 @@ Callers = Mapping[str, str]
 
 
 def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> tuple[list[Tap], list[Finding]]:
-    """One tap for each call of layers that are called several times, and findings on layers that the two sides call a
-    different number of times."""
+    """One tap for each call of layers that are called several times, in the order of the reference's calls, and
+    findings on layers that the two sides call a different number of times."""
     call_taps, faults = [], []
     counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
     for tap in taps:
@@ -207,7 +201,8 @@ def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> t
         for number in range(1, max(min(theirs, ours), 1) + 1):
             names = (call_name(tap.reference, number), call_name(tap.candidate, number))
             call_taps.append(replace(tap, reference=names[0], candidate=names[1]))
-    return call_taps, faults
+    order = {name: position for position, name in enumerate(reference)}
+    return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults
 
 
 def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -53,7 +54,7 @@ class Trial:
         """Try hyper-parameters that differ by less than float32 precision."""
         layer = self.probe.layers[layer_of(self.tap.candidate)]
         for name, (value, text) in near_differences(self.tap.kind, module, layer).items():
-            with _attribute(layer, name, value):
+            with patch.object(layer, name, value):
                 if self._agrees(self._isolated):
                     return [text]
         return []
@@ -86,16 +87,6 @@ class Trial:
         except (WdportError, ValueError, TypeError, RuntimeError, KeyError):
             return False
         return errors is not None and errors[1] <= LOGIC
-
-
-@contextmanager
-def _attribute(layer: KerasLayer, name: str, value: float) -> Iterator[None]:
-    before = getattr(layer, name)
-    setattr(layer, name, value)
-    try:
-        yield
-    finally:
-        setattr(layer, name, before)
 
 
 GATES = (3, 4)
@@ -160,10 +151,8 @@ def gates_of(layers: dict[str, KerasLayer]) -> list[Gates]:
         ]
     for path, variables in weights.items():
         where = f" of {path}" if len(weights) > 1 else ""
-        groups += [
-            Gates((variable,), count, f"the gates of {variable.name}{where}", from_keras[path])
-            for variable in variables
-        ]
+        groups += [Gates((variable,), count, f"the gates of {variable.name}{where}", from_keras[path])
+                   for variable in variables]  # fmt: skip
     return groups
 
 

@@ -127,11 +127,8 @@ def generate(
     _require_whole(length=(length, 0), block_length=(block_length, 1), steps=(steps, 1), top_k=(top_k, 1),
                    batch=(batch, 1))  # fmt: skip
     _require_whole(limit=(1 << 32) - 1, seed=(seed, 0))
-    _require_whole(
-        limit=vocabulary.size - 1,
-        end=(end, 0),
-        **{f"forbid[{index}]": (token, 0) for index, token in enumerate(forbid)},
-    )
+    forbidden = {f"forbid[{index}]": (token, 0) for index, token in enumerate(forbid)}
+    _require_whole(limit=vocabulary.size - 1, end=(end, 0), **forbidden)
     _require_real(threshold=(threshold, 0.0, 1.0), edit=(edit, 0.0, 1.0), temperature=(temperature, 0.0, 1e6),
                   top_p=(top_p, 0.0, 1.0))  # fmt: skip
     for name, value in (("edit", edit), ("top_p", top_p)):

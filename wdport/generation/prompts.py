@@ -50,7 +50,6 @@ class Words:
 
     @property
     def count(self) -> int:
-        """The number of tokens."""
         return int(self._tokenizer.get_vocab_size())
 
     def encode(self, text: str, goes_on: bool) -> Array:
@@ -75,7 +74,6 @@ class Words:
         return str(self._tokenizer.decode(numbers, skip_special_tokens=False)).replace(str(self.named), OPEN)
 
     def number(self, token: str) -> int | None:
-        """The number of a token that is given by its name."""
         token_id: int | None = self._tokenizer.token_to_id(token)
         return token_id
 
@@ -102,7 +100,6 @@ def words_of(model: KerasModel, family: Completing, mask: int, file: str | PathL
 
 
 def installed() -> bool:
-    """Whether the library is installed."""
     return importlib.util.find_spec("tokenizers") is not None
 
 
@@ -143,7 +140,6 @@ class Arranged:
     mask: int
 
     def __getitem__(self, rows: slice) -> Arranged:
-        """Some of the samples."""
         parts = self.tokens[rows], self.visible[rows], self.positions[rows]
         return Arranged(*parts, self.start, self.block, self.mask)
 

@@ -6,7 +6,7 @@ error may be a fixed multiple of the reference's, which counts as at least the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -22,11 +22,11 @@ from wdport.compare.probe import Probe
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
-from wdport.parity.sampling_network import WHOLE, SamplingNetwork
+from wdport.parity.trajectories import WHOLE, SamplingNetwork
 from wdport.recorder import isolate, lifted, record, run
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 Ran = tuple[Outputs, Calls]
 """The outputs of a run of the reference, and every call in it."""
@@ -46,19 +46,24 @@ def bfloat16_gate(
         errors = _errors(comparison, probe, case)
         for pairs in (errors.alone, errors.inputs):
             for name, pair in pairs.items():
-                ratios[name] = max(pair.rms_ratio, pair.max_ratio, ratios.get(name, 0.0))
+                ratios[name] = max(pair.ratio, ratios.get(name, 0.0))
     if samples and isinstance(prepared.family, Sampled):
         network = SamplingNetwork(prepared.family, prepared.config, {POLICY: model}, full=False)
-        pair = _whole(comparison, network, cases[0])
-        ratios[WHOLE] = max(pair.rms_ratio, pair.max_ratio)
+        ratios[WHOLE] = _whole(comparison, network, cases[0]).ratio
     return _gate(ratios, len(taps) + len(comparison.outputs) + samples), ratios
+
+
+def _gate(ratios: dict[str, float], expected: int) -> Gate:
+    # A separate bound: a policy's bound on float32 does not apply to bfloat16.
+    measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS) for name, ratio in ratios.items())
+    return GATES["B'"].gate(len(ratios), expected, measures)
 
 
 def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> ErrorPair:
     """The errors of the network that samplers run and of the whole reference."""
     import torch
 
-    modules: Mapping[str, torch.nn.Module] = comparison.modules
+    modules = comparison.modules
     inputs = cast(comparison.reference.inputs(case), np.float32)
     narrow = comparison.signature.in_port(inputs)
     with torch.autocast("cpu", torch.bfloat16):
@@ -67,8 +72,7 @@ def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> Erro
         high = run(modules["float64"], cast(inputs, np.float64))
     with jax.default_matmul_precision("highest"):
         output = np.asarray(network.predict(POLICY, narrow)).astype(np.float32)
-    names = [""] * len(low)
-    sides = [comparison.outputs_in_port(side, names, [output]) for side in (low, high)]
+    sides = [comparison.outputs_in_port(side, [""] * len(low), [output]) for side in (low, high)]
     pair = ErrorPair(unit=UNIT_ROUNDOFF_16)
     pair.add(output, sides[0][0], sides[1][0])
     return pair
@@ -103,7 +107,7 @@ def _reference_calls(
     outputs, and the answers."""
     import torch
 
-    modules: Mapping[str, torch.nn.Module] = comparison.modules
+    modules = comparison.modules
     names = [tap.reference for tap in comparison.alignment.always]
     output_names: list[str] = []
     with lifted():
@@ -125,9 +129,3 @@ def _model(prepared: Prepared, comparison: Comparison) -> KerasModel:
     for mine, theirs in zip(model.weights, comparison.candidate.models["float32"].weights, strict=True):
         mine.assign(theirs.value)
     return model
-
-
-def _gate(ratios: dict[str, float], expected: int) -> Gate:
-    # A separate bound: a policy's bound on float32 does not apply to bfloat16.
-    measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS) for name, ratio in ratios.items())
-    return GATES["B'"].gate(len(ratios), expected, measures)

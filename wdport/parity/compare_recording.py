@@ -35,7 +35,6 @@ class Described:
         self.tensors: Mapping[str, Tensors] = recording.tensors
 
     def read(self, name: str) -> NoReturn:
-        """Raise: a recording has no values to read."""
         raise InternalError((self.path, name), "a recording holds no weights", "report this")
 
 
@@ -93,11 +92,10 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weig
     variables = weights.variables
     tensors = recording.tensors
     hashed = [m for m in prepared.plan.moves if m.exact and all(tensors[name].sha256 is not None for name in m.sources)]
-    equal = {
-        name: digest == tensors[name].sha256
-        for move in hashed
-        for name, digest in zip(move.sources, _digests(move, variables), strict=True)
-    }
+    equal: dict[str, bool] = {}
+    for move in hashed:
+        sources = zip(move.sources, move.invert([variables[name] for name in move.targets]), strict=True)
+        equal |= {name: _digest(source) == tensors[name].sha256 for name, source in sources}
     matrices = [name for name in equal if len(recording.tensors[name].shape) > 1]
     # Vectors such as zero biases are equal in any two checkpoints; a matrix is not.
     if matrices and not any(equal[name] for name in matrices):
@@ -112,11 +110,6 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weig
     return [unequal(name) for name in wrong]
 
 
-def _digests(move: Move, variables: Mapping[str, Array]) -> list[str]:
-    """SHA-256 of the tensors that these variables were made from, as the recorder computes it."""
-    sources = move.invert([variables[name] for name in move.targets])
-    return [_digest(source) for source in sources]
-
-
 def _digest(array: Array) -> str:
+    """SHA-256 of a tensor, as the recorder computes it."""
     return hashlib.sha256(np.ascontiguousarray(array, dtype=np.float32).tobytes()).hexdigest()

@@ -88,10 +88,8 @@ class BothFiles:
     def digests(self) -> dict[str, str]:
         """The SHA-256 of either file; raises :class:`~wdport.errors.InputError` if one has been changed since it was
         opened."""
-        return {
-            "checkpoint": self.prepared.checkpoint.file_sha256(),
-            "converted": self.converted.snapshot.sha256,
-        }
+        converted = self.converted.snapshot.sha256
+        return {"checkpoint": self.prepared.checkpoint.file_sha256(), "converted": converted}
 
 
 @contextmanager
@@ -195,11 +193,12 @@ def contradictions(
         return [fact(f"its configuration does not come out again: {error.what}{_HOW}", kind="contradicted")]
     ours, theirs = converted.config.to_dict(), again.config.to_dict()
     stated = [notice(_UNCHECKED)] if settings.units is None and ours.get("window_statistics") else []
-    return stated + [
-        fact(f"{name} is {_shown(ours.get(name))} in the converted file, {_by(again, name)}", name, "contradicted")
-        for name in {**ours, **theirs}
-        if ours.get(name) != theirs.get(name)
-    ]
+    differing = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    return stated + [_contradicted(name, _shown(ours.get(name)), _by(again, name)) for name in differing]
+
+
+def _contradicted(name: str, ours: object, theirs: str) -> Finding:
+    return fact(f"{name} is {ours} in the converted file, {theirs}", name, "contradicted")
 
 
 def _shown(value: object) -> str:
@@ -223,15 +222,9 @@ def _other_arguments(
     except MisfitError:  # they came from --config, and nothing else states them
         return []
     ours = converted.config.arguments
-    return [
-        fact(
-            f"{name} is {ours.get(name)} in the converted file, {theirs[name]} by the checkpoint", name, "contradicted"
-        )
-        for name in theirs
-        if ours.get(name) != theirs[name]
-    ]
+    differing = [name for name in theirs if ours.get(name) != theirs[name]]
+    return [_contradicted(name, ours.get(name), f"{theirs[name]} by the checkpoint") for name in differing]
 
 
 def _from(converted: Converted, origin: str) -> dict[str, object]:
-    """The configuration values of this origin."""
     return {name: getattr(converted.config, name) for name, where in converted.origins.items() if where == origin}

@@ -15,22 +15,14 @@ from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.programs import release_memory
 from wdport.compare.results import TapResult
 from wdport.conversion.prepare import Prepared
-from wdport.families.roles import Sampled, Trained
-from wdport.model import Array
+from wdport.families.roles import Trained
 from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
-from wdport.parity.sampling_network import SamplingNetwork
-from wdport.parity.trajectories import (
-    TrajectoryReference,
-    file_process,
-    reference_network,
-    trajectories_gate,
-    trial_condition,
-)
+from wdport.parity.trajectories import SamplingNetwork, trajectories_gate, trajectory_reference
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
-from wdport.recorder import highest_precision, lifted, run
+from wdport.recorder import highest_precision, lifted
 
 SEED = 5
 # With a gain of 32, so that attention's logits are large.
@@ -52,7 +44,6 @@ class FullBattery:
     trajectories: tuple[Trajectory, ...] = ()
 
     def parts(self, parts: tuple[PartResult, ...]) -> tuple[PartResult, ...]:
-        """The parts' results with their gradients' errors."""
         if not self.part_gradients:
             return parts
         return tuple(replace(part, gradient=g) for part, g in zip(parts, self.part_gradients, strict=True))
@@ -78,8 +69,9 @@ def run_full_battery(
         if sampling is not None:
             say("sampling trajectories")
             with highest_precision(), comparison.clock.gate("E"):
-                reference = _reference(sampling.family, prepared, comparison)
-                path, trajectories = trajectories_gate(reference, models, (sampling.family, prepared.config))
+                # Nothing holds the reference afterwards: it would keep the float32 module in memory.
+                path, trajectories = trajectories_gate(trajectory_reference(sampling.family, prepared, comparison),
+                                                       models, (sampling.family, prepared.config))  # fmt: skip
             release_memory()
         say("running the port eagerly")
         with comparison.clock.gate("A"):
@@ -87,7 +79,9 @@ def run_full_battery(
         with comparison.clock.gate("C"):
             compiling.result()
     # The float32 models are not used any more, and the backward pass needs their memory.
-    _drop_float32(comparison)
+    for held in (comparison.port.probes, models, comparison.modules):
+        if isinstance(held, dict):
+            held.pop("float32", None)
     release_memory()
     say("gradients")
     with lifted(), comparison.clock.gate("C"):
@@ -114,13 +108,6 @@ def _compare_eagerly(comparison: Comparison, case: Case) -> None:
     comparison.float64.compared += 1
 
 
-def _drop_float32(comparison: Comparison) -> None:
-    """Drop the float32 models of both sides."""
-    for models in (comparison.port.probes, comparison.candidate.models, comparison.modules):
-        if isinstance(models, dict):
-            models.pop("float32", None)
-
-
 def _optimizer_steps(
     family: Trained, prepared: Prepared, comparison: Comparison, probe: GradientProbe, say: Callable[[str], None]
 ) -> OptimizerErrors:
@@ -130,23 +117,6 @@ def _optimizer_steps(
     with lifted(), comparison.clock.gate("D"):
         return optimizer_gate(prepared.plan.moves, comparison.modules["float64"], probe, objective,
                               PortTraining(objective), BATCH)  # fmt: skip
-
-
-def _reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> TrajectoryReference:
-    """The reference's side of trajectories (E)."""
-
-    about, modules = family.diffused(prepared.config), comparison.modules
-
-    def single(inputs: tuple[Array, ...]) -> Array:
-        return run(modules["float32"], inputs)[0]
-
-    def double(inputs: tuple[Array, ...]) -> Array:
-        with lifted():
-            return run(modules["float64"], inputs)[0]
-
-    condition = trial_condition(about)
-    wide, narrow = (reference_network(comparison.signature, condition, network) for network in (double, single))
-    return TrajectoryReference(wide, file_process(family, prepared), about.shape, narrow)
 
 
 def _variables(

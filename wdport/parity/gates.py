@@ -15,6 +15,7 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras, Referenced, Sampled, Trained
 from wdport.keras_runtime import variables_by_path
 from wdport.parity.model_pair import Weights
+from wdport.parity.reports.phrases import at_layers
 
 
 def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence[Finding]) -> Gate:
@@ -74,23 +75,18 @@ def _conditioned(comparison: Comparison) -> list[str]:
     errors = {tap.reference: tap.conditioned for tap in comparison.taps.values() if tap.conditioned}
     if not errors:
         return []
-    return [
-        f"ill-conditioned here: {_several(list(errors))}, "
-        f"off by up to {max(errors.values()):.1e}, as after one rounding"
-    ]
+    largest = max(errors.values())
+    return [f"ill-conditioned here: {at_layers(list(errors))}, off by up to {largest:.1e}, as after one rounding"]
 
 
 def _left_out(comparison: Comparison) -> list[str]:
     """Notes on the layers that are compared only by their parts, one for each reason, and on those that the port
     lacks."""
     reasons = {tap.reference: why for tap, why in comparison.alignment.left_out.items()}
-    parts = [f"compared by parts alone: {names} ({why})" for why, names in _by_reason(reasons).items()]
-    absent = [f"not compared: {name} (no tensors, and no {path} in Keras)"
-              for name, path in comparison.alignment.unconverted.items()]  # fmt: skip
-    absent += [
-        f"not compared: {name} (the reference has no such module)" for name in comparison.alignment.without_module
-    ]
-    return parts + absent
+    absent = {name: f"no tensors, and no {path} in Keras" for name, path in comparison.alignment.unconverted.items()}
+    absent |= dict.fromkeys(comparison.alignment.without_module, "the reference has no such module")
+    return [*(f"compared by parts alone: {names} ({why})" for why, names in _by_reason(reasons).items()),
+            *(f"not compared: {name} ({why})" for name, why in absent.items())]  # fmt: skip
 
 
 def _arranged(comparison: Comparison) -> list[str]:
@@ -102,11 +98,7 @@ def _arranged(comparison: Comparison) -> list[str]:
 def _by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
     """The names, abbreviated, by reason."""
     names = {why: [name for name in reasons if reasons[name] == why] for why in dict.fromkeys(reasons.values())}
-    return {why: _several(group) for why, group in names.items()}
-
-
-def _several(names: Sequence[str]) -> str:
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+    return {why: at_layers(group) for why, group in names.items()}
 
 
 def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate:
@@ -120,11 +112,10 @@ def constants_gate(prepared: Prepared, candidate: Any, weights: Weights) -> Gate
     carried = {}
     for move in prepared.plan.moves:
         if move.source in prepared.plan.checks:
-            carried[prepared.plan.checks[move.source]] = move
-            if move.source in weights.tensors and not np.array_equal(
-                weights.tensors[move.source], weights.variables[move.targets[0]]
-            ):
-                facts.append(fact(f"{move.targets[0]} is not the file's {move.source}", move.targets[0], "unequal"))
+            target, carried[prepared.plan.checks[move.source]] = move.targets[0], move
+            tensor = weights.tensors.get(move.source)
+            if tensor is not None and not np.array_equal(tensor, weights.variables[target]):
+                facts.append(fact(f"{target} is not the file's {move.source}", target, "unequal"))
     missing = [name for name in constants if name not in distances and name not in carried]
     facts += [fact(f"{name} is in no table of the port", name, "missing") for name in missing]
     measures = tuple(measure(name, "ulp", distance, "table_ulp") for name, distance in distances.items())

@@ -21,7 +21,7 @@ from wdport.conversion.prepare import Prepared
 from wdport.keras_runtime import variables_by_path
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.moves import Move
-from wdport.model import Array, Port
+from wdport.model import Array
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.recorder import run
 
@@ -35,7 +35,6 @@ class GradientErrors:
 
     taps: dict[str, float]
     parts: list[float]
-    inputs: list[float]
     variables: dict[str, float]
     gate: Gate
 
@@ -71,16 +70,26 @@ def gradient_gate(
     moved = [
         None if slope is None else signature.one_in_port(index, slope) for index, slope in enumerate(theirs.inputs)
     ]
-    errors = GradientErrors(
-        {t.reference: _tap(by_tap.get(t.candidate, []), into.get(t.candidate)) for t in compared},
-        _by_part(signature.divided, by_input[0], theirs.inputs[0]),
-        [relative_l2(a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None],
-        variable_errors(prepared, ours, theirs.parameters),
-        GATES["C"].gate(0, 0),
-    )
+    tap_errors = {t.reference: _tap(by_tap.get(t.candidate, []), into.get(t.candidate)) for t in compared}
+    # By part of the first input, if it is divided as the output is.
+    port, first, their_first, part_errors = signature.divided, by_input[0], theirs.inputs[0], dict[str, float]()
+    if port is not None and first is not None and their_first is not None:
+        part_errors = {name: relative_l2(first[:, part], their_first[:, part]) for name, part in port.parts.items()}
+    input_pairs = ((a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None)
+    by_variable = variable_errors(prepared, ours, theirs.parameters)
+    errors = dict(tap_errors)
+    errors |= {f"input {index}": relative_l2(a, b) for index, (a, b) in enumerate(input_pairs)}
+    errors |= {f"input of {name}": error for name, error in part_errors.items()}
+    errors |= by_variable
+    # What weight_norm makes has no gradient to compare with.
     weight_normed = {name for move in prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
-    variables = [name for name in ours if name not in weight_normed]
-    return _judged(errors, variables, sorted(weight_normed), signature.divided)
+    missing = [name for name in ours if name not in weight_normed and name not in by_variable]
+    facts = [fact(f"the gradient by {name} was not compared", name, "missing") for name in missing]
+    why = "is made by weight_norm, so its gradient has no counterpart"
+    facts += [notice(f"{name} {why}", name) for name in sorted(weight_normed)]
+    measures = tuple(measure(name, "gradient", error, "gradient") for name, error in errors.items())
+    gate = GATES["C"].gate(len(errors), len(errors) + len(missing), measures, tuple(facts))
+    return GradientErrors(tap_errors, list(part_errors.values()), by_variable, gate)
 
 
 def variable_errors(prepared: Prepared, ours: Mapping[str, jax.Array], theirs: Mapping[str, Array]) -> dict[str, float]:
@@ -109,29 +118,3 @@ def _tap(ours: Sequence[Array], theirs: ExpectedCall | None) -> float:
     if theirs is None or len(ours) != len(theirs.outputs):
         return inf
     return max((relative_l2(a, b) for a, b in zip(ours, theirs.outputs, strict=True)), default=0.0)
-
-
-def _by_part(port: Port | None, ours: Array | None, theirs: Array | None) -> list[float]:
-    """Errors by part of the first input, if it is divided as the output is."""
-    if port is None or ours is None or theirs is None:
-        return []
-    return [relative_l2(ours[:, part], theirs[:, part]) for part in port.parts.values()]
-
-
-def _judged(
-    gradients: GradientErrors, variables: Sequence[str], weight_normed: Sequence[str], port: Port | None
-) -> GradientErrors:
-    """The gate: every tap, part and trainable variable compared, each within the bound; ``weight_normed`` are the
-    variables without a gradient to compare with."""
-    errors = dict(gradients.taps)
-    errors |= {f"input {index}": error for index, error in enumerate(gradients.inputs)}
-    names = list(port.parts) if port is not None and gradients.parts else []
-    errors |= {f"input of {name}": error for name, error in zip(names, gradients.parts, strict=True)}
-    errors |= gradients.variables
-    measures = tuple(measure(name, "gradient", error, "gradient") for name, error in errors.items())
-    missing = [name for name in variables if name not in gradients.variables]
-    facts = [fact(f"the gradient by {name} was not compared", name, "missing") for name in missing]
-    why = "is made by weight_norm, so its gradient has no counterpart"
-    facts += [notice(f"{name} {why}", name) for name in weight_normed]
-    gate = GATES["C"].gate(len(errors), len(errors) + len(missing), measures, tuple(facts))
-    return GradientErrors(gradients.taps, gradients.parts, gradients.inputs, gradients.variables, gate)

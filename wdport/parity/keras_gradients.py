@@ -15,7 +15,7 @@ from wdport.compare.calls import Outputs
 from wdport.compare.probe import CallArguments, Compute, Handle, Tensor, intercepted, stateless, tensor_names, tensors
 from wdport.compare.programs import TRACING, CompiledProgram
 from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, layers_by_path
+from wdport.keras_runtime import exact_float64, layers_by_path, variable_values
 from wdport.model import Array, KerasModel
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -50,8 +50,8 @@ class GradientProbe:
 
         ``trainable`` are values to use in place of the variables' own. The gradients by variable stay JAX arrays.
         """
-        weights = [v.value for v in self.model.trainable_variables] if trainable is None else trainable
-        fixed = [v.value for v in self.model.non_trainable_variables]
+        weights, fixed = variable_values(self.model)
+        weights = weights if trainable is None else trainable
         outputs, (by_weight, by_input, by_tap) = self._program(
             weights, fixed, *_parted(inputs), list(cotangents), self._nothing(weights, fixed, inputs)
         )
@@ -62,20 +62,18 @@ class GradientProbe:
 
     def compile(self, inputs: tuple[Array, ...]) -> None:
         """Compile the program for inputs of these shapes without running it."""
-        weights = [v.value for v in self.model.trainable_variables]
-        fixed = [v.value for v in self.model.non_trainable_variables]
+        weights, fixed = variable_values(self.model)
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             nothing = self._nothing(weights, fixed, inputs)
             self._program.compiled(weights, fixed, *_parted(inputs), self.cotangents(inputs), nothing)
 
     def cotangents(self, inputs: tuple[Array, ...], seed: int = 0) -> list[Array]:
         """Random cotangents in the shapes of the outputs for inputs like these."""
-        self._nothing(*_variables(self.model), inputs)
+        self._nothing(*variable_values(self.model), inputs)
         rng = np.random.default_rng([seed, 1])
         return [rng.standard_normal(shape) for shape in self._shapes[_shapes_of(inputs)]]
 
     def _nothing(self, weights: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> ByTap:
-        """Zeros in the shapes of the taps' outputs."""
         key = _shapes_of(inputs)
         if key not in self._zeros:
             with TRACING:
@@ -106,14 +104,9 @@ class GradientProbe:
         return outputs, by_call
 
     def _traced(
-        self,
-        weights: list[jax.Array],
-        fixed: list[jax.Array],
-        inputs: Named,
-        integers: Named,
-        cotangents: Sequence[Tensor],
-        nothing: ByTap,
-    ) -> tuple[list[jax.Array], tuple[list[jax.Array], Named, ByTap]]:
+        self, weights: list[jax.Array], fixed: list[jax.Array], inputs: Named, integers: Named,
+        cotangents: Sequence[Tensor], nothing: ByTap,
+    ) -> tuple[list[jax.Array], tuple[list[jax.Array], Named, ByTap]]:  # fmt: skip
         def product(weights: list[jax.Array], inputs: Named, nothing: ByTap) -> tuple[jax.Array | int, list[jax.Array]]:
             def add(call: str, compute: Compute, arguments: CallArguments) -> object:
                 flat, tree = jax.tree.flatten(compute(arguments.tensors))
@@ -145,7 +138,3 @@ def _shapes_of(inputs: Sequence[Array]) -> Shapes:
 
 def _is_float(value: object) -> bool:
     return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
-
-
-def _variables(model: KerasModel) -> tuple[list[jax.Array], list[jax.Array]]:
-    return [v.value for v in model.trainable_variables], [v.value for v in model.non_trainable_variables]

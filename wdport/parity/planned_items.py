@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError
 from wdport.families.roles import Completing, Sampled, Trained
-from wdport.parity.build_reference import user_reference
 from wdport.parity.compare_recording import recorded_plan
 from wdport.parity.file_pair import both_files
 from wdport.parity.fresh.messages import from_json, to_json
 from wdport.parity.fresh.process import Worker
+from wdport.parity.model_pair import user_reference
 from wdport.parity.recording import open_recording
 from wdport.parity.verify_request import Pair
 from wdport.recorder import module_names
@@ -40,7 +40,12 @@ def expected(pair: Pair) -> PlannedItems:
     """
     user_family = pair.own
     if pair.fresh:
-        outcomes = _elsewhere(pair) if user_family is not None else expected(replace(pair, fresh=False))
+        plain = replace(pair, fresh=False)
+        if user_family is None:
+            outcomes = expected(plain)
+        else:  # in a separate process, which builds both models of the user
+            with Worker("names", {"pair": to_json(plain)}) as worker:
+                outcomes = from_json(PlannedItems, worker.result(lambda _: None).facts)
         return replace(outcomes, gates=(*outcomes.gates, "N"))
     if pair.checkpoint is None:
         opened = open_converted(pair.converted, user_family)
@@ -52,12 +57,6 @@ def expected(pair: Pair) -> PlannedItems:
         return _expected(prepared, names, pair.full, pair.resume, pair.train)
 
 
-def _elsewhere(pair: Pair) -> PlannedItems:
-    """The same, from a separate process that builds both models of the user."""
-    with Worker("names", {"pair": to_json(replace(pair, fresh=False))}) as worker:
-        return from_json(PlannedItems, worker.result(lambda _: None).facts)
-
-
 def _expected(
     prepared: Prepared, names: Sequence[str], full: bool, resume: bool = False, train: bool = False
 ) -> PlannedItems:
@@ -66,18 +65,13 @@ def _expected(
     there = {"0": True, "A'": bool(prepared.constants), "B'": full, "C": full,
              "D": full and isinstance(family, Trained), "D'": resume, "M": train, "E": full and sampled,
              "E'": sampled, "H": sampled, "I": isinstance(family, Completing)}  # fmt: skip
-    layers = (*_tapped(prepared, names, family.features(config)), OUTPUT)
-    return PlannedItems(tuple(letter for letter, has in there.items() if has), layers)
-
-
-def _tapped(prepared: Prepared, names: Sequence[str], features: Collection[str]) -> list[str]:
-    """The reference's modules that have a counterpart in the table."""
+    features = family.features(config)
     rows = [row.torch for row in prepared.table.taps if row.when is None or row.when in features]
-    return [name for name in names if any(row.match(name) is not None for row in rows)]
+    layers = [name for name in names if any(row.match(name) is not None for row in rows)]
+    return PlannedItems(tuple(letter for letter, has in there.items() if has), (*layers, OUTPUT))
 
 
 def _own_names(prepared: Prepared) -> list[str]:
-    """The modules of wdport's own reference."""
     features = prepared.family.features(prepared.config)
     rows = [row for row in prepared.table.rows if row.when is None or row.when in features]
     # As in model_pair: buffers of a variant, which the reference does not have.

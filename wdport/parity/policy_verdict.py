@@ -9,15 +9,9 @@ from typing import Any
 
 from wdport.compare.findings import Gate
 from wdport.options import PathText
-from wdport.parity.policy import (
-    Policy,
-    apply_baseline,
-    apply_policy,
-    make_baseline,
-    read_baseline,
-    read_policy,
-    write_baseline,
-)
+from wdport.parity.policy.baseline import apply_baseline, make_baseline, read_baseline, write_baseline
+from wdport.parity.policy.judge import apply_policy
+from wdport.parity.policy.policy import Policy, read_policy
 from wdport.parity.verdict import Verdict
 
 
@@ -30,7 +24,6 @@ class Terms:
 
     @property
     def any(self) -> bool:
-        """Whether there is a policy or a baseline."""
         return self.policy is not None or self.baseline is not None
 
 

@@ -11,38 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wdport.compare.calls import Case
+from wdport.compare.calls import Call, Case, layer_of
 from wdport.errors import IncompleteError, InputError
 from wdport.model import Array
-from wdport.parity.recording_file import (
-    AGAIN,
-    RecordingFile,
-    boolean,
-    count,
-    items,
-    number,
-    pair,
-    reading,
-    sha256,
-    shape,
-    table,
-    text,
-    texts,
-)
-from wdport.recorder import (
-    EXTREMES,
-    FAST,
-    SCHEMA,
-    UNUSUAL,
-    Call,
-    CaseSweep,
-    Conditioning,
-    Observation,
-    Single,
-    Spread,
-    Tensors,
-    layer_of,
-)
+from wdport.parity import recording_file as form
+from wdport.parity.recording_file import AGAIN, RecordingFile, reading
+from wdport.recorder import EXTREMES, FAST, SCHEMA, UNUSUAL, CaseSweep, Conditioning, Observation, Single, Spread
 
 Known = dict[str, Array]
 """Arrays by reference, so that none is read twice within a case."""
@@ -58,19 +32,18 @@ class Recording:
         schema = self.index["schema"]
         if type(schema) is not int or schema != SCHEMA:
             raise InputError(path, f"has the format {schema!r}, this wdport reads {SCHEMA}", AGAIN)
-        self.tensors = {name: _tensors(table(facts)) for name, facts in table(self.index["tensors"]).items()}
-        values = table(self.index.get("values", {}))
-        self.values: dict[str, Array] = {name: self.array(text(reference)) for name, reference in values.items()}
-        self.names = texts(self.index["names"])
+        self.tensors = {name: form.tensors(facts) for name, facts in form.table(self.index["tensors"]).items()}
+        values = form.table(self.index.get("values", {}))
+        self.values: dict[str, Array] = {name: self.array(form.text(reference)) for name, reference in values.items()}
+        self.names = form.texts(self.index["names"])
         self.cases: dict[Case, dict[str, object]] = {}
-        for value in items(self.index["cases"]):
-            facts = table(value)
+        for value in form.items(self.index["cases"]):
+            facts = form.table(value)
             if (case := _case(facts)) in self.cases:
                 raise ValueError(f"duplicate case {case.describe()}")
             self.cases[case] = facts
 
     def array(self, reference: object) -> Array:
-        """The array of this reference in the index."""
         with reading(self.path):
             return self._file.array(reference, {})
 
@@ -80,44 +53,43 @@ class Recording:
             raise IncompleteError(self.path, f"has no {case.describe()}", AGAIN)
         with reading(self.path):
             facts, cache = self.cases[case], Known()
-            names = tuple(texts(facts["names"]))
+            names = tuple(form.texts(facts["names"]))
             inputs, outputs = (self._flat(facts[name], cache) for name in ("inputs", "outputs"))
             calls = self._calls(facts["calls"], cache)
-            single = None if facts["single"] is None else self._single(table(facts["single"]), cache)
+            single = None if facts["single"] is None else self._single(form.table(facts["single"]), cache)
             return Observation(inputs, outputs, calls, single, names)
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         """The conditioning recorded for ``case``; raises :class:`InputError` if there is none."""
         with reading(self.path):
-            taps, outputs = items(table(self.cases[case]["conditioning"])[dtype], 2)
+            taps, outputs = form.items(form.table(self.cases[case]["conditioning"])[dtype], 2)
             spreads = {
-                name: Spread(**{part: pair(value) for part, value in table(parts).items()})
-                for name, parts in table(taps).items()
+                name: Spread(**{part: form.pair(value) for part, value in form.table(parts).items()})
+                for name, parts in form.table(taps).items()
             }
             return Conditioning(spreads, self._flat(outputs, {}))
 
     def sweeps(self) -> dict[str, CaseSweep]:
-        """The recorded sweeps over all times."""
         with reading(self.path):
-            by_name = table(self.index["sweeps"])
-            return {name: CaseSweep(*self._flat(items(arrays, 3), {})) for name, arrays in by_name.items()}
+            by_name = form.table(self.index["sweeps"])
+            return {name: CaseSweep(*self._flat(form.items(arrays, 3), {})) for name, arrays in by_name.items()}
 
     def _single(self, facts: Mapping[str, object], cache: Known) -> Single:
-        first, second = (items(side, 2) for side in items(facts["isolated"], 2))
-        reference, truth = (self._flat(side, cache) for side in items(facts["outputs"], 2))
+        first, second = (form.items(side, 2) for side in form.items(facts["isolated"], 2))
+        reference, truth = (self._flat(side, cache) for side in form.items(facts["outputs"], 2))
         isolated = tuple((self._flat(outputs, cache), self._calls(calls, cache)) for outputs, calls in (first, second))
         return Single(self._flat(facts["inputs"], cache), (reference, truth), (isolated[0], isolated[1]))
 
     def _calls(self, document: object, cache: Known) -> dict[str, Call]:
         calls = {}
-        for name, record in table(document).items():
-            input_refs, output_refs, caller, names = items(record, 4)
-            inputs = tuple(self._nested(one, cache) for one in items(input_refs))
-            calls[name] = Call(inputs, self._flat(output_refs, cache), text(caller), tuple(texts(names)))
+        for name, record in form.table(document).items():
+            input_refs, output_refs, caller, names = form.items(record, 4)
+            inputs = tuple(self._nested(one, cache) for one in form.items(input_refs))
+            calls[name] = Call(inputs, self._flat(output_refs, cache), form.text(caller), tuple(form.texts(names)))
         return calls
 
     def _flat(self, references: object, cache: Known) -> tuple[Array, ...]:
-        return tuple(self._file.array(reference, cache) for reference in items(references))
+        return tuple(self._file.array(reference, cache) for reference in form.items(references))
 
     def _nested(self, reference: object, cache: Known) -> Any:
         """The array, or the nested list of arrays."""
@@ -127,25 +99,27 @@ class Recording:
 
 
 class Replay:
-    """A recorded reference: see :class:`wdport.parity.build_reference.Reference`."""
+    """A recorded reference: see :class:`wdport.compare.reference.Reference`."""
 
     framework = "torch"
     recorded = True
 
     def __init__(self, recording: Recording) -> None:
+        self.modules: dict[str, Any] = {}
         with reading(recording.path):
             index = recording.index
             self._recording = recording
             self.names = recording.names
-            self.code = text(index["reference"])
-            self.shifts = {name: recording.array(reference) for name, reference in table(index["shifts"]).items()}
-            self.evaluating = boolean(index["evaluating"])
-            environment = {name: text(value) for name, value in table(index["environment"]).items()}
+            self.code = form.text(index["reference"])
+            self.shifts = {name: recording.array(reference) for name, reference in form.table(index["shifts"]).items()}
+            self.evaluating = form.boolean(index["evaluating"])
+            environment = {name: form.text(value) for name, value in form.table(index["environment"]).items()}
             self.environment = {f"recorded_{name}": value for name, value in environment.items() if "torch" not in name}
             self.environment |= {name: environment[name] for name in ("torch", "torch_matmul")}
-            self.notes = texts(index["notes"])
-            self.findings = [] if boolean(index["repeats"]) else ["the reference does not repeat itself bit for bit"]
-            self.findings += [note for note in self.notes if FAST in note]
+            self.notes = form.texts(index["notes"])
+            self.findings = [note for note in self.notes if FAST in note]
+            if not form.boolean(index["repeats"]):
+                self.findings.insert(0, "the reference does not repeat itself bit for bit")
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         """The recorded ones, in which extreme values are those that the reference has a meaning for."""
@@ -206,16 +180,10 @@ def open_recording(path: Path) -> Iterator[Recording]:
         file.close()
 
 
-def _tensors(facts: Mapping[str, object]) -> Tensors:
-    if set(facts) != {"shape", "dtype", "sha256"}:
-        raise ValueError("a tensor has fields other than shape, dtype and sha256")
-    return Tensors(shape(facts["shape"]), text(facts["dtype"]), sha256(facts["sha256"]))
-
-
 def _case(facts: Mapping[str, object]) -> Case:
-    seed, batch = count(facts["seed"]), count(facts["batch"])
-    extremes = tuple(texts(facts.get("extremes", [])))
+    seed, batch = form.count(facts["seed"]), form.count(facts["batch"])
+    extremes = tuple(form.texts(facts.get("extremes", [])))
     if extremes and (len(extremes) != batch or not {"", *EXTREMES, *UNUSUAL}.issuperset(extremes)):
         raise ValueError("extremes are not one for every sample")
-    return Case(seed, batch, number(facts["scale"]), boolean(facts["random_biases"]), extremes,
-                number(facts.get("gain", 1.0)))  # fmt: skip
+    return Case(seed, batch, form.number(facts["scale"]), form.boolean(facts["random_biases"]), extremes,
+                form.number(facts.get("gain", 1.0)))  # fmt: skip

@@ -28,6 +28,7 @@ from wdport.checkpoint.zip_archive import read_flat_members
 from wdport.errors import InputError, printable
 from wdport.limits import MAX_EMPTY_SHAPE, MAX_ITEM_BYTES, MAX_RANK, MAX_RECORDED, MAX_RECORDED_BYTES
 from wdport.model import Array
+from wdport.recorder import Tensors
 from wdport.shared_types import Count, Sha256
 
 LARGEST: Final = 1 << 48
@@ -51,26 +52,22 @@ def items(value: object, length: int | None = None) -> list[object]:
 
 
 def text(value: object) -> str:
-    """A string."""
     if not isinstance(value, str):
         raise TypeError(f"{_shown(value)} is not a string")
     return value
 
 
 def texts(value: object) -> list[str]:
-    """A list of strings."""
     return [text(element) for element in items(value)]
 
 
 def boolean(value: object) -> bool:
-    """A boolean."""
     if not isinstance(value, bool):
         raise TypeError(f"{_shown(value)} is not true or false")
     return value
 
 
 def count(value: object) -> int:
-    """A non-negative integer."""
     # Not isinstance, for which true is an int as well.
     if type(value) is not int or not 0 <= value <= LARGEST:
         raise TypeError(f"{_shown(value)} is not a non-negative integer")
@@ -78,33 +75,30 @@ def count(value: object) -> int:
 
 
 def number(value: object) -> float:
-    """A finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise TypeError(f"{_shown(value)} is not a number")
     return float(value)
 
 
 def pair(value: object) -> tuple[float, float]:
-    """Two non-negative numbers."""
     first, second = map(number, items(value, 2))
     if first < 0 or second < 0:
         raise ValueError(f"{_shown(value)} is negative")
     return first, second
 
 
-def sha256(value: object) -> str | None:
-    """A SHA-256 hash, or ``None``."""
-    if value is not None and not _SHA256.fullmatch(text(value)):
-        raise ValueError(f"{_shown(value)} is not a SHA-256")
-    return value if isinstance(value, str) else None
-
-
-def shape(value: object) -> tuple[int, ...]:
-    """An array shape."""
-    sizes = tuple(map(count, items(value)))
-    if len(sizes) > MAX_RANK:
-        raise ValueError(f"a shape has {len(sizes)} axes")
-    return sizes
+def tensors(value: object) -> Tensors:
+    """The description of a tensor."""
+    facts = table(value)
+    if set(facts) != {"shape", "dtype", "sha256"}:
+        raise ValueError("a tensor has fields other than shape, dtype and sha256")
+    shape, digest = tuple(map(count, items(facts["shape"]))), facts["sha256"]
+    if len(shape) > MAX_RANK:
+        raise ValueError(f"a shape has {len(shape)} axes")
+    dtype, digest = text(facts["dtype"]), None if digest is None else text(digest)
+    if digest is not None and not _SHA256.fullmatch(digest):
+        raise ValueError(f"{_shown(digest)} is not a SHA-256")
+    return Tensors(shape, dtype, digest)
 
 
 def _shown(value: object) -> str:
@@ -247,11 +241,9 @@ class RecordingFile:
             raise
 
     def close(self) -> None:
-        """Close the file."""
         self._source.close()
 
     def index(self) -> dict[str, object]:
-        """The index of the file."""
         span = self._members[INDEX]
         if span.nbytes > MAX_RECORDED_BYTES:
             raise Fault("has too long an index")
@@ -286,16 +278,13 @@ def reading(path: Path) -> Iterator[None]:
         with located(path):
             yield
     except InputError as error:
-        if isinstance(error.__context__, Fault):
-            raise InputError(path, f"is not a valid recording ({_description(error.__context__)})", AGAIN) from None
-        raise
+        if not isinstance(fault := error.__context__, Fault):
+            raise
+        description = f"{fault.part}: {fault.what}" if fault.part else fault.what
+        raise InputError(path, f"is not a valid recording ({description})", AGAIN) from None
     except _FAULTS as error:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
         raise InputError(path, f"is not a valid recording ({text})", AGAIN) from None
-
-
-def _description(fault: Fault) -> str:
-    return f"{fault.part}: {fault.what}" if fault.part else fault.what
 
 
 def _array(span: Span) -> Array:

@@ -57,7 +57,6 @@ class ReproCase:
     names: tuple[str, ...] = ()
 
     def run(self) -> tuple[Array, ...]:
-        """The layer's outputs now."""
         import jax
         import keras
 

@@ -20,7 +20,7 @@ import jax
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.comparison import Clock, Comparison
-from wdport.compare.findings import Finding, Gate
+from wdport.compare.findings import GATES, Finding, Gate
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.reference import Reference
@@ -38,14 +38,11 @@ from wdport.parity.gates import constants_gate, preflight_gate
 from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, ResumedStart
-from wdport.parity.sampling_network import SamplingNetwork
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
+from wdport.parity.trajectories import SamplingNetwork
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
 from wdport.version import VERSION
-
-ORDER = ("0", "A'", "A", "B", "B'", "C", "D", "D'", "M", "E", "E'", "H", "I", "N")
-"""The gates in the order of reports; a family's own come last."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +110,9 @@ class _Run:
         unequal = self._unequal()
         self.sides = build_sides(self.prepared, self.weights, subject.reference)
         # Before the gates, which change the weights that these remember.
-        resumed = (
-            None
-            if subject.resumed is None
-            else ResumedStart(self.prepared, self.converted, self.sides, subject.resumed.file)
-        )
-        training = TrainingStart(self.prepared, self.converted, self.sides) if subject.train else None
+        pair = (self.prepared, self.converted, self.sides)
+        resumed = ResumedStart(*pair, subject.resumed.file) if subject.resumed is not None else None
+        training = TrainingStart(*pair) if subject.train else None
         self.clock.add("0", time.monotonic() - subject.started)
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
         self.sampling = None if setup.network else self._sampling_network()
@@ -138,7 +132,6 @@ class _Run:
             self.gates += [self.sampling.gate(self.more.trajectories), *([self.more.path] if self.more.path else [])]
 
     def _unequal(self) -> list[Finding]:
-        """What differs before anything runs."""
         converted, variables, digests = self.converted, self.weights.variables, self.subject.digests
         findings = [*self.subject.unequal,
                     *provenance(converted, variables, digests["converted"], digests.get("checkpoint"))]  # fmt: skip
@@ -201,10 +194,11 @@ class _Run:
         causes, prepared, converted, comparison = self._causes(repro), self.prepared, self.converted, self.comparison
         parts, reference = comparison.parts, self.sides.reference
         kind, code = reference_of(prepared, self.sides)
+        places = {letter: place for place, letter in enumerate(GATES)}  # a family's own gates come last
         return Verdict(
             checkpoint=str(prepared.checkpoint.path),
             converted=str(converted.path),
-            gates=tuple(sorted(self.clock.timed(self.gates), key=_place)),
+            gates=tuple(sorted(self.clock.timed(self.gates), key=lambda gate: places.get(gate.name, len(places)))),
             taps=tuple(comparison.taps.values()),
             settings=comparison.alignment.settings,
             causes=causes,
@@ -248,10 +242,6 @@ def begun(started: float) -> str:
     # The monotonic clock has no date, so the start is as far back from now as it has advanced.
     now = datetime.now(UTC).timestamp() - (time.monotonic() - started)
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _place(gate: Gate) -> int:
-    return ORDER.index(gate.name) if gate.name in ORDER else len(ORDER)
 
 
 def _environment(comparison: Comparison) -> dict[str, str]:

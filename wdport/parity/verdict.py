@@ -165,12 +165,8 @@ class Verdict(VerdictFacts):
         """
         run = {gate.name for gate in self.gates}
         confirmed = bool(self.reference) and (bool(self) or bool(self.unmet))
-        return {
-            name: value
-            for name, value in self.assumed.items()
-            if value is not None
-            and (not run.isdisjoint(self.rests_on[name]) if name in self.rests_on else not confirmed)
-        }
+        return {name: value for name, value in self.assumed.items() if value is not None
+                and (not run.isdisjoint(self.rests_on[name]) if name in self.rests_on else not confirmed)}  # fmt: skip
 
     @property
     def exit_code(self) -> Literal[0, 1, 6]:

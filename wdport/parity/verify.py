@@ -14,11 +14,10 @@ from wdport.errors import MisfitError, require_paths
 from wdport.families.registry import own_model
 from wdport.files.inputs import Snapshot
 from wdport.options import PathText
-from wdport.parity.build_reference import user_reference
 from wdport.parity.compare_recording import recorded_plan, recorded_weights, unequal_to_recording
 from wdport.parity.file_pair import both_files, contradictions
-from wdport.parity.fresh.api import fresh_verdict
-from wdport.parity.model_pair import converted_weights, unequal_variables
+from wdport.parity.fresh.gate import fresh_verdict
+from wdport.parity.model_pair import converted_weights, unequal_variables, user_reference
 from wdport.parity.recording import Replay, open_recording
 from wdport.parity.resumed_gate import open_resumed
 from wdport.parity.run_gates import EVERYTHING, Setup, VerifySubject, run_gates
@@ -106,12 +105,9 @@ def verify(
 
 
 def compare_files(
-    pair: Pair,
-    say: Say | None = None,
-    repro: PathText | None = None,
-    resume: Path | None = None,
+    pair: Pair, say: Say | None = None, repro: PathText | None = None, resume: Path | None = None,
     setup: Setup = EVERYTHING,
-) -> Verdict:
+) -> Verdict:  # fmt: skip
     """What :func:`verify` does for a ``pair`` with a checkpoint; ``resume`` is the optimizer's file."""
     if pair.fresh:
         return fresh_verdict(pair, say, repro, resume)

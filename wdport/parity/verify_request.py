@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.expected_hash import require_sha256
-from wdport.conversion.load import open_converted
+from wdport.conversion.load import open_account, open_converted
 from wdport.conversion.optimizer_file import optimizer_path
 from wdport.conversion.prepare import Settings, prepare
-from wdport.errors import UsageError
+from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import InputFiles
+from wdport.mapping.axes import Shape
 from wdport.options import PathText, Unrecorded, options_of, require_bounds
-from wdport.parity.fresh.described import described
 from wdport.parity.recording import open_recording
 from wdport.parity.verify_options import CONFIGURES, PairOptions
 
@@ -106,3 +107,50 @@ def _module_files(target: str | None, what: str) -> dict[str, Path]:
     """Possible files of the module of MODULE:FUNCTION, in the folder that is searched first."""
     stem = Path(*(target or "").partition(":")[0].split("."))
     return {what: stem.with_suffix(".py"), f"the {what}'s package": stem / "__init__.py"} if stem.name else {}
+
+
+class ManifestFamily:
+    """The user's own model as its converted file describes it; everything else is that of ``own``.
+
+    The functions that build its Keras model are never called.
+    """
+
+    def __init__(self, user_family: OwnFamily, variables: Mapping[str, Shape]) -> None:
+        self._user_family, self._variables = user_family, variables
+        user_family.assume_inputs(())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._user_family, name)
+
+    def variables(self, config: object) -> Mapping[str, Shape]:
+        """The variables of the manifest."""
+        return self._variables
+
+    outline = variables
+
+    def hint(self, config: object) -> str:
+        """No reason why the table does not fit: finding one builds the model."""
+        return ""
+
+    def require_saved(self, *_: object) -> None:
+        """Nothing: the process of the port checks that its function builds the model of the file."""
+
+    def build(self, *_: object) -> None:
+        """Refuse."""
+        raise AssertionError("the port is not built in this process")
+
+    save = read = settings = build
+
+
+def described(path: PathText, user_family: OwnFamily | None) -> OwnFamily | None:
+    """``user_family``, the user's own model, as the manifest of a converted file describes it.
+
+    Raises :class:`WdportError`.
+    """
+    if user_family is None:
+        return None
+    account, _ = open_account(Path(path))
+    if account is None:
+        what = "has no manifest, since Keras saved it, so a fresh comparison cannot determine its variables"
+        raise MisfitError(Path(path), what, "convert the checkpoint again, or leave out `--fresh` (--no-fresh)")
+    return cast(OwnFamily, ManifestFamily(user_family, account.variables))

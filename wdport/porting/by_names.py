@@ -71,9 +71,8 @@ def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields]
             used |= set(unit.names)
             filled |= set(side.direct_variables(path))
             if others:
-                doubts.append(
-                    Doubt(unit.path, f"goes into {path} only by name and order; {others} others fit its shape")
-                )
+                text = f"goes into {path} only by name and order; {others} others fit its shape"
+                doubts.append(Doubt(unit.path, text))
     rows += _loose(side, shapes, used, filled, doubts)
     for name in shapes:
         # BatchNorm's counter of training steps, which inference does not read.
@@ -98,7 +97,6 @@ def _units(shapes: Mapping[str, Shape]) -> list[Unit]:
 
 
 def _row(unit: Unit, path: str, layer: KerasLayer, side: KerasSide) -> Fields | None:
-    """The row of the first kind that fits both."""
     variables = {name: tuple(variable.shape) for name, variable in side.direct_variables(path).items()}
     # Cheap, and before any plan is made: a layer cannot have more values than its tensors.
     if sum(map(prod, variables.values())) > sum(array.size for array in unit.tensors.values()):
@@ -123,11 +121,8 @@ def _loose(
         if name in filled:
             continue
         shape = tuple(variable.shape)
-        fits = {
-            tensor: next(tensor_rules(tensor_shape, shape), None)
-            for tensor, tensor_shape in shapes.items()
-            if tensor not in used
-        }
+        fits = {tensor: next(tensor_rules(tensor_shape, shape), None)
+                for tensor, tensor_shape in shapes.items() if tensor not in used}  # fmt: skip
         left: Sequence[str] = [tensor for tensor, rule in fits.items() if rule is not None]
         if not left:
             continue

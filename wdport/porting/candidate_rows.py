@@ -59,7 +59,6 @@ class FillOption:
 
     @property
     def kind(self) -> str:
-        """The layer's kind, or ""."""
         return str(self.rows[0].get("kind", ""))
 
     @property
@@ -69,7 +68,6 @@ class FillOption:
 
 
 def table_of_rows(rows: Sequence[Fields]) -> Table:
-    """A table of these rows."""
     layers = [dict(row) for row in rows if "rule" not in row and "same_as" not in row and "drop" not in row]
     tensors = [dict(row) for row in rows if "rule" in row or "drop" in row]
     tied = [dict(row) for row in rows if "same_as" in row]
@@ -77,29 +75,36 @@ def table_of_rows(rows: Sequence[Fields]) -> Table:
     return table_of({"format": 2, **{name: part for name, part in parts.items() if part}}, "suggested")
 
 
+def planned(rows: Sequence[Fields], tensors: Mapping[str, Array], variables: Mapping[str, Shape]) -> Plan | None:
+    """The plan of these rows, if they fill all variables from all tensors."""
+    try:
+        # The same code that converts with the finished table, so that a fit is what convert would accept.
+        plan = make_plan(table_of_rows(rows), {name: array.shape for name, array in tensors.items()}, variables, {})
+    except (WdportError, ValueError):
+        return None
+    return plan if isinstance(plan, Plan) else None
+
+
 def layer_option(
     unit: Unit, keras: str, kind: str, variables: Mapping[str, Shape], extra: Fields | None = None, call_index: int = 0
 ) -> FillOption | None:
     """The row of this kind, if it fills every variable of the layer and uses every tensor of the unit."""
-    fields = {"torch": unit.path, "keras": keras, "kind": kind, **(extra or {})}
-    tensors = unit.names
-    sources = {name: array.shape for name, array in tensors.items()}
-    try:
-        # The same code that converts with the finished table, so that a fit is what convert would accept.
-        plan = make_plan(table_of_rows([fields]), sources, variables, {})
-    except (WdportError, ValueError):
-        return None
-    if not isinstance(plan, Plan):
-        return None
-    return FillOption(unit, keras, (fields,), dict(plan.apply(tensors.__getitem__, rounded=False)), call_index)
+    row: Fields = {"torch": unit.path, "keras": keras, "kind": kind, **(extra or {})}
+    return next(tensors_option(unit, keras, [row], unit.names, variables, call_index), None)
+
+
+def _weight_and_bias(unit: Unit, keras: str, weight: str, bias: str, **more: object) -> list[Fields]:
+    """Rows of a linear layer or a convolution by these rules."""
+    rows: list[Fields] = [{"torch": f"{unit.path}.weight", "keras": f"{keras}/kernel", "rule": weight, **more}]
+    if "bias" in unit.tensors:
+        rows.append({"torch": f"{unit.path}.bias", "keras": f"{keras}/bias", "rule": bias, **more})
+    return rows
 
 
 def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index: int) -> FillOption | None:
     """A linear layer as a projection of attention whose kernel has a head axis."""
     for rules in (("attention_weight", "attention_bias"), ("attention_output", "identity")):
-        rows: list[Fields] = [{"torch": f"{unit.path}.{name}", "keras": f"{keras}/{variable}", "rule": rule}
-                for (name, variable), rule in zip((("weight", "kernel"), ("bias", "bias")), rules, strict=True)
-                if name in unit.tensors]  # fmt: skip
+        rows = _weight_and_bias(unit, keras, *rules)
         for option in tensors_option(unit, keras, rows, unit.names, variables, call_index):
             return option
     return None
@@ -115,12 +120,8 @@ def divided(
         if not names or "weight" not in unit.tensors:
             continue
         last = " ".join([*names[1:], names[0]])
-        sizes = dict(zip(names[1:], shape[1:], strict=True))
-        rows: list[Fields] = [{"torch": f"{unit.path}.weight", "keras": f"{keras}/kernel",
-                               "rule": f"({' '.join(names)}) in -> in ({last})", "sizes": sizes}]  # fmt: skip
-        if "bias" in unit.tensors:
-            rows.append({"torch": f"{unit.path}.bias", "keras": f"{keras}/bias",
-                         "rule": f"({' '.join(names)}) -> ({last})", "sizes": sizes})  # fmt: skip
+        first, sizes = " ".join(names), dict(zip(names[1:], shape[1:], strict=True))
+        rows = _weight_and_bias(unit, keras, f"({first}) in -> in ({last})", f"({first}) -> ({last})", sizes=sizes)
         yield from tensors_option(unit, keras, rows, unit.names, variables, call_index)
 
 
@@ -128,12 +129,8 @@ def shuffled(unit: Unit, keras: str, variables: Mapping[str, Shape], up: int, ca
     """A convolution before a ``PixelShuffle`` in PyTorch; in Keras the pixels come first."""
     # Rows or columns of the pixels first: there are as many of both, so the shapes do not show it.
     for last in ("r s c", "s r c"):
-        sizes = {"r": up, "s": up}
-        rows: list[Fields] = [{"torch": f"{unit.path}.weight", "keras": f"{keras}/kernel",
-                               "rule": f"(c r s) in h w -> h w in ({last})", "sizes": sizes}]  # fmt: skip
-        if "bias" in unit.tensors:
-            rows.append({"torch": f"{unit.path}.bias", "keras": f"{keras}/bias",
-                         "rule": f"(c r s) -> ({last})", "sizes": sizes})  # fmt: skip
+        rows = _weight_and_bias(unit, keras, f"(c r s) in h w -> h w in ({last})", f"(c r s) -> ({last})",
+                                sizes={"r": up, "s": up})  # fmt: skip
         yield from tensors_option(unit, keras, rows, unit.names, variables, call_index)
 
 
@@ -171,11 +168,7 @@ def tensors_option(
     call_index: int,
 ) -> Iterator[FillOption]:  # fmt: skip
     """The option of these rows, if they fill all variables from all tensors."""
-    try:
-        plan = make_plan(table_of_rows(rows), {name: array.shape for name, array in tensors.items()}, variables, {})
-    except (WdportError, ValueError):
-        return
-    if isinstance(plan, Plan):
+    if plan := planned(rows, tensors, variables):
         yield FillOption(unit, keras, tuple(rows), dict(plan.apply(tensors.__getitem__, rounded=False)), call_index)
 
 
@@ -308,7 +301,6 @@ def tensor_options(unit: Unit, name: str, keras: str, shape: Shape) -> Iterator[
 
 
 def apply_text(rule: str, array: Array, shape: Shape) -> Array:
-    """Apply a rule, given as text, to an array."""
     parsed = parse_rule(rule, rule)
     try:
         return apply_rule(parsed, [array], parsed.sizes([array.shape], [shape]))[0]
@@ -316,12 +308,9 @@ def apply_text(rule: str, array: Array, shape: Shape) -> Array:
         return array.reshape(shape)
 
 
-_NUMBER = re.compile(r"\d+")
-
-
 def folded(path: str) -> str:
     """A path with every number replaced by one character."""
-    return _NUMBER.sub("#", path)
+    return re.sub(r"\d+", "#", path)
 
 
 @dataclass
@@ -345,7 +334,6 @@ class Guide:
             self.wrong += best != option.unit.path
 
     def order(self, options: Sequence[FillOption]) -> list[FillOption]:
-        """Sort the options, the most likely first."""
         units = _units(options)
         # Names of the two models may have nothing to do with each other.
         trusted = self.right >= self.wrong
@@ -361,6 +349,5 @@ class Guide:
 
 
 def _units(options: Sequence[FillOption]) -> list[str]:
-    """The units of these options, in the order of their calls."""
     orders = {option.unit.path: option.unit.order for option in options}
     return sorted(orders, key=lambda path: orders[path])

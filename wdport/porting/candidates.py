@@ -11,20 +11,11 @@ from wdport import recorder
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer
-from wdport.porting.candidate_rows import (
-    FillOption,
-    as_stored,
-    divided,
-    flattened,
-    heads_option,
-    layer_option,
-    merged,
-    shuffled,
-    tensor_options,
-)
+from wdport.porting import candidate_rows as rows
+from wdport.porting.candidate_rows import FillOption
 from wdport.porting.fingerprints import Print
 from wdport.porting.keras_side import InputCall, KerasSide
-from wdport.porting.torch_run import TorchRun
+from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible
 
 Matched = Mapping[str, FillOption]
@@ -60,14 +51,14 @@ class Candidates:
                     options.append(option)
             # Only where the plain row does not fit: a Dense kernel with a head axis.
             if "linear" in possible(unit, layer) and not any(other.unit is unit for other in options):
-                option = heads_option(unit, keras, below, call_index)
+                option = rows.heads_option(unit, keras, below, call_index)
                 options += [option] if option else []
             if not unit.kinds and kinds_of_layer(layer):
-                options += as_stored(unit, keras, below, call_index)
+                options += rows.as_stored(unit, keras, below, call_index)
             if type(unit.module).__name__ == "Conv2d" and (up := self._shuffled(unit, call_index)):
-                options += shuffled(unit, keras, below, up, call_index)
+                options += rows.shuffled(unit, keras, below, up, call_index)
             if "linear" in possible(unit, layer):
-                options += divided(unit, keras, below, self._divided(unit, call_index), call_index)
+                options += rows.divided(unit, keras, below, self._divided(unit, call_index), call_index)
         # Several modules as one layer only if no single module fits.
         if not any(not option.unit.part for option in options) and "linear" in (kinds_of_layer(layer) or ()):
             options += self._merged(keras, below, prints, assigned)
@@ -83,16 +74,13 @@ class Candidates:
                 shapes.append(value.result.array.shape)
                 if value.result.array.shape == output.shape:  # for example an activation
                     numbers.add(value.number)
-        reshaped = [
-            shape for shape in shapes if len(shape) > 2 and shape[0] == len(output) and prod(shape) == output.size
-        ]
-        return list(dict.fromkeys(shape[1:] for shape in reshaped))
+        fitting = (shape for shape in shapes if len(shape) > 2 and shape[0] == len(output))
+        return list(dict.fromkeys(shape[1:] for shape in fitting if prod(shape) == output.size))
 
     def _shuffled(self, unit: Unit, call_index: int) -> int:
         """The factor of a pixel shuffle after a convolution in PyTorch; 0 if there is none."""
-        numbers = {
-            value.number for value in self._run.prints.find(Print(np.asarray(unit.calls[call_index].outputs[0])))
-        }
+        output = np.asarray(unit.calls[call_index].outputs[0])
+        numbers = {value.number for value in self._run.prints.find(Print(output))}
         for value in self._run.values:
             if value.by == "pixel_shuffle" and numbers & set(value.sources):
                 factor = value.arguments.get("1", value.arguments.get("upscale_factor", 0))
@@ -110,18 +98,17 @@ class Candidates:
             for start in range(len(fed) - count + 1):
                 units = [unit for unit, _ in fed[start : start + count]]
                 if sum(len(unit.tensors["weight"]) for unit in units) == width:
-                    yield from merged(units, keras, below, fed[start][1])
+                    yield from rows.merged(units, keras, below, fed[start][1])
 
     @staticmethod
     def _fitting(
         unit: Unit, keras: str, kind: str, below: Mapping[str, Shape], event: InputCall, call_index: int,
         earlier: Sequence[InputCall],
     ) -> FillOption | None:  # fmt: skip
-        if event.inputs and (
-            option := flattened(unit, keras, kind, below, event.inputs[0], _flat(event, earlier), call_index)
-        ):
-            return option
-        return layer_option(unit, keras, kind, below, call_index=call_index)
+        option = None
+        if event.inputs:
+            option = rows.flattened(unit, keras, kind, below, event.inputs[0], _flat(event, earlier), call_index)
+        return option or rows.layer_option(unit, keras, kind, below, call_index=call_index)
 
     def _assigned_paths(self, matched: Matched) -> set[str]:
         """Units that are assigned to a layer, and their parts and wholes."""
@@ -144,9 +131,8 @@ class Candidates:
         prints = [Print(array) for array in inputs]
         used = {str(row["torch"]) for option in matched.values() for row in option.rows if "rule" in row}
         # Integers give no unique print, and a layer with several variables may take them from other modules.
-        spare = len(self._side.direct_variables(keras.rpartition("/")[0])) > 1 or all(
-            fingerprint.exact for fingerprint in prints
-        )
+        several = len(self._side.direct_variables(keras.rpartition("/")[0])) > 1
+        spare = several or all(fingerprint.exact for fingerprint in prints)
         closed = {option.unit.module_path for option in matched.values() if option.kind}
         orders = [option.unit.order for option in matched.values()]
         candidates: list[tuple[tuple[float, ...], FillOption]] = []
@@ -163,14 +149,15 @@ class Candidates:
                 if full_name in used or array.dtype.kind != "f":
                     continue
                 key = (0.0 if near else 1.0 if inside else 2.0, away, -likeness(full_name, keras))
-                candidates += [(key, option) for option in tensor_options(unit, name, keras, shape)]
+                candidates += [(key, option) for option in rows.tensor_options(unit, name, keras, shape)]
         # Only the keys are compared: options have no order.
         yield from (option for _, option in sorted(candidates, key=lambda candidate: candidate[0]))
 
     def _root(self) -> list[Unit]:
         """The parameters of the model itself."""
-        root_tensors = {name: array for name, array in _state(self._run).items() if "." not in name}
-        bits = sum({self._run.bits[name] for name in root_tensors})
+        state = self._run.module.state_dict()
+        root_tensors = {name: recorder.to_array(tensor) for name, tensor in state.items() if "." not in name}
+        bits = joined_bits(self._run.bits[name] for name in root_tensors)
         return [Unit("", (), root_tensors, "", "", (), -1, bits)] if root_tensors else []
 
 
@@ -188,7 +175,3 @@ def _comparable(unit: Unit, below: Mapping[str, Shape]) -> bool:
     # Cheap, and before any plan is made: most units are excluded by their number of weights.
     spare = sum(array.size for array in unit.tensors.values() if array.ndim < 2 or array.size == len(array))
     return abs(sum(array.size for array in unit.tensors.values()) - sum(map(prod, below.values()))) <= spare
-
-
-def _state(run: TorchRun) -> dict[str, Array]:
-    return {name: recorder.to_array(tensor) for name, tensor in run.module.state_dict().items()}

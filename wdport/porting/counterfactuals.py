@@ -91,9 +91,8 @@ def _has_print(result: object, goal: Print) -> bool:
 def _changes(value: TorchValue, run: TorchRun) -> Iterator[tuple[str, Change]]:
     """Other ways to compute a value, each with a sentence on what the Keras model does."""
     name = value.by.strip("_")
-    arguments = ", ".join(
-        str(argument) for argument in value.arguments.values() if isinstance(argument, (int, float, str))
-    )
+    plain = (argument for argument in value.arguments.values() if isinstance(argument, (int, float, str)))
+    arguments = ", ".join(map(str, plain))
     place = f"{name} ({arguments})" if arguments and len(arguments) < 40 else name
     place = f"{place}, which makes {value.names[0]}" if value.names and value.names[0] != name else place
     source = next((run.values[number].text.strip("_") for number in value.sources), "")
@@ -133,64 +132,46 @@ def _argument_changes(name: str, place: str, behind: str, value: TorchValue) -> 
     import torch
     from torch.nn import functional as f
 
-    rank = value.result.array.ndim
-
-    def without(key: str) -> Change:
-        return lambda function, call: function(*call[0], **{**call[1], key: None})
-
-    def turned(key: str) -> Change:
-        def change(function: Callable[..., Any], call: Arguments) -> Any:
-            mask = call[1][key]
-            other = ~mask if mask.dtype == torch.bool else torch.where(mask == 0, float("-inf"), 0.0).to(mask.dtype)
-            return function(*call[0], **{**call[1], key: other})
-
-        return change
-
     if name in ("softmax", "log_softmax"):
-        for axis in range(rank):
-            yield (f"{name} over axis {axis} where PyTorch has another (dim)",
-                   _change(lambda function, call, axis=axis: getattr(f, name)(call[0][0], dim=axis)))  # fmt: skip
+        for axis in range(value.result.array.ndim):
+            change = _substitute(partial(getattr(f, name), dim=axis))
+            yield f"{name} over axis {axis} where PyTorch has another (dim)", change
     if name == "leaky_relu":
         for slope in (0.01, 0.1, 0.2, 0.3):
-            yield (f"negative_slope {slope:g} where PyTorch has another{behind}",
-                   _change(lambda _, call, slope=slope: f.leaky_relu(call[0][0], slope)))  # fmt: skip
+            change = _substitute(partial(f.leaky_relu, negative_slope=slope))
+            yield f"negative_slope {slope:g} where PyTorch has another{behind}", change
     if name in ("add", "iadd", "sub", "mul", "div", "truediv", "maximum", "minimum"):
         for other in ("add", "sub", "mul", "maximum", "minimum"):
             if other != name:
-                yield (f"{other} where PyTorch has {place}{behind}",
-                       _change(lambda _, call, other=other: getattr(torch, other)(call[0][0], call[0][1])))  # fmt: skip
+                yield f"{other} where PyTorch has {place}{behind}", _substitute(getattr(torch, other), 2)
         yield f"swapped operands where PyTorch has {place}{behind}", lambda g, call: g(call[0][1], call[0][0])
     if name in ("masked_fill", "masked_fill_"):
         yield (f"the inverted mask where PyTorch has {place}",
                lambda g, call: call[0][0].masked_fill(~call[0][1], *call[0][2:], **call[1]))  # fmt: skip
-        yield f"the mask with its axes swapped where PyTorch has {place}", _mask_turned
+        yield (f"the mask with its axes swapped where PyTorch has {place}",
+               lambda g, call: call[0][0].masked_fill(call[0][1].mT, *call[0][2:], **call[1]))  # fmt: skip
     if name == "where":
         yield (f"the inverted mask where PyTorch has {place}",
                lambda g, call: torch.where(call[0][0], call[0][2], call[0][1]))  # fmt: skip
     if name == "scaled_dot_product_attention":
-        yield "lacks the mask of attention (attn_mask)", without("attn_mask")
-        yield "the inverted mask of attention (attn_mask)", turned("attn_mask")
-        for causal, text in (
-            (False, "no causal mask where PyTorch has one"),
-            (True, "a causal mask where PyTorch has none"),
-        ):
-            yield f"{text} (is_causal)", _causal(causal)
+        yield from _masks("attn_mask")
+        yield "no causal mask where PyTorch has one (is_causal)", _with(is_causal=False, attn_mask=None)
+        yield "a causal mask where PyTorch has none (is_causal)", _with(is_causal=True, attn_mask=None)
         for text, settings in _SCORES.items():
             yield text, _scores(**settings)
-        yield ("attention without its scale 1/sqrt(head width)",
-               lambda g, call: g(*call[0], **{**call[1], "scale": 1.0}))  # fmt: skip
+        yield "attention without its scale 1/sqrt(head width)", _with(scale=1.0)
     if name == "multi_head_attention_forward":
-        yield from _packed(without, turned)
+        yield from _packed()
     if name in ("cat", "concat"):
-        yield f"another order of concatenation where PyTorch has {place}", _reversed
+        yield (f"another order of concatenation where PyTorch has {place}",
+               lambda g, call: g(list(call[0][0])[::-1], *call[0][1:], **call[1]))  # fmt: skip
     if name == "pad":
         for mode in ("constant", "reflect", "replicate", "circular"):
             yield (f"padding with {'zeros' if mode == 'constant' else mode} where PyTorch has another mode (mode)",
-                   _change(lambda _, call, mode=mode: f.pad(call[0][0], call[0][1], mode=mode)))  # fmt: skip
+                   _substitute(partial(f.pad, mode=mode), 2))  # fmt: skip
     if name == "interpolate":
         for mode in ("nearest", "nearest-exact", "bilinear", "linear", "bicubic", "trilinear"):
-            yield (f"interpolation {mode} where PyTorch has another (mode)",
-                   _change(lambda g, call, mode=mode: g(*call[0][:3], mode=mode, **_sizes(call[1]))))  # fmt: skip
+            yield f"interpolation {mode} where PyTorch has another (mode)", _interpolation(mode)
     for first, second in (("mean", "amax"), ("sum", "mean"), ("mean", "sum"), ("amax", "mean"), ("max", "mean")):
         if name == first:
             yield f"{second.removeprefix('a')} where PyTorch has {place}", _method(second)
@@ -201,11 +182,28 @@ def _argument_changes(name: str, place: str, behind: str, value: TorchValue) -> 
         yield f"the other end of an axis where PyTorch reads one ({place})", _negated_index
 
 
-def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -> Iterator[tuple[str, Change]]:
+def _with(**arguments: object) -> Change:
+    """The same function with these arguments."""
+    return lambda function, call: function(*call[0], **{**call[1], **arguments})
+
+
+def _masks(key: str) -> Iterator[tuple[str, Change]]:
+    """Attention without the mask that is its argument ``key``, and with the inverted mask."""
+    import torch
+
+    def inverted(function: Callable[..., Any], call: Arguments) -> Any:
+        mask = call[1][key]
+        other = ~mask if mask.dtype == torch.bool else torch.where(mask == 0, float("-inf"), 0.0).to(mask.dtype)
+        return function(*call[0], **{**call[1], key: other})
+
+    yield f"lacks the mask of attention ({key})", _with(**{key: None})
+    yield f"the inverted mask of attention ({key})", inverted
+
+
+def _packed() -> Iterator[tuple[str, Change]]:
     """``torch.nn.MultiheadAttention`` with other arguments."""
-    for key in ("attn_mask", "key_padding_mask"):
-        yield f"lacks the mask of attention ({key})", without(key)
-        yield f"the inverted mask of attention ({key})", turned(key)
+    yield from _masks("attn_mask")
+    yield from _masks("key_padding_mask")
 
     def heads(count: int) -> Change:
         return lambda g, call: g(*call[0][:4], count, *call[0][5:], **call[1])
@@ -215,9 +213,9 @@ def _packed(without: Callable[[str], Change], turned: Callable[[str], Change]) -
         yield f"num_heads {count} where PyTorch has another number of heads", heads(count)
 
 
-def _substitute(other: Callable[[Any], Any]) -> Change:
-    """Replace the function by another one of the first argument."""
-    return lambda _, call: other(call[0][0])
+def _substitute(other: Callable[..., Any], count: int = 1) -> Change:
+    """Replace the function by another one of its first ``count`` arguments."""
+    return lambda _, call: other(*call[0][:count])
 
 
 _SCORES: Mapping[str, dict[str, Any]] = {
@@ -245,36 +243,19 @@ def _scores(axis: int = -1, upper: bool = False) -> Change:
     return change
 
 
-def _mask_turned(_: Callable[..., Any], call: Arguments) -> Any:
-    return call[0][0].masked_fill(call[0][1].transpose(-1, -2), *call[0][2:], **call[1])
-
-
-def _causal(causal: bool) -> Change:
-    return lambda function, call: function(*call[0], **{**call[1], "is_causal": causal, "attn_mask": None})
-
-
-def _change(function: Callable[..., Any]) -> Change:
-    return function
-
-
 def _method(name: str) -> Change:
     return lambda _, call: getattr(call[0][0], name)(*call[0][1:], **call[1])
 
 
-def _sizes(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in kwargs.items() if key in ("size", "scale_factor", "antialias")}
-
-
-def _reversed(function: Callable[..., Any], call: Arguments) -> Any:
-    return function(list(call[0][0])[::-1], *call[0][1:], **call[1])
+def _interpolation(mode: str) -> Change:
+    sizes = ("size", "scale_factor", "antialias")
+    return lambda g, call: g(*call[0][:3], mode=mode, **{key: call[1][key] for key in sizes if key in call[1]})
 
 
 def _negated_index(function: Callable[..., Any], call: Arguments) -> Any:
     index = call[0][1] if isinstance(call[0][1], tuple) else (call[0][1],)
-    other = tuple(
-        -1 - position if isinstance(position, int) and not isinstance(position, bool) else position
-        for position in index
-    )
+    # Not isinstance, for which a bool is an int as well.
+    other = tuple(-1 - position if type(position) is int else position for position in index)
     with suppress(IndexError):
         return call[0][0][other]
     raise IndexError("no such place")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,11 +27,11 @@ from wdport.errors import WdportError
 from wdport.model import Array, KerasLayer
 from wdport.porting.candidate_rows import FillOption, layer_option, table_of_rows
 from wdport.porting.counterfactuals import mends
-from wdport.porting.document import Place
 from wdport.porting.fingerprints import Print
 from wdport.porting.keras_side import InputCall, KerasSide
 from wdport.porting.matching import RunOutcome
-from wdport.porting.torch_run import TorchRun, TorchValue
+from wdport.porting.suggest import Place
+from wdport.porting.torch_run import TorchRun, TorchValue, joined_bits
 from wdport.porting.units import Unit, likeness, module_of, possible, torch_kinds
 
 if TYPE_CHECKING:
@@ -76,6 +76,15 @@ class _SearchState:
         informative = [array for array in arrays if array.dtype.kind == "f" and not Print(array).empty]
         return all(self.values(array) for array in informative)
 
+    @property
+    def last(self) -> Place:
+        """The last layer with weights that agrees."""
+        for event in reversed(self.outcome.events):
+            option = self.outcome.matched.get(event.path)
+            if option is not None and event is not getattr(self.outcome.dead_end, "event", None):
+                return Place(event.path, option.unit.path)
+        return Place("", "")
+
     def matched_units(self) -> list[Unit]:
         return [option.unit for option in self.outcome.matched.values()]
 
@@ -87,35 +96,23 @@ def divergence_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome
     state = _SearchState(run, side, units, outcome)
     dead_end = outcome.dead_end
     assert dead_end is not None
-    last = _last_match(state)
     if dead_end.event is not None and dead_end.reason == "output" and dead_end.option is not None:
-        return _matched_layer(state, last, dead_end.event, dead_end.option)
-    around = _refused_layer(state, dead_end.event) if dead_end.event is not None else None
-    if around is not None:
+        return _matched_layer(state, dead_end.event, dead_end.option)
+    if dead_end.event is not None and (around := _refused_layer(state, dead_end.event)):
         return around
-    culprit = _first_wrong_layer(state)
-    if culprit is not None:
-        return _wrong_output(state, last, culprit)
+    if culprit := _first_wrong_layer(state):
+        return _wrong_output(state, culprit)
     if dead_end.event is None:
-        return _wrong_model_outputs(state, last)
-    return _wrong_input(state, last, dead_end.event)
+        return _wrong_model_outputs(state)
+    return _wrong_input(state, dead_end.event)
 
 
 def _refused_layer(state: _SearchState, event: InputCall) -> Divergence | None:
     """A layer of a kind around the dead end with the right input and an output that differs from its module's."""
     for other, option in reversed(state.outcome.refused):
         if event.path == other.path or event.path.startswith(f"{other.path}/"):
-            return _matched_layer(state, _last_match(state), other, option, event)
+            return _matched_layer(state, other, option, event)
     return None
-
-
-def _last_match(state: _SearchState) -> Place:
-    """The last layer with weights that agrees."""
-    for event in reversed(state.outcome.events):
-        option = state.outcome.matched.get(event.path)
-        if option is not None and event is not getattr(state.outcome.dead_end, "event", None):
-            return Place(event.path, option.unit.path)
-    return Place("", "")
 
 
 def _first_wrong_layer(state: _SearchState) -> InputCall | None:
@@ -139,7 +136,7 @@ def _first_wrong_layer(state: _SearchState) -> InputCall | None:
 
 
 def _matched_layer(
-    state: _SearchState, last: Place, event: InputCall, option: FillOption, inner: InputCall | None = None
+    state: _SearchState, event: InputCall, option: FillOption, inner: InputCall | None = None
 ) -> Divergence:
     """A layer with the unit's input and another output; ``inner`` is where that was found."""
     unit, layer = option.unit, state.side.layers[event.path]
@@ -147,15 +144,14 @@ def _matched_layer(
     here = Place(event.path, unit.path)
     if inner is not None and state.outcome.dead_end is not None and state.outcome.dead_end.reason == "input":
         here = Place(inner.path, unit.path)
-    placed = _arrays_in_port(option, call, layer, event)
-    if placed is not None and placed[0] is not None and event.inputs and not same(placed[0], event.inputs[0]):
-        return _reordered_input(state, last, event, here, placed[0])
+    placed_input, before = _arrays_in_port(option, call, layer, event) if option.kind else (None, None)
+    if placed_input is not None and event.inputs and not same(placed_input, event.inputs[0]):
+        return _reordered_input(state, event, here, placed_input)
     fed = unit.first_input().shape
-    causes = _setting_differences(option.kind, unit.module, layer, event, placed[1] if placed else None, fed)
+    causes = _setting_differences(option.kind, unit.module, layer, event, before, fed)
     if not causes and inner is not None and inner.inputs:
         causes += _attention_causes(state, unit, inner)
-    if placed is not None and event.outputs and placed[1] is not None:
-        before = placed[1]
+    if before is not None and event.outputs:
         for right in _function_results(state, call, before):
             causes += difference(before, right, event.outputs[0])
         if not causes:
@@ -163,20 +159,18 @@ def _matched_layer(
             causes += [f"activation {activation}, which PyTorch does not have there" for activation in activations[:1]]
     if not causes and event.outputs:
         causes += mends(state.run, event.outputs[0], _suspects(state, unit.bits))
-    if not causes and placed is not None and event.outputs and placed[1] is not None:
-        causes += relations(event.outputs[0], placed[1], {})
+    if not causes and before is not None and event.outputs:
+        causes += relations(event.outputs[0], before, {})
     if not causes and unit.module is not None:
         causes.append(f"{type(layer).__name__} where PyTorch has {unit.module}")
     what = f"its input is that of {unit.path}, its output is not"
-    return Divergence(last, here, what, f"its output should be that of {unit.path}", tuple(dict.fromkeys(causes)))
+    return Divergence(state.last, here, what, f"its output should be that of {unit.path}", tuple(dict.fromkeys(causes)))
 
 
 def _arrays_in_port(
     option: FillOption, call: Call, layer: KerasLayer, event: InputCall
-) -> tuple[Array | None, Array | None] | None:
+) -> tuple[Array | None, Array | None]:
     """The unit's first input and output in the port's layout, if they can be converted."""
-    if not option.kind:
-        return None
     tap = table_of_rows(option.rows).taps[0]
     layout = layout_of(tap, layer)
     shapes = [np.shape(array) for array in event.inputs], [np.shape(array) for array in event.outputs]
@@ -192,21 +186,17 @@ def _function_results(state: _SearchState, call: Call, before: Array) -> Iterato
     """Results of one function on a unit's output in PyTorch, in the layout of ``before``; the output itself last."""
     for value in state.values(np.asarray(call.outputs[0])):
         for other in state.run.values:
-            if other.sources != (value.number,) or other.result.array.size != before.size:
-                continue
-            if (laid := _permuted_like(other.result.array, value.result.array, before)) is not None:
-                yield laid
+            array = other.result.array
+            if other.sources == (value.number,) and array.shape == value.result.array.shape:
+                yield from islice(_permuted_like(array, value.result.array, before), 1)
     yield before
 
 
-def _permuted_like(array: Array, like: Array, placed: Array) -> Array | None:
-    """``array`` with its axes moved as those of ``like`` are in ``placed``."""
-    if array.shape != like.shape or array.ndim != placed.ndim:
-        return None
-    for order in permutations(range(array.ndim)):
+def _permuted_like(array: Array, like: Array, placed: Array) -> Iterator[Array]:
+    """``array`` with its axes moved in every way in which those of ``like`` may have been moved in ``placed``."""
+    for order in permutations(range(array.ndim)) if array.ndim == like.ndim == placed.ndim else ():
         if like.transpose(order).shape == placed.shape and relative_l2(like.transpose(order), placed) < 1e-9:
-            return array.transpose(order)
-    return None
+            yield array.transpose(order)
 
 
 def _setting_differences(
@@ -217,21 +207,20 @@ def _setting_differences(
     if module is None:
         return []
     input_shape, shape = np.shape(event.inputs[0]) if event.inputs else (), () if placed is None else placed.shape
+    pair = Pair(kind, module, layer, fed=tuple(fed), input_shape=input_shape, output_shape=shape)
     try:
-        compared = compare_pair(Pair(kind, module, layer, fed=tuple(fed), input_shape=input_shape, output_shape=shape))[
-            1
-        ]
+        _, compared = compare_pair(pair)
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         return []
-    differences = [setting for setting in compared if setting.level == "differs"]
     # The activation of a Keras layer may be a separate function in PyTorch; the values show whether it is.
-    differences = [setting for setting in differences if setting.name != "activation" or setting.torch is not None]
+    differences = [setting for setting in compared if setting.level == "differs"
+                   and (setting.name != "activation" or setting.torch is not None)]  # fmt: skip
     # Last: a layout is often a choice, and an activation may be a separate function in PyTorch.
     differences.sort(key=lambda setting: setting.name in ("data_format", "activation"))
     return [setting.text for setting in differences]
 
 
-def _reordered_input(state: _SearchState, last: Place, event: InputCall, here: Place, right: Array) -> Divergence:
+def _reordered_input(state: _SearchState, event: InputCall, here: Place, right: Array) -> Divergence:
     """The report on a layer whose input has the right values in another order."""
     input_print = Print(event.inputs[0])
     others = (other for other in reversed(state.outcome.events) if other is not event)
@@ -240,13 +229,13 @@ def _reordered_input(state: _SearchState, last: Place, event: InputCall, here: P
     causes = relations(event.inputs[0], right, {}) or [order]
     path = before.path if before is not None and len(before.inputs) > 1 else event.path
     what = f"{event.path} is given the values of the input of {here.torch}, in another order"
-    return Divergence(last, Place(path, here.torch), what, "", tuple(f"its input {cause}" for cause in causes))
+    return Divergence(state.last, Place(path, here.torch), what, "", tuple(f"its input {cause}" for cause in causes))
 
 
 # --- A layer without weights makes something else --------------------------------------------------------------------
 
 
-def _wrong_output(state: _SearchState, last: Place, event: InputCall) -> Divergence:
+def _wrong_output(state: _SearchState, event: InputCall) -> Divergence:
     """The report on a layer without weights whose input occurs in PyTorch and whose output does not."""
     layer, causes, torch = state.side.layers[event.path], list[str](), ""
     wrong, expected = event.outputs[0], ""
@@ -270,14 +259,13 @@ def _wrong_output(state: _SearchState, last: Place, event: InputCall) -> Diverge
         recognized = list(forms(event.inputs[0], wrong))
         causes += [f"{form.kind} {form.setting}, which PyTorch does not have there" for form in recognized[:1]]
     what = f"its input occurs in PyTorch ({_names(state, event.inputs)}), its output does not"
-    return Divergence(last, Place(event.path, torch), what, expected, tuple(dict.fromkeys(causes)))
+    return Divergence(state.last, Place(event.path, torch), what, expected, tuple(dict.fromkeys(causes)))
 
 
 _SETTINGS = ("interpolation", "axis", "pool_size", "strides", "padding", "negative_slope", "activation", "size")
 
 
 def _settings(layer: KerasLayer) -> str:
-    """The settings of a layer without weights."""
     settings = [(name, getattr(layer, name)) for name in _SETTINGS if hasattr(layer, name)]
     return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in settings if value is not None)
 
@@ -286,8 +274,7 @@ def _suspects(state: _SearchState, bits: int = 0) -> list[TorchValue]:
     """PyTorch's values that depend only on what was found and on ``bits``, and that no Keras layer has: the last
     first."""
     numbers = set[int]()
-    for unit in state.matched_units():
-        bits |= unit.bits
+    bits |= joined_bits(unit.bits for unit in state.matched_units())
     for event in state.outcome.events:
         if event.path in state.outcome.matched:
             numbers |= {value.number for array in event.outputs for value in state.values(array)}
@@ -303,9 +290,8 @@ _PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "
 
 def _torch_values(state: _SearchState, event: InputCall) -> Iterator[tuple[TorchValue, int]]:
     """PyTorch's values computed from the same inputs, and from which of them: first those that no layer has yet."""
-    covered = {
-        value.number for other in state.outcome.events for array in other.outputs for value in state.values(array)
-    }
+    arrays = (array for event in state.outcome.events for array in event.outputs)
+    covered = {value.number for array in arrays for value in state.values(array)}
     computed = []
     for input_index, array in enumerate(event.inputs):
         numbers = {value.number for value in state.values(array)}
@@ -336,20 +322,16 @@ def _in_layer_layout(
     """PyTorch's value in the layout of the layer's output, if the shapes fit."""
     ours, wrong = event.inputs[input_index], event.outputs[0]
     for source in state.values(ours):
-        if source.number in value.sources and source.result.array.ndim == array.ndim:
-            for order in permutations(range(array.ndim)):
-                moved = source.result.array.transpose(order)
-                fits = moved.shape == ours.shape and relative_l2(moved, ours) < 1e-9
-                if fits and array.transpose(order).shape == wrong.shape:
-                    return array.transpose(order)
+        for laid in _permuted_like(array, source.result.array, ours) if source.number in value.sources else ():
+            if laid.shape == wrong.shape:
+                return laid
     return array if array.shape == wrong.shape else None
 
 
 def _described(state: _SearchState, value: TorchValue) -> str:
     """The function or module that computed a value, with its settings."""
-    arguments = ", ".join(
-        f"{name} {argument}" if not name.isdigit() else str(argument) for name, argument in value.arguments.items()
-    )
+    listed = value.arguments.items()
+    arguments = ", ".join(str(argument) if name.isdigit() else f"{name} {argument}" for name, argument in listed)
     name = f"{value.names[0]} ({value.by})" if value.names else value.by.strip("_")
     return f"{name}{f' ({arguments})' if arguments else ''}"
 
@@ -362,7 +344,7 @@ def _names(state: _SearchState, arrays: Sequence[Array]) -> str:
 # --- What a layer is given is wrong ----------------------------------------------------------------------------------
 
 
-def _wrong_input(state: _SearchState, last: Place, event: InputCall) -> Divergence:
+def _wrong_input(state: _SearchState, event: InputCall) -> Divergence:
     """The report on a layer whose input is not that of any module of its kind."""
     unit = _next_unit(state, event)
     here = Place(event.path, unit.path if unit else "")
@@ -380,7 +362,7 @@ def _wrong_input(state: _SearchState, last: Place, event: InputCall) -> Divergen
         if not causes and unit is not None:
             causes += _input_relations(state, unit, event)
     causes += _misfit_settings(state, event) if not causes else []
-    return Divergence(last, here, what, expected, tuple(dict.fromkeys(causes)))
+    return Divergence(state.last, here, what, expected, tuple(dict.fromkeys(causes)))
 
 
 def _misfit_settings(state: _SearchState, event: InputCall) -> list[str]:
@@ -397,17 +379,13 @@ def _misfit_settings(state: _SearchState, event: InputCall) -> list[str]:
 def _next_unit(state: _SearchState, event: InputCall) -> Unit | None:
     """The next module: one of the layer's kind and shape that depends only on what was found."""
     layer, used = state.side.layers[event.path], {unit.path for unit in state.matched_units()}
-    bits = 0
-    for unit in state.matched_units():
-        bits |= unit.bits
+    bits = joined_bits(unit.bits for unit in state.matched_units())
     below = {name: tuple(variable.shape) for name, variable in state.side.variables_below(event.path).items()}
     candidates = []
     for unit in state.units:
         if unit.path in used or not unit.tensors or unit.part.startswith("chunk"):
             continue
-        depends = 0
-        for fingerprint in unit.prints[0] if unit.prints else ():
-            depends |= state.run.depends(fingerprint)
+        depends = joined_bits(map(state.run.depends, unit.prints[0] if unit.prints else ()))
         fits = any(layer_option(unit, event.path, kind, below) for kind in possible(unit, layer))
         # A module that depends on weights that were not found yet comes later in the model.
         candidates.append((bool(depends & ~bits), not fits, unit.order, -likeness(unit.path, event.path), unit))
@@ -458,20 +436,14 @@ def _input_relations(state: _SearchState, unit: Unit, event: InputCall) -> list[
     right, wrong = unit.first_input(), event.inputs[0]
     outputs = {f"the output of {other.path}": array for other in state.outcome.events for array in other.outputs[:1]
                if other.path in state.outcome.matched}  # fmt: skip
-    for laid in _channel_orders(right, wrong.shape):
-        if relation_texts := relations(wrong, laid, outputs):
+    # Channels last first, as Keras has them by default.
+    for laid in (np.moveaxis(right, 1, -1) if right.ndim > 2 else right, right):
+        if laid.shape == wrong.shape and (relation_texts := relations(wrong, laid, outputs)):
             return [f"its input {relation_texts[0]}"]
     return []
 
 
-def _channel_orders(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
-    """The array with channels first and with channels last, if it then has this shape."""
-    # Channels last first, as Keras has them by default.
-    last = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
-    yield from (candidate for candidate in (last, array) if candidate.shape == shape)
-
-
-def _wrong_model_outputs(state: _SearchState, last: Place) -> Divergence:
+def _wrong_model_outputs(state: _SearchState) -> Divergence:
     """The report if all layers agree but the outputs do not."""
     ours, theirs = [Print(array) for array in state.outcome.outputs], [Print(array) for array in state.run.outputs]
     what, causes = "every layer with weights agrees, and the model's outputs do not", list[str]()
@@ -503,4 +475,4 @@ def _wrong_model_outputs(state: _SearchState, last: Place) -> Divergence:
         last_made = maker or next(iter(reversed(state.outcome.events)), None)
         first = Place(last_made.path if last_made else "", value.text if value else "")
         break
-    return Divergence(last, first, what, "", tuple(dict.fromkeys(causes)))
+    return Divergence(state.last, first, what, "", tuple(dict.fromkeys(causes)))

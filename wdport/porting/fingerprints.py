@@ -50,13 +50,11 @@ class Print:
 
     @cached_property
     def extremes(self) -> tuple[float, float]:
-        """Largest and least."""
         values = self._values
         return (float(values.max()), float(values.min())) if values.size else (0.0, 0.0)
 
     @cached_property
     def size(self) -> float:
-        """Largest absolute value."""
         return max(map(abs, self.extremes))
 
     @property

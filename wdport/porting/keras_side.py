@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wdport.compare.calls import layer_of
+from wdport.compare.pairs import is_keras
 from wdport.keras_runtime import layers_by_path, variables_by_path
-from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
+from wdport.model import Array, KerasModel, KerasVariable
 
 _OPAQUE = ("RNN", "Bidirectional", "TimeDistributed")
 """Classes of ``keras.layers`` that call the layers below them in a loop, where the calls are not visible."""
@@ -19,11 +19,9 @@ class KerasSide:
     def __init__(self, model: KerasModel) -> None:
         self.model = model
         every = layers_by_path(model)
-        opaque = [path for path, layer in every.items() if _is_keras_layer(layer, _OPAQUE)]
+        opaque = tuple(f"{path}/" for path, layer in every.items() if is_keras(layer, *_OPAQUE))
         # Layers below an opaque one are not watched: their variables are filled as those of the outer layer.
-        self.layers = {
-            path: layer for path, layer in every.items() if not any(path.startswith(f"{prefix}/") for prefix in opaque)
-        }
+        self.layers = {path: layer for path, layer in every.items() if not path.startswith(opaque)}
         self.variables: dict[str, KerasVariable] = {
             path: variable for path, variable in variables_by_path(model).items() if "float" in str(variable.dtype)
         }
@@ -34,15 +32,8 @@ class KerasSide:
 
     def direct_variables(self, path: str) -> dict[str, KerasVariable]:
         """The variables of a layer that do not belong to a watched layer in it."""
-        inside = [layer for layer in self.layers if not path or layer.startswith(f"{path}/")]
-        variables = self.variables_below(path)
-        return {
-            name: variable for name, variable in variables.items() if not any(name.startswith(f"{p}/") for p in inside)
-        }
-
-
-def _is_keras_layer(layer: KerasLayer, classes: Sequence[str]) -> bool:
-    return any(base.__name__ in classes and base.__module__.startswith("keras.") for base in type(layer).__mro__)
+        inside = tuple(f"{layer}/" for layer in self.layers if not path or layer.startswith(f"{path}/"))
+        return {name: variable for name, variable in self.variables_below(path).items() if not name.startswith(inside)}
 
 
 @dataclass
@@ -55,5 +46,4 @@ class InputCall:
 
     @property
     def path(self) -> str:
-        """The layer's."""
         return layer_of(self.call)

@@ -20,16 +20,11 @@ from wdport.errors import MisfitError, WdportError
 from wdport.keras_runtime import exact_float64, first_line, set_variable
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer
-from wdport.porting.candidate_rows import (
-    Agreement,
-    FillOption,
-    Guide,
-    agreement,
-)
+from wdport.porting.candidate_rows import Agreement, FillOption, Guide, agreement
 from wdport.porting.candidates import Candidates
 from wdport.porting.fingerprints import Print
 from wdport.porting.keras_side import InputCall, KerasSide
-from wdport.porting.torch_run import TorchRun
+from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import Unit
 
 
@@ -48,7 +43,6 @@ class Decision:
 
     @property
     def untried(self) -> list[FillOption]:
-        """The options that were not tried yet."""
         return [option for option in self.options if option.key not in self.tried]
 
 
@@ -115,13 +109,9 @@ class Assigning:
     """One run; ``prefix`` are decisions reused from an earlier run, ``budget`` is the maximum number of layer calls."""
 
     def __init__(
-        self,
-        side: KerasSide,
-        run: TorchRun,
-        units: Sequence[Unit],
-        prefix: Sequence[Decision] = (),
+        self, side: KerasSide, run: TorchRun, units: Sequence[Unit], prefix: Sequence[Decision] = (),
         budget: int = 1 << 30,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.budget = budget
         self.side, self.run = side, run
         self._candidates = Candidates(side, run, units)
@@ -222,9 +212,7 @@ class Assigning:
 
     def _check_output(self, event: InputCall) -> None:
         """Stop if a layer without a kind, filled from a module with the same input, has another output."""
-        used = [
-            option for name in self.side.direct_variables(event.path) if (option := self.matched.get(name)) is not None
-        ]
+        used = [self.matched[name] for name in self.side.direct_variables(event.path) if name in self.matched]
         if not used or len({option.unit.path for option in used}) > 1 or not used[0].unit.path:
             return
         unit, prints = used[0].unit, [Print(array) for array in event.inputs]
@@ -368,10 +356,8 @@ class Assigning:
 
     def _settle(self, prints: Sequence[Print]) -> None:
         """Mark the decisions that these values depend on as right, as far as the values agree with PyTorch's."""
-        depends = 0
-        for fingerprint in prints:
-            # Integers occur by chance, and confirm nothing.
-            depends |= self.run.depends(fingerprint) if not fingerprint.exact else 0
+        # Integers occur by chance, and confirm nothing.
+        depends = joined_bits(self.run.depends(fingerprint) for fingerprint in prints if not fingerprint.exact)
         for decision in self.decisions:
             if not decision.settled and decision.chosen.unit.bits & depends:
                 decision.settled = True

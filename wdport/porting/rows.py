@@ -8,31 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from wdport.errors import WdportError
-from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Plan, make_plan
 from wdport.model import Array
-from wdport.porting.candidate_rows import Fields, FillOption, table_of_rows
+from wdport.porting.candidate_rows import Fields, FillOption, planned, table_of_rows
 from wdport.porting.fingerprints import NEAR, Print
 from wdport.porting.keras_side import KerasSide
 from wdport.porting.matching import RunOutcome
-from wdport.porting.torch_run import TorchRun
+from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import Unit, likeness, possible
 from wdport.porting.writing import Doubt
 from wdport.recorder import ATTENTION
-
-
-@dataclass(frozen=True)
-class SuggestedRows:
-    """Rows in the order of the Keras model's calls, and doubts.
-
-    Attributes:
-        rows: the rows, unfolded, as in YAML.
-        doubts: unproved guesses.
-    """
-
-    rows: tuple[Fields, ...]
-    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass
@@ -44,9 +29,14 @@ class _Join:
     doubts: list[Doubt] = field(default_factory=list)
     compared: set[str] = field(default_factory=set)
 
+    def unit(self, path: str) -> Unit:
+        return next(candidate for candidate in self.units if candidate.path == path)
 
-def suggested_rows(run: TorchRun, side: KerasSide, outcome: RunOutcome, units: Sequence[Unit]) -> SuggestedRows:
-    """The rows of a successful search."""
+
+def suggested_rows(
+    run: TorchRun, side: KerasSide, outcome: RunOutcome, units: Sequence[Unit]
+) -> tuple[list[Fields], list[Doubt]]:
+    """Rows, unfolded, in the order of the Keras model's calls, and unproved guesses."""
     join = _Join(run, side, outcome, units)
     rows = _attentions(join, list(_joined(join)))
     rows += _pools(join)
@@ -55,7 +45,7 @@ def suggested_rows(run: TorchRun, side: KerasSide, outcome: RunOutcome, units: S
     # Reversed, so that the first call of a layer determines its place.
     order = {event.path: position for position, event in reversed(list(enumerate(outcome.events)))}
     rows.sort(key=lambda row: _place(row, order))
-    return SuggestedRows(tuple(rows), tuple(join.doubts))
+    return rows, join.doubts
 
 
 def _place(row: Fields, order: Mapping[str, int]) -> float:
@@ -78,13 +68,14 @@ def _joined(join: _Join) -> Iterator[Fields]:
         if option.unit.part:
             parts.setdefault(option.unit.module_path, {})[option.unit.part] = (subject, option)
     for subject, option in chosen.items():
-        unit = option.unit
-        if unit.part:
-            if unit.module_path not in done:
-                done.add(unit.module_path)
-                yield from _module_rows(join, unit.module_path, parts[unit.module_path])
-            continue
-        yield from _option_rows(join, subject, option)
+        path = option.unit.module_path
+        if not option.unit.part:
+            yield from _option_rows(join, subject, option)
+        elif path not in done:
+            done.add(path)
+            first = next(iter(parts[path]))
+            join_parts = _attention if first in ATTENTION else _recurrent if first.startswith("layer_") else _chunks
+            yield from join_parts(join, path, parts[path])
 
 
 def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fields]:
@@ -93,7 +84,7 @@ def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fiel
     unseen = option.kind == "attention_packed" and f"{option.unit.path}.{ATTENTION[0]}" not in join.run.calls
     if not option.kind or agreed is None:
         yield from option.rows
-        layer = subject if subject in join.side.layers else _parent(subject, "/")
+        layer = subject if subject in join.side.layers else subject.rpartition("/")[0]
         if not option.unit.part and not option.unit.members and _is_equal(join, option.unit.path, layer):
             yield {"torch": option.unit.path, "keras": layer}
     # With a mask, for example, what happens in it is not recorded.
@@ -107,15 +98,9 @@ def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fiel
 
 
 def tensor_rows(join: _Join, option: FillOption) -> Iterator[Fields]:
-    """The rows of a layer's tensors, one by one."""
-    targets = {
-        name: tuple(variable.shape)
-        for name, variable in join.side.variables_below(str(option.rows[0]["keras"])).items()
-    }
-    plan = make_plan(table_of_rows(option.rows), {name: a.shape for name, a in option.unit.names.items()}, targets, {})
-    if not isinstance(plan, Plan):
-        return
-    for move in plan.moves:
+    below = join.side.variables_below(str(option.rows[0]["keras"]))
+    plan = planned(option.rows, option.unit.names, {name: tuple(below[name].shape) for name in below})
+    for move in plan.moves if plan is not None else ():
         rule = f"{move.rule.source} -> {move.rule.target}"
         row: Fields = {
             "torch": list(move.sources) if len(move.sources) > 1 else move.sources[0],
@@ -131,20 +116,10 @@ def _row_with(row: Fields, **more: object) -> dict[str, object]:
     return {**row, **{name: value for name, value in more.items() if value}}
 
 
-def _module_rows(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
-    first = next(iter(parts))
-    if first in ATTENTION:
-        yield from _attention(join, module_path, parts)
-    elif first.startswith("layer_"):
-        yield from _recurrent(join, module_path, parts)
-    else:
-        yield from _chunks(join, module_path, parts)
-
-
 def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     """Rows for projections of ``torch.nn.MultiheadAttention`` that were found one by one."""
     paths = {part: path for part, (path, _) in parts.items()}
-    unit = next(candidate for candidate in join.units if candidate.path == module_path)
+    unit = join.unit(module_path)
     parent = next(iter(paths.values())).rpartition("/")[0]
     row = {"torch": module_path, "keras": parent, "kind": "attention_packed"}
     if set(paths) == set(ATTENTION) and parent and _fits(join, [row], unit, paths.values()):
@@ -152,16 +127,14 @@ def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Fil
         return
     three = [paths.get(part) for part in ATTENTION[:3]]
     if None in three:
-        join.doubts.append(
-            Doubt(module_path, f"{', '.join(paths)} found, but not {', '.join(set(ATTENTION) - set(paths))}")
-        )
+        missing = ", ".join(set(ATTENTION) - set(paths))
+        join.doubts.append(Doubt(module_path, f"{', '.join(paths)} found, but not {missing}"))
         return
     yield from _split(unit, "in_proj_weight", "in_proj_bias", [str(path) for path in three])
     for part in ATTENTION:
         if part in paths:
-            yield _row_with(
-                {"torch": f"{module_path}.{part}", "keras": paths[part]}, up_to="shift" if part == "key" else ""
-            )
+            row = {"torch": f"{module_path}.{part}", "keras": paths[part]}
+            yield _row_with(row, up_to="shift" if part == "key" else "")
     if "out" in paths:
         yield {"torch": f"{module_path}.out_proj.weight", "keras": f"{paths['out']}/kernel", "rule": "linear"}
         if "out_proj.bias" in unit.tensors:
@@ -179,7 +152,7 @@ def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str]) -> Iterator
 
 def _recurrent(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     """Rows for the layers of one RNN: with an index if the Keras layers are numbered, otherwise tensor by tensor."""
-    unit = next(candidate for candidate in join.units if candidate.path == module_path)
+    unit = join.unit(module_path)
     numbered = {int(part.removeprefix("layer_")): path for part, (path, _) in parts.items()}
     kind = next(iter(parts.values()))[1].kind
     for pattern in _numbered(numbered):
@@ -218,7 +191,7 @@ def _numbered(paths: Mapping[int, str]) -> Iterator[str]:
 
 def _chunks(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
     """Rows for a linear layer that corresponds to several Keras layers."""
-    unit = next(candidate for candidate in join.units if candidate.path == module_path)
+    unit = join.unit(module_path)
     count = int(next(iter(parts)).rpartition("_")[2])
     paths = [parts[name][0] if (name := f"chunk_{index}_of_{count}") in parts else None for index in range(count)]
     if None in paths:
@@ -231,17 +204,13 @@ def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str])
     """Whether these rows fill exactly the variables of these layers from all of the unit's tensors, with the values
     that were found."""
     targets = {name: variable for path in paths for name, variable in join.side.variables_below(path).items()}
-    try:
-        shapes: dict[str, Shape] = {name: tuple(variable.shape) for name, variable in targets.items()}
-        plan = make_plan(table_of_rows(rows), {name: array.shape for name, array in unit.names.items()}, shapes, {})
-    except (WdportError, ValueError):
-        return False
-    if not isinstance(plan, Plan):
+    plan = planned(rows, unit.names, {name: tuple(variable.shape) for name, variable in targets.items()})
+    if plan is None:
         return False
     values = {name: array for option in join.outcome.matched.values() for name, array in option.values.items()}
-    planned = dict(plan.apply(unit.names.__getitem__, rounded=False))
+    moved = dict(plan.apply(unit.names.__getitem__, rounded=False))
     # Exactly: the same numbers, moved by another row.
-    return all(name in values and (planned[name] == values[name]).all() for name in planned)
+    return all(name in values and (moved[name] == values[name]).all() for name in moved)
 
 
 def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
@@ -251,31 +220,23 @@ def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
         torch, keras = str(row["torch"]), str(row.get("keras"))
         if row.get("rule") in ("attention_weight", "attention_output"):
             module, layer = torch.removesuffix(".weight"), keras.removesuffix("/kernel")
-            layers.setdefault((_parent(module, "."), _parent(layer, "/")), {})[layer.rpartition("/")[2]] = module
+            (parent, _, name), outer = layer.rpartition("/"), module.rpartition(".")[0]
+            layers.setdefault((outer, parent), {})[name] = module
     for (torch, keras), parts in layers.items():
-        names = {part: module.removeprefix(f"{torch}.") for part, module in _roles(parts).items()}
+        # By role, the module of a projection whose Keras layer has one of the usual names.
+        names: dict[str, str] = {}
+        for name, module in parts.items():
+            if role := "out" if "out" in name else next((part for part in ATTENTION[:3] if part in name), ""):
+                names.setdefault(role, module.removeprefix(f"{torch}."))
         if len(names) != len(ATTENTION) or not torch or not keras:
             continue
         changed = {part: name for part, name in names.items() if name != f"{'out' if part == 'out' else part[0]}_proj"}
         joined_row = _row_with({"torch": torch, "keras": keras, "kind": "attention"}, names=changed)
         inside = [row for row in rows if any(f"{row['torch']}.".startswith(f"{module}.") for module in parts.values())]
-        if _is_same(join, [joined_row], inside) and _is_tap(join, torch, keras):
+        both = _outputs(join, torch, keras) if _is_same(join, [joined_row], inside) else None
+        if both is not None and Print(both[0]).same(Print(both[1])):
             rows = [joined_row if row is inside[0] else row for row in rows if row is inside[0] or row not in inside]
     return rows
-
-
-def _parent(path: str, joint: str) -> str:
-    return path.rpartition(joint)[0]
-
-
-def _roles(parts: Mapping[str, str]) -> dict[str, str]:
-    """By role, the module of a projection whose Keras layer has one of the usual names."""
-    by_role: dict[str, str] = {}
-    for name, module in parts.items():
-        role = "out" if "out" in name else next((part for part in ATTENTION[:3] if part in name), "")
-        if role:
-            by_role.setdefault(role, module)
-    return by_role
 
 
 def _is_same(join: _Join, joined_rows: Sequence[Fields], rows: Sequence[Fields]) -> bool:
@@ -302,12 +263,6 @@ def _is_equal(join: _Join, torch: str, keras: str) -> bool:
     return ours.shape == theirs.shape and bool(np.allclose(ours, theirs, rtol=NEAR))
 
 
-def _is_tap(join: _Join, torch: str, keras: str) -> bool:
-    """Whether a module's and a layer's outputs have the same values, in any order."""
-    both = _outputs(join, torch, keras)
-    return both is not None and Print(both[0]).same(Print(both[1]))
-
-
 def _outputs(join: _Join, torch: str, keras: str) -> tuple[Array, Array] | None:
     """The first outputs of a module and a layer, if both were called."""
     event = next((candidate for candidate in join.outcome.events if candidate.path == keras), None)
@@ -318,7 +273,6 @@ def _outputs(join: _Join, torch: str, keras: str) -> tuple[Array, Array] | None:
 
 
 def _filled(rows: Sequence[Fields], side: KerasSide) -> set[str]:
-    """The variables that rows fill."""
     table = table_of_rows(rows)
     paths = [pattern for row in table.rows for patterns in (row.keras, *row.others) for pattern in patterns]
     return {name for name in side.variables if any(pattern.match(name) is not None for pattern in paths)}
@@ -370,9 +324,7 @@ def _unused_tensor_rows(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]
         if name in used:
             first.setdefault(join.run.bits[name], name)
     parameters = {name for name, _ in join.run.module.named_parameters(remove_duplicate=False)}
-    read_bits = 0
-    for value in join.run.values:
-        read_bits |= value.depends
+    read_bits = joined_bits(value.depends for value in join.run.values)
     for name in state:
         if name in used:
             continue
@@ -383,9 +335,8 @@ def _unused_tensor_rows(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]
         # A parameter may be trained, so it is never dropped as a table.
         elif name not in parameters:
             yield {"torch": name, "drop": "a table that the Keras model computes"}
-            join.doubts.append(
-                Doubt(name, "dropped, a buffer without a variable in Keras; the models agree with its values")
-            )
+            doubt = "dropped, a buffer without a variable in Keras; the models agree with its values"
+            join.doubts.append(Doubt(name, doubt))
         elif not read_bits & join.run.bits[name]:
             yield {"torch": name, "drop": "the forward pass does not read it"}
             join.doubts.append(Doubt(name, "the forward pass does not read it, dropped"))
@@ -395,6 +346,5 @@ def _unused_tensor_rows(join: _Join, rows: Sequence[Fields]) -> Iterator[Fields]
 
 
 def claimed(rows: Sequence[Fields], names: Sequence[str]) -> set[str]:
-    """The tensors that rows refer to."""
     table = table_of_rows(rows)
     return {name for name in names for row in table.rows for pattern in row.torch if pattern.match(name) is not None}

@@ -7,21 +7,22 @@ The table is a guess until :func:`prove` runs verify on it, with other random we
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType
 
 from wdport import recorder
 from wdport.checkpoint import open_checkpoint
+from wdport.compare.run_cases import Say
 from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.files.temporary import scratch_folder
 from wdport.model import Array, Document
+from wdport.parity.verdict import VerdictDocument
 from wdport.porting.candidate_rows import Fields, table_of_rows
-from wdport.porting.document import SuggestionDocument
 from wdport.porting.keras_side import KerasSide
 from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
@@ -29,10 +30,48 @@ from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, 
 from wdport.porting.units import Unit, units_of
 from wdport.porting.writing import Doubt, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recorder import module_names
+from wdport.shared_types import Count
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
     from wdport.porting.divergence import Divergence
+
+
+@dataclass(frozen=True)
+class Place:
+    """A layer in both models; either name may be empty."""
+
+    keras: Annotated[str, Meta(description="Path of the Keras layer.")]
+    torch: Annotated[str, Meta(description="Path of the PyTorch module.")]
+
+
+@dataclass(frozen=True)
+class SuggestionDocument:
+    """What ``wdport map suggest --json`` prints."""
+
+    found: Annotated[bool, Meta(description="Whether a table was found for the whole model.")]
+    proved: Annotated[bool, Meta(description="Whether `verify` proved the table.")]
+    layers: Annotated[Count, Meta(description="Number of layers.")]
+    passes: Annotated[Count, Meta(description="Number of passes through the models.")]
+    seconds: Annotated[float, Meta(description="Total duration in seconds.")]
+    forward_seconds: Annotated[float, Meta(description=
+        "Time spent running the models, in seconds; part of the total duration.")]  # fmt: skip
+    doubts: Annotated[Sequence[str], Meta(description="Uncertainties about the table, one sentence each.")]
+    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
+    rows: Annotated[Sequence[Mapping[str, object]], Meta(description=
+        "Rows of the table, in the form in which a mapping table contains them under `layers`, `tensors` and "
+        "`tied`.")]  # fmt: skip
+    failure: Annotated[str, Meta(description=
+        "Why the table is not proved; empty if it is proved, or if no proof was attempted.")]  # fmt: skip
+    verdict: Annotated[VerdictDocument | None, Meta(description="The proof; null if there is none.")]
+    last_alike: Annotated[Place | None, Meta(description="The last layer at which the models agree.")]
+    first_unlike: Annotated[Place | None, Meta(description="The first layer at which the models do not agree.")]
+    causes: Annotated[Sequence[str], Meta(description="Probable causes of the difference, the most likely first.")]
+    what: Annotated[str | UnsetType, Meta(description=
+        "What is wrong at the first layer at which the models do not agree.")] = UNSET  # fmt: skip
+    wanted: Annotated[str | UnsetType, Meta(description=
+        "What the input or output of this layer should be; empty if unknown.")] = UNSET  # fmt: skip
+
 
 MOST_PASSES = 20
 """Runs of the Keras model before the search gives up."""
@@ -49,7 +88,7 @@ class Search:
 
 def search(
     side: KerasSide, run: TorchRun, units: Sequence[Unit], inputs: Sequence[Array],
-    say: Callable[[str], None] | None = None, max_passes: int = MOST_PASSES,
+    say: Say | None = None, max_passes: int = MOST_PASSES,
 ) -> Search:  # fmt: skip
     """Run the model, and after every dead end run it again with the last unsettled guess changed."""
     prefix: list[Decision] = []
@@ -80,7 +119,6 @@ def _progress(outcome: RunOutcome) -> tuple[bool, int]:
     return (deepest.dead_end is not None and deepest.dead_end.reason == "end", len(deepest.matched))
 
 
-Say = Callable[[str], None]
 Verify = Callable[[Path, Path, "Path | None"], "Verdict"]
 """Runs verify on a table, a checkpoint and, if there is one, a configuration."""
 
@@ -133,7 +171,6 @@ class Suggestion:
         return bool(self.verdict)
 
     def text(self) -> str:
-        """The table as YAML."""
         models = self.models
         head = [f"Suggested by wdport map suggest: {self.method}."]
         if self.verdict is not None:
@@ -182,12 +219,12 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
         if result.outcome.dead_end is not None:
             suggestion.stop = divergence_of(run, side, units, result.outcome)
             return suggestion
-        rows = suggested_rows(run, side, result.outcome, units)
+        rows, guesses = suggested_rows(run, side, result.outcome, units)
     names, state = module_names(module), list(module.state_dict())
     spare = _spare(models.checkpoint, state) if models.checkpoint else []
     doubts = [Doubt(name, "dropped, since only the checkpoint has it, not the PyTorch model") for name in spare]
-    suggestion.rows = (*rows.rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
-    suggestion.doubts = tuple(fold_doubts([*rows.doubts, *doubts]))
+    suggestion.rows = (*rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
+    suggestion.doubts = tuple(fold_doubts([*guesses, *doubts]))
     suggestion.parts = tuple(sections(fold(suggestion.rows, names, [*state, *spare])))
     return suggestion
 

@@ -6,15 +6,18 @@ on, so that a guess about a parameter is settled when a value that depends on it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from math import sqrt
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wdport import recorder
-from wdport.errors import MisfitError, UsageError, WdportError, error_of
+from wdport.compare.reference import translated
+from wdport.errors import MisfitError, UsageError, WdportError
 from wdport.model import Array, Document
 from wdport.porting.fingerprints import Print, Prints
 from wdport.recorder import Call, Input
@@ -78,10 +81,11 @@ class TorchRun:
 
     def depends(self, key: Print) -> int:
         """The parameters that the value with this print depends on."""
-        bits = 0
-        for value in self.prints.find(key):
-            bits |= value.depends
-        return bits
+        return joined_bits(value.depends for value in self.prints.find(key))
+
+
+def joined_bits(bits: Iterable[int]) -> int:
+    return reduce(or_, bits, 0)
 
 
 def build_module(target: str, arguments: Document, checkpoint: str | None = None) -> torch.nn.Module:
@@ -90,11 +94,10 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     from torch import nn
 
     try:
-        function = recorder.find_function(target)
-        with recorder.lifted():
-            built = function(**arguments) if arguments else _result_of(function, target, checkpoint)
-    except recorder.Refusal as refusal:
-        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
+        with translated():
+            function = recorder.find_function(target)
+            with recorder.lifted():
+                built = function(**arguments) if arguments else _result_of(function, target, checkpoint)
     except WdportError:
         raise
     except (Exception, SystemExit) as error:
@@ -148,9 +151,9 @@ def fill(module: torch.nn.Module, seed: int = SEED) -> None:
                     part.running_var.copy_(torch.from_numpy(random.uniform(0.5, 2.0, tuple(part.running_var.shape))))
 
 
-def draw_inputs(inputs: Sequence[Input], batch: int = BATCH, seed: int = 0) -> tuple[Array, ...]:
+def draw_inputs(inputs: Sequence[Input]) -> tuple[Array, ...]:
     """Inputs as drawn by verify, floating-point ones in float64."""
-    return tuple(np.asarray(recorder.cast(model_input.make(seed, batch, 1.0), np.float64)) for model_input in inputs)
+    return tuple(recorder.cast(model_input.make(0, BATCH, 1.0), np.float64) for model_input in inputs)
 
 
 def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -> TorchRun:
@@ -158,10 +161,8 @@ def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -
     bits = _bits(module)
     trace, notes, names = _Trace(module, bits), list[str](), list[str]()
     try:
-        with recorder.highest_precision(), recorder.functions(trace.function), recorder.lifted():
+        with translated(), recorder.highest_precision(), recorder.functions(trace.function), recorder.lifted():
             outputs, calls = recorder.record(module, inputs, note=notes.append, output_names=names)
-    except recorder.Refusal as refusal:
-        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         fix = "state inputs that it takes with `--input`"
         raise MisfitError(target, f"running it raises {recorder.one_line(error)}", fix) from error
@@ -188,9 +189,8 @@ def _name(run: TorchRun) -> None:
 def _bits(module: torch.nn.Module) -> dict[str, int]:
     """A bit for every tensor of the state_dict; tied tensors share one."""
     bits: dict[int, int] = {}
-    return {
-        name: bits.setdefault(id(tensor), 1 << len(bits)) for name, tensor in module.state_dict(keep_vars=True).items()
-    }
+    state = module.state_dict(keep_vars=True)
+    return {name: bits.setdefault(id(tensor), 1 << len(bits)) for name, tensor in state.items()}
 
 
 class _Trace:
@@ -227,12 +227,11 @@ class _Trace:
         constants = {str(index): value for index, value in enumerate(args) if not any(True for _ in tensors_in(value))}
         constants |= {key: value for key, value in kwargs.items() if not any(True for _ in tensors_in(value))}
         for tensor in tensors:
+            self._kept.append(tensor)
             if tensor.numel() == 0 or tensor.is_complex() or tensor.device.type == "meta":
                 self._known[id(tensor)] = (-1, depends)
-                self._kept.append(tensor)
                 continue
             array = recorder.to_array(tensor)
-            self._kept.append(tensor)
             # The same value under another id, so that what is computed from either has one source.
             if len(numbers) == 1 and _is_equal(self.values[numbers[0]].result.array, array):
                 self._known[id(tensor)] = (numbers[0], depends)  # detached, moved, or a dropout that does nothing

@@ -15,7 +15,7 @@ from wdport import recorder
 from wdport.mapping.kinds import KINDS, kinds_of_layer, kinds_of_module
 from wdport.model import Array
 from wdport.porting.fingerprints import Print
-from wdport.porting.torch_run import TorchRun
+from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.recorder import Call, layer_of
 
 if TYPE_CHECKING:
@@ -37,11 +37,8 @@ def module_of(function: str, arguments: Mapping[str, object]) -> torch.nn.Module
     if function not in _FUNCTIONS:
         return None
     order = _FUNCTIONS[function].parameters
-    settings = {
-        order[int(position)]: value
-        for position, value in arguments.items()
-        if position.isdigit() and 0 < int(position) < len(order)
-    }
+    settings = {order[int(position)]: value for position, value in arguments.items()
+                if position.isdigit() and 0 < int(position) < len(order)}  # fmt: skip
     settings |= {key: value for key, value in arguments.items() if key in order}
     # A pooling function may be called with a stride of None, for that of its kernel.
     if settings.get("stride") is None:
@@ -95,7 +92,6 @@ class Unit:
     members: tuple[str, ...] = ()
 
     def first_input(self, call_index: int = 0) -> Array:
-        """The first input array of a call."""
         return np.asarray(recorder.leaves(list(self.calls[call_index].inputs))[0])
 
     @property
@@ -133,7 +129,7 @@ def units_of(run: TorchRun) -> list[Unit]:
         if not kinds:
             # A user's own class: only its own tensors, since its submodules are units themselves.
             below = {name: value for name, value in below.items() if "." not in name or "parametrizations" in name}
-        bits = _bits(run, path, below)
+        bits = joined_bits(run.bits.get(f"{path}.{name}", 0) for name in below)
         unit = _unit(path, kinds, below, path, "", calls, order[path], bits, module)
         units.append(unit)
         units += _parts(unit, by_layer, order)
@@ -152,27 +148,17 @@ def possible(unit: Unit, layer: object) -> tuple[str, ...]:
     if not unit.kinds or layer_kinds is None:
         return unit.kinds or layer_kinds or ()
     # In the layer's kinds too: a Dense layer may take a convolution with a window of one, and the reverse.
-    kinds = [kind for kind in unit.kinds if kind in layer_kinds]
-    return tuple(kinds)
+    return tuple(kind for kind in unit.kinds if kind in layer_kinds)
 
 
 def joined(units: Sequence[Unit], call_index: int) -> Unit:
     """Linear layers with the same input, joined side by side; ``call_index`` is the call."""
     output = np.concatenate([np.asarray(unit.calls[call_index].outputs[0]) for unit in units], axis=-1)
     call = Call(units[0].calls[call_index].inputs, (output,), units[0].calls[call_index].caller)
-    bits = 0
-    for unit in units:
-        bits |= unit.bits
+    bits = joined_bits(unit.bits for unit in units)
     path = " + ".join(unit.path for unit in units)
     order = min(unit.order for unit in units)
     return replace(_unit(path, ("linear",), {}, path, "", [call], order, bits), members=tuple(u.path for u in units))
-
-
-def _bits(run: TorchRun, path: str, names: Mapping[str, object]) -> int:
-    bits = 0
-    for name in names:
-        bits |= run.bits.get(f"{path}.{name}", 0)
-    return bits
 
 
 def _unit(
@@ -203,9 +189,7 @@ def _attention(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, 
         if path not in calls:
             continue
         if step == "out":
-            part_tensors = {
-                name.removeprefix("out_proj."): value for name, value in tensors.items() if name[:9] == "out_proj."
-            }
+            part_tensors = {name[9:]: value for name, value in tensors.items() if name[:9] == "out_proj."}
         else:
             # Packed only if keys and values have the width of the queries.
             packed = tensors.get("in_proj_weight")

@@ -67,7 +67,8 @@ def sections(rows: Sequence[Fields]) -> list[TableSection]:
         if head == ("", "") or heads.count(head) < 3:
             head, inner = ("", ""), row
         else:
-            inner = _shortened(row, head)
+            torch, keras = str(row["torch"])[len(head[0]) + 1 :], str(row["keras"])[len(head[1]) + 1 :]
+            inner = {**row, "torch": torch, "keras": keras}
         earlier = [(section.torch, section.keras) for section in grouped]
         if head == ("", "") or head not in earlier:
             grouped.append(TableSection(*head, (inner,)))
@@ -187,11 +188,6 @@ def _indexed(text: str, joint: str) -> str:
     return joint.join(parts[: places[-1] + 1]) if places else ""
 
 
-def _shortened(row: Fields, head: tuple[str, str]) -> Mapping[str, object]:
-    torch, keras = str(row["torch"]), str(row["keras"])
-    return {**row, "torch": torch[len(head[0]) + 1 :], "keras": keras[len(head[1]) + 1 :]}
-
-
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./<>+-]*")
 _QUOTED = frozenset({"rule", "flatten", "axes", "drop"})
 # Plain words that YAML 1.1 reads as another type.
@@ -233,7 +229,6 @@ def _grouped(rows: Sequence[Fields]) -> dict[str, list[Fields]]:
 
 
 def row_text(row: Fields) -> str:
-    """One row on one line."""
     return "{" + ", ".join(f"{name}: {_value(name, value)}" for name, value in row.items()) + "}"
 
 

@@ -26,18 +26,9 @@ _LAZY = {
     "WaveletTransform": "transform",
 }
 
-__all__ = [
-    "RaggedWaveletTransform",
-    "WaveletCandidate",
-    "WaveletDecomposition",
-    "WaveletReconstruction",
-    "WaveletTransform",
-    "candidates",
-    "dropped_share",
-    "level_energies",
-    "off_range",
-    "parseval_ratio",
-]
+__all__ = ["RaggedWaveletTransform", "WaveletCandidate", "WaveletDecomposition", "WaveletReconstruction",
+           "WaveletTransform", "candidates", "dropped_share", "level_energies", "off_range",
+           "parseval_ratio"]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -116,7 +116,6 @@ class WaveletErrors:
 
     @property
     def worst(self) -> float:
-        """The largest of them."""
         return max(*self.analysis.values(), *self.synthesis.values())
 
 

@@ -26,11 +26,13 @@ class _MatrixLayer(keras.layers.Layer):
         self.plan = make_plan(length, wavelet, mode, level)
         self.arguments = {"length": length, "wavelet": wavelet, "mode": mode, "level": len(self.plan.stages)}
 
-    def _set_matrix(self, matrix: Array) -> None:
-        self.matrix = matrix.astype(self.compute_dtype)
+        self.matrix = self._full_matrix().astype(self.compute_dtype)
         self.built = True
 
-    def _apply(self, x: Tensor) -> Tensor:
+    def _full_matrix(self) -> Array:
+        raise NotImplementedError
+
+    def call(self, x: Tensor) -> Tensor:
         if len(x.shape) < 2 or x.shape[-2] != self.matrix.shape[1]:
             # Keras rebuilds an error raised in a call from its class and a single string.
             raise ValueError(f"{self.name}: was given shape {tuple(x.shape)}; give (..., {self.matrix.shape[1]}, F)")
@@ -57,23 +59,16 @@ class WaveletDecomposition(_MatrixLayer):
     Arguments as in :class:`WaveletTransform`; no weights.
     """
 
-    def __init__(self, length: int, wavelet: str = "db2", mode: str = "symmetric", level: int | None = None,
-                 **kwargs: object) -> None:  # fmt: skip
-        super().__init__(length, wavelet, mode, level, **kwargs)
-        self._set_matrix(self.plan.analysis())
-
-    def call(self, x: Tensor) -> Tensor:
-        return self._apply(x)
+    def _full_matrix(self) -> Array:
+        return self.plan.analysis()
 
 
 @keras.saving.register_keras_serializable("wdport")
 class WaveletReconstruction(_MatrixLayer):
     """Transform coefficients (..., C, F) to series (..., N, F); the inverse of :class:`WaveletDecomposition`."""
 
-    def __init__(self, length: int, wavelet: str = "db2", mode: str = "symmetric", level: int | None = None,
-                 **kwargs: object) -> None:  # fmt: skip
-        super().__init__(length, wavelet, mode, level, **kwargs)
-        self._set_matrix(self.plan.synthesis())
+    def _full_matrix(self) -> Array:
+        return self.plan.synthesis()
 
     def call(self, c: Tensor) -> Tensor:
-        return self._apply(c)
+        return super().call(c)

@@ -11,17 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
 
-BOUNDARY_MODES = (
-    "zero",
-    "constant",
-    "symmetric",
-    "periodic",
-    "smooth",
-    "periodization",
-    "reflect",
-    "antisymmetric",
-    "antireflect",
-)
+BOUNDARY_MODES = ("zero", "constant", "symmetric", "periodic", "smooth", "periodization", "reflect", "antisymmetric",
+                  "antireflect")  # fmt: skip
 """PyWavelets' nine ways of extending a series beyond its ends."""
 
 _MIN_LEVEL, _MAX_LEVEL = 3, 7

@@ -132,7 +132,6 @@ class TransformPlan:
 
     @property
     def level_lengths(self) -> tuple[int, ...]:
-        """Coefficients per group."""
         if not self.stages:
             return (self.length,)
         return (self.stages[-1].count, *(stage.count for stage in reversed(self.stages)))
@@ -145,7 +144,6 @@ class TransformPlan:
 
     @property
     def level_slices(self) -> tuple[slice, ...]:
-        """Slice of each group."""
         ends = np.cumsum(self.level_lengths).tolist()
         return tuple(slice(end - size, end) for end, size in zip(ends, self.level_lengths, strict=True))
 

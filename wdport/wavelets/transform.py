@@ -2,7 +2,8 @@
 
 Equal to PyWavelets' `wavedec` and `waverec` for all 106 discrete wavelets and 9 boundary modes. Every mode is
 linear in the signal, so for a fixed length the whole transform is one matrix W (C, N) and its inverse one
-matrix R (N, C); short signals are multiplied by these, long ones are filtered.
+matrix R (N, C); short signals are multiplied by these, long ones are filtered: weighted sums of strided slices of the
+extended signal, whose axis is then the last but one, (..., N, F). XLA fuses a stage into one loop over its output.
 """
 
 from __future__ import annotations
@@ -14,21 +15,18 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
 from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
-from wdport.wavelets import filter_taps as taps
 from wdport.wavelets.lengths import filter_length
-from wdport.wavelets.plan import TransformPlan, make_plan
+from wdport.wavelets.plan import TransformPlan, TransformStage, make_plan
 
 MATRIX_LENGTH_PER_TAP = 16
 """Signals of up to this many samples per filter tap go through the matrices, longer ones through the filters:
 the crossover on a CPU, measured by `bench/wavelets.py` (64 samples for db2, 256 for db8)."""
-
-Way = Callable[["WaveletTransform", int, Tensor], Tensor]
-"""Transform, axis and input to the result."""
 
 T = TypeVar("T", Array, Tensor)
 
@@ -113,16 +111,16 @@ class WaveletTransform:
         Keras policy: in bfloat16 the round trip alone would lose 4e-2. A NaN or infinity spreads to all coefficients of
         its series (matrix) or to those whose filters overlap it (taps).
         """
-        return _run(self, "x", "samples", self.length, x, axis, _decompose)
+        return _run(self, 0, *_checked("x", "samples", self.length, x, axis))
 
     def reconstruct(self, c: Array | Tensor, axis: int = -2) -> Tensor:
         """Transform coefficients (..., C, F) to series (..., N, F), dtypes as in :meth:`decompose`."""
-        return _run(self, "c", "coefficients", self.coefficients, c, axis, _reconstruct)
+        return _run(self, 1, *_checked("c", "coefficients", self.coefficients, c, axis))
 
     def split(self, c: T, axis: int = -2) -> list[T]:
         """Split coefficients (..., C, F) into groups [cA_L, cD_L, ..., cD_1]."""
         axis = _axis("c", c, axis)
-        _require(self, "c", "coefficients", self.coefficients, c, axis)
+        _require("c", "coefficients", self.coefficients, c, axis)
         before: tuple[slice, ...] = (slice(None),) * axis
         return [c[(*before, part)] for part in self.level_slices]
 
@@ -147,17 +145,15 @@ def _matrices(length: int, wavelet: str, mode: str, level: int | None) -> tuple[
     return matrices
 
 
-def _run(
-    transform: WaveletTransform, name: str, what: str, size: int, x: Array | Tensor, axis: int, function: Way
-) -> Tensor:
-    """Check the input, move its axis, cast it to float32 or float64, and run."""
+def _checked(name: str, what: str, size: int, x: Array | Tensor, axis: int) -> tuple[Tensor, int]:
+    """The input in float32 or float64, and its axis counted from the front."""
     x = jnp.asarray(x)
     axis = _axis(name, x, axis)
-    _require(transform, name, what, size, x, axis)
+    _require(name, what, size, x, axis)
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         raise UsageError(name, f"is {x.dtype.name}", "transform the real and the imaginary part separately")
     # Integers and 16-bit floats are computed in float32.
-    return function(transform, axis, x.astype(jnp.promote_types(x.dtype, jnp.float32)))
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32)), axis
 
 
 def _axis(name: str, x: Array | Tensor, axis: int) -> int:
@@ -167,7 +163,7 @@ def _axis(name: str, x: Array | Tensor, axis: int) -> int:
     return axis % int(x.ndim)
 
 
-def _require(transform: WaveletTransform, name: str, what: str, size: int, x: Array | Tensor, axis: int) -> None:
+def _require(name: str, what: str, size: int, x: Array | Tensor, axis: int) -> None:
     if x.shape[axis] != size:
         fix = f"give {size} {what} or make the transform for another length"
         raise UsageError(name, f"has {x.shape[axis]} {what} along axis {axis}, not {size}", fix)
@@ -175,27 +171,19 @@ def _require(transform: WaveletTransform, name: str, what: str, size: int, x: Ar
         raise UsageError(name, f"is empty, of shape {tuple(x.shape)}", "give at least one series")
 
 
-def _decompose(transform: WaveletTransform, axis: int, x: Tensor) -> Tensor:
-    coefficients: Tensor
+def _run(transform: WaveletTransform, way: int, x: Tensor, axis: int) -> Tensor:
+    """Analysis (``way`` 0) or synthesis (1) along an axis."""
+    result: Tensor
     if transform.by_matrix:
-        coefficients = apply_matrix(_cast(transform, 0, x.dtype), x, axis)
+        result = apply_matrix(_cast(transform, way, x.dtype), x, axis)
     else:
-        coefficients = _by_taps(transform.plan, taps.decompose, axis, x)
-    return coefficients
-
-
-def _reconstruct(transform: WaveletTransform, axis: int, c: Tensor) -> Tensor:
-    series: Tensor
-    if transform.by_matrix:
-        series = apply_matrix(_cast(transform, 1, c.dtype), c, axis)
-    else:
-        series = _by_taps(transform.plan, taps.reconstruct, axis, c)
-    return series
+        result = _by_taps(transform.plan, (_decomposed, _reconstructed)[way], axis, x)
+    return result
 
 
 @lru_cache(maxsize=256)
-def _cast(transform: WaveletTransform, which: int, dtype: DTypeLike) -> Array:
-    return (transform.analysis_matrix, transform.synthesis_matrix)[which].astype(dtype)
+def _cast(transform: WaveletTransform, way: int, dtype: DTypeLike) -> Array:
+    return (transform.analysis_matrix, transform.synthesis_matrix)[way].astype(dtype)
 
 
 @partial(jax.jit, static_argnums=2)
@@ -212,8 +200,76 @@ def apply_matrix(matrix: Array | Tensor, x: Tensor, axis: int) -> Tensor:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _by_taps(plan: TransformPlan, function: Callable[[TransformPlan, Tensor], Tensor], axis: int, x: Tensor) -> Tensor:
-    """Run a function of (..., N, F) along any axis."""
     # The filters work on the last axis but one; any other one is moved there, with a feature axis of size 1 after it.
     if axis == x.ndim - 2:
         return function(plan, x)
     return jnp.moveaxis(function(plan, jnp.moveaxis(x, axis, -1)[..., None])[..., 0], -1, axis)
+
+
+def _decomposed(plan: TransformPlan, x: Tensor) -> Tensor:
+    """(..., N, F) to (..., C, F)."""
+    details: list[Tensor] = []
+    for stage in plan.stages:
+        extended, bank = _extended(stage, x), stage.bank
+        # Both filters read the same extension, which is computed once per stage.
+        x = _filtered(extended, bank.dec_lo, stage.count)
+        details.insert(0, _filtered(extended, bank.dec_hi, stage.count))
+    return jnp.concatenate([x, *details], axis=-2)
+
+
+def _reconstructed(plan: TransformPlan, coefficients: Tensor) -> Tensor:
+    """(..., C, F) to (..., N, F)."""
+    groups = [coefficients[..., part, :] for part in plan.level_slices]
+    x = groups[0]
+    for stage, detail in zip(reversed(plan.stages), groups[1:], strict=True):
+        # An inverse stage may return one sample more than the next detail has, which waverec drops.
+        x = _restored(stage, x[..., : stage.count, :], detail)[..., : stage.length, :]
+    return x
+
+
+def _extended(stage: TransformStage, x: Tensor) -> Tensor:
+    """The signal extended at both ends by the length of the filters: (..., N, F) to (..., P, F)."""
+    before = -stage.first
+    parts = [_outside(stage, x, slice(0, before)), x, _outside(stage, x, slice(before + stage.length, None))]
+    return jnp.concatenate(parts, axis=-2)
+
+
+def _outside(stage: TransformStage, x: Tensor, part: slice) -> Tensor:
+    """Some of the extension's samples, each the weighted sum of its terms."""
+    indices, weights = stage.extension.indices[part], stage.extension.weights[part].astype(x.dtype)
+    terms = [x[..., indices[:, k], :] * weights[:, k, None] for k in range(indices.shape[1])]
+    return sum(terms[1:], terms[0])
+
+
+def _filtered(extended: Tensor, taps: Array, count: int) -> Tensor:
+    """sum_j taps[Lf - 1 - j] * extended[2o + j] for o = 0 ... count - 1."""
+    axis = extended.ndim - 2
+    # Reversed: the transform is a convolution, and the sum of slices a correlation.
+    total: Tensor | float = 0.0
+    # Unrolled over the taps, 102 at most, so that XLA fuses the sum into one loop.
+    for j, weight in enumerate(taps[::-1].astype(extended.dtype)):
+        total = total + weight * jax.lax.slice_in_dim(extended, j, j + 2 * count - 1, 2, axis)
+    return jnp.asarray(total)
+
+
+def _restored(stage: TransformStage, approximation: Tensor, detail: Tensor) -> Tensor:
+    """One `idwt`: even and odd samples by two short convolutions, interleaved."""
+    half, parts = stage.restored // 2, []
+    for phase in stage.phases():
+        first = phase.shift - len(phase.low) + 1
+        sources = [_reached(stage, group, first, half - 1 + phase.shift) for group in (approximation, detail)]
+        total: Tensor | float = 0.0
+        for source, taps in zip(sources, (phase.low, phase.high), strict=True):
+            for t, weight in enumerate(taps.astype(source.dtype)):
+                start = phase.shift - t - first
+                total = total + weight * source[..., start : start + half, :]
+        parts.append(total)
+    shape = (*approximation.shape[:-2], stage.restored, approximation.shape[-1])
+    return jnp.stack(parts, axis=-2).reshape(shape)
+
+
+def _reached(stage: TransformStage, group: Tensor, first: int, last: int) -> Tensor:
+    """Coefficients ``first`` to ``last`` of one group, which for periodization wrap around."""
+    if not stage.periodization:
+        return group[..., first : last + 1, :]
+    return group[..., np.arange(first, last + 1) % stage.count, :]

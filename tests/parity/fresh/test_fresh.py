@@ -22,9 +22,8 @@ from tests.parity.fresh.cheats import CHEATS, by_torch, first_weights
 from wdport.cli.main import main
 from wdport.compare.findings import Gate
 from wdport.parity.file_pair import both_files
-from wdport.parity.fresh.api import fresh_gate
-from wdport.parity.fresh.described import described
-from wdport.parity.verify_request import Pair
+from wdport.parity.fresh.gate import fresh_gate
+from wdport.parity.verify_request import Pair, described
 
 TABLE = """
 format: 2

@@ -14,7 +14,7 @@ from wdport.families.roles import Completing, Sampled
 from wdport.jax_settings import fast_compile
 from wdport.model import Array
 from wdport.parity.end_to_end.generation import SidePair, Tokens, generation_gate
-from wdport.parity.end_to_end.samplers import SEED, Conditioned, samplers_gate
+from wdport.parity.end_to_end.samplers import SEED, samplers_gate
 from wdport.parity.trajectories import file_process, reference_network
 from wdport.recorder import highest_precision, lifted, run
 from wdport.sampling.network import keras_network
@@ -36,24 +36,16 @@ def use_gates(prepared: Prepared, comparison: Comparison, samples: bool, full: b
 
 def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full: bool) -> Gate:
     model, config = comparison.candidate.models["float64"], prepared.config
-    family_config, modules = (family, config), comparison.modules
+    signature, modules = comparison.signature, comparison.modules
     # a recording has no tables: its port's own are compared with their formulas
-    process = file_process(family, prepared) if modules else keras_network(model, family_config).process()
-    one, two = (comparison.signature.in_port(comparison.signature.make(SEED, count, 1.0)) for count in (1, 2))
-    stated = two[0].shape[1:]  # an input of one sample may be longer
-    decode = next((port.decode for port in comparison.signature.outputs if not port.parts), None)
-    if not full or not modules:
-        return samplers_gate(model, family, config, process, one, stated, decode)
-
-    def double(inputs: tuple[Array, ...]) -> Array:
-        with lifted(), highest_precision():
-            return run(modules["float64"], inputs)[0]
+    process = file_process(family, prepared) if modules else keras_network(model, (family, config)).process()
+    stated = signature.in_port(signature.make(SEED, 2, 1.0))[0].shape[1:]  # an input of one sample may be longer
+    decode = next((port.decode for port in signature.outputs if not port.parts), None)
 
     def plain(state: Array, times: Array, condition: Array | None) -> Array:
-        return reference_network(comparison.signature, condition, double)(state, times)
+        return reference_network(signature, condition, modules["float64"])(state, times)
 
-    reference: Conditioned = plain
-    return samplers_gate(model, family, config, process, one, stated, decode, reference)
+    return samplers_gate(model, family, config, process, stated, decode, plain if full and modules else None)
 
 
 def _tokens(comparison: Comparison) -> Tokens:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.compare.findings import GATES, Gate
+from wdport.compare.findings import Gate
 from wdport.compare.programs import CompiledProgram
 from wdport.families.roles import Completing, TokenNetwork
 from wdport.generation.api import complete, generate, settings_of
@@ -87,12 +87,15 @@ def generation_gate(pair: SidePair, full: bool) -> Gate:
     vocabulary = pair.vocabulary
     if vocabulary.size > 2:  # otherwise there is nothing to choose from
         _compare_own(comparison, pair, vocabulary, full)
-    return GATES["I"].gate(len(comparison.measures), comparison.expected, comparison.measures,
-                           tuple(comparison.facts))  # fmt: skip
+    return comparison.gate("I")
 
 
 def _compare_own(comparison: UseMeasures, pair: SidePair, vocabulary: Vocabulary, full: bool) -> None:
-    mask, logits = int(vocabulary.mask or 0), _one_by_one(pair.reference)
+    def logits(tokens: Array, read: Array) -> Array:
+        of_token: Array = pair.reference("float64", tokens[None], read[None])[0]
+        return of_token
+
+    mask = int(vocabulary.mask or 0)
     prompts = _prompts(vocabulary.size, mask)
     texts = [complete_text(logits, prompt, mask, OWN) for prompt in prompts]
     _compare_logits(comparison, pair, texts, mask)
@@ -161,10 +164,6 @@ def _compare_logits(comparison: UseMeasures, pair: SidePair, texts: Sequence[Tex
     single = [pair.reference("float32", call.tokens[None], call.read[None])[0, call.places] for call in calls]
     comparison.add("logits of the block program", lambda: logits["float64"], truth)
     comparison.add_single("logits of the block program", lambda: logits["float32"], np.concatenate(single), truth)
-
-
-def _one_by_one(reference: Tokens) -> Logits:
-    return lambda tokens, read: reference("float64", tokens[None], read[None])[0]
 
 
 def _prompts(size: int, mask: int) -> list[Array]:

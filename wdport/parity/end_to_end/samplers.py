@@ -7,7 +7,7 @@ from a seed, in batches that do not divide their number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.compare.findings import GATES, Gate, fact
+from wdport.compare.findings import Gate, fact
 from wdport.diffusion.process import Process, Run
 from wdport.diffusion.sampler_steps import WITH_ETA
 from wdport.errors import MachineError
@@ -53,8 +53,8 @@ class Draw:
 
 
 def samplers_gate(
-    model: KerasModel, family: Sampled, config: Configuration, process: Process, inputs: Sequence[Array] = (),
-    stated: tuple[int, ...] = (), decode: Callable[[Array], Array] | None = None, reference: Conditioned | None = None,
+    model: KerasModel, family: Sampled, config: Configuration, process: Process, stated: tuple[int, ...] = (),
+    decode: Callable[[Array], Array] | None = None, reference: Conditioned | None = None,
 ) -> Gate:  # fmt: skip
     """Gate samplers (H).
 
@@ -63,13 +63,11 @@ def samplers_gate(
         family: its family.
         config: its configuration.
         process: the checkpoint's own.
-        inputs: the network's inputs for one sample.
         stated: the shape of a sample as the network's inputs state it.
         decode: states (B, *shape) to samples, in numpy, if the family's own gates do not compare it.
         reference: to draw from the model's own network as well.
     """
-    family_config = (family, config)
-    plain = keras_network(model, family_config)
+    plain = keras_network(model, (family, config))
     comparison = UseMeasures("trajectory")
     undefined = np.errstate(divide="ignore", invalid="ignore")  # of tables that are all zeros
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), undefined:
@@ -78,10 +76,12 @@ def samplers_gate(
             _compare(comparison, plain, reference, process, True, "the model's ")
         if decode is not None:
             states = np.random.default_rng(SEED).uniform(-2.0, 2.0, (SAMPLES, *plain.shape))
-            comparison.add(
-                "decoding", lambda: np.asarray(family.to_series(config, jnp.asarray(states))), decode(states)
-            )
-    _compare_shapes(comparison, plain.shape, stated or plain.shape)
+            decoded = partial(family.to_series, config, jnp.asarray(states))
+            comparison.add("decoding", lambda: np.asarray(decoded()), decode(states))
+    # A network that takes any size does not show that the axes of its samples are exchanged.
+    if plain.shape != stated and sorted(plain.shape) == sorted(stated):
+        text = f"samples have the shape {plain.shape}, and the network is made for {stated}"
+        comparison.facts.append(fact(text))
     if plain.about.clip != process.clip:
         what = f"is clipped to {plain.about.clip}, and the checkpoint's to {process.clip}"
         comparison.facts.append(fact(f"the clean state {what}"))
@@ -93,14 +93,7 @@ def samplers_gate(
         comparison.leave_out(error)
     if wrong is not None:
         comparison.facts.append(fact(f"the list for {wrong} steps is not the checkpoint's"))
-    return GATES["H"].gate(len(comparison.measures) + listed, comparison.expected + listed, comparison.measures,
-                           tuple(comparison.facts))  # fmt: skip
-
-
-def _compare_shapes(comparison: UseMeasures, shape: tuple[int, ...], stated: tuple[int, ...]) -> None:
-    """A network that takes any size does not show that the axes of its samples are exchanged."""
-    if shape != stated and sorted(shape) == sorted(stated):
-        comparison.facts.append(fact(f"samples have the shape {shape}, and the network is made for {stated}"))
+    return comparison.gate("H", listed)
 
 
 def _compare(

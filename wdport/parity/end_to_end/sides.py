@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from wdport.compare.findings import Finding, Measure, fact, measure, notice
+from wdport.compare.findings import GATES, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import BOUNDS, LEAK, NUMERICS
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.errors import MachineError, UsageError
@@ -38,9 +38,8 @@ class UseMeasures:
             if moved is not None and not error <= BOUNDS[self._bound].value and error <= LEAK:
                 spread = NUMERICS * relative_l2(moved(), plain)
                 if error <= spread:
-                    self.facts.append(
-                        notice(f"ill-conditioned: {name}, off by {error:.1e}, as after one rounding", name)
-                    )
+                    text = f"ill-conditioned: {name}, off by {error:.1e}, as after one rounding"
+                    self.facts.append(notice(text, name))
                     error = 0.0
             self._measures[self._bound].append(measure(name, kind, error, self._bound))
 
@@ -50,7 +49,7 @@ class UseMeasures:
             result, pair = program(), ErrorPair()
             if result.shape == truth.shape:
                 pair.add(result, reference, truth)
-            ratio = max(pair.rms_ratio, pair.max_ratio) if pair.count else inf
+            ratio = pair.ratio if pair.count else inf
             self._measures["numerics"].append(measure(name, "float32", ratio, "numerics"))
 
     def leave_out(self, error: MachineError) -> None:
@@ -67,10 +66,10 @@ class UseMeasures:
         except UsageError as error:
             self.facts.append(fact(f"{name}: {error}", name))
 
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """All measures, those of float64 first."""
-        return (*self._measures[self._bound], *self._measures["numerics"])
+    def gate(self, letter: str, others: int = 0) -> Gate:
+        """The outcome of a gate, with the number of its other comparisons; measures of float64 come first."""
+        measures = (*self._measures[self._bound], *self._measures["numerics"])
+        return GATES[letter].gate(len(measures) + others, self.expected + others, measures, tuple(self.facts))
 
 
 def _difference(result: Array, plain: Array) -> tuple[str, float]:

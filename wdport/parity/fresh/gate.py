@@ -1,15 +1,19 @@
-"""The gate fresh (N): draw inputs, sizes and weights from one seed, ask the port for its outputs, then the
-reference, and compare.
+"""Verify a port that runs alone: a process for the port, one for the reference, one for the layers' comparison.
 
-The port has ended before the reference computes anything.
+The gate fresh (N) draws inputs, sizes and weights from one seed, asks the port for its outputs, then the reference, and
+compares. The port has ended before the reference computes anything.
+
+This process runs no code of either model. It joins the gate with those of the layers. What the processes report can
+fail a verdict, but never make it pass.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from math import inf
@@ -19,16 +23,23 @@ import numpy as np
 
 from wdport.compare.calls import Case
 from wdport.compare.findings import GATES, OUTPUT, Finding, Gate, Measure, fact, measure, notice
-from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
+from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS, bounds
 from wdport.compare.layer_errors import outputs_in_port
 from wdport.compare.layouts import axes
 from wdport.compare.measure import FLOOR, ErrorPair
+from wdport.compare.run_cases import Say
 from wdport.conversion.prepare import Prepared
-from wdport.errors import IncompleteError, MisfitError, error_from
+from wdport.errors import IncompleteError, MisfitError, WdportError, error_from
 from wdport.model import Array, Signature
+from wdport.options import PathText
+from wdport.parity.file_pair import BothFiles, both_files
 from wdport.parity.fresh.confinement import FRAMEWORKS
-from wdport.parity.fresh.messages import BrokenMessage, Message
+from wdport.parity.fresh.messages import BrokenMessage, Message, from_json, to_json
 from wdport.parity.fresh.process import Worker
+from wdport.parity.model_pair import source_tensors
+from wdport.parity.verdict import TERMS
+from wdport.parity.verdict_api import Verdict
+from wdport.parity.verify_request import Pair, described
 from wdport.recorder import Input
 
 SPREAD: Final = 0.25
@@ -160,14 +171,12 @@ class PortAlone:
         """Give it weights, or, without names, those of the converted file."""
         if not self.failure:
             try:
-                self.failure = _failure(
-                    self._worker.ask({"do": "use", "dtype": dtype, "names": list(names)}, arrays).facts
-                )
+                question = {"do": "use", "dtype": dtype, "names": list(names)}
+                self.failure = _failure(self._worker.ask(question, arrays).facts)
             except BrokenMessage as error:
                 self.failure = f"its process gives {error}"
 
     def run(self, dtype: str, mode: str, inputs: Sequence[Array]) -> Answered:
-        """One run."""
         if self.failure:
             return Answered(failure=self.failure)
         try:
@@ -192,13 +201,10 @@ def _answered(message: Message) -> Answered:
 
 def hidden_paths(files: Collection[object]) -> list[str]:
     """What the port's process cannot read: these files of the reference, and PyTorch."""
-    return [*(os.path.abspath(str(file)) for file in files), *_frameworks()]
-
-
-def _frameworks() -> Iterator[str]:
-    for name in FRAMEWORKS:
-        spec = find_spec(name)
-        yield from (spec.submodule_search_locations or () if spec is not None else ())
+    paths = [os.path.abspath(str(file)) for file in files]
+    for spec in filter(None, map(find_spec, FRAMEWORKS)):
+        paths += spec.submodule_search_locations or ()
+    return paths
 
 
 def confinement_notice(enforced: Sequence[str]) -> str:
@@ -296,11 +302,10 @@ class FreshGate:
             else:
                 pair = ErrorPair()
                 pair.add(port, sides[1][index], sides[2][index])
-                if not max(pair.rms_ratio, pair.max_ratio) <= NUMERICS:
+                if not pair.ratio <= NUMERICS:
                     moves = self._moves(inputs, "float32", answer, truth)[index]
                     pair.allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))
-                ratio = max(pair.rms_ratio, pair.max_ratio)
-                self.measures.append(measure(name, "float32", ratio, "numerics", part))
+                self.measures.append(measure(name, "float32", pair.ratio, "numerics", part))
 
     def _fail(self, name: str, part: str, why: str) -> None:
         """An output that cannot be compared fails the gate, with the first run of each reason."""
@@ -322,7 +327,6 @@ class FreshGate:
         return min(NUMERICS * sample_error(output + moves, output), LEAK)
 
     def gate(self, notices: Sequence[str]) -> Gate:
-        """The outcome of all cases."""
         failures = [fact(f"{name}: {why} ({len(runs)} of {self.compared} runs, first {runs[0]})", name)
                     for (name, why), runs in self._failures.items()]  # fmt: skip
         facts = (*failures, *self.facts, *map(notice, notices))
@@ -360,3 +364,142 @@ def _names(answer: Answered, truth: Truth) -> list[str]:
         return [OUTPUT]
     candidates = (names for names in (answer.names, truth.names) if len(names) == count and all(names))
     return [f"{OUTPUT}.{name}" for name in next(candidates, range(count))]
+
+
+REQUIRED: Final = ("0", "A", "B")
+"""Gates that every comparison of layers has."""
+
+
+def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: PathText | None) -> Verdict:
+    """The verdict of :func:`wdport.verify` on a ``pair``, and the gate fresh (N); ``resume`` is the optimizer's file.
+
+    Raises what :func:`wdport.verify` raises.
+    """
+    started, say = time.monotonic(), say or (lambda _: None)
+    paths = {name: None if path is None else os.fspath(path) for name, path in (("repro", repro), ("resume", resume))}
+    arguments = {"pair": to_json(replace(pair, fresh=False)), **paths}
+    try:
+        with both_files(pair, described(pair.converted, pair.own)) as files:
+            gate, words = fresh_gate(files, say)
+            # Read by this process, which runs no code of a model.
+            facts = _facts(files)
+    except WdportError:
+        compare_layers(arguments, say)  # which reports more about a pair that does not fit
+        raise
+    verdict = compare_layers(arguments, say)
+    # A process that ran the port's code may have been changed by it: gates that are decided here are not taken from it.
+    gates = [layer_gate for layer_gate in verdict.gates if layer_gate.name not in ("N", *TERMS)]
+    if lacking := [name for name in REQUIRED if name not in {layer_gate.name for layer_gate in gates}]:
+        what = f"the process that compares the layers gave no gate {', '.join(lacking)}"
+        raise IncompleteError("verify", what, "correct the code of the model that ended it")
+    return replace(verdict, gates=(*gates, gate), inputs=(*verdict.inputs, *words),
+                   seconds=time.monotonic() - started, **facts)  # fmt: skip
+
+
+def compare_layers(arguments: Mapping[str, object], say: Say) -> Verdict:
+    """The verdict of :func:`wdport.verify` in a separate process; raises what it raises."""
+    with Worker("layers", arguments) as worker:
+        document = worker.result(say).facts.get("verdict")
+    try:
+        return from_json(Verdict, document)
+    except (TypeError, ValueError) as error:
+        what = f"the process that compares the layers gave no verdict ({error})"
+        raise IncompleteError("verify", what, "correct the code of the model that it ran") from None
+
+
+def fresh_gate(files: BothFiles, say: Say) -> tuple[Gate, list[str]]:
+    """The gate fresh (N), and its cases in words."""
+    started, seed = time.monotonic(), draw_seed()
+    say(f"fresh inputs of seed {seed}")
+    with Worker("reference", {"pair": to_json(files.pair)}) as reference:
+        run = _FreshRun(files, reference, seed)
+        # The port answers all questions before the reference computes, and ends: it cannot learn the right answers.
+        checkpoint = files.prepared.checkpoint
+        paths = [*([] if checkpoint.path.is_dir() else [checkpoint.path]), *checkpoint.files.values()]
+        with Worker("port", _port_arguments(files), hidden_paths(paths)) as worker:
+            port = PortAlone(worker)
+            if port.failure:
+                return GATES["N"].gate(1, 1, facts=(fact(f"the port alone: {port.failure}"),)), run.words
+            run.ask_port(port)
+        gate = run.compare(say)
+    return replace(gate, seconds=round(time.monotonic() - started, 3)), run.words
+
+
+class _FreshRun:
+    """One seed's cases, with the port's answers."""
+
+    def __init__(self, files: BothFiles, reference: Worker, seed: int) -> None:
+        self._files, self._reference, self._seed = files, reference, seed
+        self._tensors = source_tensors(files.prepared, files.converted)
+        self._fresh = fresh_tensors(files.prepared, self._tensors, seed)
+        self._cases: dict[FreshCase, tuple[Array, ...]] = {}
+        self._answers: dict[tuple[FreshCase, str, str], Answered] = {}
+        self._notices: list[str] = []
+
+    @property
+    def words(self) -> list[str]:
+        return [f"fresh: seed {self._seed}", *(f"fresh: {case}" for case in self._cases)]
+
+    def ask_port(self, port: PortAlone) -> None:
+        prepared = self._files.prepared
+        if self._files.user_family is not None and port.input_shapes:
+            self._files.user_family.assume_inputs(port.input_shapes)
+        self._signature = prepared.family.signature(prepared.config)
+        drawn = not self._own_inputs(Case(self._seed, 2, 1.0))
+        for case in fresh_cases(self._seed, self._signature, drawn):
+            self._cases[case] = case.inputs(self._signature) if drawn else self._own_inputs(case.case)
+        for dtype in ("float64", "float32"):
+            for weights in (False, True):
+                self._give_weights(port, dtype, weights)
+                for case in (case for case in self._cases if case.weights is weights):
+                    inputs = self._signature.in_port(self._cases[case])
+                    for mode in WORDS:
+                        self._answers[case, dtype, mode] = port.run(dtype, mode, inputs)
+        self._notices.append(confinement_notice(port.enforced))
+
+    def _give_weights(self, port: PortAlone, dtype: str, weights: bool) -> None:
+        """What the plan makes of the tensors; the float32 port keeps those of the converted file until it gets
+        others."""
+        if dtype == "float64" or weights:
+            tensors = {**self._tensors, **self._fresh} if weights else self._tensors
+            variables = dict(self._files.prepared.plan.apply(lambda name: tensors[name], dtype == "float32"))
+            port.use(dtype, list(variables), [np.ascontiguousarray(array) for array in variables.values()])
+
+    def _own_inputs(self, case: Case) -> tuple[Array, ...]:
+        """Inputs of the user's own function; none if there is no such function."""
+        facts = {"do": "inputs", "seed": case.seed, "batch": case.batch, "scale": case.scale}
+        return ask_reference(self._reference, facts).arrays
+
+    def compare(self, say: Say) -> Gate:
+        """The reference in every case, and the gate."""
+        gate = FreshGate(self._reference, self._files.target, self._signature)
+        for case in sorted(self._cases, key=lambda case: case.weights):
+            if case.weights and not self._reference_takes_weights():
+                continue
+            say(f"fresh inputs: {case}")
+            answers = {run: self._answers[case, *run] for run in RUNS}
+            gate.compare(case, self._cases[case], answers)
+        return gate.gate(self._notices)
+
+    def _reference_takes_weights(self) -> bool:
+        question = {"do": "use", "names": list(self._fresh)}
+        missing = ask_reference(self._reference, question, list(self._fresh.values())).facts.get("missing")
+        if missing:
+            self._notices.append("no fresh weights: the reference has other names for them than the checkpoint")
+        return not missing
+
+
+def _port_arguments(files: BothFiles) -> dict[str, object]:
+    """What the port's process receives: the arguments of :func:`wdport.load_model`."""
+    pair, arguments = files.pair, dict[str, object](path=os.path.abspath(files.converted.path))
+    if files.user_family is not None:
+        arguments |= {"mapping": os.path.abspath(str(pair.mapping)), "model": pair.model, "inputs": list(pair.inputs)}
+    return arguments
+
+
+def _facts(files: BothFiles) -> dict[str, Any]:
+    """What a verdict states about both files and its bounds, determined here."""
+    prepared, converted = files.prepared, files.converted
+    paths = {"checkpoint": str(prepared.checkpoint.path), "converted": str(converted.path)}
+    return {**paths, "digests": files.digests, "bounds": bounds(prepared.family.bounds),
+            "rests_on": dict(prepared.family.rests_on), "assumed": converted.assumed}  # fmt: skip

@@ -40,7 +40,6 @@ class Message:
 
 
 def send(stream: IO[bytes], facts: Mapping[str, object], arrays: Sequence[Array] = ()) -> None:
-    """Write one message."""
     files = [_packed(array) for array in arrays]
     text = json.dumps({"facts": facts, "sizes": [len(file) for file in files]}).encode()
     for chunk in (_SIZE.pack(len(text)), text, *files):

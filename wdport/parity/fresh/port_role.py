@@ -42,7 +42,6 @@ class PortModels:
         return [list(tensor.shape) for tensor in getattr(self._model("float32"), "inputs", None) or ()]
 
     def use(self, dtype: str, names: Sequence[str], arrays: Sequence[Array]) -> None:
-        """Set these variables."""
         variables = variables_by_path(self._model(dtype))
         for name, array in zip(names, arrays, strict=True):
             set_variable(variables[name], array)
@@ -75,12 +74,6 @@ def _aside(function: Callable[..., Result], *arguments: object, **named: object)
         return pool.submit(function, *arguments, **named).result()
 
 
-def _set_dtype(dtype: str) -> None:
-    """Set JAX's precision for all threads of this process."""
-    for name, value in {"jax_enable_x64": dtype == "float64", "jax_default_matmul_precision": "highest"}.items():
-        jax.config.update(name, value)
-
-
 def serve_port(job: Mapping[str, Any], enforced: list[str], questions: IO[bytes], answers: IO[bytes]) -> None:
     """Report what the kernel enforces, then answer every question; an exception is also an answer."""
     send(answers, {"enforced": enforced})
@@ -95,7 +88,9 @@ def serve_port(job: Mapping[str, Any], enforced: list[str], questions: IO[bytes]
             return
         facts: Mapping[str, Any] = asked.facts
         dtype = str(facts.get("dtype", "float32"))
-        _set_dtype(dtype)
+        # For all threads of this process.
+        jax.config.update("jax_enable_x64", dtype == "float64")
+        jax.config.update("jax_default_matmul_precision", "highest")
         try:
             if facts["do"] == "open":
                 send(answers, {"inputs": models.input_shapes})

@@ -16,14 +16,12 @@ from wdport.compare.calls import Case
 from wdport.compare.reference import Live, translated
 from wdport.errors import WdportError
 from wdport.model import Array
-from wdport.parity.build_reference import user_reference
 from wdport.parity.file_pair import BothFiles, both_files
-from wdport.parity.fresh.described import described
 from wdport.parity.fresh.messages import BrokenMessage, from_json, receive, send, to_json
-from wdport.parity.model_pair import own_reference, source_tensors
+from wdport.parity.model_pair import own_reference, source_tensors, user_reference
 from wdport.parity.planned_items import expected
 from wdport.parity.verify import compare_files
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_request import Pair, described
 from wdport.recorder import cast, checked_inputs, conditioning, highest_precision, lifted, one_line, run
 
 
@@ -82,7 +80,6 @@ class ReferenceModel:
 
 
 def _pair(job: Mapping[str, Any]) -> Pair:
-    """The pair of a job."""
     return from_json(Pair, job["arguments"]["pair"])
 
 

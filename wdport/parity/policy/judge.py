@@ -30,7 +30,8 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
     valid = [waiver for waiver in policy.waivers if waiver.tap in taps and not waiver.expired(today)]
     # From the stored numbers: the models need not run again for other bounds.
     judged = {gate.name: under(gate, held) for gate in verdict.gates}
-    failing = {name: by_subject(_faults(gate)) for name, gate in judged.items()}
+    failing = {name: by_subject(finding for finding in gate.findings if not finding.notice)
+               for name, gate in judged.items()}  # fmt: skip
     # A waiver that is not needed would hide the next fault of its layer, so it fails the policy.
     needed = [waiver for waiver in valid if waiver.tap in failing.get(waiver.gate, ())]
     gates = [_waived(gate, [waiver for waiver in needed if waiver.gate == gate.name]) for gate in judged.values()]
@@ -42,10 +43,6 @@ def apply_policy(verdict: Verdict, policy: Policy, today: date) -> Verdict:
 def under(gate: Gate, held: Mapping[str, float]) -> Gate:
     """The gate with its numbers compared with these bounds."""
     return replace(gate, measures=tuple(measure.under(held) for measure in gate.measures))
-
-
-def _faults(gate: Gate) -> list[Finding]:
-    return [finding for finding in gate.findings if not finding.notice]
 
 
 def _waived(gate: Gate, waivers: Sequence[Waiver]) -> Gate:
@@ -72,11 +69,8 @@ def _policy_gate(
     """The policy's own gate: faults of its entries first, then settings that differ, then every bound that is not the
     default."""
     fix = f"renew it with its reason, or remove it from {policy.source}"
-    faults = [
-        fact(f"{setting.name} expired on {setting.expires}: {fix}")
-        for setting in policy.bounds
-        if setting.expired(today)
-    ]
+    expired = [setting for setting in policy.bounds if setting.expired(today)]
+    faults = [fact(f"{setting.name} expired on {setting.expires}: {fix}") for setting in expired]
     faults += [
         fact(
             f"waiver of {waiver.tap} for {label(waiver.gate)} expired on {waiver.expires}: "

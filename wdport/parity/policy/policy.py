@@ -105,11 +105,9 @@ class BoundSetting:
 
     @property
     def looser(self) -> bool:
-        """Whether it is looser than the default."""
         return not self.value <= self.default
 
     def expired(self, today: date) -> bool:
-        """Whether its last day has passed."""
         return self.expires is not None and today > self.expires
 
     def in_force(self, today: date) -> float:
@@ -128,7 +126,6 @@ class Waiver:
     expires: date
 
     def expired(self, today: date) -> bool:
-        """Whether its last day has passed."""
         return today > self.expires
 
 
@@ -145,7 +142,6 @@ class Policy:
 
     @property
     def empty(self) -> bool:
-        """Whether it has no requirements."""
         return not (self.bounds or self.waivers or self.settings)
 
     def bounds_on(self, today: date) -> dict[str, float]:
@@ -268,11 +264,9 @@ class _Table:
     declared: list[str] = field(default_factory=list)
 
     def at(self, name: str) -> str:
-        """The whole key of an entry."""
         return f"{self.key}.{name}" if self.key else name
 
     def end(self) -> None:
-        """Refuse the keys that were not taken."""
         for name in self.rest:
             fix = did_you_mean(name, self.declared, "remove it or correct its name")
             raise InputError((self.file, self.at(name)), "is an unknown key", fix)

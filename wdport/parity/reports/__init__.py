@@ -19,7 +19,6 @@ __all__ = ["append_step_summary", "render_html", "render_json", "render_junit", 
 
 
 def render_json(verdict: Verdict) -> str:
-    """All results as JSON."""
     return dumps(verdict.to_json(), indent=1, allow_nan=False) + "\n"
 
 

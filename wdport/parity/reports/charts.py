@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite, isnan, log10
+from operator import attrgetter
 
-from wdport.parity.reports.phrases import doubts, number, own_error, part_name
+from wdport.parity.reports.phrases import doubts, float64_errors, number, own_error, part_name
 from wdport.parity.reports.svg import AxisSpan, Chart, Line, LinearAxis, LogAxis
 from wdport.parity.verdict import Overlay, TapResult, Trajectory, Verdict
 
@@ -145,35 +146,18 @@ def depth_chart(verdict: Verdict) -> Chart:
         Line("isolated: fed the reference's inputs, or of its inputs", "first", list(map(own_error, taps))),
     )
     axis = LogAxis.over([_AIR * bound, *(value for line in lines for value in line.values)])
-    tips = [
-        f"{t.reference}: {number(t.isolated)} isolated, {number(t.inputs)} in its inputs, "
-        f"{number(t.cumulative)} within the network"
-        for t in taps
-    ]
-    return Chart(
-        "float64 error of every layer",
-        lines,
-        axis,
-        tips,
-        bound=(bound, f"bound {number(bound)}"),
-        spans=_part_spans(verdict),
-        ends=("first layer", "output"),
-        dots=len(taps) <= _DOTTED,
-    )
+    tips = [f"{tap.reference}: {float64_errors(tap)}" for tap in taps]
+    return Chart("float64 error of every layer", lines, axis, tips, bound=(bound, f"bound {number(bound)}"),
+                 spans=_part_spans(verdict), ends=("first layer", "output"), dots=len(taps) <= _DOTTED)  # fmt: skip
 
 
 def _part_spans(verdict: Verdict) -> list[AxisSpan]:
-    """Runs of taps that belong to one part."""
     spans, start = [], 0
-    for part, run in groupby(verdict.taps, key=_part):
+    for part, run in groupby(verdict.taps, key=attrgetter("part")):
         stop = start + len(list(run))
         spans.append(AxisSpan(part_name(verdict, part), start, stop))
         start = stop
     return spans
-
-
-def _part(tap: TapResult) -> int | None:
-    return tap.part
 
 
 def trajectory_charts(verdict: Verdict) -> Figures | None:
@@ -197,10 +181,8 @@ def _trajectory_lines(trajectory: Trajectory) -> tuple[Line, Line]:
 def _trajectory(trajectory: Trajectory, axis: LogAxis, bound: float) -> Figure:
     steps, (single, logic) = trajectory.steps, _trajectory_lines(trajectory)
     count = min(len(steps), len(logic.values), len(single.values))
-    tips = [
-        f"step {steps[i]}: {number(logic.values[i])} in float64, {number(single.values[i])} in float32"
-        for i in range(count)
-    ]
+    tips = [f"step {steps[i]}: {number(logic.values[i])} in float64, {number(single.values[i])} in float32"
+            for i in range(count)]  # fmt: skip
     ends = (f"step {steps[0]}", f"step {steps[-1]}") if steps else ("", "")
     worst = max(logic.values, key=_nan_last, default=0.0)
     caption = f"{len(steps)} steps, worst float64 error {number(worst)}"

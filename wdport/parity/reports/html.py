@@ -50,11 +50,9 @@ def pieces(value: object) -> list[str]:
 
 
 def _counts(verdict: Verdict) -> list[str]:
-    """The numbers of the headline."""
     passed = sum(gate.passed for gate in verdict.gates)
-    gates, taps, faults = len(verdict.gates), len(verdict.taps), len(verdict.faults)
-    counts = [f"{passed} of {gates} gates passed", f"{taps} layer{'' if taps == 1 else 's'} compared"]
-    counts += [f"{faults} faulty"] if faults else []
+    counts = [f"{passed} of {len(verdict.gates)} gates passed", words.layers_compared(verdict)]
+    counts += [f"{len(verdict.faults)} faulty"] if verdict.faults else []
     counts += [f"{verdict.seconds:.0f} s", f"exit code {verdict.exit_code}", words.started(verdict)]
     return list(filter(None, counts))
 

@@ -9,22 +9,8 @@ from xml.etree import ElementTree as ET
 
 from wdport.compare.findings import Gate
 from wdport.errors import printable
-from wdport.parity.reports.phrases import (
-    NAME_CHARS,
-    TEXT_CHARS,
-    bounds_line,
-    claim,
-    doubts,
-    number,
-    outcome,
-    part_name,
-    reference_line,
-    said_of,
-    settings_line,
-    shortfall,
-    started,
-    worst,
-)
+from wdport.parity.reports import phrases
+from wdport.parity.reports.phrases import NAME_CHARS, TEXT_CHARS, number
 from wdport.parity.verdict import TERMS, TapResult, Verdict
 
 PER_TAP = ("A", "B")
@@ -69,14 +55,15 @@ def _suite(
 ) -> None:
     counts = {**_counts(name, cases, gate.seconds if gate is not None else None), "skipped": "0"}
     suite = ET.SubElement(root, "testsuite", counts | ({"timestamp": verdict.started} if verdict.started else {}))
-    facts = {"verdict": outcome(verdict), "claim": claim(verdict)}
+    facts = {"verdict": phrases.outcome(verdict), "claim": phrases.claim(verdict)}
     facts |= {f"sha256 of the {name}": digest for name, digest in verdict.digests.items()}
-    facts |= {"date": started(verdict), "reference": reference_line(verdict), "bounds": bounds_line(verdict)}
+    facts |= {"date": phrases.started(verdict), "reference": phrases.reference_line(verdict),
+              "bounds": phrases.bounds_line(verdict)}  # fmt: skip
     facts |= {"versions": ", ".join(f"{name} {value}" for name, value in verdict.environment.items())}
     if verdict.settings.told:
-        facts |= {"settings": settings_line(verdict)}
+        facts |= {"settings": phrases.settings_line(verdict)}
     if gate is not None:
-        facts |= {"compared": f"{gate.compared} of {gate.expected}", "worst": worst(gate)}
+        facts |= {"compared": f"{gate.compared} of {gate.expected}", "worst": phrases.worst(gate)}
     properties = ET.SubElement(suite, "properties")
     for key, value in facts.items():
         if value:
@@ -104,14 +91,14 @@ def _time(seconds: float | None) -> dict[str, str]:
 def _cases(gate: Gate, verdict: Verdict) -> list[_Case]:
     """A gate's tests: its taps in the order of the computation, then the findings that name none of them."""
     cases, taps = list[_Case](), [tap.reference for tap in verdict.taps] if gate.name in PER_TAP else []
-    named, doubted = said_of(verdict, taps, (gate.name,)), doubts(verdict)
+    named, doubted = phrases.said_of(verdict, taps, (gate.name,)), phrases.doubts(verdict)
     if taps:
         cases = [_tap_case(gate, verdict, tap, named.get(tap.reference, []), doubted.get(tap.reference, []))
                  for tap in verdict.taps]  # fmt: skip
     if not gate.passed:
         rest = [str(finding) for finding in gate.findings if finding.subject not in named]
-        cases += [_Case(text, "failure", text, _lines([text, worst(gate)])) for text in rest]
-    missing = shortfall(gate)
+        cases += [_Case(text, "failure", text, _lines([text, phrases.worst(gate)])) for text in rest]
+    missing = phrases.shortfall(gate)
     if not cases and not missing:
         return [_Case(gate.title, seconds=gate.seconds)]
     kind: Literal["", "error"] = "error" if missing else ""
@@ -125,9 +112,8 @@ def _tap_case(gate: Gate, verdict: Verdict, tap: TapResult, findings: list[str],
     facts = [
         f"reference: {tap.reference}",
         f"port: {tap.candidate}",
-        f"{verdict.words.one}: {part_name(verdict, tap.part) or 'none'}",
-        f"float64 error: {number(tap.isolated)} isolated, {number(tap.inputs)} in its inputs, "
-        f"{number(tap.cumulative)} within the network",
+        f"{verdict.words.one}: {phrases.part_name(verdict, tap.part) or 'none'}",
+        f"float64 error: {phrases.float64_errors(tap)}",
         f"float32 error as a multiple of the reference's: {number(tap.rms_ratio)} in the mean, "
         f"{number(tap.max_ratio)} at the worst value, {number(tap.inputs_ratio)} in its inputs",
         f"bound: {bound}",

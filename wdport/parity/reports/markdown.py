@@ -17,31 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from wdport.errors import MachineError, printable
-from wdport.parity.reports.phrases import (
-    LEVELS,
-    NAME_CHARS,
-    TEXT_CHARS,
-    at_layers,
-    bounds_line,
-    claim,
-    compared_files,
-    file_name,
-    layers_error,
-    nearness,
-    number,
-    on_assumptions,
-    optional,
-    outcome,
-    part_name,
-    percent,
-    place,
-    reference_line,
-    remark,
-    settings_line,
-    settings_told,
-    shortfall,
-    started,
-)
+from wdport.parity.reports import phrases
+from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, TEXT_CHARS, number, optional, place
 from wdport.parity.verdict import TapResult, Verdict
 
 LIMIT: Final = 1_000_000
@@ -83,14 +60,9 @@ def render_markdown(verdict: Verdict, limit: int = LIMIT) -> str:
 
     If it would be longer, whole rows are cut from the longest tables, and their number is stated.
     """
-    blocks = [
-        _headline(verdict),
-        *_settings(verdict),
-        _gates(verdict),
-        *_parts(verdict),
-        *_faults(verdict),
-        *_findings(verdict),
-    ]
+    headline = _Block(f"## {phrases.outcome(verdict)}\n\n{MARK}\n\n{phrases.claim(verdict, escape)}.\n")
+    blocks = [headline, *_settings(verdict), _gates(verdict), *_parts(verdict), *_faults(verdict),
+              *_findings(verdict)]  # fmt: skip
     return _fit([*blocks, *_worst_taps(verdict), _run(verdict)], limit)
 
 
@@ -114,25 +86,17 @@ def append_step_summary(text: str) -> bool:
 
 def escape(text: object, limit: int = NAME_CHARS) -> str:
     """Text from a file as Markdown, for a table cell or a line."""
-    return f"<code>{_SPECIAL.sub(_entity, printable(text, limit))}</code>"
-
-
-def _entity(match: re.Match[str]) -> str:
-    return f"&#{ord(match[0])};"
-
-
-def _headline(verdict: Verdict) -> _Block:
-    return _Block(f"## {outcome(verdict)}\n\n{MARK}\n\n{claim(verdict, escape)}.\n")
+    return f"<code>{_SPECIAL.sub(lambda match: f'&#{ord(match[0])};', printable(text, limit))}</code>"
 
 
 def _settings(verdict: Verdict) -> list[_Block]:
     if not verdict.settings.told:
         return []
-    head = f"\n### Settings\n\n{escape(settings_line(verdict), TEXT_CHARS)}\n"
+    head = f"\n### Settings\n\n{escape(phrases.settings_line(verdict), TEXT_CHARS)}\n"
     rows = [
-        _row(escape(at_layers(names), 2 * NAME_CHARS), escape(text, TEXT_CHARS), level)
+        _row(escape(phrases.at_layers(names), 2 * NAME_CHARS), escape(text, TEXT_CHARS), level)
         for level in LEVELS
-        for text, names in settings_told(verdict, level).items()
+        for text, names in phrases.settings_told(verdict, level).items()
     ]
     if not rows:
         return [_Block(head)]
@@ -143,18 +107,15 @@ def _settings(verdict: Verdict) -> list[_Block]:
 def _gates(verdict: Verdict) -> _Block:
     rows = []
     for gate in verdict.gates:
-        largest = "" if gate.worst is None else number(gate.worst)
-        bound = "" if gate.bound is None else number(gate.bound)
         where = escape(gate.where) if gate.where else ""
-        count = f"{gate.compared} of {gate.expected}"
         mark = "ok" if gate.passed else f"**{gate.outcome}**"
-        rows.append(_row(escape(gate.label), mark, count, largest, bound, where))
+        rows.append(_row(escape(gate.label), mark, *phrases.gate_numbers(gate), where))
     return _table("Gates", "gate|outcome|compared:|worst:|bound:|at", rows, "gates")
 
 
 def _findings(verdict: Verdict) -> list[_Block]:
     findings = [(gate.label, str(finding)) for gate in verdict.gates for finding in gate.findings]
-    findings += [(gate.label, missing) for gate in verdict.gates if (missing := shortfall(gate))]
+    findings += [(gate.label, missing) for gate in verdict.gates if (missing := phrases.shortfall(gate))]
     rows = [f"- {escape(name)}: {escape(finding)}\n" for name, finding in findings]
     if len(rows) <= OPEN_FINDINGS:
         return [_Block("\n### Findings\n\n", tuple(rows), "findings")] if rows else []
@@ -165,12 +126,7 @@ def _findings(verdict: Verdict) -> list[_Block]:
 def _parts(verdict: Verdict) -> list[_Block]:
     if not verdict.parts:
         return []
-    rows = []
-    for index, part in enumerate(verdict.parts):
-        layers = layers_error(verdict, index)
-        layers_text = "" if layers is None else number(layers)
-        numbers = (number(part.values), optional(part.decoded), number(part.ratio), percent(part.energy))
-        rows.append(_row(escape(part.name), layers_text, *numbers))
+    rows = [_row(escape(part.name), *phrases.part_numbers(verdict, index)) for index, part in enumerate(verdict.parts)]
     rows.append(_row("all", "", "", optional(verdict.decoded), "", ""))
     words = verdict.words
     heads = f"{words.one}|layers, f64:|{words.values}, f64:|{words.decoded}, f64:|f32 ratio:|energy:"
@@ -180,7 +136,7 @@ def _parts(verdict: Verdict) -> list[_Block]:
 def _faults(verdict: Verdict) -> list[_Block]:
     rows = []
     for fault in verdict.faults:
-        cause = remark(verdict, fault)
+        cause = phrases.remark(verdict, fault)
         numbers = (number(fault.logic), number(fault.ratio))
         rows.append(_row(escape(place(fault), 2 * NAME_CHARS), *numbers, escape(cause) if cause else ""))
     heads = "layer|f64 error:|f32 ratio:|probable cause"
@@ -193,8 +149,9 @@ def _worst_taps(verdict: Verdict) -> list[_Block]:
         return []
     rows = []
     for tap in taps:
-        part = part_name(verdict, tap.part)
-        numbers = (tap.isolated, tap.inputs, tap.cumulative, max(tap.rms_ratio, tap.max_ratio), nearness(verdict, tap))
+        part = phrases.part_name(verdict, tap.part)
+        numbers = (tap.isolated, tap.inputs, tap.cumulative, max(tap.rms_ratio, tap.max_ratio),
+                   phrases.nearness(verdict, tap))  # fmt: skip
         rows.append(_row(escape(tap.reference), escape(part) if part else "", *map(number, numbers)))
     heads = f"layer|{verdict.words.one}|alone, f64:|inputs, f64:|in the network, f64:|f32 ratio:|of the bound:"
     table = _table("", heads, rows, "layers")
@@ -204,7 +161,7 @@ def _worst_taps(verdict: Verdict) -> list[_Block]:
 
 
 def _badness(verdict: Verdict, tap: TapResult) -> float:
-    nearest = nearness(verdict, tap)
+    nearest = phrases.nearness(verdict, tap)
     return -inf if isnan(nearest) else -nearest
 
 
@@ -212,11 +169,14 @@ def _run(verdict: Verdict) -> _Block:
     packages = ", ".join(escape(f"{name} {value}") for name, value in verdict.environment.items())
     assumed = ", ".join(escape(f"{name} {value}") for name, value in verdict.assumed.items())
     lines = [f"Inputs: {'; '.join(map(escape, verdict.inputs))}"] if verdict.inputs else []
-    lines += [f"Assumed: {assumed} ({on_assumptions(verdict, escape)})"] if assumed else []
-    lines += [f"Reference: {reference_line(verdict, escape)}", f"Bounds: {escape(bounds_line(verdict), TEXT_CHARS)}"]
-    for what, path, digest in compared_files(verdict):
-        lines += [f"{what.capitalize()}: {escape(file_name(path))}" + (f", SHA-256 `{digest}`" if digest else "")]
-    lines += [f"Run: {'; '.join(filter(None, (started(verdict), packages or 'unknown')))}; {verdict.seconds:.0f} s"]
+    lines += [f"Assumed: {assumed} ({phrases.on_assumptions(verdict, escape)})"] if assumed else []
+    lines += [f"Reference: {phrases.reference_line(verdict, escape)}"]
+    lines += [f"Bounds: {escape(phrases.bounds_line(verdict), TEXT_CHARS)}"]
+    for what, path, digest in phrases.compared_files(verdict):
+        sha256 = f", SHA-256 `{digest}`" if digest else ""
+        lines += [f"{what.capitalize()}: {escape(phrases.file_name(path))}{sha256}"]
+    start = f"{phrases.started(verdict)}; " if verdict.started else ""
+    lines += [f"Run: {start}{packages or 'unknown'}; {verdict.seconds:.0f} s"]
     return _Block("\n" + "\n\n".join(lines) + "\n")
 
 

@@ -80,13 +80,8 @@ def _equal_outside(verdict: Verdict) -> bool:
     plain = all(finding.notice or finding.kind in _INSIDE for finding in failed.get("0", ()))
     bounds = verdict.bound("logic"), verdict.bound("numerics")
     within = all(max(tap.cumulative, tap.isolated) <= bounds[0] and tap.rms_ratio <= bounds[1] for tap in outputs)
-    return (
-        verdict.reference_kind in ("own", "recording")
-        and failed.keys() <= {"0", "A", "B"}
-        and plain
-        and bool(outputs)
-        and within
-    )
+    layers_only = verdict.reference_kind in ("own", "recording") and failed.keys() <= {"0", "A", "B"}
+    return layers_only and plain and bool(outputs) and within
 
 
 def _unmet(gate: Gate, say: Callable[[str], str]) -> str:
@@ -97,7 +92,6 @@ def _unmet(gate: Gate, say: Callable[[str], str]) -> str:
 
 
 def reference_line(verdict: Verdict, write: Callable[[str], str] = str) -> str:
-    """Whose code the reference is."""
     code = write(printable(verdict.reference_code or verdict.reference, NAME_CHARS))
     if verdict.reference_kind == "wdport":
         return "wdport's own PyTorch implementation"
@@ -136,11 +130,9 @@ def on_assumptions(verdict: Verdict, write: Callable[[str], str] = str) -> str:
     if not verdict.reference:
         return "both sides use this"
     reference = f"your own code, {write(printable(verdict.reference, NAME_CHARS))},"
-    return (
-        f"{reference} confirms those that define the network"
-        if verdict or verdict.unmet
-        else f"the port uses this, {reference} may not"
-    )
+    confirmed = verdict or verdict.unmet
+    return (f"{reference} confirms those that define the network" if confirmed
+            else f"the port uses this, {reference} may not")  # fmt: skip
 
 
 def file_name(path: str) -> str:
@@ -176,15 +168,10 @@ def part_name(verdict: Verdict, part: int | None) -> str:
 
 def place(fault: Fault) -> str:
     """The place of a fault: the layer, and the layer inside it that it feeds wrongly."""
-    network = f"the network itself{_output(fault.reference)}"
+    _, dot, output = fault.reference.partition(f"{OUTPUT}.")
+    network = f"the network itself, in its output {output}" if dot else "the network itself"
     site = f"{fault.reference} -> {fault.candidate}" if fault.candidate else network
     return f"{site}, in what it feeds {fault.feeds}" if fault.feeds else site
-
-
-def _output(name: str) -> str:
-    """Which of several outputs a result of the whole network is about."""
-    _, dot, which = name.partition(f"{OUTPUT}.")
-    return f", in its output {which}" if dot else ""
 
 
 def probable(verdict: Verdict, fault: Fault) -> str:
@@ -209,9 +196,31 @@ def own_error(tap: TapResult) -> float:
     return max(tap.isolated, tap.inputs)
 
 
+def float64_errors(tap: TapResult) -> str:
+    errors = map(number, (tap.isolated, tap.inputs, tap.cumulative))
+    return "{} isolated, {} in its inputs, {} within the network".format(*errors)
+
+
+def layers_compared(verdict: Verdict) -> str:
+    return f"{len(verdict.taps)} layer{'' if len(verdict.taps) == 1 else 's'} compared"
+
+
 def layers_error(verdict: Verdict, part: int) -> float | None:
     """The largest of these errors among the layers of one part; ``None`` if it has none."""
     return max((own_error(tap) for tap in verdict.taps if tap.part == part), default=None)
+
+
+def part_numbers(verdict: Verdict, index: int) -> tuple[str, str, str, str, str]:
+    """Of one part: the errors of its layers, of its values and of the decoded values, the ratio and the energy."""
+    part, layers = verdict.parts[index], layers_error(verdict, index)
+    layers_text = "" if layers is None else number(layers)
+    return layers_text, number(part.values), optional(part.decoded), number(part.ratio), percent(part.energy)
+
+
+def gate_numbers(gate: Gate) -> list[str]:
+    """The count of a gate, its largest value and the bound of that."""
+    numbers = ["" if value is None else number(value) for value in (gate.worst, gate.bound)]
+    return [f"{gate.compared} of {gate.expected}", *numbers]
 
 
 def waived(verdict: Verdict, name: str) -> str:

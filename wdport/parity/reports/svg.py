@@ -45,26 +45,22 @@ class LogAxis:
         return cls(low, max(high, low + 1), zeros, not all(map(isfinite, values)))
 
     def place(self, value: float) -> int:
-        """The position of a value."""
         if not isfinite(value):
             return SIZE
         if value <= 0.0:
             return 0
-        bottom, top = _RAIL * self.zeros, SIZE - _RAIL * self.infinities
-        share = (log10(value) - self.low) / (self.high - self.low)
-        return round(bottom + share * (top - bottom))
+        return self._decade(log10(value))
 
     def ticks(self) -> list[tuple[int, str]]:
         """Positions and their labels, from the bottom."""
         step = ceil((self.high - self.low + 1) / _MAX_TICKS)
         marks = [(self.place(0.0), "0")] if self.zeros else []
-        marks += [
-            (self._decade(power), f"1e{power}" if power else "1") for power in range(self.low, self.high + 1, step)
-        ]
+        powers = range(self.low, self.high + 1, step)
+        marks += [(self._decade(power), f"1e{power}" if power else "1") for power in powers]
         return [*marks, (self.place(float("inf")), "inf")] if self.infinities else marks
 
-    def _decade(self, power: int) -> int:
-        """Position of a decade, without computing 10**power, which is 0 for the smallest float64."""
+    def _decade(self, power: float) -> int:
+        """Position of a power of ten, without computing 10**power, which is 0 for the smallest float64."""
         bottom, top = _RAIL * self.zeros, SIZE - _RAIL * self.infinities
         return round(bottom + (power - self.low) / (self.high - self.low) * (top - bottom))
 
@@ -140,7 +136,6 @@ class Chart:
 
     @property
     def size(self) -> int:
-        """Width and height of the SVG's coordinates."""
         return SIZE
 
     @property
@@ -194,11 +189,8 @@ class Chart:
 
     def strokes(self, line: Line) -> str:
         """Strokes of zero length, drawn as dots by round caps: a circle would be stretched with the chart."""
-        places = [
-            (column(i, len(line.values)), self.axis.place(v))
-            for i, v in enumerate(line.values)
-            if isinstance(self.axis, LogAxis) or isfinite(v)
-        ]
+        places = [(column(i, len(line.values)), self.axis.place(v)) for i, v in enumerate(line.values)
+                  if isinstance(self.axis, LogAxis) or isfinite(v)]  # fmt: skip
         return "".join(f"M{x} {SIZE - y}h0" for x, y in places)
 
 

@@ -7,19 +7,8 @@ from dataclasses import dataclass
 
 from wdport.compare.gate_bounds import NUMERICS
 from wdport.families.registry import known_bounds
-from wdport.parity.reports.phrases import (
-    LEVELS,
-    changed_bounds,
-    layers_error,
-    nearness,
-    optional,
-    part_name,
-    percent,
-    place,
-    remark,
-    said_of,
-    shortfall,
-)
+from wdport.parity.reports import phrases
+from wdport.parity.reports.phrases import LEVELS, optional, percent, place
 from wdport.parity.verdict import TapResult, Verdict
 
 
@@ -38,7 +27,6 @@ class Cell:
 
     @property
     def classes(self) -> str:
-        """The cell's CSS classes."""
         return " ".join(filter(None, ("" if self.value is None else "n", self.style)))
 
 
@@ -62,7 +50,6 @@ class ReportTable:
 
 
 def numeric(text: str, unit: str = "") -> Head:
-    """The head of a column of numbers."""
     return Head(text, unit, True)
 
 
@@ -72,7 +59,6 @@ def amount(value: float | None, bad: bool = False) -> Cell:
 
 
 def settings_table(verdict: Verdict) -> ReportTable:
-    """Every hyper-parameter that differs."""
     read = {"differs": Cell("inference", None, "bad"), "training": Cell("training only")}
     rows = [
         (Cell(setting.reference, None, "path"), Cell(setting.candidate, None, "path"), Cell(setting.text), read[level])
@@ -88,7 +74,9 @@ def gates_table(verdict: Verdict) -> ReportTable:
     """Every gate with its outcome, its count and its worst value."""
     rows = []
     for gate in verdict.gates:
-        count = Cell(f"{gate.compared} of {gate.expected}", float(gate.compared), "bad" if shortfall(gate) else "")
+        count = Cell(
+            f"{gate.compared} of {gate.expected}", float(gate.compared), "bad" if phrases.shortfall(gate) else ""
+        )
         over = gate.worst is not None and gate.bound is not None and not gate.worst <= gate.bound
         mark = Cell(gate.outcome, None, "good" if gate.passed else "bad")
         worst = Cell("") if gate.worst is None else amount(gate.worst, over)
@@ -105,7 +93,7 @@ def faults_table(verdict: Verdict) -> ReportTable:
     for fault in verdict.faults:
         logic = amount(fault.logic, not fault.logic <= verdict.bound("logic"))
         ratio = amount(fault.ratio, not fault.ratio <= verdict.bound("numerics"))
-        rows.append((Cell(place(fault), None, "path"), logic, ratio, Cell(remark(verdict, fault))))
+        rows.append((Cell(place(fault), None, "path"), logic, ratio, Cell(phrases.remark(verdict, fault))))
     heads = [Head("layer"), numeric("float64 error"), numeric("float32 ratio"), Head("probable cause")]
     return ReportTable(heads, rows, "faulty layers")
 
@@ -116,7 +104,7 @@ def parts_table(verdict: Verdict) -> ReportTable:
     slopes = any(part.gradient is not None for part in verdict.parts)
     logic, numerics, gradient = map(verdict.bound, ("logic", "numerics", "gradient"))
     for index, part in enumerate(verdict.parts):
-        layers_cell = _or_nothing(layers_error(verdict, index), logic)
+        layers_cell = _or_nothing(phrases.layers_error(verdict, index), logic)
         decoded = amount(part.decoded, part.decoded is not None and not part.decoded <= logic)
         values = amount(part.values, not part.values <= logic)
         ratio = amount(part.ratio, not part.ratio <= numerics)
@@ -136,15 +124,12 @@ def parts_table(verdict: Verdict) -> ReportTable:
 def taps_table(verdict: Verdict) -> ReportTable:
     """Every tap with all its numbers, in the order of the computation, including those of a full run."""
     full = any(tap.gradient is not None for tap in verdict.taps)
-    findings = said_of(verdict, [tap.reference for tap in verdict.taps], ("A", "B", "0"))
+    findings = phrases.said_of(verdict, [tap.reference for tap in verdict.taps], ("A", "B", "0"))
     parts = any(tap.part is not None for tap in verdict.taps)
-    rows = [
-        (
-            *_tap(verdict, index, tap, full, parts),
-            *([Cell("; ".join(findings.get(tap.reference, [])), None, "said")] * bool(findings)),
-        )
-        for index, tap in enumerate(verdict.taps)
-    ]
+    rows = [_tap(verdict, index, tap, full, parts) for index, tap in enumerate(verdict.taps)]
+    if findings:
+        texts = ["; ".join(findings.get(tap.reference, [])) for tap in verdict.taps]
+        rows = [(*row, Cell(text, None, "said")) for row, text in zip(rows, texts, strict=True)]
     heads = [numeric("no."), Head("layer, and the port's"), *([Head(verdict.words.one)] * parts),
              numeric("alone", "f64"), numeric("inputs", "f64"), numeric("network", "f64"), numeric("mean", "f32"),
              numeric("worst", "f32"), numeric("inputs", "f32"),
@@ -157,9 +142,9 @@ def _tap(verdict: Verdict, index: int, tap: TapResult, full: bool, parts: bool) 
     logic, numerics = verdict.bound("logic"), verdict.bound("numerics")
     errors = [amount(error, not error <= logic) for error in (tap.isolated, tap.inputs, tap.cumulative)]
     ratios = [amount(ratio, not ratio <= numerics) for ratio in (tap.rms_ratio, tap.max_ratio, tap.inputs_ratio)]
-    near = nearness(verdict, tap)
+    near = phrases.nearness(verdict, tap)
     layer = Cell(tap.reference, None, "path", port=tap.candidate)
-    names = [Cell(str(index + 1), float(index)), layer, *([Cell(part_name(verdict, tap.part))] * parts)]
+    names = [Cell(str(index + 1), float(index)), layer, *([Cell(phrases.part_name(verdict, tap.part))] * parts)]
     # A policy's bound on float32 does not apply to bfloat16.
     more = [_or_nothing(tap.gradient, verdict.bound("gradient")), _or_nothing(tap.bfloat16, NUMERICS)] if full else []
     return (*names, *errors, *ratios, *more, amount(near, not near <= 1.0))
@@ -172,7 +157,7 @@ def _or_nothing(value: float | None, bound: float) -> Cell:
 
 def bounds_table(verdict: Verdict) -> ReportTable:
     """Every bound in force, its default if a policy changed it, and its meaning."""
-    declared, changed = known_bounds(), changed_bounds(verdict)
+    declared, changed = known_bounds(), phrases.changed_bounds(verdict)
     rows = []
     for name, value in verdict.bounds.items():
         usual = [amount(changed[name][1]) if name in changed else Cell("")] if changed else []

@@ -12,30 +12,9 @@ from typing import Final
 from wdport.compare.findings import OUTPUT, Gate
 from wdport.errors import printable
 from wdport.files.templates import template
+from wdport.parity.reports import phrases
 from wdport.parity.reports.html import TEMPLATES
-from wdport.parity.reports.phrases import (
-    LEVELS,
-    NAME_CHARS,
-    at_layers,
-    bounds_line,
-    claim,
-    compared_files,
-    file_name,
-    layers_error,
-    number,
-    on_assumptions,
-    outcome,
-    percent,
-    place,
-    probable,
-    reference_line,
-    remark,
-    settings_line,
-    settings_told,
-    shortfall,
-    started,
-    waived,
-)
+from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, number, optional, place
 from wdport.parity.verdict import Fault, Verdict
 from wdport.text_marks import Marked, Severity, joined, marked, outcome_line
 
@@ -48,15 +27,11 @@ def render_repr(verdict: Verdict) -> str:
     """The verdict, the numbers of gates and layers, the largest errors, and where to find the rest: at most four
     lines."""
     passed, gates = sum(gate.passed for gate in verdict.gates), len(verdict.gates)
-    lines = [f"<Verdict {outcome(verdict)}: {claim(verdict)}"]
-    lines.append(f"  {passed} of {gates} gates passed, {_layers(verdict)}{_errors(verdict)}")
+    lines = [f"<Verdict {phrases.outcome(verdict)}: {phrases.claim(verdict)}"]
+    lines.append(f"  {passed} of {gates} gates passed, {phrases.layers_compared(verdict)}{_errors(verdict)}")
     if faults := verdict.faults:
         lines.append(f"  faulty: {place(faults[0])}" + (f" and {len(faults) - 1} more" if len(faults) > 1 else ""))
     return "\n".join([*lines, "  see verdict.summary() for the full report>"])
-
-
-def _layers(verdict: Verdict) -> str:
-    return f"{len(verdict.taps)} layer{'' if len(verdict.taps) == 1 else 's'} compared"
 
 
 def _errors(verdict: Verdict) -> str:
@@ -68,29 +43,25 @@ def _errors(verdict: Verdict) -> str:
 
 def render_card(verdict: Verdict) -> str:
     """The verdict, its gates and its first faulty layers as HTML for a notebook's output."""
-    word, faults = outcome(verdict), verdict.faults
-    remarks = [(place(fault), remark(verdict, fault)) for fault in faults[:_FEW_LINES]]
+    word, faults = phrases.outcome(verdict), verdict.faults
+    remarks = [(place(fault), phrases.remark(verdict, fault)) for fault in faults[:_FEW_LINES]]
     return template(TEMPLATES / "card.html", 2 * NAME_CHARS).render(
         word=word,
         colour=_COLOURS[word],
-        claim=claim(verdict),
+        claim=phrases.claim(verdict),
         heads=_HEADS,
-        gates=[(gate, _reason(gate), _cells(gate)) for gate in verdict.gates],
+        gates=[(gate, _reason(gate), phrases.gate_numbers(gate)) for gate in verdict.gates],
         faults=[f"{site}: {cause}" if cause else site for site, cause in remarks],
         more=max(len(faults) - _FEW_LINES, 0),
-        facts=list(filter(None, [_layers(verdict), f"{verdict.seconds:.0f} s", started(verdict)])),
+        facts=list(
+            filter(None, [phrases.layers_compared(verdict), f"{verdict.seconds:.0f} s", phrases.started(verdict)])
+        ),
     )
 
 
 def _reason(gate: Gate) -> str:
     """Why a gate did not pass, by its first finding."""
-    return next((str(finding) for finding in gate.findings if not finding.notice), "") or shortfall(gate)
-
-
-def _cells(gate: Gate) -> list[str]:
-    """The columns of numbers."""
-    numbers = ["" if value is None else number(value) for value in (gate.worst, gate.bound)]
-    return [f"{gate.compared} of {gate.expected}", *numbers]
+    return next((str(finding) for finding in gate.findings if not finding.notice), "") or phrases.shortfall(gate)
 
 
 _INDENT = " " * 7
@@ -118,8 +89,7 @@ def render_text(verdict: Verdict, columns: int | None = None) -> Marked:
 
 
 def render_line(verdict: Verdict) -> Marked:
-    """The verdict in one line."""
-    return outcome_line(verdict.exit_code, claim(verdict))
+    return outcome_line(verdict.exit_code, phrases.claim(verdict))
 
 
 def _table(rows: Sequence[Sequence[str]], columns: int | None) -> list[str]:
@@ -144,25 +114,20 @@ def _settings(verdict: Verdict) -> list[str]:
     """Settings that differ between the two models, shown before the gates; they fail nothing."""
     if not verdict.settings.told:
         return []
-    by_level = {level: settings_told(verdict, level) for level in LEVELS}
-    word, severity = _mark_of_settings(bool(by_level["differs"]), bool(by_level["training"] or verdict.settings.note))
-    lines: list[str] = [marked(f"{word:<4} {'settings':<21} {settings_line(verdict)}", word, severity)]
+    by_level = {level: phrases.settings_told(verdict, level) for level in LEVELS}
+    noted = by_level["training"] or verdict.settings.note
+    mark: tuple[str, Severity] = ("note", "note") if noted else ("ok", "good")
+    word, severity = ("WARN", "doubtful") if by_level["differs"] else mark
+    lines: list[str] = [marked(f"{word:<4} {'settings':<21} {phrases.settings_line(verdict)}", word, severity)]
     for level in LEVELS:
-        sentences = [f"{at_layers(names)}: {text}" for text, names in by_level[level].items()]
+        sentences = [f"{phrases.at_layers(names)}: {text}" for text, names in by_level[level].items()]
         lines += [f"{_INDENT}{printable(sentence, NAME_CHARS)}" for sentence in sentences[: _FEW_SETTINGS[level]]]
         if len(sentences) > _FEW_SETTINGS[level]:
             lines.append(f"{_INDENT}and {len(sentences) - _FEW_SETTINGS[level]} more")
     return lines
 
 
-def _mark_of_settings(differ: bool, noted: bool) -> tuple[str, Severity]:
-    if differ:
-        return "WARN", "doubtful"
-    return ("note", "note") if noted else ("ok", "good")
-
-
 def gate_lines(gate: Gate) -> list[str]:
-    """A gate and its findings."""
     text = f"{gate.outcome:<4} {gate.label:<21} {gate.compared} of {gate.expected} compared"
     if gate.worst is not None and gate.bound is not None:
         text += f"; worst {number(gate.worst)} of {number(gate.bound)} at {printable(gate.where, NAME_CHARS)}"
@@ -189,14 +154,9 @@ def _parts(verdict: Verdict) -> list[list[str]]:
     heads = [words.one, "layers f64", f"{words.values} f64", f"{words.decoded} f64", "f32 ratio", "energy"]
     rows = [heads + ["gradient f64"] * gradients]
     for index, part in enumerate(verdict.parts):
-        layers = layers_error(verdict, index)
-        layers_text = "" if layers is None else number(layers)
-        decoded = "unknown" if part.decoded is None else number(part.decoded)
         slope = "" if part.gradient is None else number(part.gradient)
-        cells = [part.name, layers_text, number(part.values), decoded, number(part.ratio), percent(part.energy)]
-        rows.append(cells + [slope] * gradients)
-    total = "unknown" if verdict.decoded is None else number(verdict.decoded)
-    return [*rows, [words.decoded, "", "", total, "", ""] + [""] * gradients]
+        rows.append([part.name, *phrases.part_numbers(verdict, index)] + [slope] * gradients)
+    return [*rows, [words.decoded, "", "", optional(verdict.decoded), "", ""] + [""] * gradients]
 
 
 def _trajectories(verdict: Verdict) -> list[list[str]]:
@@ -214,9 +174,9 @@ def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
     for fault in faults[:_MAX_FAULTS]:
         lines.append(f"  {printable(place(fault), 2 * NAME_CHARS)}")
         lines.append(f"    off by {number(fault.logic)} in float64, {number(fault.ratio)} times PyTorch's in float32")
-        if names := probable(verdict, fault):
+        if names := phrases.probable(verdict, fault):
             lines.append(f"    probably: {names}")
-        if waiver := waived(verdict, fault.feeds or fault.reference):
+        if waiver := phrases.waived(verdict, fault.feeds or fault.reference):
             lines.append(f"    waived {waiver}")
     lines += [f"  and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
     if any(fault.feeds for fault in faults):
@@ -230,16 +190,16 @@ def _run(verdict: Verdict) -> list[str]:
     lines = [_labelled("inputs", "; ".join(verdict.inputs))]
     if outputs := _outputs(verdict):
         lines.append(_labelled("outputs", f"{', '.join(outputs)} (float64, whole network)"))
-    lines.append(_labelled("reference", reference_line(verdict)))
-    lines.append(_labelled("bounds", bounds_line(verdict)))
+    lines.append(_labelled("reference", phrases.reference_line(verdict)))
+    lines.append(_labelled("bounds", phrases.bounds_line(verdict)))
     if verdict.assumed:
         values = ", ".join(f"{name}={value}" for name, value in verdict.assumed.items())
-        lines.append(_labelled("assumed", f"{values} ({on_assumptions(verdict)})"))
-    for what, path, digest in compared_files(verdict):
-        lines.append(_labelled(what, file_name(path) + (f", SHA-256 {digest}" if digest else "")))
+        lines.append(_labelled("assumed", f"{values} ({phrases.on_assumptions(verdict)})"))
+    for what, path, digest in phrases.compared_files(verdict):
+        lines.append(_labelled(what, phrases.file_name(path) + (f", SHA-256 {digest}" if digest else "")))
     environment = verdict.environment
     names = [name for name in ("wdport", "torch", "keras", "jax") if name in environment]
-    facts = [started(verdict), ", ".join(f"{name} {environment[name]}" for name in names)]
+    facts = [phrases.started(verdict), ", ".join(f"{name} {environment[name]}" for name in names)]
     facts += [environment[name] for name in ("device",) if name in environment]
     precisions = [environment[name] for name in ("torch_matmul", "jax_matmul") if name in environment]
     facts += [f"matmul {'/'.join(precisions)}"] if precisions else []

@@ -37,7 +37,6 @@ class AllFaults(Protocol):
     ) -> tuple[list[GroupResult], list[Variant], bool]:
         """The results of all faults and correct variants of a family, or of all if it is ""; and whether causes are
         looked for. Raises :class:`wdport.UsageError` if the family has no known faults."""
-        ...
 
 
 def all_faults() -> AllFaults | None:

@@ -19,7 +19,6 @@ from wdport.diffusion.process import Process
 from wdport.errors import IncompleteError, InternalError, MisfitError
 from wdport.families.faults import Bounds, Kill, Mutant, fate
 from wdport.families.roles import Sampled, Trained
-from wdport.model import Array
 from wdport.parity.diagnose import tapped
 from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.result import rejected_by
@@ -33,7 +32,6 @@ from wdport.parity.trajectories import (
     trial_condition,
 )
 from wdport.parity.verdict_api import Verdict
-from wdport.recorder import lifted, run
 
 JUDGED = ("0", "A", "A'", "B")
 """The gates of the network, in the order in which they are asked."""
@@ -60,12 +58,9 @@ class Judgement:
 
 
 def run_mutants(
-    specimen: Specimen,
-    chosen: Callable[[Mutant], bool] = lambda _: True,
-    held: Bounds | None = None,
-    diagnose: bool = True,
-    single: bool = False,
-) -> Iterator[Kill]:
+    specimen: Specimen, chosen: Callable[[Mutant], bool] = lambda _: True, held: Bounds | None = None,
+    diagnose: bool = True, single: bool = False,
+) -> Iterator[Kill]:  # fmt: skip
     """Try every chosen mutant of the specimen's family at one place, under the bounds ``held`` (default: those in
     force). ``diagnose`` looks for the probable cause; ``single`` also measures what float32 alone and fixed tolerances
     would report."""
@@ -82,14 +77,9 @@ NOTHING = Mutant("no fault", ("",), lambda *_: nullcontext(), equivalent="nothin
 
 
 def inject(
-    specimen: Specimen,
-    mutant: Mutant,
-    place: str,
-    held: Bounds | None = None,
-    diagnose: bool = False,
+    specimen: Specimen, mutant: Mutant, place: str, held: Bounds | None = None, diagnose: bool = False,
     single: bool = False,
-) -> Kill:
-    """Try one mutant at one place."""
+) -> Kill:  # fmt: skip
     setup = Setup(eager=True, network=True, brief=not single, causes=diagnose)
     judgement = judge(specimen, [(mutant, place)], held, setup)
     kill = kill_of(specimen, mutant, place, judgement)
@@ -120,7 +110,9 @@ def judgement_of(verdict: Verdict) -> Judgement:
     sites += [fault.candidate for fault in verdict.faults]
     if not sites and "A'" in failed:
         sites = [finding.subject for finding in gates["A'"].findings if not finding.notice]
-    over = {name: _over(gate) for name, gate in gates.items() if name in JUDGED}
+    # Infinite without a number or a bound.
+    over = {name: inf if gate.worst is None or gate.bound is None else gate.worst / gate.bound
+            for name, gate in gates.items() if name in JUDGED}  # fmt: skip
     causes = dict.fromkeys(text for texts in verdict.causes.values() for text in texts)
     ratio = gates["B"].worst if "B" in gates and gates["B"].worst is not None else inf
     return Judgement(failed, tuple(dict.fromkeys(map(layer_of, sites))), over, next(reversed(verdict.inputs), ""),
@@ -132,13 +124,7 @@ def _fails(gate: Gate) -> bool:
     return not gate.passed and any(not finding.notice and finding.kind != IN_FILE for finding in gate.findings)
 
 
-def _over(gate: Gate) -> float:
-    """The gate's largest number over its bound; infinite without one."""
-    return inf if gate.worst is None or gate.bound is None else gate.worst / gate.bound
-
-
 def kill_of(specimen: Specimen, mutant: Mutant, place: str, judgement: Judgement) -> Kill:
-    """A fault's outcome from the judgement."""
     site = tapped(place, specimen.tapped)
     gate, sites = judgement.gate(mutant.gate), judgement.sites
     inside = all(path == site or path.startswith(f"{site}/") or not site for path in sites)
@@ -156,12 +142,9 @@ SAMPLER_PLACE = "the sampler"
 
 
 def run_sampler_faults(
-    family: Sampled,
-    specimen: Specimen,
-    faults: Callable[[Process], Sequence[SamplerFault]],
-    held: Bounds | None = None,
-    sound: bool = True,
-) -> Iterator[Kill]:
+    family: Sampled, specimen: Specimen, faults: Callable[[Process], Sequence[SamplerFault]],
+    held: Bounds | None = None, sound: bool = True,
+) -> Iterator[Kill]:  # fmt: skip
     """Yield the outcome of no fault, if ``sound`` asks for it, then of every one that ``faults`` has of the family's
     process."""
     limit = {**bounds(), **(held or {})}["trajectory"]
@@ -178,17 +161,10 @@ def run_sampler_faults(
 
 def _reference(family: Sampled, specimen: Specimen) -> TrajectoryReference:
     """The reference's network with the schedule in its tensors."""
-    module = specimen.live.modules["float64"]
     sources = {constant: source for source, constant in specimen.plan.checks.items()}
     process = family.process(specimen.config, lambda name: specimen.tensors[sources[name]])
-    about = family.diffused(specimen.config)
-    signature = specimen.family.signature(specimen.config)
-
-    def double(inputs: tuple[Array, ...]) -> Array:
-        with lifted():
-            return run(module, inputs)[0]
-
-    network = reference_network(signature, trial_condition(about), double)
+    about, signature = family.diffused(specimen.config), specimen.family.signature(specimen.config)
+    network = reference_network(signature, trial_condition(about), specimen.live.modules["float64"])
     return TrajectoryReference(network, process, about.shape)
 
 
@@ -203,12 +179,8 @@ def run_training_faults(
     family, config, model = specimen.family, specimen.config, specimen.model("float64")
     with jax.enable_x64(True):
         objective = trained.objective(config, model)
-    for fault, margin, killed in kill_training_faults(
-        specimen.plan.moves,
-        lambda: family.build_reference(config, specimen.tensors, "float64"),
-        model,
-        objective,
-        faults,
-        limit,
-    ):
+    kills = kill_training_faults(specimen.plan.moves,
+                                 lambda: family.build_reference(config, specimen.tensors, "float64"),
+                                 model, objective, faults, limit)  # fmt: skip
+    for fault, margin, killed in kills:
         yield fate(specimen.name, TRAINING_PLACE, "D", fault, margin, killed)

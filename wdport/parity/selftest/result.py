@@ -109,6 +109,10 @@ class RuleCount:
     ports: Annotated[Count, Meta(description="Total number of correct ports.")]
 
 
+def _rejecting(rule: str) -> Callable[[Kill | Variant], bool]:
+    return lambda measured: rule in (measured.rejected or ())
+
+
 @dataclass(frozen=True)
 class SelftestResult:
     """The result of :func:`wdport.parity.selftest.run_selftest`; true if every requirement is met.
@@ -131,7 +135,6 @@ class SelftestResult:
 
     @property
     def kills(self) -> tuple[Kill, ...]:
-        """Every fault's outcome."""
         return tuple(kill for group in self.groups for kill in group.kills)
 
     @property
@@ -179,25 +182,24 @@ class SelftestResult:
         faults = [kill for kill in kills if not kill.equivalent]
         same = [kill for kill in kills if kill.equivalent]
         ports = [variant for variant in self.variants if variant.rejected is not None]
-        counted = len(faults), len(ports) + len(same)
-        counts = []
-        for name in RULES:
-            rejected = [name in (port.rejected or ()) for port in ports] + [name in (k.rejected or ()) for k in same]
-            counts.append(RuleCount(name, sum(name in (k.rejected or ()) for k in faults), counted[0], sum(rejected),
-                                    counted[1]))  # fmt: skip
-        for name, gates in ((f"{label('A')} with {label('0')}", ("0", "A")), ("all gates", ("0", "A", "A'", "B"))):
-            alarms = [any(alarm.gate in gates for alarm in variant.alarms) for variant in ports]
-            counts.append(RuleCount(name, sum(kill.gate in gates for kill in faults), counted[0],
-                                    sum(alarms) + sum(kill.gate in gates for kill in same), counted[1]))  # fmt: skip
-        by_single = sum(bool(kill.single) for kill in faults), sum(bool(kill.single) for kill in same)
-        alarms = [any(alarm.gate in ("0", "B") for alarm in variant.alarms) for variant in ports]
-        float32 = f"{label('B')} with {label('0')}"
-        # Before the last row, that of all gates.
-        counts.insert(-1, RuleCount(float32, by_single[0], counted[0], by_single[1] + sum(alarms), counted[1]))
+
+        def count(name: str, finds: Callable[[Kill], bool], rejects: Callable[[Variant], bool]) -> RuleCount:
+            rejected = sum(map(rejects, ports)) + sum(map(finds, same))
+            return RuleCount(name, sum(map(finds, faults)), len(faults), rejected, len(ports) + len(same))
+
+        def alarmed(*gates: str) -> Callable[[Variant], bool]:
+            return lambda variant: any(alarm.gate in gates for alarm in variant.alarms)
+
+        def found_by(*gates: str) -> Callable[[Kill], bool]:
+            return lambda kill: kill.gate in gates
+
+        counts = [count(name, _rejecting(name), _rejecting(name)) for name in RULES]
+        counts.append(count(f"{label('A')} with {label('0')}", found_by("0", "A"), alarmed("0", "A")))
+        counts.append(count(f"{label('B')} with {label('0')}", lambda kill: bool(kill.single), alarmed("0", "B")))
+        counts.append(count("all gates", found_by("0", "A", "A'", "B"), alarmed("0", "A", "A'", "B")))
         return tuple(counts) if faults and ports else ()
 
     def document(self) -> SelftestDocument:
-        """The result with its counts."""
         return SelftestDocument(
             passed=bool(self),
             exit_code=self.exit_code,

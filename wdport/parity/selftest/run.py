@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
@@ -17,6 +17,7 @@ import jax
 from wdport.compare.findings import GATES, Gate, fact
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.programs import release_memory
+from wdport.compare.run_cases import Say
 from wdport.diffusion.faults import TARGET_MIXED_UP
 from wdport.errors import MachineError, UsageError
 from wdport.families.faults import Bounds, FaultGroup, FaultSet, Kill
@@ -29,7 +30,6 @@ from wdport.parity.selftest.result import GroupResult, SelftestResult, Variant
 from wdport.parity.selftest.specimen import Specimen
 from wdport.parity.training_faults import CANARY_FAULTS
 
-Say = Callable[[str], None]
 AT_ONCE = 25
 """Faults that are tried before memory is released."""
 

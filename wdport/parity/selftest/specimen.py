@@ -7,12 +7,12 @@ built meanwhile. The port runs eagerly, since its code differs from run to run; 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 from weakref import finalize
 
@@ -33,7 +33,7 @@ from wdport.files.model_target import choose_target
 from wdport.files.temporary import scratch_folder
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
-from wdport.parity.build_reference import family_reference
+from wdport.parity.model_pair import family_reference
 from wdport.parity.policy.judge import under
 from wdport.parity.run_gates import Setup
 from wdport.parity.verdict_api import Verdict
@@ -41,6 +41,7 @@ from wdport.parity.verify import compare_files
 from wdport.parity.verify_request import Pair
 from wdport.recorder import CaseSweep, Conditioning, Observation, cast, highest_precision, run
 
+T = TypeVar("T")
 DTYPES = ("float64", "float32")
 EAGER = Setup(eager=True, network=True)
 """The network, run eagerly."""
@@ -55,32 +56,27 @@ class Recalled(Live):
     def __init__(self, live: Live) -> None:
         vars(self).update(vars(live))
         self._live = live
-        self._observations: dict[tuple[Case, tuple[str, ...]], Observation] = {}
-        self._conditionings: dict[tuple[Case, str], Conditioning] = {}
-        self._sweeps: dict[tuple[str, ...], Mapping[str, CaseSweep]] = {}
+        self._results: dict[tuple[object, ...], Any] = {}
+
+    def _once(self, key: tuple[object, ...], compute: Callable[[], T]) -> T:
+        if key not in self._results:
+            self._results[key] = compute()
+        result: T = self._results[key]
+        return result
 
     def use(self, random_biases: bool) -> None:
         """As :meth:`Live.use`; only the live reference knows which weights the modules have."""
         self._live.use(random_biases)
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
-        """As :meth:`Live.observe`."""
-        key = (case, tuple(taps))
-        if key not in self._observations:
-            self._observations[key] = super().observe(case, taps)
-        return self._observations[key]
+        return self._once((case, tuple(taps)), partial(super().observe, case, taps))
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
-        """As :meth:`Live.conditioning`."""
-        if (case, dtype) not in self._conditionings:
-            self._conditionings[case, dtype] = super().conditioning(case, dtype)
-        return self._conditionings[case, dtype]
+        return self._once((case, dtype), partial(super().conditioning, case, dtype))
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """As :meth:`Live.sweep`; every call is with the same times."""
-        if tuple(names) not in self._sweeps:
-            self._sweeps[tuple(names)] = super().sweep(names, times)
-        return self._sweeps[tuple(names)]
+        return self._once(tuple(names), partial(super().sweep, names, times))
 
 
 class Specimen:
@@ -111,7 +107,6 @@ class Specimen:
         self.reference = Recalled(self.live)
 
     def model(self, dtype: str) -> KerasModel:
-        """The Keras model with the converted weights."""
         if dtype not in self._models:
             with jax.enable_x64(dtype == "float64"):
                 self._models[dtype] = self.family.build(self.config, dtype)
@@ -132,17 +127,12 @@ class Specimen:
         return frozenset(["", *(tap.candidate for tap in taps)])
 
     def layers(self) -> dict[str, KerasLayer]:
-        """The port's layers by path."""
         return layers_by_path(self.model("float32"))
 
     def verify(
-        self,
-        faults: Sequence[Injected] = (),
-        *,
-        held: Mapping[str, float] | None = None,
-        setup: Setup = EAGER,
+        self, faults: Sequence[Injected] = (), *, held: Mapping[str, float] | None = None, setup: Setup = EAGER,
         seed: int = 0,
-    ) -> Verdict:
+    ) -> Verdict:  # fmt: skip
         """The verdict on the pair with these faults in the port, on inputs of this seed, under the bounds ``held``."""
         setup = replace(setup, reference=setup.reference or self.reference)
         with self._converted_with(faults) as (file, code), injected(self.family, code):
@@ -171,17 +161,13 @@ class Specimen:
     @contextmanager
     def _converted_with(self, faults: Sequence[Injected]) -> Iterator[tuple[Path, Sequence[Injected]]]:
         """The converted file with the faults of weights among these, and the others."""
-        in_file = [fault for fault in faults if self._weights_with([fault])]
-        if not in_file:
+        if in_file := [fault for fault in faults if self._weights_with([fault])]:
+            file = self._written("faulty", self.arrays | self._weights_with(in_file))
+            yield file, [fault for fault in faults if fault not in in_file]
+        else:
             yield self.converted, faults
-            return
-        yield (
-            self._written("faulty", self.arrays | self._weights_with(in_file)),
-            [f for f in faults if f not in in_file],
-        )
 
     def _weights_with(self, faults: Sequence[Injected]) -> dict[str, Array]:
-        """The variables that the faults change."""
         variables = self._variables
         with self._changed(faults):
             values = {path: np.array(variable.value) for path, variable in variables.items()}
@@ -195,7 +181,6 @@ class Specimen:
             yield
 
     def _written(self, name: str, arrays: Mapping[str, Array]) -> Path:
-        """A converted file with these variables."""
         file = self.checkpoint.with_name(f"{name}.keras")
         with prepare(self.checkpoint, self.settings) as prepared:
             write_arrays(prepared, choose_target(self.checkpoint, file, True, {}, False), iter(arrays.items()))
@@ -229,7 +214,6 @@ def _enter(stack: ExitStack, faults: Iterable[Injected], model: KerasModel) -> N
 def _flat(outputs: Sequence[Array], shapes: Sequence[tuple[int, ...]] = (), stated: Sequence[str] = ()) -> Array:
     """One output as it is, several one after another; in the port's layout, if its ``shapes`` are given."""
     rules = [axes(text) for text in stated]
-    arrays = (
-        [laid_out(output, shape, rules) for output, shape in zip(outputs, shapes, strict=True)] if shapes else outputs
-    )
+    pairs = zip(outputs, shapes, strict=True) if shapes else ()
+    arrays = [laid_out(output, shape, rules) for output, shape in pairs] or outputs
     return arrays[0] if len(arrays) == 1 else np.concatenate([output.ravel() for output in arrays])

@@ -48,7 +48,9 @@ def render(result: SelftestResult, rules: bool = False) -> Marked:
     parts: list[str] = []
     for group in result.groups:
         head, *rows = _table(KILL_HEAD, kill_rows(group))
-        parts += [title(group), head, *map(_marked_row, group.kills, rows), ""]
+        lines = [marked(row, _word(kill), "good" if kill.right else "bad")
+                 for row, kill in zip(rows, group.kills, strict=True)]  # fmt: skip
+        parts += [title(group), head, *lines, ""]
     for name in dict.fromkeys(variant.example for variant in result.variants):
         parts.append(variants_line(name, [variant for variant in result.variants if variant.example == name]))
     alarm = "FALSE ALARM"
@@ -110,10 +112,6 @@ def _row(kill: Kill, where: str) -> tuple[str, ...]:
 
 def _word(kill: Kill) -> str:
     return "ok" if kill.right else "NO"
-
-
-def _marked_row(kill: Kill, line: str) -> Marked:
-    return marked(line, _word(kill), "good" if kill.right else "bad")
 
 
 def decades(margin: float) -> str:

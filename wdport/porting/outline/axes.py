@@ -53,7 +53,6 @@ def _group(group: Group) -> str:
 
 
 def atoms(axes: Axes) -> list[Atom]:
-    """All atoms in order."""
     return [atom for group in axes for atom in group]
 
 
@@ -169,10 +168,7 @@ def _parted(atom: Atom, count: int, stated: int, used: set[str]) -> tuple[Atom, 
     first, second = _free({*used, atom.name})[:2]
     used.update((first, second))
     size = stated if int(stated) == count else count
-    return (
-        Atom(first, size, atom.space, atom.channel),
-        Atom(second, atom.size // count, atom.space, atom.channel),
-    )
+    return replace(atom, name=first, size=size), replace(atom, name=second, size=atom.size // count)
 
 
 def permute(axes: Axes, order: Sequence[int]) -> AxisMove:

@@ -101,7 +101,6 @@ def differing(torch_class: str, settings: Settings, call: KerasCall) -> Iterator
 
 
 def exists(name: str) -> bool:
-    """Whether the installed Keras has it."""
     return find_symbol(name) is not None
 
 
@@ -121,11 +120,8 @@ def defaults(name: str) -> Mapping[str, object]:
     function = find_symbol(name)
     if function is None:
         return {}
-    named = [
-        parameter
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
+    named = [parameter for parameter in inspect.signature(function).parameters.values()
+             if parameter.kind is not parameter.VAR_KEYWORD]  # fmt: skip
     return {parameter.name: parameter.default for parameter in (named if name.startswith("layers.") else named[1:])}
 
 
@@ -179,11 +175,8 @@ def operation(function: str, arguments: Mapping[str, Any], call: TorchCall) -> C
         notes = []
     if function in ("max", "min") and "dim" in arguments and 1 in call.used:
         notes.append(f"its indices are read: ops.arg{function} in Keras")
-    keras: dict[str, object] = {}
-    for key, (torch_name, usual) in more.items():
-        value = arguments.get(torch_name, usual)
-        if isinstance(value, (int, float, tuple)):
-            keras[key] = value
+    values = {key: arguments.get(torch_name, usual) for key, (torch_name, usual) in more.items()}
+    keras: dict[str, object] = {key: value for key, value in values.items() if isinstance(value, (int, float, tuple))}
     if isinstance(order := keras.get("order"), float) and order % 1 == 0:
         keras["order"] = int(order)  # Keras takes no 2.0
     if function == "norm" and arguments.get("p", "fro") not in ("fro", None):
@@ -246,7 +239,9 @@ def finder(kind: Kind) -> FindCounterpart | None:
         if callable(declared):
             counterpart = declared(name, settings, call)
         else:
-            values = {key: _setting_value(name, settings, setting) for key, setting in declared.arguments.items()}
+            # A function's call does not state all of them.
+            stated = {**parameters(name), **settings}
+            values = {key: stated[setting] for key, setting in declared.arguments.items()}
             counterpart = Counterpart((layer(declared.layer, values, **declared.arguments),))
         if counterpart.partial is not None:
             *notes, rest = counterpart.notes
@@ -254,11 +249,6 @@ def finder(kind: Kind) -> FindCounterpart | None:
         return replace(counterpart, kind=counterpart.kind or (kind.name if kind.name in KINDS else ""))
 
     return find
-
-
-def _setting_value(name: str, settings: Settings, setting: str) -> object:
-    """A hyper-parameter, or PyTorch's default if a function's call does not state it."""
-    return settings[setting] if setting in settings else parameters(name)[setting]
 
 
 LAYERS: Mapping[str, FindCounterpart] = MappingProxyType({
@@ -302,11 +292,8 @@ def _settings(function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     those that its weights and defaults determine."""
     weight = arguments.get("weight")
     shape = tuple(map(int, weight.shape)) if isinstance(weight, TracedTensor) else ()
-    plain = {
-        key: isinstance(value, TracedTensor) or value
-        for key, value in arguments.items()
-        if key not in ("input", "more")
-    }
+    plain = {key: isinstance(value, TracedTensor) or value for key, value in arguments.items()
+             if key not in ("input", "more")}  # fmt: skip
     return {**FUNCTIONS[function].settings(shape, plain), **plain}
 
 

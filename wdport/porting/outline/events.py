@@ -90,7 +90,6 @@ class Event:
 
     @property
     def inputs(self) -> list[TracedTensor]:
-        """All input tensors."""
         return list(traced_tensors([*self.args, *self.kwargs.values()]))
 
 

@@ -22,17 +22,13 @@ class TensorNames:
     def __init__(self, trace: Trace, numbers: Mapping[int, int], behind: Mapping[int, int]) -> None:
         self._events, self._numbers, self._behind = trace.events, numbers, behind
         self._arguments: dict[int, dict[TensorSource, str]] = {}
-        self._output_indices: dict[int, dict[TensorSource, int]] = {}
         self._texts: dict[tuple[int, int, int], str] = {}
         self._depth = 0
 
     def of(self, tensor: TracedTensor, around: Event, origin: int = 0) -> str:
         """The name of a tensor within the module ``around``: an argument of it, one of its steps, or a parameter. Steps
         without a name are numbered back from the step ``origin``, if it is one."""
-        return self._of(tensor.source, around, tensor, origin)
-
-    def _of(self, source: TensorSource, around: Event, tensor: TracedTensor, origin: int) -> str:
-        arguments = self._argument_names(around)
+        source, arguments = tensor.source, self._argument_names(around)
         # The model's own arguments are its inputs, which keep the names that the user gave.
         if source in arguments and around.parent >= 0:
             return arguments[source]
@@ -48,19 +44,15 @@ class TensorNames:
         step = event
         if event.module is None and event.serial not in self._numbers and event.serial not in self._behind:
             return self.written(event, around, origin)
-        while step.parent != around.serial and step.parent >= 0:
-            parent = self._events[step.parent]
-            if not self._within(parent, around):
-                step = parent
-                continue
-            break
+        while step.parent != around.serial and step.parent >= 0 and not self._within(self._events[step.parent], around):
+            step = self._events[step.parent]
         inside = step.parent == around.serial
         if step.module is None:
             number = self._numbers[self._behind.get(step.serial, step.serial)]
             return f"[{number - origin}]" + (f"[{source.index}]" if step.several else "")
         name = local(step, around) if inside else step.name
-        index = self._outputs(step).get(source, 0)
-        return name + (f"[{index}]" if len(step.outputs) > 1 else "")
+        indices = {output.source: index for index, output in enumerate(step.outputs)}
+        return name + (f"[{indices.get(source, 0)}]" if len(step.outputs) > 1 else "")
 
     def written(self, event: Event, around: Event, origin: int) -> str:
         """A value that is not a step, since it does not depend on an input, written as an expression."""
@@ -91,11 +83,6 @@ class TensorNames:
                     names.setdefault(tensor.source, path)
             self._arguments[around.serial] = names
         return self._arguments[around.serial]
-
-    def _outputs(self, event: Event) -> dict[TensorSource, int]:
-        if event.serial not in self._output_indices:
-            self._output_indices[event.serial] = {output.source: index for index, output in enumerate(event.outputs)}
-        return self._output_indices[event.serial]
 
 
 def local(event: Event, around: Event) -> str:
@@ -159,15 +146,12 @@ def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingPr
         return f"{_inner(text(values['input']))}[{index(values.get('index'), name)}] = {text(values.get('value'))}"
     # Only the dtype of the first tensor matters.
     if function.startswith("new_"):
-        function, values = (
-            function.removeprefix("new_"),
-            {key: value for key, value in values.items() if key != "input"},
-        )
+        function = function.removeprefix("new_")
+        values = {key: value for key, value in values.items() if key != "input"}
     words = []
     for key, value in values.items():
-        if key in _DROPPED or (
-            key != "input" and not isinstance(value, (int, TracedTensor, tuple)) and value in _PLAIN
-        ):
+        omitted = key != "input" and not isinstance(value, (int, TracedTensor, tuple)) and value in _PLAIN
+        if omitted or key in _DROPPED:
             continue
         if not isinstance(value, TracedTensor) and (equal(value, usual[key]) if key in usual else value is False):
             continue
@@ -188,7 +172,9 @@ def argument(value: object, name: Name) -> str:
         inner = ", ".join(argument(element, name) for element in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, Slice):
-        return _slice(value, name)
+        limits = (value.start, value.stop, value.step)
+        start, stop, step = ("" if limit is None else argument(limit, name) for limit in limits)
+        return f"{start}:{stop}" + (f":{step}" if step else "")
     if value is ...:
         return "..."
     if isinstance(value, str) and value.startswith("torch."):
@@ -199,16 +185,8 @@ def argument(value: object, name: Name) -> str:
 
 
 def index(value: object, name: Name) -> str:
-    """The text in the brackets."""
     items = value if isinstance(value, tuple) else (value,)
     return ", ".join(argument(item, name) for item in items)
-
-
-def _slice(bounds: Slice, name: Name) -> str:
-    start, stop, step = (
-        "" if limit is None else argument(limit, name) for limit in (bounds.start, bounds.stop, bounds.step)
-    )
-    return f"{start}:{stop}" + (f":{step}" if step else "")
 
 
 def _inner(text: str) -> str:

@@ -108,7 +108,6 @@ class AxisFlow:
                 self._follow(event)
 
     def of(self, tensor: TracedTensor) -> Axes:
-        """The axes of a recorded tensor."""
         axes = self.axes.get(tensor.source)
         if axes is None or [atom_size(group) for group in axes] != list(tensor.shape):
             axes = self._input(tensor) if tensor.source.kind == "input" else named(tensor.shape)
@@ -119,11 +118,8 @@ class AxisFlow:
         """Axes of an input of the model: named by the user, by the layers that read them, or by their number."""
         declared = self._declared.get(tensor.source.name)
         labels = declared.axes if declared and len(declared.axes) == len(tensor.shape) else ("_",) * len(tensor.shape)
-        plain = (
-            RANKS.get(len(tensor.shape), labels)
-            if declared
-            else tuple(g[0].name if g else "c" for g in named(tensor.shape))
-        )
+        default = tuple(g[0].name if g else "c" for g in named(tensor.shape))
+        plain = RANKS.get(len(tensor.shape), labels) if declared else default
         groups: list[Group] = []
         for index, (label, size) in enumerate(zip(labels, tensor.shape, strict=True)):
             name, space, channel = self._learned.get((tensor.source.name, index), (plain[index], -1, False))

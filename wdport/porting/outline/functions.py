@@ -99,7 +99,6 @@ def dims(value: object, rank: int) -> list[int] | None:
 
 
 def first(event: Event) -> TracedTensor | None:
-    """The first tensor argument of a function."""
     return next(traced_tensors([*event.args, *event.kwargs.values()]), None)
 
 

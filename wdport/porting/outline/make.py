@@ -4,13 +4,14 @@ structure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wdport import recorder
-from wdport.errors import MisfitError, UsageError, error_of
+from wdport.compare.reference import translated
+from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import own_model
 from wdport.porting.outline.flow import AxisFlow
 from wdport.porting.outline.result import Outline, Step
@@ -126,16 +127,13 @@ def _lines(step: Step) -> int:
 
 def _signature(step: Step) -> object:
     """A key that is equal for repetitions of a step."""
-    plain = [
-        _CALL.sub("", text) for text in (step.relative if step.what == "function" else (step.torch, step.keras_text))
-    ]
+    texts = step.relative if step.what == "function" else (step.torch, step.keras_text)
+    plain = [_CALL.sub("", text) for text in texts]
     if not step.number or step.name in _PICKING:
         plain = [_NUMBER.sub("#", text) for text in plain]
     settings = {} if step.name in _PICKING else dict(step.settings)
-    sizes, notes = (
-        [value.sizes for value in (*step.inputs, *step.outputs)],
-        [_NUMBER.sub("#", note) for note in step.notes],
-    )
+    sizes = [value.sizes for value in (*step.inputs, *step.outputs)]
+    notes = [_NUMBER.sub("#", note) for note in step.notes]
     name = _NUMBER.sub("#", _CALL.sub("", step.name))
     return step.what, name, step.type, step.kind, repr(settings), plain, sizes, notes, [*map(_signature, step.steps)]
 
@@ -146,12 +144,9 @@ BATCHES = (CASES[0].batch, CASES[0].batch - 1)
 
 
 def outline_of_table(
-    mapping: str,
-    reference: str | None = None,
-    inputs: Sequence[str] = (),
-    arguments: Mapping[str, object] | None = None,
-    checkpoint: str | None = None,
-) -> Outline:
+    mapping: str, reference: str | None = None, inputs: Sequence[str] = (),
+    arguments: Mapping[str, object] | None = None, checkpoint: str | None = None,
+) -> Outline:  # fmt: skip
     """The outline of the model that a table names; ``arguments`` hold the values that its ``config`` requires."""
     family = own_model(mapping, None, reference, inputs)
     if family is None or not family.reference:
@@ -165,32 +160,23 @@ def outline_of_table(
 
 
 def outline(
-    target: str,
-    inputs: Sequence[str] = (),
-    arguments: Mapping[str, object] | None = None,
+    target: str, inputs: Sequence[str] = (), arguments: Mapping[str, object] | None = None,
     checkpoint: str | None = None,
-) -> Outline:
+) -> Outline:  # fmt: skip
     """The outline of the model of ``module:function``, called with ``arguments``, or with ``checkpoint`` if it takes a
     path. ``inputs`` are strings such as ``x: b 3 48 48``. Raises :class:`WdportError`."""
-    try:
+    with translated():
         declared = [recorder.read_input(text) for text in inputs]
-    except recorder.Refusal as refusal:
-        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     return _outline(target, declared, arguments, checkpoint)
 
 
 def _outline(
     target: str, declared: Sequence[Input], arguments: Mapping[str, object] | None, checkpoint: str | None
 ) -> Outline:
-    try:
+    with translated():
         module, make_inputs = recorder.build_alone(target, checkpoint, arguments)
-        input_function = None if declared else make_inputs
-        first, second = (
-            recorder.checked_inputs(input_function, replace(CASES[0], batch=batch), target, declared)
-            for batch in BATCHES
-        )
-    except recorder.Refusal as refusal:
-        raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
+        input_function, cases = None if declared else make_inputs, [replace(CASES[0], batch=batch) for batch in BATCHES]
+        first, second = (recorder.checked_inputs(input_function, case, target, declared) for case in cases)
     return outline_of(module, target, declared, first, second)
 
 
@@ -213,14 +199,10 @@ def outline_of(
     reads = "reads values of tensors, so another input may take another way through its code"
     notes += [f"{path or 'the model'} {reads}" for path in run.reads]
     called = {step.path.partition("#")[0] for step in root.walk() if step.what == "layer"}
-    uncalled = {name: torch_text(torch_class(part), settings_of(part))
-                for name, part in module.named_modules() if is_layer(part) and not _covered(name, called)}  # fmt: skip
+    inside = tuple(f"{layer}." for layer in called)
+    uncalled = {name: torch_text(torch_class(part), settings_of(part)) for name, part in module.named_modules()
+                if is_layer(part) and name not in called and not name.startswith(inside)}  # fmt: skip
     return Outline(
         target, root, root.inputs, uncalled, sum(p.numel() for p in module.parameters()), BATCHES[0], tuple(notes),
         {"torch": torch.__version__, "keras": keras.__version__},
     )  # fmt: skip
-
-
-def _covered(name: str, called: Collection[str]) -> bool:
-    """Whether a layer was called, or is part of one that was."""
-    return name in called or any(name.startswith(f"{layer}.") for layer in called)

@@ -111,7 +111,6 @@ class Outline:
 
     @property
     def layers(self) -> list[Step]:
-        """Every call of a layer."""
         return [step for step in self.root.walk() if step.what == "layer"]
 
 
@@ -190,7 +189,6 @@ class OutlineDocument:
 
 
 def outline_document(outline: Outline) -> OutlineDocument:
-    """The outline of a model."""
     return OutlineDocument(
         model=outline.target,
         parameters=outline.weights,

@@ -38,7 +38,6 @@ def torch_class(module: torch.nn.Module) -> str:
 
 
 def settings_of(module: torch.nn.Module) -> dict[str, Any]:
-    """The hyper-parameters of a module of ``torch.nn``."""
     name = torch_class(module)
     settings = {key: _plain(getattr(module, key)) for key in parameters(name, type(module)) if hasattr(module, key)}
     return {**settings, **(MODULES[name].settings(module) if name in MODULES else {})}
@@ -89,18 +88,13 @@ def torch_text(name: str, settings: Settings) -> str:
             words.append(short(value, key))
             continue
         by_name = True
-        absent = (key == "bias" and not default and value is False) or (
-            key in ("kdim", "vdim") and _is_embed_dim(key, settings)
-        )
+        absent = key == "bias" and not default and value is False
+        absent |= key in ("kdim", "vdim") and value == settings.get("embed_dim")
         # A pooling layer stores its kernel size as the stride if none is given.
         follows = key == "stride" and default is None and value == settings.get("kernel_size")
         if not equal(value, default) and not absent and not follows:
             words.append(short(value, key) if position == 0 else f"{key}={short(value, key)}")
     return f"{name}({', '.join(words)})"
-
-
-def _is_embed_dim(key: str, settings: Settings) -> bool:
-    return bool(settings[key] == settings.get("embed_dim"))
 
 
 def short(value: object, name: str = "") -> str:

@@ -114,18 +114,14 @@ class Steps:
         return event.depends == "input" or (event.depends == "parameter" and layer_of(canonical(event.name)) != "")
 
     def _module(self, event: Event, around: Event) -> Step:
-        """A module with its steps."""
         module = event.module
         assert module is not None
         if event.is_layer:  # the model is one layer
             steps = [self._layer(event, around)]
         else:
             steps = [self._step(inner, event) for inner in event.inside if self._is_listed(inner)]
-        module_parameters = (
-            {}
-            if event.is_layer
-            else {name: tuple(parameter.shape) for name, parameter in module.named_parameters(recurse=False)}
-        )
+        parameters = () if event.is_layer else module.named_parameters(recurse=False)
+        module_parameters = {name: tuple(parameter.shape) for name, parameter in parameters}
         buffers = {
             name: tuple(buffer.shape) for name, buffer in module.named_buffers(recurse=False)
             if not event.is_layer and name not in module._non_persistent_buffers_set
@@ -138,7 +134,7 @@ class Steps:
         if buffers and first:
             notes.append(f"buffers of the checkpoint: tensors rows that use or drop {', '.join(buffers)}")
         return Step(
-            "module", local(event, around), event.name, _full(type(module)), settings={}, torch=name,
+            "module", local(event, around), event.name, _full(module), settings={}, torch=name,
             inputs=self._input_values(event, around), outputs=self._values(event.outputs, event), notes=tuple(notes),
             parameters=module_parameters | buffers, steps=tuple(steps),
         )  # fmt: skip
@@ -171,7 +167,7 @@ class Steps:
         if not self._is_read(event):
             notes.append("its output is not used")
         return Step(
-            "layer", local(event, around), event.name, _full(type(module)), self.numbers[event.serial],
+            "layer", local(event, around), event.name, _full(module), self.numbers[event.serial],
             counterpart.kind, settings, torch_text(name, settings) if name else type(module).__name__,
             self._input_values(event, around), self._values(event.outputs, around), counterpart.calls,
             _keras_text(counterpart), tuple(_defaults(name, settings, counterpart)), tuple(notes),
@@ -302,9 +298,8 @@ def _kind(value: object) -> str:
     if isinstance(value, TracedTensor):
         return value.kind
     if isinstance(value, tuple):
-        return (
-            "packed" if len(value) == 4 and isinstance(value[1], TracedTensor) and value[1].kind == "int" else "tuple"
-        )
+        packed = len(value) == 4 and isinstance(value[1], TracedTensor) and value[1].kind == "int"
+        return "packed" if packed else "tuple"
     return str(value)
 
 
@@ -320,9 +315,8 @@ def _parametrised(module: torch.nn.Module) -> list[str]:
             else "store the weight itself"))  # fmt: skip
     if any(name.endswith("_g") for name, _ in module.named_parameters(recurse=False)):
         notes.append("its weight is stored by weight_norm, which the row reads")
-    hooks = [*module._forward_hooks.values()]
-    return [*notes, *(["a forward hook may change its output"] if hooks else [])]
+    return [*notes, *(["a forward hook may change its output"] if module._forward_hooks else [])]
 
 
-def _full(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+def _full(module: torch.nn.Module) -> str:
+    return f"{type(module).__module__}.{type(module).__qualname__}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.overrides import resolve_name
@@ -53,10 +53,9 @@ def merge(a: Trace, b: Trace, batches: Batches) -> None:
     """Express every size of ``a`` in terms of the batch; raises :class:`CallMismatchError` if ``b`` has other calls."""
     if len(a.events) != len(b.events) or any(_call(x) != _call(y) for x, y in zip(a.events, b.events, strict=True)):
         raise CallMismatchError
-    records = [
-        (_merged(x.args, y.args, batches), _merged(x.kwargs, y.kwargs, batches), _merged(x.outputs, y.outputs, batches))
-        for x, y in zip(a.events, b.events, strict=True)
-    ]
+    pairs = [((x.args, y.args), (x.kwargs, y.kwargs), (x.outputs, y.outputs))
+             for x, y in zip(a.events, b.events, strict=True)]  # fmt: skip
+    records = [tuple(_merged(*sides, batches) for sides in pair) for pair in pairs]
     for event, (args, kwargs, outputs) in zip(a.events, records, strict=True):
         event.args, event.kwargs, event.outputs = args, kwargs, outputs
 
@@ -205,7 +204,8 @@ class _Tracer:
 
     def _begin(self, event: Event) -> Event:
         if len(self.events) >= MOST_EVENTS:
-            self._refuse()
+            what = f"calls more than {MOST_EVENTS} functions of torch in one pass"
+            raise MisfitError("the model", what, "outline the part that it repeats")
         event.serial, event.parent = len(self.events), self._open[-1].serial if self._open else -1
         shape_alone = event.module is None and event.name.rpartition(".")[2] in _SHAPE_ALONE
         event.depends = "constant" if shape_alone else self._depends(event.inputs)
@@ -255,10 +255,6 @@ class _Tracer:
             source = self.origins.setdefault(tensor, TensorSource("constant"))
         return TracedTensor(source, tuple(tensor.shape), kind_of(tensor))
 
-    def _refuse(self) -> NoReturn:
-        what = f"calls more than {MOST_EVENTS} functions of torch in one pass"
-        raise MisfitError("the model", what, "outline the part that it repeats")
-
 
 def _name_of(function: Callable[..., Any]) -> str:
     """The name of a function, such as ``torch.Tensor.view``; for a property, its name after the class."""
@@ -277,7 +273,6 @@ def _held(module: torch.nn.Module) -> Iterator[tuple[str, Literal["parameter", "
 
 
 def _named(part: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-    """A module's arguments by parameter name."""
     order = recorder.parameter_names(part)
     names = [*order, *(f"input_{index}" for index in range(len(order), len(args)))]
     return {**dict(zip(names, args, strict=False)), **kwargs}
