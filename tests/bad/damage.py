@@ -64,11 +64,6 @@ def with_member(name: str, data: bytes) -> Make:
     return repacked(lambda contents: {**contents, name: data})
 
 
-def without_member(name: str) -> Make:
-    """The good ``.keras`` file with one member less."""
-    return repacked(lambda contents: {key: data for key, data in contents.items() if key != name})
-
-
 def configured(values: Mapping[str, object]) -> Make:
     """The good ``.keras`` file as Keras saves it, without an account of ours, and with other values in its
     configuration: with the account beside it, a change would be refused for its seal, whatever it is."""
